@@ -1,0 +1,179 @@
+"""Claims, findings and the report of the provenance engine.
+
+Spec: CRP-SPEC-005
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from crp_integrations.records import Part, Record
+from crp_integrations.vocabulary import (
+    Attribution,
+    ChainIntegrity,
+    Checked,
+    ClaimType,
+    DistortionType,
+    GroundingMode,
+    RiskLevel,
+)
+
+
+class Entity(Part):
+    """A named thing or typed value within a claim.
+
+    Attributes:
+        kind: `name`, `number`, `date`, `quantity`, `citation` or `url`.
+        start, end: character offsets in the answer.
+    """
+
+    text: str
+    kind: str
+    start: int
+    end: int
+
+
+class Evidence(Part):
+    """The place in the context that a judgement rests on.
+
+    Attributes:
+        fact_id: id of the fact, or `context-1` … for plain strings.
+        start, end: character offsets in the fact's text.
+        score: [0, 1], higher is better support.
+        engine: name of the engine that found it.
+    """
+
+    fact_id: str
+    start: int
+    end: int
+    score: float = Field(ge=0.0, le=1.0)
+    engine: str
+
+
+class Finding(Part):
+    """One stage's word on one claim.
+
+    Attributes:
+        stage: number of the stage.
+        kind: `fabrication`, `contradiction`, or a distortion type such as `NUMBER_CHANGED`.
+        start, end: character offsets in the answer of what is wrong.
+        evidence: where the context says otherwise, None when it says nothing.
+        expected: the value that the context has, None when it has none.
+    """
+
+    stage: int
+    kind: str
+    claim_id: str
+    start: int
+    end: int
+    evidence: Evidence | None = None
+    expected: str | None = None
+    other_claim_id: str | None = None
+
+
+class Claim(Part):
+    """An assertion that can be judged on its own, with what the stages found.
+
+    Spec: CRP-SPEC-005 §3.2
+
+    Attributes:
+        claim_id: `c1`, `c2`, … in order of the answer.
+        start, end: character offsets in the answer.
+        specificity: [0, 1], how much it commits itself.
+        attribution: None for claims that are not FACTUAL.
+        similarity: the score that attribution was decided by, [0, 1].
+        entailment, contradiction, neutral: probabilities of the verifier, None when unchecked.
+    """
+
+    claim_id: str
+    text: str
+    start: int
+    end: int
+    sentence_index: int
+    claim_type: ClaimType
+    specificity: float = Field(ge=0.0, le=1.0)
+    entities: tuple[Entity, ...] = ()
+    attribution: Attribution | None = None
+    similarity: float | None = None
+    checked: Checked
+    entailment: float | None = None
+    contradiction: float | None = None
+    neutral: float | None = None
+    evidence: tuple[Evidence, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+class StageRun(Part):
+    """A stage that ran, and the engine that it ran with."""
+
+    number: int
+    name: str
+    engine: str
+
+
+class Report(Record):
+    """What the engine found about one answer, under the document's own field names.
+
+    Spec: CRP-SPEC-005 §15.2
+
+    Attributes:
+        grounding_pct: CONTEXT_GROUNDED over FACTUAL claims, 1.0 when there are no claims.
+        attribution_breakdown: count of each attribution over the factual claims.
+        composite_score: the risk score, [0, 1], higher is worse; `risk_score` is the same.
+        checked_share: characters of checked claims over characters of checkable ones.
+        flags: such as `claims=0`.
+        stages: which stages ran and with what; what is not listed did not run.
+        thresholds: every number that the verdict depended on.
+        response_content_hash: SHA-256 of the answer's text.
+        report_hash: hash of this report's canonical JSON without `report_hash`, `hmac`
+            and `chain_integrity`; it goes into the window's HMAC.
+    """
+
+    SCHEMA = "dpe-report/1"
+
+    session_id: str = ""
+    window_id: str = ""
+    window_number: int = 1
+    timestamp: str = ""
+    grounding_mode: GroundingMode
+    claims_total: int
+    claims_by_type: dict[str, int]
+    attribution_dominant: Attribution | None
+    attribution_breakdown: dict[str, int]
+    grounding_pct: float
+    unverifiable_pct: float
+    fabrication_count: int
+    distortion_count: int
+    distortion_types: tuple[DistortionType, ...]
+    contradiction_count: int
+    contradiction_scope: str
+    fidelity_score: float
+    entailment_score: float
+    contradiction_probability: float
+    neutral_probability: float
+    signals: dict[str, float]
+    composite_score: float
+    amplifiers_applied: tuple[str, ...] = ()
+    risk_level: RiskLevel
+    claims: tuple[Claim, ...]
+    checked_share: float
+    flags: tuple[str, ...] = ()
+    stages: tuple[StageRun, ...]
+    verifier: str
+    embedder: str
+    thresholds: dict[str, float]
+    settings_digest: str = ""
+    response_content_hash: str
+    report_hash: str = ""
+    hmac: str = ""
+    chain_integrity: ChainIntegrity = ChainIntegrity.UNVERIFIED
+
+    @property
+    def risk_score(self) -> float:
+        """The document's `composite_score`, [0, 1], higher is worse (decision D13)."""
+        return self.composite_score
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """All findings in order of the answer."""
+        return tuple(finding for claim in self.claims for finding in claim.findings)

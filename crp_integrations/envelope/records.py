@@ -1,0 +1,250 @@
+"""The types that the phases hand on: candidates, ranked facts, packed facts, the envelope.
+
+Each phase makes the next type. `Candidates` is the seam: from there on only integers are
+computed with, so an envelope can be rebuilt byte for byte from its candidates anywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from pydantic import Field
+
+from crp_integrations.fabric.records import Moment
+from crp_integrations.records import Part, Record
+from crp_integrations.scores import from_fixed
+from crp_integrations.vocabulary import (
+    DropReason,
+    Exactness,
+    GroundingMode,
+    QualityTier,
+    SaturationLabel,
+    Strategy,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A fact that was retrieved for a question, with its fixed-point scores.
+
+    Attributes:
+        relevance: cosine to the best sub-query, fixed point in [0, SCALE].
+        importance: intrinsic weight, fixed point in [0, SCALE].
+        ingested_at: None for a fact that was never stored; it counts as new.
+        stale: STALE by status or older than `max-age`; its freshness is 0.
+        tokens: tokens of the fact with its rendered marker and separator.
+        labels: access labels.
+    """
+
+    fact_id: str
+    content: str
+    source_id: str
+    relevance: int
+    importance: int
+    tokens: int
+    ingested_at: datetime | None = None
+    stale: bool = False
+    community: str | None = None
+    source_location: str = ""
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Everything that ranking, packing and rendering depend on. Order of facts is by id.
+
+    Attributes:
+        query: the question as asked.
+        sub_queries: what it was decomposed into; the question itself when it is one need.
+        facts: unique by id and sorted by it.
+        duplicates: pairs of positions (i < j) with cosine above .95 that say the same.
+        conflicts: pairs above .95 whose numbers, dates or negation differ; both are kept.
+        state_hash: the fabric's state that was read, empty without a fabric.
+        tokenizer: identity of the counter behind `Candidate.tokens`.
+        memory_tier_hit: highest memory tier read, 0–3.
+        relevant_floor: relevance from which the embedder's card calls a fact relevant, fixed
+            point; None leaves it to the settings (decision E2).
+    """
+
+    query: str
+    sub_queries: tuple[str, ...]
+    facts: tuple[Candidate, ...]
+    tokenizer: str
+    duplicates: tuple[tuple[int, int], ...] = ()
+    conflicts: tuple[tuple[int, int], ...] = ()
+    state_hash: str = ""
+    memory_tier_hit: int = 3
+    community_sizes: tuple[tuple[str, int], ...] = field(default=())
+    relevant_floor: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RankedFact:
+    """A candidate at its place in the ranking, score parts in fixed point.
+
+    Spec: CRP-SPEC-003 §6
+    """
+
+    candidate: Candidate
+    composite: int
+    freshness: int
+    diversity: int
+
+
+class PackedFact(Part):
+    """A fact in an envelope.
+
+    Spec: CRP-SPEC-003 §3
+
+    Attributes:
+        token_count: tokens of the fact with its rendered marker and separator.
+        position: place in the envelope, from 1.
+    """
+
+    fact_id: str
+    content: str
+    source_id: str
+    source_location: str = ""
+    relevance_score: float = Field(ge=0.0, le=1.0)
+    importance_weight: float = Field(ge=0.0, le=1.0)
+    freshness_score: float = Field(ge=0.0, le=1.0)
+    diversity_bonus: float = Field(ge=0.0, le=1.0)
+    composite_score: float = Field(ge=0.0, le=1.0)
+    token_count: int = Field(ge=0)
+    position: int = Field(ge=1)
+    community: str | None = None
+    ingested_at: Moment | None = None
+
+    @classmethod
+    def of(cls, ranked: RankedFact, position: int) -> PackedFact:
+        """A ranked fact at its position."""
+        candidate = ranked.candidate
+        return cls(
+            fact_id=candidate.fact_id,
+            content=candidate.content,
+            source_id=candidate.source_id,
+            source_location=candidate.source_location,
+            relevance_score=from_fixed(candidate.relevance),
+            importance_weight=from_fixed(candidate.importance),
+            freshness_score=from_fixed(ranked.freshness),
+            diversity_bonus=from_fixed(ranked.diversity),
+            composite_score=from_fixed(ranked.composite),
+            token_count=candidate.tokens,
+            position=position,
+            community=candidate.community,
+            ingested_at=candidate.ingested_at,
+        )
+
+
+class Drop(Part):
+    """A candidate that is not in the envelope, and why.
+
+    Attributes:
+        kept: for a duplicate, the id of the fact that stands for it.
+    """
+
+    fact_id: str
+    reason: DropReason
+    tokens: int = Field(ge=0)
+    kept: str | None = None
+
+
+class Cap(Part):
+    """A ceiling that lowered the quality tier.
+
+    Spec: CRP-SPEC-003 §8.3
+    """
+
+    ceiling: QualityTier
+    reason: str
+
+
+class Section(Part):
+    """A named run of positions in an envelope; one section unless a caller asks for more."""
+
+    name: str
+    first: int = Field(ge=1)
+    last: int = Field(ge=0)
+    token_budget: int = Field(ge=0)
+    token_count: int = Field(ge=0)
+
+
+class Conflict(Part):
+    """Two near-identical facts whose numbers, dates or negation differ; both are shown."""
+
+    left: str
+    right: str
+
+
+class Envelope(Record):
+    """The facts for one model call, in order, with how good they are and what was left out.
+
+    Spec: CRP-SPEC-003 §3
+
+    Attributes:
+        text: the rendered facts exactly as they stand in the prompt; empty without facts.
+        token_count: tokens of `text` counted once as a whole.
+        saturation: token_count / token_budget, [0, 1], 0 for a zero budget.
+        etag: hash of the fact set (§7.5); `state_hash` is the fabric's freshness.
+        caps: every ceiling on the tier with its reason.
+        promoted: ids put first and last although no fact is critical (decision E7).
+        algorithms: `name@n` of each algorithm that decided the bytes.
+        settings_digest: hash of every setting in force.
+    """
+
+    SCHEMA = "envelope/1"
+
+    session_id: str = ""
+    window_number: int = Field(default=1, ge=1)
+    query: str
+    sub_queries: tuple[str, ...]
+    text: str
+    facts: tuple[PackedFact, ...]
+    sections: tuple[Section, ...]
+    dropped: tuple[Drop, ...]
+    conflicts: tuple[Conflict, ...] = ()
+    total_facts_available: int = Field(ge=0)
+    total_facts_included: int = Field(ge=0)
+    token_count: int = Field(ge=0)
+    token_budget: int = Field(ge=0)
+    saturation: float = Field(ge=0.0, le=1.0)
+    saturation_label: SaturationLabel
+    quality_tier: QualityTier
+    envelope_score: float
+    coverage_score: float
+    relevance_mean: float
+    caps: tuple[Cap, ...]
+    promoted: tuple[str, ...] = ()
+    etag: str
+    state_hash: str
+    strategy: Strategy
+    grounding_mode: GroundingMode
+    created_at: Moment
+    ckf_communities: tuple[str, ...] = ()
+    memory_tier_hit: int = Field(ge=0, le=3)
+    model: str = ""
+    tokenizer: str
+    token_exactness: Exactness
+    algorithms: tuple[str, ...]
+    settings_digest: str = ""
+
+
+class EnvelopePreview(Record):
+    """What an envelope will be, without a model call.
+
+    Spec: CRP-SPEC-003 §12.2
+    """
+
+    SCHEMA = "envelope-preview/1"
+
+    facts_available: int
+    facts_included: int
+    estimated_tokens: int
+    token_budget: int
+    quality_tier: QualityTier
+    saturation: float
+    etag: str
+    communities: tuple[str, ...]
+    memory_tier_hit: int
+    caps: tuple[Cap, ...] = ()

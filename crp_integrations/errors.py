@@ -1,0 +1,166 @@
+"""Every exception of the package; an outcome named by a specification is a value instead.
+
+A message is one sentence with the value seen and the value wanted. It never holds a
+fact's text, only ids.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class CRPError(Exception):
+    """Root of the package's exceptions.
+
+    Attributes:
+        status_hint: the HTTP status that a gateway answers with.
+    """
+
+    status_hint: ClassVar[int] = 500
+
+
+class RequestError(CRPError):
+    """A request, policy, header or argument is malformed."""
+
+    status_hint = 400
+
+
+class HeaderSyntaxError(RequestError):
+    """A CRP header does not follow its grammar."""
+
+
+class FactRejected(CRPError):
+    """A fact breaks a rule of the fabric and was not stored."""
+
+    status_hint = 422
+
+
+class IllegalTransition(CRPError):
+    """A fact's status cannot change in the way that was asked for."""
+
+    status_hint = 409
+
+
+class NoRelevantFacts(CRPError):
+    """The fabric has nothing relevant and the caller accepts nothing else."""
+
+    status_hint = 424
+
+
+class QualityUnreachable(CRPError):
+    """No envelope of an acceptable tier can be made."""
+
+    status_hint = 503
+
+
+class AccessDenied(CRPError):
+    """The guard refused a subject."""
+
+    status_hint = 403
+
+
+class LimitReached(CRPError):
+    """A configured limit was met."""
+
+    status_hint = 429
+
+
+class SafetyHalt(CRPError):
+    """An answer was withheld; carries the report and the trail's id."""
+
+    status_hint = 451
+
+    def __init__(self, message: str, *, report: object = None, trail: str = "") -> None:
+        super().__init__(message)
+        self.report = report
+        self.trail = trail
+
+
+class ChainBroken(CRPError):
+    """A chained log does not verify.
+
+    Attributes:
+        index: zero-based index of the first bad event.
+    """
+
+    def __init__(self, message: str, *, index: int) -> None:
+        super().__init__(message)
+        self.index = index
+
+
+class ModelError(CRPError):
+    """A model call failed."""
+
+    status_hint = 502
+
+
+class ModelNotFound(ModelError):
+    """No provider or model of that name is known."""
+
+
+class ModelRateLimited(ModelError):
+    """The provider refused for rate or quota."""
+
+
+class ModelContextExceeded(ModelError):
+    """The request is larger than the model's context limit."""
+
+
+class ModelAuthError(ModelError):
+    """The provider refused the credentials, or none are set."""
+
+
+class ModelTimeout(ModelError):
+    """The provider did not answer in time."""
+
+
+class StoreError(CRPError):
+    """The store could not do what was asked; nothing was changed."""
+
+
+class StoreBusy(StoreError):
+    """Another process holds the store's write lock."""
+
+    status_hint = 503
+
+
+class StoreDamaged(StoreError):
+    """The store's files are not what they should be."""
+
+
+class StoreNewer(StoreError):
+    """The store was written by a newer version of the package."""
+
+
+class IngestError(CRPError):
+    """A path or document could not be ingested; the store is as it was."""
+
+    status_hint = 422
+
+
+class ConfigError(CRPError):
+    """A setting, file or environment variable has no usable value."""
+
+
+class EngineError(CRPError):
+    """A library behind an engine failed; the library's error is the cause.
+
+    Attributes:
+        engine: name of the engine or library.
+        version: its version, empty when unknown.
+    """
+
+    def __init__(self, message: str, *, engine: str = "", version: str = "") -> None:
+        super().__init__(message)
+        self.engine = engine
+        self.version = version
+
+
+class MissingExtra(CRPError, ImportError):
+    """An optional dependency is not installed; the message holds the pip line to type."""
+
+    def __init__(self, extra: str, needed_for: str) -> None:
+        super().__init__(
+            f"{needed_for} needs the extra {extra!r}: pip install 'crp-integrations[{extra}]'"
+        )
+        self.extra = extra

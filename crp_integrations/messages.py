@@ -1,0 +1,88 @@
+"""What goes to a model and what comes back, provider neutral."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from crp_integrations.records import Part, Record
+from crp_integrations.vocabulary import Purpose, Role
+
+
+class ToolCall(Part):
+    """A tool call that a model asked for.
+
+    Attributes:
+        id: the provider's id of the call.
+        name: the tool's name.
+        arguments: the arguments as the JSON text that the model wrote, unchanged.
+    """
+
+    id: str
+    name: str
+    arguments: str = "{}"
+
+
+class Message(Record):
+    """One message of a conversation."""
+
+    SCHEMA = "message/1"
+
+    role: Role
+    content: str = ""
+    name: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+
+
+class Usage(Part):
+    """Tokens and cost of one model call as the provider reported them."""
+
+    prompt_tokens: int = Field(default=0, ge=0)
+    completion_tokens: int = Field(default=0, ge=0)
+    cost_usd: float | None = None
+
+    @property
+    def total_tokens(self) -> int:
+        """Prompt and completion tokens together."""
+        return self.prompt_tokens + self.completion_tokens
+
+
+class Reply(Record):
+    """A model's answer, its text unaltered.
+
+    Attributes:
+        text: the text exactly as the model wrote it.
+        model: the model that answered, which after a fallback is not the one asked for.
+        finish_reason: the provider's reason, such as `stop`, `length` or `tool_calls`.
+    """
+
+    SCHEMA = "reply/1"
+
+    text: str
+    model: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    usage: Usage = Usage()
+    finish_reason: str = "stop"
+
+
+class ModelCall(Record):
+    """One request to a model: everything that decides the bytes on the wire.
+
+    Attributes:
+        model: provider string as LiteLLM takes it, such as `gpt-4o-mini`, or `extractive`.
+        messages: the conversation; no CRP metadata is in it.
+        max_tokens: cap on the answer, None for the provider's default.
+        tools: tool definitions in the OpenAI JSON shape.
+    """
+
+    SCHEMA = "model-call/1"
+
+    model: str
+    messages: tuple[Message, ...]
+    purpose: Purpose = Purpose.ANSWER
+    temperature: float | None = None
+    max_tokens: int | None = Field(default=None, gt=0)
+    seed: int | None = None
+    tools: tuple[dict[str, Any], ...] = ()

@@ -1,0 +1,72 @@
+"""The two bases of everything that crosses a boundary: wire, disk, framework metadata.
+
+`Part` is a frozen pydantic model that refuses unknown fields. `Record` is a `Part` that
+stands alone on the wire or on disk and therefore carries `schema: name/n`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
+
+
+class Part(BaseModel):
+    """A frozen piece of a record; unknown fields are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=False)
+
+
+class Record(Part):
+    """A part that is stored or sent on its own and names its schema and version.
+
+    Serialising adds `schema: name/n` as the first key. Reading accepts the own version and
+    older ones (through `upgrade`), and refuses another name or a newer version.
+    """
+
+    SCHEMA: ClassVar[str]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_schema(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping) or "schema" not in data:
+            return data
+        fields = dict(data)
+        tag = str(fields.pop("schema"))
+        name, _, number = tag.partition("/")
+        own_name, _, own_number = cls.SCHEMA.partition("/")
+        if name != own_name or not number.isdecimal():
+            raise ValueError(f"schema {tag!r} is not {cls.SCHEMA!r}")
+        if int(number) > int(own_number):
+            raise ValueError(f"schema {tag!r} is newer than {cls.SCHEMA!r}, which this version reads")
+        if int(number) < int(own_number):
+            return cls.upgrade(int(number), fields)
+        return fields
+
+    @classmethod
+    def upgrade(cls, number: int, fields: dict[str, Any]) -> dict[str, Any]:
+        """Turn the fields of an older schema version into today's.
+
+        Args:
+            number: the version that was read, smaller than the own one.
+            fields: the fields as read, without the schema tag.
+
+        Returns:
+            Fields that the current version accepts.
+        """
+        return fields
+
+    @model_serializer(mode="wrap")
+    def _write_schema(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {"schema": self.SCHEMA, **handler(self)}
+
+    def changed(self, **fields: Any) -> Self:
+        """Return a copy with some fields replaced and everything validated again."""
+        return type(self).model_validate({**{n: getattr(self, n) for n in type(self).model_fields}, **fields})

@@ -1,0 +1,109 @@
+"""Every hash and HMAC of the package, in one place.
+
+Fields that are sealed together are joined with U+241F, so that no shift of characters
+between fields gives the same input.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from datetime import UTC, datetime
+from typing import Any
+
+import rfc8785
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+SEPARATOR = "\u241f"
+SESSION_INFO = b"crp-session-hmac-v3"
+JOURNAL_INFO = b"crp-journal-hmac-v1"
+
+
+def sha256_hex(text: str | bytes) -> str:
+    """SHA-256 as 64 hexadecimal digits."""
+    return hashlib.sha256(text.encode() if isinstance(text, str) else text).hexdigest()
+
+
+def sha256(text: str | bytes) -> str:
+    """SHA-256 as `sha256:` and 64 hexadecimal digits."""
+    return "sha256:" + sha256_hex(text)
+
+
+def canonical(value: Any) -> bytes:
+    """Canonical JSON of a JSON-like value (RFC 8785)."""
+    return rfc8785.dumps(value)
+
+
+def digest(value: Any) -> str:
+    """`sha256:` hash of a value's canonical JSON."""
+    return sha256(canonical(value))
+
+
+def iso(moment: datetime) -> str:
+    """ISO 8601 in UTC with `Z`, microseconds only when there are any."""
+    text = moment.astimezone(UTC).isoformat()
+    return text.replace("+00:00", "Z")
+
+
+def derive_key(master: bytes, *, salt: str, info: bytes) -> bytes:
+    """HKDF-SHA256, 32 bytes.
+
+    Spec: related facts §5
+    """
+    return HKDF(algorithm=SHA256(), length=32, salt=salt.encode(), info=info).derive(master)
+
+
+def _seal(key: bytes, fields: tuple[str, ...]) -> str:
+    return "sha256:" + hmac.new(key, SEPARATOR.join(fields).encode(), hashlib.sha256).hexdigest()
+
+
+def window_hmac(
+    key: bytes,
+    *,
+    session_id: str,
+    window_number: int,
+    timestamp: str,
+    response_hash: str,
+    report_hash: str,
+    parent_hmac: str,
+) -> str:
+    """Seal one window and chain it to its parent.
+
+    Spec: CRP-SPEC-005 §15.3
+
+    Args:
+        key: the session's chain key, 32 bytes.
+        timestamp: ISO 8601 as printed in the report.
+        parent_hmac: the parent's printed HMAC, empty for the root.
+
+    Returns:
+        `sha256:` and 64 hexadecimal digits.
+    """
+    return _seal(
+        key,
+        (session_id, str(window_number), timestamp, response_hash, report_hash, parent_hmac),
+    )
+
+
+def event_hmac(
+    key: bytes, *, event_type: str, timestamp: str, data: Any, window_id: str, previous_hmac: str
+) -> str:
+    """Seal one journal event and chain it to the one before.
+
+    Args:
+        data: JSON-like; its canonical JSON is hashed.
+        window_id: empty when the event belongs to no window.
+        previous_hmac: empty for the first event.
+
+    Returns:
+        `sha256:` and 64 hexadecimal digits.
+    """
+    return _seal(
+        key, (event_type, timestamp, sha256_hex(canonical(data)), window_id, previous_hmac)
+    )
+
+
+def same(left: str, right: str) -> bool:
+    """Compare two printed seals in constant time."""
+    return hmac.compare_digest(left.encode(), right.encode())

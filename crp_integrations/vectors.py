@@ -1,0 +1,88 @@
+"""Blocks of unit rows: embeddings as C-contiguous float32 arrays of shape (n, dimensions)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from crp_integrations.errors import EngineError
+
+FloatRows = npt.NDArray[np.float32]
+
+
+def unit_rows(rows: npt.ArrayLike, *, dimensions: int | None = None) -> FloatRows:
+    """Normalise rows to length 1; a zero row stays zero.
+
+    Args:
+        rows: shape (n, d), any float type.
+        dimensions: the d wanted, or None for any.
+
+    Returns:
+        Shape (n, d), float32, C-contiguous.
+
+    Raises:
+        EngineError: a value is not finite or the shape is wrong.
+    """
+    block = np.ascontiguousarray(rows, dtype=np.float32)
+    if block.ndim != 2 or (dimensions is not None and block.shape[1] != dimensions):
+        raise EngineError(f"embeddings have shape {block.shape}, wanted (n, {dimensions or 'd'})")
+    if not np.isfinite(block).all():
+        raise EngineError("an embedding holds a value that is not finite")
+    lengths = np.sqrt(np.einsum("ij,ij->i", block, block, dtype=np.float64))
+    lengths[lengths == 0.0] = 1.0
+    return np.ascontiguousarray(block / lengths[:, None], dtype=np.float32)
+
+
+def cosine(block: FloatRows, vector: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Cosine of each unit row with one unit vector.
+
+    Args:
+        block: unit rows, shape (n, d).
+        vector: unit vector, shape (d,).
+
+    Returns:
+        Shape (n,), float32, in [-1, 1] up to rounding.
+    """
+    if block.shape[0] == 0:
+        return np.zeros(0, dtype=np.float32)
+    # einsum sums each row in one fixed order, so a score does not depend on its neighbours
+    # in the block as it can with a BLAS product.
+    return np.einsum("ij,j->i", block, vector, dtype=np.float32)
+
+
+def top(scores: npt.NDArray[np.float32], ids: Sequence[str], k: int) -> list[int]:
+    """Positions of the k largest scores, ties by id.
+
+    Args:
+        scores: shape (n,).
+        ids: n identifiers in the same order.
+        k: how many, capped at n.
+
+    Returns:
+        Positions, largest score first.
+    """
+    count = min(k, len(ids))
+    if count <= 0:
+        return []
+    cut = np.partition(scores, len(ids) - count)[len(ids) - count]
+    near = np.flatnonzero(scores >= cut)
+    return sorted(near.tolist(), key=lambda i: (-float(scores[i]), ids[i]))[:count]
+
+
+def to_bytes(vector: npt.NDArray[np.float32]) -> bytes:
+    """Little-endian float32 bytes of one vector."""
+    return np.ascontiguousarray(vector, dtype="<f4").tobytes()
+
+
+def from_bytes(rows: Sequence[bytes], dimensions: int) -> FloatRows:
+    """A block from stored rows.
+
+    Raises:
+        EngineError: a row has another length than 4 × dimensions bytes.
+    """
+    for number, row in enumerate(rows):
+        if len(row) != 4 * dimensions:
+            raise EngineError(f"stored vector {number} has {len(row)} bytes, wanted {4 * dimensions}")
+    return np.frombuffer(b"".join(rows), dtype="<f4").reshape(len(rows), dimensions).astype(np.float32)

@@ -1,0 +1,241 @@
+"""The closed word lists of the specifications, each as an enumeration of strings."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+
+class QualityTier(StrEnum):
+    """How complete and relevant an envelope is, best first.
+
+    Spec: CRP-SPEC-003 §8.2
+    """
+
+    S = "S"
+    A = "A"
+    B = "B"
+    C = "C"
+    D = "D"
+
+    @property
+    def place(self) -> int:
+        """0 for S, the best, to 4 for D, the worst."""
+        return "SABCD".index(self.value)
+
+    def capped(self, ceiling: QualityTier) -> QualityTier:
+        """The worse of this tier and a ceiling; a cap never raises."""
+        return max(self, ceiling, key=lambda tier: tier.place)
+
+
+class GroundingMode(StrEnum):
+    """How far the model may go beyond the context.
+
+    Spec: CRP-SPEC-003 §13.1
+    """
+
+    STRICT = "context-strict"
+    PREFERRED = "context-preferred"
+    OPEN = "open"
+
+
+class FactStatus(StrEnum):
+    """Lifecycle status of a fact.
+
+    Spec: CRP-SPEC-009 §2.2
+    """
+
+    ACTIVE = "ACTIVE"
+    STALE = "STALE"
+    DELETED = "DELETED"
+    QUARANTINED = "QUARANTINED"
+
+
+RETRIEVABLE = frozenset({FactStatus.ACTIVE, FactStatus.STALE})
+
+
+class SourceStatus(StrEnum):
+    """Status of a source document.
+
+    Spec: CRP-SPEC-009 §4.5
+    """
+
+    ACTIVE = "ACTIVE"
+    UPDATED = "UPDATED"
+    REMOVED = "REMOVED"
+
+
+class SourceKind(StrEnum):
+    """Kind of source, from which the base importance follows.
+
+    Spec: CRP-SPEC-009 §4.4
+    """
+
+    REGULATORY = "regulatory"
+    OFFICIAL = "official"
+    RESEARCH = "research"
+    INTERNAL = "internal"
+    WEB = "web"
+    USER = "user"
+
+
+class DropReason(StrEnum):
+    """Why a candidate is not in the envelope."""
+
+    BUDGET = "budget"
+    DUPLICATE = "duplicate"
+    K = "k"
+
+
+class SaturationLabel(StrEnum):
+    """Band of a saturation value.
+
+    Spec: CRP-SPEC-003 §9.2
+    """
+
+    FULL = "fully saturated"
+    NEAR = "near-saturated"
+    WELL_PACKED = "well-packed"
+    MODERATE = "moderate"
+    SPARSE = "sparse"
+
+
+class Exactness(StrEnum):
+    """How far a token count can be trusted (decision E19)."""
+
+    EXACT = "exact"
+    FAMILY = "family"
+    ESTIMATE = "estimate"
+
+
+class ClaimType(StrEnum):
+    """Kind of claim.
+
+    Spec: CRP-SPEC-005 §3.3
+    """
+
+    FACTUAL = "FACTUAL"
+    OPINION = "OPINION"
+    PROCEDURAL = "PROCEDURAL"
+    META = "META"
+
+
+class Attribution(StrEnum):
+    """Where a factual claim comes from.
+
+    Spec: CRP-SPEC-005 §4.2
+    """
+
+    CONTEXT_GROUNDED = "CONTEXT_GROUNDED"
+    PARAMETRIC = "PARAMETRIC"
+    MIXED = "MIXED"
+    UNVERIFIABLE = "UNVERIFIABLE"
+
+
+class DistortionType(StrEnum):
+    """How a claim misrepresents its source fact.
+
+    Spec: CRP-SPEC-005 §5.3
+    """
+
+    NUMBER_CHANGED = "NUMBER_CHANGED"
+    NEGATION_FLIP = "NEGATION_FLIP"
+    DATE_SHIFTED = "DATE_SHIFTED"
+    ENTITY_SUBSTITUTED = "ENTITY_SUBSTITUTED"
+    MAGNITUDE_ALTERED = "MAGNITUDE_ALTERED"
+    CONTEXT_STRIPPED = "CONTEXT_STRIPPED"
+
+
+class Checked(StrEnum):
+    """Whether a claim was checked; what was not checked is never reported as clean (D6)."""
+
+    CHECKED = "CHECKED"
+    NOT_CHECKABLE = "NOT_CHECKABLE"
+    NOT_CHECKED = "NOT_CHECKED"
+
+
+class RiskLevel(StrEnum):
+    """Hallucination risk of an answer.
+
+    Spec: CRP-SPEC-005 §7.4
+    """
+
+    LOW = "LOW"
+    MEDIUM = "MEDIUM"
+    HIGH = "HIGH"
+    CRITICAL = "CRITICAL"
+
+
+class Strategy(StrEnum):
+    """How a question is dispatched."""
+
+    PUSH = "push"
+    PULL = "pull"
+    REFLEXIVE = "reflexive"
+    AGENTIC = "agentic"
+    HIERARCHICAL = "hierarchical"
+    BATCH = "batch"
+    STREAMING = "streaming"
+    FAN_OUT = "fan-out"
+    FAN_IN = "fan-in"
+
+
+class Purpose(StrEnum):
+    """What one model call is for."""
+
+    ANSWER = "answer"
+    DECOMPOSE = "decompose"
+    SUMMARISE = "summarise"
+    STITCH = "stitch"
+    JUDGE = "judge"
+
+
+class ChainIntegrity(StrEnum):
+    """State of a session's HMAC chain; a first window is UNVERIFIED."""
+
+    VALID = "VALID"
+    BROKEN = "BROKEN"
+    PARTIAL = "PARTIAL"
+    UNVERIFIED = "UNVERIFIED"
+
+
+class EventType(StrEnum):
+    """Types of journal events."""
+
+    SESSION_CREATED = "SESSION_CREATED"
+    SESSION_CONTINUED = "SESSION_CONTINUED"
+    SESSION_TERMINATED = "SESSION_TERMINATED"
+    DISPATCH_STARTED = "DISPATCH_STARTED"
+    DISPATCH_COMPLETED = "DISPATCH_COMPLETED"
+    DISPATCH_FAILED = "DISPATCH_FAILED"
+    RE_DISPATCH = "RE_DISPATCH"
+    STRATEGY_UPGRADE = "STRATEGY_UPGRADE"
+    DPE_COMPLETED = "DPE_COMPLETED"
+    FABRICATION_DETECTED = "FABRICATION_DETECTED"
+    DISTORTION_DETECTED = "DISTORTION_DETECTED"
+    CONTRADICTION_DETECTED = "CONTRADICTION_DETECTED"
+    REPETITION_DETECTED = "REPETITION_DETECTED"
+    COMPLETENESS_GAP = "COMPLETENESS_GAP"
+    FLOW_REMEDIATION = "FLOW_REMEDIATION"
+    STOP_INJECT = "STOP_INJECT"
+    SAFETY_HALT = "SAFETY_HALT"
+    SAFETY_BUDGET_DEPLETED = "SAFETY_BUDGET_DEPLETED"
+    OVERSIGHT_TRIGGERED = "OVERSIGHT_TRIGGERED"
+    POLICY_VIOLATION = "POLICY_VIOLATION"
+    PII_DETECTED = "PII_DETECTED"
+    EU_AI_ACT_CLASSIFIED = "EU_AI_ACT_CLASSIFIED"
+    FACT_RETRIEVED = "FACT_RETRIEVED"
+    FACT_INGESTED = "FACT_INGESTED"
+    FACT_DELETED = "FACT_DELETED"
+    FACT_QUARANTINED = "FACT_QUARANTINED"
+    CKF_ETAG_CHANGED = "CKF_ETAG_CHANGED"
+    TOOL_CALL = "TOOL_CALL"
+    AGENT_LOOP_ITERATION = "AGENT_LOOP_ITERATION"
+    FAN_OUT_CREATED = "FAN_OUT_CREATED"
+    FAN_IN_MERGED = "FAN_IN_MERGED"
+    COMPLETENESS_CONTINUATION = "COMPLETENESS_CONTINUATION"
+    FLOW_STITCH = "FLOW_STITCH"
+    SUB_AGENT_RESULT = "SUB_AGENT_RESULT"
+
+
+Role = Literal["system", "user", "assistant", "tool"]
