@@ -1,0 +1,68 @@
+"""Context Relay Protocol for agent stacks: what a model saw, why, and whether its answer holds.
+
+`Relay` is the whole path over a store; `pack` and `examine` need no store. Names load when
+they are first used, so importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from crp_integrations.dpe.records import Report
+    from crp_integrations.envelope.records import Envelope
+    from crp_integrations.errors import CRPError
+    from crp_integrations.fabric.records import Fact
+    from crp_integrations.messages import Message, Reply
+    from crp_integrations.relay.doors import examine, pack
+    from crp_integrations.relay.records import Answer, Request
+    from crp_integrations.relay.relay import Relay
+    from crp_integrations.vocabulary import GroundingMode, SourceKind
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Answer": "relay.records",
+    "CRPError": "errors",
+    "Envelope": "envelope.records",
+    "Fact": "fabric.records",
+    "GroundingMode": "vocabulary",
+    "Message": "messages",
+    "Relay": "relay.relay",
+    "Reply": "messages",
+    "Report": "dpe.records",
+    "Request": "relay.records",
+    "SourceKind": "vocabulary",
+    "examine": "relay.doors",
+    "pack": "relay.doors",
+}
+
+__all__ = [
+    "Answer",
+    "CRPError",
+    "Envelope",
+    "Fact",
+    "GroundingMode",
+    "Message",
+    "Relay",
+    "Reply",
+    "Report",
+    "Request",
+    "SourceKind",
+    "examine",
+    "pack",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'crp_integrations' has no attribute {name!r}")
+    value = getattr(import_module(f"crp_integrations.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

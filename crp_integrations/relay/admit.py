@@ -1,0 +1,34 @@
+"""What is checked before anything is read: the shape of a request and of its session id."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from pydantic import ValidationError
+
+from crp_integrations.errors import RequestError
+from crp_integrations.relay.records import Request
+
+SESSION_ID = re.compile(r"crp_sess_[A-Za-z0-9]{16,32}")
+
+
+def admit(**fields: Any) -> Request:
+    """Make a request of what a caller gave.
+
+    Raises:
+        RequestError: a field has no usable value; names the field and what is wanted.
+    """
+    try:
+        request = Request(**fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        field = ".".join(str(part) for part in first["loc"]) or "request"
+        raise RequestError(f"{field} is not usable: {first['msg']}") from error
+    if not request.query.strip():
+        raise RequestError("query is empty; ask a question")
+    if request.session_id and not SESSION_ID.fullmatch(request.session_id):
+        raise RequestError(
+            f"session_id {request.session_id!r:.60} is not crp_sess_ and 16 to 32 letters or digits"
+        )
+    return request

@@ -1,0 +1,26 @@
+"""The optional fields of a question, as keyword arguments of the front door."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypedDict
+
+from crp_integrations.messages import Message
+from crp_integrations.vocabulary import GroundingMode
+
+
+class Asking(TypedDict, total=False):
+    """Fields of a `Request` that a caller may give; None means not given."""
+
+    model: str | None
+    budget_tokens: int | None
+    grounding: GroundingMode | str | None
+    session_id: str | None
+    sub_queries: Sequence[str] | None
+    k: int | None
+    system_prompt: str | None
+    history: Sequence[Message] | None
+    max_tokens: int | None
+    temperature: float | None
+    seed: int | None
+    tools: Sequence[dict[str, Any]] | None

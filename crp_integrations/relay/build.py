@@ -1,0 +1,156 @@
+"""The only place that chooses engines, stores and loaders, and that reads the environment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+
+from crp_integrations.dpe.ports import Verifier
+from crp_integrations.dpe.verifier.alignment import AlignmentVerifier
+from crp_integrations.engines.models import Models
+from crp_integrations.engines.onnx import OnnxEmbedder
+from crp_integrations.engines.system import RandomIds, clock_of
+from crp_integrations.engines.tokens import counter_for
+from crp_integrations.engines.windows import context_limit
+from crp_integrations.errors import ConfigError
+from crp_integrations.fabric.fabric import Fabric
+from crp_integrations.fabric.ports import Store
+from crp_integrations.guard.decisions import AllowAll, Guard
+from crp_integrations.guard.subjects import LOCAL, Subject
+from crp_integrations.loaders.load import load as load_documents
+from crp_integrations.ports import Embedder, KeyRing, Model, Silent, TokenCounter, Tracer
+from crp_integrations.relay import settings as settings_file
+from crp_integrations.relay.relay import Relay
+from crp_integrations.relay.settings import Settings
+from crp_integrations.relay.turn import World
+from crp_integrations.stores.keys import FileKeyRing, FixedKeyRing, MemoryKeyRing
+from crp_integrations.stores.memory import MemoryStore
+from crp_integrations.stores.sqlite import SqliteStore
+
+# What fact lengths are counted with; o200k and cl100k both come with the default install.
+FACT_TOKENIZER_MODEL = "gpt-4"
+
+
+def open_relay(
+    store: str | Path | Store | None = None,
+    *,
+    subject: Subject = LOCAL,
+    guard: Guard | None = None,
+    embedder: Embedder | None = None,
+    verifier: Verifier | None = None,
+    models: Model | None = None,
+    tracer: Tracer | None = None,
+    settings: Settings | None = None,
+    **arguments: Any,
+) -> Relay:
+    """Put a relay together.
+
+    Args:
+        store: folder, store object, or None for memory.
+        subject: tenant and user; a subject without a tenant is refused.
+        guard: who may read what; the default allows everything and says so in the report.
+        embedder: None for the MiniLM that ships.
+        verifier: None for `alignment@1`.
+        models: a `Model` for all names; None for `extractive` and LiteLLM.
+        settings: a whole tree; else it is read from `arguments`, `CRP_*` and crp.toml.
+
+    Raises:
+        ConfigError: a setting or the store's address has no usable value.
+        AccessDenied: the subject names no tenant.
+    """
+    place = _place(store)
+    root = place if isinstance(place, Path) else None
+    if settings is not None and arguments:
+        raise ConfigError(f"settings and {sorted(arguments)[0]!r} were given; give one of them")
+    chosen = settings or settings_file.load(root, **arguments)
+    opened: Store = SqliteStore(place) if isinstance(place, Path) else place
+    keyring = _keyring(chosen, root)
+    clock = clock_of(chosen.clock)
+    reading = tracer or Silent()
+    count = tokenizers(chosen)
+    fabric = Fabric(
+        opened,
+        embedder or default_embedder(),
+        count(FACT_TOKENIZER_MODEL),
+        clock,
+        keyring,
+        settings=chosen.fabric,
+        tracer=reading,
+    )
+    world = World(
+        namespace=fabric.bind(subject, guard or AllowAll()),
+        clock=clock,
+        ids=RandomIds(),
+        keyring=keyring,
+        tracer=reading,
+        verifier=verifier or default_verifier(),
+        counter_for=count,
+        limit_for=limits(chosen),
+        settings=chosen,
+        settings_digest=chosen.digest,
+    )
+    own = Models(timeout_s=chosen.timeout_s)
+    return Relay(
+        world,
+        models or own,
+        opened,
+        load_documents,
+        known=own.known if models is None else _any_name,
+    )
+
+
+@cache
+def default_embedder() -> Embedder:
+    """The shipped embedder, loaded once a process and checked against its hash."""
+    return OnnxEmbedder()
+
+
+@cache
+def default_verifier() -> Verifier:
+    """The lexical-and-embedding verifier `alignment@1`."""
+    return AlignmentVerifier()
+
+
+def tokenizers(settings: Settings) -> Callable[[str], TokenCounter]:
+    """The token counter of each model, made once for each name."""
+
+    @lru_cache(maxsize=64)
+    def choose(model: str) -> TokenCounter:
+        path = settings.tokenizer_files.get(model)
+        return counter_for(model, tokenizer_file=None if path is None else str(path))
+
+    return choose
+
+
+def limits(settings: Settings) -> Callable[[str], tuple[int, str]]:
+    """The context limit of each model in tokens, and where it is from."""
+
+    def limit(model: str) -> tuple[int, str]:
+        return context_limit(model, settings.context_limits)
+
+    return limit
+
+
+def _place(store: str | Path | Store | None) -> Path | Store:
+    if store is None:
+        return MemoryStore()
+    if not isinstance(store, str | Path):
+        return store
+    if "://" in str(store):
+        scheme = str(store).partition("://")[0]
+        raise ConfigError(f"store {scheme}:// is not supported in this version; give a folder")
+    if not str(store).strip():
+        raise ConfigError("store is empty; give a folder")
+    return Path(store)
+
+
+def _keyring(settings: Settings, root: Path | None) -> KeyRing:
+    if settings.key is not None:
+        return FixedKeyRing(bytes.fromhex(settings.key.get_secret_value()))
+    return MemoryKeyRing() if root is None else FileKeyRing(root / "keys")
+
+
+def _any_name(model: str) -> None:
+    """A caller's own `Model` decides for itself which names it answers."""

@@ -1,0 +1,155 @@
+"""The end of a window: number, report, seal, journal and use of facts, in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from crp_integrations.audit import windows
+from crp_integrations.audit.journal import EventDraft, append
+from crp_integrations.audit.keys import journal_key, session_key
+from crp_integrations.audit.records import WindowSeal
+from crp_integrations.dpe.records import Report
+from crp_integrations.dpe.stages.s13_report import finish
+from crp_integrations.envelope.records import Envelope
+from crp_integrations.fabric.namespace import Namespace
+from crp_integrations.ports import Clock, KeyRing
+from crp_integrations.seals import iso, sha256, sha256_hex
+from crp_integrations.vocabulary import ChainIntegrity, EventType
+
+WINDOW_ID_LENGTH = 16
+
+
+def window_id(session_id: str, number: int) -> str:
+    """The id of a session's n-th window; equal sessions replay to equal ids."""
+    return "crp_win_" + sha256_hex(f"{session_id}\u241f{number}")[:WINDOW_ID_LENGTH]
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """A sealed window.
+
+    Attributes:
+        report: with identity, hash, HMAC and chain integrity filled in.
+    """
+
+    seal: WindowSeal
+    report: Report
+
+
+def close(
+    namespace: Namespace,
+    *,
+    clock: Clock,
+    keyring: KeyRing,
+    session_id: str,
+    envelope: Envelope | None,
+    response_text: str,
+    report: Report,
+    outcome: str,
+    settings_digest: str,
+    model: str,
+    error: str = "",
+) -> Closed:
+    """Seal a window and commit everything that it leaves behind, together or not at all.
+
+    Spec: CRP-SPEC-005 §15.1
+
+    The window's number is taken inside the transaction, so two turns of one session that end
+    at the same time get different numbers and one unbroken chain.
+
+    Args:
+        envelope: None when the window ended before there was one.
+        response_text: the model's text, empty for a window without a reply.
+        report: as examined, without identity.
+        outcome: `released`, `failed`, `cancelled`, `refused` or `halted`.
+        error: class name of the error that ended the window, empty when none did.
+
+    Raises:
+        StoreError: nothing was committed.
+    """
+    key = session_key(keyring, session_id)
+    with namespace.begin(write=True) as transaction:
+        journal = transaction.journal
+        earlier = journal.seals(session_id)
+        number = earlier[-1].window_number + 1 if earlier else 1
+        identity = window_id(session_id, number)
+        now = clock.now()
+        timestamp = iso(now)
+        finished = finish(
+            report,
+            session_id=session_id,
+            window_id=identity,
+            window_number=number,
+            timestamp=timestamp,
+            settings_digest=settings_digest,
+        )
+        seal = windows.seal(
+            journal,
+            key,
+            session_id=session_id,
+            window_id=identity,
+            window_number=number,
+            timestamp=timestamp,
+            response_hash=sha256(response_text),
+            report_hash=finished.report_hash,
+            outcome=outcome,
+            etag=envelope.etag if envelope else "",
+            risk_level=finished.risk_level.value,
+        )
+        integrity = windows.verify(earlier, key) if earlier else ChainIntegrity.UNVERIFIED
+        append(
+            journal,
+            journal_key(keyring, namespace.subject.tenant),
+            [
+                EventDraft(event_type, data, session_id=session_id, window_id=identity)
+                for event_type, data in _events(seal, envelope, finished, model, error)
+            ],
+            timestamp,
+        )
+        if envelope and outcome == "released":
+            transaction.facts.touch([fact.fact_id for fact in envelope.facts], now)
+    return Closed(seal, finished.changed(hmac=seal.hmac, chain_integrity=integrity))
+
+
+def _events(
+    seal: WindowSeal, envelope: Envelope | None, report: Report, model: str, error: str
+) -> Sequence[tuple[EventType, dict[str, object]]]:
+    """The window's events in the order in which things happened; ids, hashes and counts only."""
+    events: list[tuple[EventType, dict[str, object]]] = []
+    if seal.window_number == 1:
+        events.append((EventType.SESSION_CREATED, {}))
+    else:
+        events.append((EventType.SESSION_CONTINUED, {"parent_hmac": seal.parent_hmac}))
+    if envelope:
+        events.append(
+            (
+                EventType.FACT_RETRIEVED,
+                {
+                    "etag": envelope.etag,
+                    "state_hash": envelope.state_hash,
+                    "facts": [fact.fact_id for fact in envelope.facts],
+                    "dropped": len(envelope.dropped),
+                },
+            )
+        )
+        events.append((EventType.DISPATCH_STARTED, {"model": model, "etag": envelope.etag}))
+    if seal.outcome != "released":
+        events.append((EventType.DISPATCH_FAILED, {"outcome": seal.outcome, "error": error}))
+    else:
+        events.append((EventType.DISPATCH_COMPLETED, {"response_hash": seal.response_hash}))
+        events.append(
+            (
+                EventType.DPE_COMPLETED,
+                {"report_hash": seal.report_hash, "risk_level": report.risk_level.value},
+            )
+        )
+        for event_type, count in (
+            (EventType.FABRICATION_DETECTED, report.fabrication_count),
+            (EventType.DISTORTION_DETECTED, report.distortion_count),
+            (EventType.CONTRADICTION_DETECTED, report.contradiction_count),
+        ):
+            if count:
+                events.append((event_type, {"count": count}))
+    events[-1][1]["window_hmac"] = seal.hmac
+    return events

@@ -1,0 +1,48 @@
+"""The one table from outcomes to statuses and exceptions."""
+
+from __future__ import annotations
+
+from crp_integrations.errors import RequestError, SafetyHalt
+from crp_integrations.relay.records import Answer
+from crp_integrations.relay.steps import Halt, NotModified, Outcome, Refusal, Release
+
+NOT_MODIFIED = 304
+
+
+def status(outcome: Outcome) -> int:
+    """The HTTP status of an outcome.
+
+    Spec: related facts §3
+    """
+    match outcome:
+        case Release():
+            return 200
+        case NotModified():
+            return NOT_MODIFIED
+        case Halt():
+            return SafetyHalt.status_hint
+        case Refusal(error=error):
+            return error.status_hint
+
+
+def answer(outcome: Outcome) -> Answer:
+    """The answer of a released window.
+
+    Raises:
+        SafetyHalt: the window was halted; carries the report and the window's id.
+        CRPError: the refusal's error.
+        RequestError: the outcome is a 304, which holds no answer.
+    """
+    match outcome:
+        case Release(answer=released):
+            return released
+        case Halt(reason=reason, answer=withheld):
+            raise SafetyHalt(
+                f"the answer of window {withheld.window_id} was withheld: {reason}",
+                report=withheld.report,
+                trail=withheld.window_id,
+            )
+        case Refusal(error=error):
+            raise error
+        case NotModified(etag=etag):
+            raise RequestError(f"envelope {etag} is not modified, so no model was asked")

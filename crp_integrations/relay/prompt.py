@@ -1,0 +1,61 @@
+"""The messages that a model gets: system prompt, grounding instruction, context, question.
+
+No CRP metadata is in them: no score, no id, no header (transparency boundary).
+"""
+
+from __future__ import annotations
+
+from crp_integrations.envelope.budget import budget
+from crp_integrations.envelope.render import grounding_instruction
+from crp_integrations.envelope.settings import EnvelopeSettings
+from crp_integrations.messages import Message
+from crp_integrations.ports import TokenCounter
+from crp_integrations.relay.records import Request
+
+CONTEXT_OPEN = "<context>\n"
+CONTEXT_CLOSE = "\n</context>"
+
+
+def messages(request: Request, context: str) -> tuple[Message, ...]:
+    """The conversation for one request (`prompt@1`).
+
+    Spec: CRP-SPEC-003 §13.1
+
+    Args:
+        context: the envelope's rendered text, placed verbatim; empty for no context.
+
+    Returns:
+        System message (left out when empty), history, then the question.
+    """
+    framed = CONTEXT_OPEN + context + CONTEXT_CLOSE if context else ""
+    parts = (request.system_prompt, grounding_instruction(request.grounding), framed)
+    system = "\n\n".join(part for part in parts if part)
+    head = (Message(role="system", content=system),) if system else ()
+    return (*head, *request.history, Message(role="user", content=request.query))
+
+
+def room(
+    request: Request, counter: TokenCounter, context_limit: int, settings: EnvelopeSettings
+) -> int:
+    """Tokens left for the context once everything else in the prompt is counted.
+
+    Spec: CRP-SPEC-003 §7.2
+
+    Args:
+        context_limit: the model's context limit in tokens.
+
+    Returns:
+        The smaller of what is left and the request's own `budget_tokens`, at least 0.
+    """
+    parts = (request.system_prompt, grounding_instruction(request.grounding))
+    system = "\n\n".join([*(part for part in parts if part), CONTEXT_OPEN + CONTEXT_CLOSE])
+    around = (Message(role="system", content=system), *request.history)
+    left = budget(
+        context_limit,
+        counter.count_messages(around),
+        counter.count(request.query),
+        request.max_tokens,
+        counter.exactness,
+        settings,
+    )
+    return left if request.budget_tokens is None else max(0, min(left, request.budget_tokens))

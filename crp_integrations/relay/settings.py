@@ -1,0 +1,148 @@
+"""One frozen tree of settings, read once: arguments, then `CRP_*`, then the store's crp.toml.
+
+Every number of a specification is a field in its room's settings. The tree's digest goes into
+every envelope and report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, ClassVar, Literal, get_args
+
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from crp_integrations.dpe.settings import DpeSettings
+from crp_integrations.envelope.settings import EnvelopeSettings
+from crp_integrations.errors import ConfigError
+from crp_integrations.fabric.settings import FabricSettings
+from crp_integrations.seals import digest
+
+Preset = Literal["default", "literal"]
+TOML_NAME = "crp.toml"
+MASTER_KEY_BYTES = 32
+
+
+class Settings(BaseSettings):
+    """The whole tree.
+
+    Attributes:
+        preset: `default`, or `literal` for the letter of the specifications.
+        model: model asked when a call names none; `extractive` needs no key.
+        max_windows: windows of a session, the total in `CRP-Context-Window: 1/5`.
+        context_limits: tokens by model name, above every table.
+        tokenizer_files: vocabulary file by model name: `.model`, `tokenizer.json`, `.tiktoken`.
+        timeout_s: seconds until a model call is given up.
+        clock: ISO 8601 moment that stands still, for reproducible runs; None for real time.
+        key: master key, 64 hexadecimal digits; None for the one kept with the store.
+    """
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="forbid",
+        env_prefix="CRP_",
+        env_nested_delimiter="__",
+    )
+
+    preset: Preset = "default"
+    model: str = Field(default="extractive", min_length=1)
+    max_windows: int = Field(default=5, ge=1)
+    context_limits: dict[str, int] = {}
+    tokenizer_files: dict[str, Path] = {}
+    timeout_s: float = Field(default=60.0, gt=0.0)
+    clock: datetime | None = None
+    key: SecretStr | None = None
+    envelope: EnvelopeSettings = EnvelopeSettings()
+    fabric: FabricSettings = FabricSettings()
+    dpe: DpeSettings = DpeSettings()
+
+    # Where a store's file lies decides nothing about an answer, so it is no field.
+    toml_file: ClassVar[Path | None] = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _apply_preset(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        fields = dict(data)
+        preset = fields.get("preset", "default")
+        if preset not in get_args(Preset):
+            return fields
+        for name, room in (("envelope", EnvelopeSettings), ("dpe", DpeSettings)):
+            given = fields.get(name)
+            if given is None or isinstance(given, Mapping):
+                fields[name] = {**room.preset(preset).model_dump(), **(given or {})}
+        return fields
+
+    @field_validator("clock")
+    @classmethod
+    def _aware(cls, value: datetime | None) -> datetime | None:
+        if value is not None and value.tzinfo is None:
+            raise ValueError(f"clock {value.isoformat()} has no time zone; write it with Z")
+        return value
+
+    @field_validator("key")
+    @classmethod
+    def _long_enough(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is None:
+            return None
+        try:
+            length = len(bytes.fromhex(value.get_secret_value()))
+        except ValueError:
+            raise ValueError("the key is not hexadecimal; give 64 hexadecimal digits") from None
+        if length < MASTER_KEY_BYTES:
+            raise ValueError(f"the key has {length} bytes; give at least {MASTER_KEY_BYTES}")
+        return value
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments, then the environment, then crp.toml; nothing else."""
+        del dotenv_settings, file_secret_settings
+        toml = (TomlConfigSettingsSource(settings_cls, cls.toml_file),) if cls.toml_file else ()
+        return (init_settings, env_settings, *toml)
+
+    @property
+    def digest(self) -> str:
+        """`sha256:` hash of every setting that can decide an answer; no key and no clock."""
+        return digest(self.model_dump(mode="json", exclude={"clock", "key", "timeout_s"}))
+
+
+def load(root: Path | None = None, **arguments: Any) -> Settings:
+    """Read the settings once.
+
+    Args:
+        root: the store's folder, whose crp.toml is read when there is one.
+        arguments: fields given by the caller; they win.
+
+    Raises:
+        ConfigError: a value is not usable; names the field and the value's problem.
+    """
+    path = root / TOML_NAME if root is not None and (root / TOML_NAME).is_file() else None
+
+    class Located(Settings):
+        toml_file = path
+
+    try:
+        located = Located(**arguments)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        field = ".".join(str(part) for part in first["loc"]) or "settings"
+        raise ConfigError(f"setting {field!r} is not usable: {first['msg']}") from error
+    except ValueError as error:
+        raise ConfigError(f"the settings cannot be read: {error}") from error
+    fields = {name: getattr(located, name) for name in Settings.model_fields}
+    return Settings.model_construct(**fields)

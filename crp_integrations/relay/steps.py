@@ -1,0 +1,115 @@
+"""What a Turn answers with: the next thing to do, or how the window ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from crp_integrations.envelope.records import Envelope
+from crp_integrations.errors import CRPError
+from crp_integrations.messages import Message, ModelCall, Reply
+from crp_integrations.relay.records import Answer
+from crp_integrations.vocabulary import Purpose
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """Call a model and hand its reply to `receive`.
+
+    Attributes:
+        call: everything that goes on the wire.
+        envelope: the envelope inside the call's messages; the one that will be examined.
+    """
+
+    call: ModelCall
+    envelope: Envelope
+
+    @property
+    def purpose(self) -> Purpose:
+        """What the call is for."""
+        return self.call.purpose
+
+    @property
+    def model(self) -> str:
+        """The model to call."""
+        return self.call.model
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The messages to send."""
+        return self.call.messages
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The answer was examined and sealed and may be shown."""
+
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """The answer was examined and sealed and must not be shown.
+
+    Attributes:
+        reason: one of the halt reasons of a 451 body.
+        answer: what was withheld, for the operator's eyes.
+    """
+
+    reason: str
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class NotModified:
+    """The caller's envelope is still the right one; nothing was dispatched."""
+
+    etag: str
+    headers: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """There is no answer, and the window was sealed as failed, cancelled or refused.
+
+    Attributes:
+        error: why; callers of `ask` get it raised.
+        headers: CRP response headers of the sealed window.
+    """
+
+    error: CRPError
+    headers: dict[str, str]
+
+    @property
+    def status(self) -> int:
+        """The HTTP status that a gateway answers with."""
+        return self.error.status_hint
+
+
+Outcome: TypeAlias = Release | Halt | NotModified | Refusal
+
+
+class Playable(Protocol):
+    """What a driver needs of a Turn, and of everything that is composed of Turns."""
+
+    def begin(self) -> Step:
+        """The first step."""
+        ...
+
+    def receive(self, result: Reply | tuple[Outcome, ...]) -> Step:
+        """The step after a reply, or after the outcomes of a Fan's turns in their order."""
+        ...
+
+    def fail(self, error: BaseException) -> Outcome:
+        """End the window because of an error or a cancellation."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Fan:
+    """Play several turns together and hand their outcomes to `receive`, in this order."""
+
+    turns: tuple[Playable, ...]
+
+
+Step: TypeAlias = Dispatch | Fan | Outcome

@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import pytest
+
+from crp_integrations import Answer, Relay
+from crp_integrations.errors import (
+    AccessDenied,
+    ConfigError,
+    IngestError,
+    ModelRateLimited,
+    RequestError,
+)
+from crp_integrations.guard.subjects import Subject
+from crp_integrations.messages import Reply, ToolCall, Usage
+from tests.doubles import ScriptedModel
+from tests.relay.conftest import FACTS
+
+SESSION = "crp_sess_7f3a9bc2d4e1f083"
+QUESTION = "When was the Meridian reactor commissioned?"
+
+
+@pytest.mark.requirement("003-12.1-1", "003-12.1-3")
+def test_a_preview_calls_no_model_and_equals_the_dispatch(open_relay):
+    model = ScriptedModel(FACTS[0])
+    relay = open_relay(models=model)
+    relay.fabric.add(list(FACTS))
+    seen = relay.preview(QUESTION, budget_tokens=40)
+    assert model.calls == []
+    answer = relay.ask(QUESTION, budget_tokens=40)
+    assert (seen.quality_tier, seen.saturation, seen.etag) == (
+        answer.envelope.quality_tier,
+        answer.envelope.saturation,
+        answer.envelope.etag,
+    )
+    assert seen.facts_included == answer.envelope.total_facts_included < len(FACTS)
+
+
+def test_what_the_model_gets_is_the_envelope_and_no_metadata(open_relay):
+    model = ScriptedModel("An answer.")
+    relay = open_relay(models=model)
+    relay.fabric.add(list(FACTS))
+    answer = relay.ask(QUESTION, model="any/model", system_prompt="Be brief.", seed=7)
+    (call,) = model.calls
+    assert [message.role for message in call.messages] == ["system", "user"]
+    assert call.messages[0].content.startswith("Be brief.\n\nPrefer the provided context")
+    assert f"<context>\n{answer.envelope.text}\n</context>" in call.messages[0].content
+    assert call.messages[1].content == QUESTION
+    assert call.seed == 7
+    sent = call.model_dump_json()
+    for secret in (
+        answer.envelope.etag,
+        answer.session_id,
+        answer.envelope.facts[0].fact_id,
+        "CRP-",
+    ):
+        assert secret not in sent
+
+
+def test_the_reply_comes_back_whole(open_relay):
+    reply = Reply(
+        text=FACTS[0],
+        model="provider/real-name",
+        tool_calls=(ToolCall(id="t1", name="look", arguments='{"a":1}'),),
+        usage=Usage(prompt_tokens=10, completion_tokens=4),
+        finish_reason="tool_calls",
+    )
+    relay = open_relay(models=ScriptedModel(reply))
+    relay.fabric.add(list(FACTS))
+    answer = relay.ask(QUESTION, model="provider/alias")
+    assert answer.reply == reply
+    assert answer.reply.usage.total_tokens == 14
+
+
+async def test_all_four_ways_to_ask_agree(open_relay):
+    def fresh() -> Relay:
+        relay = open_relay(models=ScriptedModel(FACTS[0]))
+        relay.fabric.add(list(FACTS))
+        return relay
+
+    asked = fresh().ask(QUESTION, session_id=SESSION)
+    awaited = await fresh().aask(QUESTION, session_id=SESSION)
+    streamed = list(fresh().stream(QUESTION, session_id=SESSION))
+    astreamed = [part async for part in fresh().astream(QUESTION, session_id=SESSION)]
+    assert asked == awaited == streamed[-1] == astreamed[-1]
+    for parts in (streamed, astreamed):
+        pieces = [part for part in parts if isinstance(part, str)]
+        assert len(pieces) > 3
+        assert "".join(pieces) == asked.text
+        assert sum(isinstance(part, Answer) for part in parts) == 1
+
+
+def test_a_stream_gives_nothing_out_before_the_verdict(open_relay):
+    relay = open_relay(models=ScriptedModel(FACTS[0]))
+    relay.fabric.add(list(FACTS))
+    stream = relay.stream(QUESTION, session_id=SESSION)
+    next(stream)
+    with relay.fabric.begin(write=False) as transaction:
+        assert transaction.journal.last_seal(SESSION).outcome == "released"
+
+
+async def ask_by(relay: Relay, way: str) -> None:
+    match way:
+        case "ask":
+            relay.ask(QUESTION, session_id=SESSION)
+        case "aask":
+            await relay.aask(QUESTION, session_id=SESSION)
+        case "stream":
+            list(relay.stream(QUESTION, session_id=SESSION))
+        case "astream":
+            [part async for part in relay.astream(QUESTION, session_id=SESSION)]
+
+
+@pytest.mark.parametrize("way", ["ask", "aask", "stream", "astream"])
+async def test_errors_of_the_model_are_raised_and_sealed(open_relay, way):
+    relay = open_relay(models=ScriptedModel(ModelRateLimited("slow down")))
+    relay.fabric.add(list(FACTS))
+    with pytest.raises(ModelRateLimited, match="slow down"):
+        await ask_by(relay, way)
+    with relay.fabric.begin(write=False) as transaction:
+        assert transaction.journal.last_seal(SESSION).outcome == "failed"
+
+
+@pytest.mark.parametrize(
+    ("asking", "names"),
+    [
+        ({"session_id": "mine"}, "session_id"),
+        ({"grounding": "loose"}, "grounding"),
+        ({"k": 0}, "k"),
+        ({"temperature": -1.0}, "temperature"),
+        ({"max_tokens": 0}, "max_tokens"),
+    ],
+)
+def test_a_malformed_request_is_refused_by_name(relay, asking, names):
+    with pytest.raises(RequestError, match=names):
+        relay.ask(QUESTION, **asking)
+
+
+@pytest.mark.parametrize("query", ["", "   \n"])
+def test_an_empty_question_is_refused(relay, query):
+    with pytest.raises(RequestError, match="query"):
+        relay.ask(query)
+
+
+@pytest.mark.parametrize("budget", [0, -5])
+def test_a_budget_of_nothing_is_an_empty_envelope_of_tier_d(relay, budget):
+    answer = relay.ask(QUESTION, budget_tokens=budget)
+    assert answer.envelope.facts == ()
+    assert answer.envelope.quality_tier == "D"
+    assert len(answer.envelope.dropped) == len(FACTS)
+
+
+def test_a_bad_path_leaves_the_store_as_it_was(relay, tmp_path):
+    before = relay.fabric.state_hash()
+    good = tmp_path / "good.md"
+    good.write_text(
+        "# Title\n\nA paragraph with enough words to be kept as a fact of its own here.\n"
+    )
+    with pytest.raises(IngestError, match="nowhere"):
+        relay.ingest([good, tmp_path / "nowhere.md"])
+    assert relay.fabric.state_hash() == before
+
+
+def test_a_kind_that_is_none_is_refused(relay, tmp_path):
+    with pytest.raises(RequestError, match="hearsay"):
+        relay.ingest(tmp_path, kind="hearsay")
+
+
+def test_a_subject_without_a_tenant_is_denied(open_relay):
+    with pytest.raises(AccessDenied, match="tenant"):
+        open_relay(subject=Subject(tenant=""))
+
+
+def test_tenants_of_one_store_do_not_see_each_other(open_relay):
+    from crp_integrations.stores.memory import MemoryStore
+
+    store = MemoryStore()
+    ours = open_relay(store, subject=Subject(tenant="ours"))
+    theirs = open_relay(store, subject=Subject(tenant="theirs"))
+    ours.fabric.add(list(FACTS))
+    assert theirs.preview(QUESTION).facts_available == 0
+    assert theirs.fabric.facts([f.fact_id for f in ours.turn(QUESTION).preview().facts]) == []
+
+
+def test_an_address_of_an_unknown_kind_is_refused():
+    with pytest.raises(ConfigError, match="postgresql"):
+        Relay.open("postgresql://somewhere/db")

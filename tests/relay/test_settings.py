@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from crp_integrations.errors import ConfigError
+from crp_integrations.relay.settings import Settings, load
+
+
+def test_arguments_win_over_the_environment_and_it_over_the_file(tmp_path, monkeypatch):
+    (tmp_path / "crp.toml").write_text('model = "from-file"\nmax_windows = 7\ntimeout_s = 9.0\n')
+    monkeypatch.setenv("CRP_MODEL", "from-environment")
+    monkeypatch.setenv("CRP_MAX_WINDOWS", "6")
+    settings = load(tmp_path, model="from-argument")
+    assert (settings.model, settings.max_windows, settings.timeout_s) == ("from-argument", 6, 9.0)
+    assert type(settings) is Settings
+
+
+def test_a_rooms_settings_are_read_from_the_environment(monkeypatch):
+    monkeypatch.setenv("CRP_ENVELOPE__K_NEAREST", "17")
+    assert load().envelope.k_nearest == 17
+
+
+def test_presets_fill_what_is_not_given():
+    literal = load(preset="literal")
+    assert literal.envelope != load().envelope
+    assert literal.dpe != load().dpe
+    assert load(preset="literal", envelope={"k_nearest": 3}).envelope.k_nearest == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        ({"preset": "loose"}, "preset"),
+        ({"max_windows": 0}, "max_windows"),
+        ({"unknown": 1}, "unknown"),
+        ({"key": "zz"}, "key"),
+        ({"key": "ab"}, "key"),
+        ({"clock": "2026-05-25T12:00:00"}, "clock"),
+        ({"envelope": {"k_nearest": 0}}, "k_nearest"),
+    ],
+)
+def test_an_unusable_setting_is_named(arguments, field):
+    with pytest.raises(ConfigError, match=field):
+        load(**arguments)
+
+
+def test_a_file_with_an_unknown_setting_is_refused(tmp_path):
+    (tmp_path / "crp.toml").write_text("modle = 'typo'\n")
+    with pytest.raises(ConfigError, match="modle"):
+        load(tmp_path)
+
+
+def test_a_broken_file_is_refused(tmp_path):
+    (tmp_path / "crp.toml").write_text("model = = 3\n")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load(tmp_path)
+
+
+def test_the_digest_covers_what_decides_an_answer_and_no_secret():
+    base = load().digest
+    assert base.startswith("sha256:")
+    assert load(key="ab" * 32, clock=datetime(2026, 1, 1, tzinfo=UTC), timeout_s=1).digest == base
+    assert load(max_windows=4).digest != base
+    assert load(preset="literal").digest != base
+    assert "ab" * 32 not in repr(load(key="ab" * 32))
