@@ -1,0 +1,19 @@
+"""LangChain: a retriever that packs, and a callback that checks.
+
+In: any chain. Out: the same chain with documents that fit a token budget and answers that
+carry a report. Read `retriever.py`, `documents.py`, then `callbacks.py` with `ancestry.py`.
+The room never puts CRP metadata into a prompt and never alters a model's text.
+"""
+
+try:
+    import langchain_core  # noqa: F401 - asked for by name so that the error says what to install
+except ImportError as error:
+    from crp_integrations.errors import MissingExtra
+
+    raise MissingExtra("langchain", "crp_integrations.langchain") from error
+
+from crp_integrations.langchain.callbacks import DPECallbackHandler
+from crp_integrations.langchain.documents import envelope_text
+from crp_integrations.langchain.retriever import CRPRetriever
+
+__all__ = ["CRPRetriever", "DPECallbackHandler", "envelope_text"]

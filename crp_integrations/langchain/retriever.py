@@ -1,0 +1,124 @@
+"""A retriever whose documents are a packed envelope."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Self
+
+from langchain_core.callbacks import (
+    AsyncCallbackManagerForRetrieverRun,
+    CallbackManagerForRetrieverRun,
+    adispatch_custom_event,
+    dispatch_custom_event,
+)
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+from pydantic import ConfigDict, Field, model_validator
+
+from crp_integrations.envelope.records import Envelope
+from crp_integrations.langchain.documents import documents_of, facts_of
+from crp_integrations.relay.doors import pack
+from crp_integrations.relay.relay import Relay
+from crp_integrations.vocabulary import GroundingMode
+
+EVENT = "crp_envelope"
+
+
+class CRPRetriever(BaseRetriever):
+    """Returns what fits the budget best, in the order in which the model should see it.
+
+    Spec: CRP-SPEC-003 §5 to §7
+
+    The envelope, with everything dropped and why, is published as the custom event
+    `crp_envelope`; each document carries its part in `metadata["crp"]`.
+
+    Attributes:
+        relay: where the facts are; or leave it out and give `source`.
+        source: any retriever whose documents are packed instead; see `wrap`.
+        model: whose tokenizer counts.
+        budget_tokens: most tokens of the documents rendered by `envelope_text`.
+        k: most documents, None for as many as fit; `invoke(query, k=…)` overrides it.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
+    relay: Relay | None = None
+    source: BaseRetriever | None = None
+    model: str
+    budget_tokens: int | None = Field(default=None, ge=1)
+    k: int | None = Field(default=None, ge=1)
+    grounding: GroundingMode = GroundingMode.PREFERRED
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> Self:
+        if (self.relay is None) == (self.source is None):
+            raise ValueError("CRPRetriever takes either relay= or, through wrap(), a source")
+        return self
+
+    @classmethod
+    def wrap(cls, source: BaseRetriever, *, model: str, **fields: Any) -> CRPRetriever:
+        """Pack the documents of a retriever that you already have.
+
+        Args:
+            source: any retriever; a vector store gives one with `as_retriever()`.
+            model: whose tokenizer counts.
+            fields: `budget_tokens`, `k`, `grounding` and the fields of every retriever.
+        """
+        return cls(source=source, model=model, **fields)
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
+    ) -> list[Document]:
+        child = {"callbacks": run_manager.get_child()}
+        found = self.source.invoke(query, child) if self.source is not None else None  # type: ignore[arg-type]
+        envelope, documents = self._pack(query, found, k)
+        dispatch_custom_event(EVENT, envelope.model_dump(mode="json"), config=child)  # type: ignore[arg-type]
+        return documents
+
+    async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, k: int | None = None
+    ) -> list[Document]:
+        child = {"callbacks": run_manager.get_child()}
+        found = await self.source.ainvoke(query, child) if self.source is not None else None  # type: ignore[arg-type]
+        # Packing is computing, not waiting: it runs beside the event loop, not on it.
+        envelope, documents = await asyncio.to_thread(self._pack, query, found, k)
+        await adispatch_custom_event(EVENT, envelope.model_dump(mode="json"), config=child)  # type: ignore[arg-type]
+        return documents
+
+    def _pack(
+        self, query: str, found: list[Document] | None, k: int | None
+    ) -> tuple[Envelope, list[Document]]:
+        cap = self.k if k is None else k
+        if self.relay is not None:
+            turn = self.relay.turn(
+                query,
+                model=self.model,
+                budget_tokens=self.budget_tokens,
+                grounding=self.grounding,
+                k=cap,
+            )
+            envelope = turn.preview()
+            return envelope, documents_of(envelope, self._stored(envelope))
+        facts, originals = facts_of(found or [])
+        envelope = pack(
+            query,
+            facts,
+            model=self.model,
+            budget_tokens=self.budget_tokens,
+            grounding=self.grounding,
+            k=cap,
+        )
+        return envelope, documents_of(envelope, originals)
+
+    def _stored(self, envelope: Envelope) -> dict[str, Document]:
+        """The facts' own metadata, as a fabric's documents carry it."""
+        assert self.relay is not None
+        stored = self.relay.fabric.facts([fact.fact_id for fact in envelope.facts])
+        return {
+            fact.fact_id: Document(
+                id=fact.fact_id,
+                page_content=fact.content,
+                metadata={**fact.metadata, "source": fact.source_id},
+            )
+            for fact in stored
+        }

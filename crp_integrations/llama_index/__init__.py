@@ -1,0 +1,18 @@
+"""LlamaIndex: a node postprocessor that packs.
+
+In: the nodes that a query engine retrieved. Out: copies of those that fit a token budget, in
+the order in which the model should see them. Read `postprocessor.py`, then `events.py`. The
+room never changes a caller's node and never puts CRP metadata into a prompt or embedding.
+"""
+
+try:
+    import llama_index.core  # noqa: F401 - asked for by name so that the error says what to install
+except ImportError as error:
+    from crp_integrations.errors import MissingExtra
+
+    raise MissingExtra("llama-index", "crp_integrations.llama_index") from error
+
+from crp_integrations.llama_index.events import EnvelopeEvent
+from crp_integrations.llama_index.postprocessor import CRPNodePostprocessor
+
+__all__ = ["CRPNodePostprocessor", "EnvelopeEvent"]

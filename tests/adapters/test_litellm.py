@@ -1,0 +1,279 @@
+"""`CRPRouter` over a real `litellm.Router` and loopback deployments."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from crp_integrations import Relay
+from crp_integrations.errors import (
+    ModelAuthError,
+    ModelContextExceeded,
+    ModelError,
+    RequestError,
+)
+from crp_integrations.litellm import CRPRouter
+from crp_integrations.litellm.hook import RUNNING
+from tests.doubles import HashEmbedder
+from tests.servers import Double, openai_double
+
+FACTS = [
+    f"The quality tier number {n} of the envelope is computed from saturation and score {n}."
+    for n in range(1, 41)
+]
+QUESTION = "How is the quality tier of the envelope computed?"
+MESSAGES = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "Hello."},
+    {"role": "assistant", "content": "Hello!"},
+    {"role": "user", "content": QUESTION},
+]
+
+
+@pytest.fixture
+def server() -> Iterator[Double]:
+    with openai_double(text="The quality tier is computed from saturation and score.") as double:
+        yield double
+
+
+@pytest.fixture
+def relay() -> Iterator[Relay]:
+    with Relay.open(embedder=HashEmbedder()) as opened:
+        opened.fabric.add(FACTS)
+        yield opened
+
+
+def deployment(server: Double, name: str, model: str, **info: Any) -> dict[str, Any]:
+    return {
+        "model_name": name,
+        "litellm_params": {
+            "model": f"openai/{model}",
+            "api_base": server.url,
+            "api_key": "sk-test",
+            "max_retries": 0,
+        },
+        "model_info": info,
+    }
+
+
+def router(relay: Relay, server: Double, **options: Any) -> CRPRouter:
+    entries = [
+        deployment(server, "main", "gpt-4o"),
+        deployment(server, "small", "mistral-7b", max_input_tokens=3_000),
+        {"model_name": "local", "litellm_params": {"model": "extractive/best"}},
+    ]
+    return CRPRouter(entries, relay=relay, num_retries=0, **options)
+
+
+def context(body: dict[str, Any]) -> str:
+    return body["messages"][0]["content"].partition("<context>\n")[2].removesuffix("\n</context>")
+
+
+def both(how: str, called: CRPRouter, *args: Any, **kwargs: Any) -> Any:
+    """A completion by the synchronous or the asynchronous path, streams read to their end."""
+    if how == "completion":
+        return called.completion(*args, **kwargs)
+    return asyncio.run(called.acompletion(*args, **kwargs))
+
+
+WAYS = ("completion", "acompletion")
+
+
+@pytest.mark.requirement("CARD-3")
+@pytest.mark.parametrize("how", WAYS)
+def test_an_answer_carries_its_proof(relay: Relay, server: Double, how: str) -> None:
+    response = both(how, router(relay, server), "main", MESSAGES, budget_tokens=300)
+    assert response.choices[0].message.content == server.text
+    envelope, headers = response.crp_envelope, response.crp_headers
+    assert json.loads(json.dumps(response.crp)) == response.crp
+    assert response.crp["window_number"] == 1
+    assert response.crp["hmac"].startswith("sha256:")
+    assert 0 < envelope["token_count"] <= 300
+    assert envelope["model"] == "openai/gpt-4o"
+    assert headers["CRP-Context-Tokens-Used"] == str(envelope["token_count"])
+    assert headers["CRP-Context-Session-Id"] == response.crp["session_id"]
+    # It survives what applications do with responses.
+    assert response.model_dump()["crp"] == response.crp
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_the_model_gets_the_context_and_the_conversation(
+    relay: Relay, server: Double, how: str
+) -> None:
+    response = both(how, router(relay, server), "main", MESSAGES, budget_tokens=300, seed=3)
+    body = server.requests[0].body
+    assert context(body) == response.crp_envelope["text"]
+    assert body["messages"][0]["content"].startswith("Be brief.\n\nPrefer the provided context")
+    assert [m["content"] for m in body["messages"][1:]] == ["Hello.", "Hello!", QUESTION]
+    assert body["seed"] == 3
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_a_fallback_gets_an_envelope_packed_for_it(relay: Relay, server: Double, how: str) -> None:
+    server.faults = {"gpt-4o": "broken"}
+    called = router(relay, server, fallbacks=[{"main": ["small"]}])
+    response = both(how, called, "main", MESSAGES)
+    first, second = (request.body for request in server.requests)
+    assert (first["model"], second["model"]) == ("gpt-4o", "mistral-7b")
+    # The list entry says 3,000 tokens; the first deployment's window holds all facts.
+    assert context(first).count("computed from") == len(FACTS)
+    assert 0 < context(second).count("computed from") < len(FACTS)
+    # The envelope that is examined and reported is the one that the answering model saw.
+    assert response.crp_envelope["text"] == context(second)
+    assert response.crp_envelope["model"] == "openai/mistral-7b"
+    assert response.crp_envelope["token_budget"] < 3_000
+
+
+def test_each_model_is_counted_with_its_own_tokenizer(relay: Relay, server: Double) -> None:
+    called = router(relay, server)
+    kinds = {
+        name: called.completion(name, MESSAGES, budget_tokens=200).crp_envelope["tokenizer"]
+        for name in ("main", "small")
+    }
+    assert kinds["main"] != kinds["small"]
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_a_failing_deployment_falls_back_to_quoting(relay: Relay, server: Double, how: str) -> None:
+    server.fault = "broken"
+    called = router(relay, server, fallbacks=[{"main": ["local"]}])
+    response = both(how, called, "main", MESSAGES, budget_tokens=300)
+    assert response.choices[0].message.content.startswith("Quoted from the context:")
+    assert response.crp_envelope["model"] == "extractive/best"
+
+
+@pytest.mark.parametrize("group", ["main", "local"])
+async def test_a_stream_comes_after_the_verdict(relay: Relay, server: Double, group: str) -> None:
+    called = router(relay, server)
+    whole = (
+        (await called.acompletion(group, MESSAGES, budget_tokens=300)).choices[0].message.content
+    )
+    stream = await called.acompletion(group, MESSAGES, budget_tokens=300, stream=True)
+    assert stream.crp["risk_level"] == stream.crp_headers["CRP-Safety-Hallucination-Risk"]
+    chunks = [chunk async for chunk in stream]
+    assert chunks == list(stream)
+    assert len(chunks) > 2
+    assert "".join(c.choices[0].delta.content or "" for c in chunks if c.choices) == whole
+    assert chunks[-1].crp == stream.crp
+
+
+@pytest.mark.parametrize("fault", ["break", "cut"])
+def test_a_broken_stream_is_no_answer(relay: Relay, server: Double, fault: str) -> None:
+    server.fault = fault
+    with pytest.raises(ModelError):
+        router(relay, server).completion("main", MESSAGES, stream=True)
+
+
+@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [("unauthorised", ModelAuthError), ("context", ModelContextExceeded), ("broken", ModelError)],
+)
+def test_a_failure_is_raised_and_sealed(
+    relay: Relay, server: Double, how: str, fault: str, error: type[ModelError]
+) -> None:
+    server.fault = fault
+    session = "crp_sess_" + "7" * 16
+    with pytest.raises(error) as caught:
+        both(how, router(relay, server), "main", MESSAGES, session_id=session)
+    assert type(caught.value) is error
+    with relay.fabric.begin(write=False) as transaction:
+        seals = transaction.journal.seals(session)
+    assert [seal.outcome for seal in seals] == ["failed"]
+    assert RUNNING.get() is None
+
+
+async def test_a_cancelled_call_is_sealed(relay: Relay, server: Double) -> None:
+    server.fault = "slow"
+    session = "crp_sess_" + "8" * 16
+    task = asyncio.create_task(
+        router(relay, server).acompletion("main", MESSAGES, session_id=session)
+    )
+    while not server.requests:
+        await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    with relay.fabric.begin(write=False) as transaction:
+        assert [seal.outcome for seal in transaction.journal.seals(session)] == ["cancelled"]
+
+
+async def test_calls_at_the_same_time_keep_their_own_context(relay: Relay, server: Double) -> None:
+    called = router(relay, server)
+    asked = [f"What is the quality tier number {n} of the envelope?" for n in (3, 17, 29, 38)]
+    responses = await asyncio.gather(
+        *(
+            called.acompletion("main", [{"role": "user", "content": one}], budget_tokens=60)
+            for one in asked
+        )
+    )
+    sent = {r.body["messages"][-1]["content"]: context(r.body) for r in server.requests}
+    for one, response in zip(asked, responses, strict=True):
+        assert response.crp_envelope["query"] == one
+        assert response.crp_envelope["text"] == sent[one]
+    assert len(set(sent.values())) == len(asked)
+
+
+async def test_nothing_of_crp_is_on_the_wire(relay: Relay, server: Double) -> None:
+    called = router(relay, server)
+    called.completion("main", MESSAGES, budget_tokens=300)
+    await called.acompletion("main", MESSAGES, budget_tokens=300, stream=True)
+    for request in server.requests:
+        assert "crp" not in request.raw.lower()
+        assert not [name for name in request.headers if name.startswith("crp")]
+        assert "fact_id" not in request.raw
+        assert set(request.body) <= {"model", "messages", "stream", "stream_options"}
+
+
+async def test_calls_of_others_are_left_alone(relay: Relay, server: Double) -> None:
+    called = router(relay, server)
+    plain = await called.router.acompletion(model="main", messages=MESSAGES)
+    assert server.requests[0].body["messages"] == MESSAGES
+    assert not hasattr(plain, "crp")
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_tools_pass_through(relay: Relay, server: Double, how: str) -> None:
+    tool = {"type": "function", "function": {"name": "look_up", "parameters": {"type": "object"}}}
+    server.tool_calls = [
+        {"id": "c1", "type": "function", "function": {"name": "look_up", "arguments": "{}"}}
+    ]
+    response = both(how, router(relay, server), "main", MESSAGES, tools=[tool])
+    assert response.choices[0].message.tool_calls[0].function.name == "look_up"
+    assert server.requests[0].body["tools"] == [tool]
+
+
+@pytest.mark.parametrize(
+    ("messages", "options", "words"),
+    [
+        ([], {}, "last message"),
+        ([{"role": "assistant", "content": "x"}], {}, "last message"),
+        ([{"role": "oracle", "content": "x"}], {}, "oracle"),
+        ([{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}], {}, "text"),
+        (MESSAGES, {"n": 2}, "n is 2"),
+        (MESSAGES, {"grounding": "loose"}, "grounding"),
+        (MESSAGES, {"session_id": "mine"}, "session_id"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_before_any_call(
+    relay: Relay, server: Double, messages: list[Any], options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(RequestError, match=words):
+        router(relay, server).completion("main", messages, **options)
+    assert server.requests == []
+
+
+def test_two_sync_calls_share_a_loop_and_an_open_loop_is_no_obstacle(
+    relay: Relay, server: Double
+) -> None:
+    called = router(relay, server)
+
+    async def inside_a_loop() -> Any:
+        return called.completion("main", MESSAGES, budget_tokens=100)
+
+    for response in (asyncio.run(inside_a_loop()), called.completion("main", MESSAGES)):
+        assert response.crp["window_number"] == 1
