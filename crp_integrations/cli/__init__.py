@@ -1,0 +1,5 @@
+"""The `crp` command: the only room that prints.
+
+In: arguments. Out: tables for people, JSON for programs, one sentence on standard error and a
+status above 0 when something is wrong. Read `app.py`, then a command's file; `show.py` draws.
+"""

@@ -1,0 +1,53 @@
+"""The command's entry point: groups are registered here, errors become one sentence."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from crp_integrations import __version__
+from crp_integrations.cli import ask, ingest, quickstart
+from crp_integrations.errors import CRPError
+
+app = typer.Typer(
+    name="crp",
+    help="Put facts into a fabric, ask a model, and see what its answer rests on.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("quickstart")(quickstart.quickstart)
+app.command("ingest")(ingest.ingest)
+app.command("ask")(ask.ask)
+app.command("preview")(ask.preview)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"crp-integrations {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Context Relay Protocol for agent stacks."""
+
+
+def main() -> None:
+    """Run the command; an error of ours is one sentence on standard error and status 1."""
+    try:
+        app()
+    except CRPError as error:
+        typer.echo(f"crp: {error}", err=True)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""`crp ask` and `crp preview`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crp_integrations import Relay
+from crp_integrations.cli import options, show
+from crp_integrations.errors import StoreError
+from crp_integrations.vocabulary import GroundingMode
+
+Question = Annotated[str, typer.Argument(help="The question.")]
+
+
+def ask(
+    question: Question,
+    model: options.ModelName = None,
+    budget_tokens: options.BudgetTokens = None,
+    grounding: options.Grounding = GroundingMode.PREFERRED,
+    session: options.Session = None,
+    store: options.Store = options.DEFAULT_STORE,
+    as_json: options.AsJson = False,
+) -> None:
+    """Ask a question: the answer, what the model saw, the verdict per claim, the headers."""
+    with Relay.open(existing(store)) as relay:
+        answer = relay.ask(
+            question,
+            model=model,
+            budget_tokens=budget_tokens,
+            grounding=grounding,
+            session_id=session,
+        )
+    if as_json:
+        typer.echo(answer.model_dump_json(indent=2))
+    else:
+        show.answer(answer)
+
+
+def preview(
+    question: Question,
+    model: options.ModelName = None,
+    budget_tokens: options.BudgetTokens = None,
+    grounding: options.Grounding = GroundingMode.PREFERRED,
+    store: options.Store = options.DEFAULT_STORE,
+    as_json: options.AsJson = False,
+) -> None:
+    """Show what the context for a question would be, without asking a model."""
+    with Relay.open(existing(store)) as relay:
+        seen = relay.preview(
+            question, model=model, budget_tokens=budget_tokens, grounding=grounding
+        )
+    if as_json:
+        typer.echo(seen.model_dump_json(indent=2))
+    else:
+        show.preview(seen)
+
+
+def existing(store: Path) -> Path:
+    """The store's folder.
+
+    Raises:
+        StoreError: there is none, so there is nothing to ask.
+    """
+    if not store.is_dir():
+        raise StoreError(f"there is no store at {str(store)!r}; make one with: crp ingest PATH")
+    return store

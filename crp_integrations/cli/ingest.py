@@ -1,0 +1,28 @@
+"""`crp ingest`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crp_integrations import Relay
+from crp_integrations.cli import options, show
+
+Paths = Annotated[list[Path], typer.Argument(help="Files and folders.")]
+
+
+def ingest(
+    paths: Paths,
+    kind: options.Kind = None,
+    store: options.Store = options.DEFAULT_STORE,
+    as_json: options.AsJson = False,
+) -> None:
+    """Put files and folders into the store: all of them, or none when one cannot be read."""
+    with Relay.open(store) as relay, show.progress(quiet=as_json) as advance:
+        report = relay.ingest(paths, kind=kind, progress=advance)
+    if as_json:
+        typer.echo(report.model_dump_json(indent=2))
+    else:
+        show.ingested(report, str(store))

@@ -1,0 +1,46 @@
+"""`crp quickstart`: the whole path once, on the package's own documentation."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crp_integrations import Relay
+from crp_integrations.cli import show
+from crp_integrations.cli.documentation import documentation_path
+from crp_integrations.vocabulary import SourceKind
+
+QUESTIONS = (
+    "How is the quality tier of an envelope computed?",
+    "What happens to a fact that does not fit into the token budget?",
+    "When is a claim grounded in the context?",
+)
+BUDGET_TOKENS = 600
+FOLDER_PREFIX = "crp-quickstart-"
+
+
+def quickstart(
+    store: Annotated[
+        Path | None,
+        typer.Option("--store", envvar="CRP_STORE", help="Keep the store here; else temporary."),
+    ] = None,
+) -> None:
+    """Ingest the package's documentation and ask three questions, without any key."""
+    if store is not None:
+        _run(store)
+        return
+    with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as folder:
+        _run(Path(folder))
+
+
+def _run(store: Path) -> None:
+    with Relay.open(store) as relay:
+        with show.progress() as advance:
+            report = relay.ingest(documentation_path(), kind=SourceKind.OFFICIAL, progress=advance)
+        show.ingested(report, str(store))
+        for question in QUESTIONS:
+            show.question(question)
+            show.answer(relay.ask(question, budget_tokens=BUDGET_TOKENS))

@@ -1,0 +1,181 @@
+"""Drawing for a terminal with rich. Text of facts and models is shown, never interpreted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console, Group
+from rich.panel import Panel
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from crp_integrations.dpe.records import Claim, Report
+from crp_integrations.envelope.records import Envelope, EnvelopePreview
+from crp_integrations.fabric.records import IngestReport
+from crp_integrations.relay.records import Answer
+from crp_integrations.vocabulary import Attribution, Checked, RiskLevel
+
+EXCERPT = 96
+RISK_STYLE = {
+    RiskLevel.LOW: "green",
+    RiskLevel.MEDIUM: "yellow",
+    RiskLevel.HIGH: "red",
+    RiskLevel.CRITICAL: "bold red",
+}
+ATTRIBUTION_STYLE = {
+    Attribution.CONTEXT_GROUNDED: "green",
+    Attribution.MIXED: "yellow",
+    Attribution.PARAMETRIC: "yellow",
+    Attribution.UNVERIFIABLE: "red",
+}
+
+
+def _console() -> Console:
+    return Console(highlight=False)
+
+
+def question(text: str) -> None:
+    """The question as a rule across the screen."""
+    console = _console()
+    console.print()
+    console.rule(Text(text, style="bold"))
+
+
+def answer(given: Answer) -> None:
+    """Answer, envelope, verdict per claim and headers, in this order."""
+    _console().print(
+        Panel(Text(_plain(given.text, whole=True)), title="Answer", title_align="left"),
+        _envelope(given.envelope),
+        _verdict(given.report),
+        _headers(given.headers),
+    )
+
+
+def preview(seen: EnvelopePreview) -> None:
+    """A preview as a table."""
+    table = Table(title="Preview", title_justify="left", show_header=False)
+    table.add_row("Quality tier", seen.quality_tier.value)
+    table.add_row("Facts", f"{seen.facts_included} of {seen.facts_available}")
+    table.add_row("Tokens", f"{seen.estimated_tokens} of {seen.token_budget}")
+    table.add_row("Saturation", f"{seen.saturation:.3f}")
+    table.add_row("ETag", seen.etag)
+    for cap in seen.caps:
+        table.add_row(f"At most {cap.ceiling.value}", cap.reason)
+    _console().print(table)
+
+
+def ingested(report: IngestReport, store: str) -> None:
+    """What an ingestion added, in one line."""
+    parts = [f"{len(report.facts)} facts from {len(report.sources)} sources added to {store}"]
+    if report.unchanged:
+        parts.append(f"{len(report.unchanged)} sources unchanged")
+    _console().print(Text("; ".join(parts)))
+
+
+@contextmanager
+def progress(*, quiet: bool = False) -> Iterator[Callable[[str, int, int], None]]:
+    """A progress bar on standard error, one line a step; nothing when quiet."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=quiet) as bar:
+        tasks = {}
+
+        def advance(step: str, done: int, total: int) -> None:
+            if step not in tasks:
+                tasks[step] = bar.add_task(step, total=total)
+            bar.update(tasks[step], completed=done, total=total)
+
+        yield advance
+
+
+def _envelope(envelope: Envelope) -> Group:
+    table = Table(title="Envelope: what the model saw", title_justify="left")
+    for name in ("#", "score", "tokens"):
+        table.add_column(name, justify="right")
+    table.add_column("fact", overflow="fold")
+    for fact in envelope.facts:
+        table.add_row(
+            str(fact.position),
+            f"{fact.composite_score:.3f}",
+            str(fact.token_count),
+            Text(_plain(fact.content)),
+        )
+    counter = f"{envelope.token_exactness.value}, {envelope.tokenizer.split('+')[0]}"
+    counts = (
+        f"{envelope.total_facts_included} of {envelope.total_facts_available} facts, "
+        f"{envelope.token_count} of {envelope.token_budget} tokens ({counter}), "
+        f"{envelope.saturation_label.value}"
+    )
+    why = (
+        f"Tier {envelope.quality_tier.value}: score {envelope.envelope_score:.3f} = "
+        f"coverage {envelope.coverage_score:.3f}, saturation {envelope.saturation:.3f}, "
+        f"relevance {envelope.relevance_mean:.3f}"
+    )
+    lines = [counts, why]
+    lines += [f"  at most {cap.ceiling.value}: {cap.reason}" for cap in envelope.caps]
+    reasons = Counter(drop.reason.value for drop in envelope.dropped)
+    if reasons:
+        lines.append(
+            "Dropped: " + ", ".join(f"{n} for {reason}" for reason, n in sorted(reasons.items()))
+        )
+    return Group(table, Text("\n".join(lines)))
+
+
+def _verdict(report: Report) -> Group:
+    table = Table(title="Verdict per claim", title_justify="left")
+    for name in ("claim", "verdict", "rests on"):
+        table.add_column(name, overflow="fold")
+    for claim in report.claims:
+        table.add_row(Text(_plain(claim.text)), _claim_verdict(claim), Text(_basis(claim)))
+    summary = Text.assemble(
+        "Risk ",
+        (report.risk_level.value, RISK_STYLE[report.risk_level]),
+        f" ({report.composite_score:.3f}): grounding {report.grounding_pct:.3f}, fidelity "
+        f"{report.fidelity_score:.3f}, entailment {report.entailment_score:.3f}; "
+        f"{report.checked_share:.0%} of what can be checked was checked; stages "
+        + ", ".join(str(stage.number) for stage in report.stages),
+    )
+    return Group(table, summary)
+
+
+def _claim_verdict(claim: Claim) -> Text:
+    if claim.attribution is None:
+        return Text(f"{claim.claim_type.value}, not scored")
+    text = Text(claim.attribution.value, style=ATTRIBUTION_STYLE[claim.attribution])
+    if claim.checked is not Checked.CHECKED:
+        text.append(f"\n{claim.checked.value}", style="yellow")
+    for finding in claim.findings:
+        expected = f", context has {_plain(finding.expected)}" if finding.expected else ""
+        text.append(f"\n{finding.kind}{expected}", style="red")
+    return text
+
+
+def _basis(claim: Claim) -> str:
+    return "\n".join(
+        f"{item.fact_id[:8]} [{item.start}:{item.end}] {item.score:.2f}" for item in claim.evidence
+    )
+
+
+def _headers(headers: dict[str, str]) -> Table:
+    table = Table(title="Headers", title_justify="left", show_header=False)
+    table.add_column("name", no_wrap=True)
+    table.add_column("value", overflow="fold")
+    for name, value in headers.items():
+        table.add_row(Text(name), Text(value))
+    return table
+
+
+def _plain(text: str, *, whole: bool = False) -> str:
+    """Text without control characters, so that nothing in it can steer the terminal."""
+    kept = "".join(c if c.isprintable() or c == "\n" else " " for c in text)
+    if whole:
+        return kept
+    line = " ".join(kept.split())
+    return line if len(line) <= EXCERPT else line[: EXCERPT - 1] + "…"

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+KEY = "cd" * 32
+SESSION = "crp_sess_7f3a9bc2d4e1f083"
+PAGE = """---
+kind: regulatory
+---
+# Meridian
+
+## Output
+
+The Meridian reactor was commissioned on 4 March 2019 and delivers 412 megawatts to the grid.
+
+## Operator
+
+The Meridian reactor is operated by Northfield Energy under a licence that ends in 2059.
+"""
+
+
+def crp(*arguments: object, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("CRP_")}
+    return subprocess.run(
+        [sys.executable, "-m", "crp_integrations.cli.app", *map(str, arguments)],
+        cwd=cwd,
+        env={**inherited, "COLUMNS": "120", "PYTHONUTF8": "1", **environment},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {
+        str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()
+    }
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("cli")
+    (root / "docs").mkdir()
+    (root / "docs" / "meridian.md").write_text(PAGE)
+    done = crp(
+        "ingest", "docs", "--store", "kb", cwd=root, CRP_CLOCK="2026-05-25T12:00:00Z", CRP_KEY=KEY
+    )
+    assert done.returncode == 0, done.stderr
+    return root
+
+
+def test_ask_shows_answer_envelope_verdict_and_headers(world):
+    shown = crp(
+        "ask", "How much power does the Meridian reactor deliver?", cwd=world, CRP_STORE="kb"
+    )
+    assert shown.returncode == 0, shown.stderr
+    for part in (
+        "412 megawatts",
+        "Envelope",
+        "Verdict per claim",
+        "CONTEXT_GROUNDED",
+        "CRP-Context-ETag",
+    ):
+        assert part in shown.stdout
+    assert re.search(r"Tier [SABCD]: score", shown.stdout)
+
+
+def test_ask_json_is_byte_equal_for_the_same_store_clock_key_and_session(world, tmp_path):
+    outputs = []
+    for seed in ("1", "2"):
+        place = tmp_path / seed
+        shutil.copytree(world / "kb", place / "kb")
+        done = crp(
+            "ask",
+            "Who operates the reactor?",
+            "--json",
+            "--store",
+            "kb",
+            cwd=place,
+            CRP_CLOCK="2026-05-25T12:00:00Z",
+            CRP_KEY=KEY,
+            CRP_SESSION=SESSION,
+            PYTHONHASHSEED=seed,
+        )
+        assert done.returncode == 0, done.stderr
+        outputs.append(done.stdout)
+    assert outputs[0] == outputs[1]
+    answer = json.loads(outputs[0])
+    assert answer["session_id"] == SESSION
+    assert answer["envelope"]["created_at"] == "2026-05-25T12:00:00Z"
+    assert "Northfield Energy" in answer["text"]
+
+
+def test_preview_asks_no_model_and_writes_nothing_but_counts(world):
+    shown = crp("preview", "Who operates the reactor?", "--json", "--store", "kb", cwd=world)
+    assert shown.returncode == 0, shown.stderr
+    assert json.loads(shown.stdout)["facts_available"] >= 2
+
+
+def test_front_matter_names_the_kind(world):
+    shown = crp("ask", "Who operates the reactor?", "--json", "--store", "kb", cwd=world)
+    weights = {f["importance_weight"] for f in json.loads(shown.stdout)["envelope"]["facts"]}
+    assert weights == {0.9}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["ingest", "nowhere.md", "--store", "kb"], "nowhere.md"),
+        (["ingest", "empty.md", "--store", "kb"], "empty.md"),
+        (["ingest", "binary.txt", "--store", "kb"], "binary.txt"),
+        (["ingest", "docs", "empty.md", "--store", "kb"], "empty.md"),
+        (["ask", "Who?", "--budget-tokens", "0", "--store", "kb"], "budget-tokens"),
+        (["preview", "Who?", "--budget-tokens", "0", "--store", "kb"], "budget-tokens"),
+        (["ask", "Who?", "--model", "no-such-model", "--store", "kb"], "no-such-model"),
+        (["ask", "Who?", "--grounding", "loose", "--store", "kb"], "loose"),
+        (["ask", "Who?", "--store", "elsewhere"], "elsewhere"),
+        (["ask", " ", "--store", "kb"], "query"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_sentence_and_the_store_stays(world, arguments, sentence):
+    (world / "empty.md").write_bytes(b"")
+    (world / "binary.txt").write_bytes(bytes(range(256)) * 8)
+    before = files(world / "kb")
+    done = crp(*arguments, cwd=world)
+    assert done.returncode != 0
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    assert files(world / "kb") == before
+    assert not (world / "elsewhere").exists()
+    said = [line for line in done.stderr.splitlines() if line.strip()]
+    assert len(said) == 1 or said[0].startswith("Usage:")
+
+
+def test_the_quickstart_runs_without_a_key_from_any_folder(tmp_path):
+    done = crp("quickstart", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Verdict per claim") == 3
+    assert done.stdout.count("Quoted from the context:") == 3
+    assert list(tmp_path.iterdir()) == []
