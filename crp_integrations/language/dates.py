@@ -1,0 +1,284 @@
+"""Dates in running text, read by rules.
+
+A date is kept as far as it is given. "03/12/2024" has two readings, and both are kept.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from crp_integrations.language.identifiers import identifiers
+from crp_integrations.language.memo import remembered
+from crp_integrations.language.text import Folded, fold
+
+_MONTH_NAMES = (
+    "january jan",
+    "february feb",
+    "march mar",
+    "april apr",
+    "may",
+    "june jun",
+    "july jul",
+    "august aug",
+    "september sep sept",
+    "october oct",
+    "november nov",
+    "december dec",
+)
+MONTHS: dict[str, int] = {
+    name: number for number, names in enumerate(_MONTH_NAMES, 1) for name in names.split()
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DateMention:
+    """A date as far as it is given.
+
+    Attributes:
+        start, end: character offsets in the text given.
+        text: as written.
+        year, month, day: None where the text leaves it open.
+        swapped: for "03/12/2024" the other reading as (month, day), None when there is one.
+    """
+
+    start: int
+    end: int
+    text: str
+    year: int | None
+    month: int | None
+    day: int | None
+    swapped: tuple[int, int] | None = None
+
+
+_MONTH = (
+    r"(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?"
+    r"|Sept?(?:ember)?|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?)\b\.?"
+)
+_M = rf"(?P<month>{_MONTH})"
+_Y = r"(?P<year>1[0-9]{3}|2[01][0-9]{2})(?!\d)"
+_TH = r"(?:st|nd|rd|th)?"
+_D = rf"(?P<day>[0-3]?[0-9]){_TH}"
+_GAP = r"(?:\s{1,3}|-)"
+_SPAN = r"\s?(?:-|\u2013|to|and|through)\s?"
+_DAYS = rf"(?:(?P<before>[0-3]?[0-9]){_TH}{_SPAN})?"
+_NO_NUMBER = r"(?!\w|[.,]\d|\s?(?:%|percent|million|billion|thousand|trillion))"
+_I = re.IGNORECASE
+
+_PATTERNS = (
+    # 2024-03-12, 2024/03/12
+    re.compile(
+        rf"(?<![\w.-]){_Y}(?P<mark>[-/.])(?P<month>0?[1-9]|1[0-2])(?P=mark)"
+        r"(?P<day>[0-3]?[0-9])(?![\d-])"
+    ),
+    # 12 March 2024, 12-14 March 2024, 12-Mar-2024
+    re.compile(rf"(?<![\w.]){_DAYS}{_D}{_GAP}(?:of\s{{1,3}})?{_M},?{_GAP}{_Y}(?!\w)", _I),
+    # March 12, 2024, March 12-14, 2024
+    re.compile(rf"(?<!\w){_M}\s{{1,3}}{_DAYS}{_D},?\s{{1,3}}{_Y}(?!\w)", _I),
+    # March 2024
+    re.compile(
+        rf"(?<!\w)(?:(?P<earlier>{_MONTH}){_SPAN})?{_M},?{_GAP}(?:of\s{{1,3}})?{_Y}(?!\w)", _I
+    ),
+    # 03/12/2024, 12.03.2024, 3/12/24
+    re.compile(
+        r"(?<![\w/.])(?P<a>[0-3]?\d)(?P<mark>[/.])(?P<b>[0-3]?\d)(?P=mark)"
+        r"(?P<year>[12]\d{3}|\d{2})(?![\w/])"
+    ),
+    # 2024-03
+    re.compile(rf"(?<![\w.-]){_Y}-(?P<month>0[1-9]|1[0-2])(?![\w-])"),
+    # 12 March
+    re.compile(rf"(?<![\w.]){_DAYS}{_D}\s{{1,3}}(?:of\s{{1,3}})?{_M}(?!\w)"),
+    # March 12
+    re.compile(rf"(?<!\w){_M}\s{{1,3}}{_DAYS}{_D}{_NO_NUMBER}"),
+    # 2019-2020, 2019-20, 2019/20
+    re.compile(rf"(?<![\w.,-]){_Y}(?:-|\u2013|/)(?P<until>\d{{4}}|\d{{2}})(?![\w-]|[.,]\d)"),
+)
+_YEAR = re.compile(
+    r"(?<![\w.,$\u20ac\u00a3\u00a5#/:])(?:1[0-9]{3}|2[01][0-9]{2})"
+    r"(?=s?(?![\w%]|[.,]\d|[/:]\d))"
+)
+_YEAR_BEFORE = re.compile(
+    r"(?:\b(?:in|since|by|during|until|till|of|year|years|fy|early|late|mid|before|after|from|for"
+    r"|to|and|or|between|through|circa|c\.|around|spring|summer|autumn|fall|winter|q[1-4]|h[12]"
+    r"|founded|established|born|copyright|\u00a9|version|the|quarter)[\s-]+|[(\u2013-])\Z",
+    _I,
+)
+_COUNTED = re.compile(
+    r"\s(?:%|percent|million|billion|thousand|trillion|people|men|women|children|pct|km|kg|mm|ml"
+    r"|(?!was\b|is\b|has\b|its\b|this\b|plus\b|versus\b|thus\b|as\b|sees\b|census\b)[a-z-]{2,}s)\b"
+)
+_SURE_BEFORE = re.compile(
+    r"\b(?:in|since|during|until|year|fy|early|late|mid|before|after|from|spring|summer|autumn"
+    r"|winter|q[1-4]|founded|established|born|by)[\s-]+\Z",
+    _I,
+)
+
+
+def dates(text: str) -> list[DateMention]:
+    """The dates of a text in order.
+
+    >>> [(d.year, d.month, d.day) for d in dates("From 2024-03-12 to May 2025")]
+    [(2024, 3, 12), (2025, 5, None)]
+    """
+    return list(_dates(text))
+
+
+@remembered
+def _dates(text: str) -> tuple[DateMention, ...]:
+    folded = fold(text)
+    taken = [(span.start, span.end) for span in identifiers(text)]
+    found: list[DateMention] = []
+    for pattern in _PATTERNS:
+        fresh: list[DateMention] = []
+        for match in pattern.finditer(folded.text):
+            start, end = folded.start(match.start()), folded.end(match.end())
+            if not _overlaps(taken, start, end):
+                fresh.extend(_read(match, folded, text))
+        found.extend(fresh)
+        taken.extend((mention.start, mention.end) for mention in fresh)
+        taken.sort()
+    for match in _YEAR.finditer(folded.text):
+        start, end = folded.start(match.start()), folded.end(match.end())
+        if not _overlaps(taken, start, end) and _is_year(folded.text, match):
+            found.append(DateMention(start, end, text[start:end], int(match.group()), None, None))
+    return tuple(sorted(found, key=lambda mention: (mention.start, mention.end)))
+
+
+def _overlaps(taken: list[tuple[int, int]], start: int, end: int) -> bool:
+    low, high = 0, len(taken)
+    while low < high:
+        middle = (low + high) // 2
+        if taken[middle][1] <= start:
+            low = middle + 1
+        else:
+            high = middle
+    return low < len(taken) and taken[low][0] < end
+
+
+def _is_year(text: str, match: re.Match[str]) -> bool:
+    before = text[max(0, match.start() - 16) : match.start()]
+    counted = _COUNTED.match(text, match.end()) is not None
+    if _SURE_BEFORE.search(before):
+        return True
+    if counted:
+        return False
+    return 1900 <= int(match.group()) <= 2099 or _YEAR_BEFORE.search(before) is not None
+
+
+def _read(match: re.Match[str], folded: Folded, text: str) -> list[DateMention]:
+    groups = match.groupdict()
+    year = _year(groups.get("year"))
+    if groups.get("a"):
+        return _numeric(match, folded, text, year)
+    if groups.get("until"):
+        return _years(match, folded, text)
+    month = _month(groups.get("month"))
+    day = int(groups["day"]) if groups.get("day") else None
+    if day is not None and not 1 <= day <= 31:
+        return []
+    found = []
+    first = match.start()
+    if groups.get("before"):  # 12-14 March 2024
+        other = int(groups["before"])
+        if not 1 <= other <= 31:
+            return []
+        first = match.start("day")
+        span = folded.span(match.start("before"), match.end("before"))
+        found.append(DateMention(span.start, span.end, span.of(text), year, month, other))
+    elif groups.get("earlier"):  # March to May 2024
+        first = match.start("month")
+        span = folded.span(match.start("earlier"), match.end("earlier"))
+        earlier = _month(groups["earlier"])
+        found.append(DateMention(span.start, span.end, span.of(text), year, earlier, None))
+    span = folded.span(first, match.end())
+    found.append(DateMention(span.start, span.end, span.of(text), year, month, day))
+    return found
+
+
+def _year(written: str | None) -> int | None:
+    if written is None:
+        return None
+    if len(written) == 2:
+        return int(written) + (2000 if int(written) < 70 else 1900)
+    return int(written)
+
+
+def _month(written: str | None) -> int | None:
+    if written is None:
+        return None
+    return int(written) if written.isdigit() else MONTHS[written.lower().rstrip(".")]
+
+
+def _numeric(
+    match: re.Match[str], folded: Folded, text: str, year: int | None
+) -> list[DateMention]:
+    first, second = int(match["a"]), int(match["b"])
+    if match["mark"] == ".":  # written with points the day comes first
+        first, second = second, first
+    swapped = None
+    month, day = first, second
+    if month > 12:
+        month, day = day, month
+    elif match["mark"] == "/" and day <= 12 and day != month:
+        swapped = (day, month)
+    if not (1 <= month <= 12 and 1 <= day <= 31):
+        return []
+    span = folded.span(match.start(), match.end())
+    return [DateMention(span.start, span.end, span.of(text), year, month, day, swapped)]
+
+
+def _years(match: re.Match[str], folded: Folded, text: str) -> list[DateMention]:
+    first = int(match["year"])
+    written = match["until"]
+    last = int(written) if len(written) == 4 else first - first % 100 + int(written)
+    if not first < last <= first + 150:
+        return []
+    found = []
+    for name, year in (("year", first), ("until", last)):
+        span = folded.span(match.start(name), match.end(name))
+        found.append(DateMention(span.start, span.end, span.of(text), year, None, None))
+    return found
+
+
+def compatible(a: DateMention, b: DateMention) -> bool:
+    """Whether two mentions can mean the same date.
+
+    They must share year, month or day, and disagree in none of them; what one leaves open
+    fits anything.
+
+    >>> compatible(dates("12 March 2024")[0], dates("2024-03-12")[0])
+    True
+    >>> compatible(dates("March 2024")[0], dates("in 2023")[0])
+    False
+    """
+    return any(_agree(first, second) for first in _readings(a) for second in _readings(b))
+
+
+def gives(source: DateMention, claim: DateMention) -> bool:
+    """Whether the source's date says all that the claim's date says.
+
+    >>> gives(dates("12 March 2024")[0], dates("March 2024")[0])
+    True
+    >>> gives(dates("March 2024")[0], dates("12 March 2024")[0])
+    False
+    """
+    return any(
+        all(wanted is None or wanted == have for have, wanted in zip(first, second, strict=True))
+        for first in _readings(source)
+        for second in _readings(claim)
+    )
+
+
+_Reading = tuple[int | None, int | None, int | None]
+
+
+def _agree(first: _Reading, second: _Reading) -> bool:
+    shared = [(x, y) for x, y in zip(first, second, strict=True) if x is not None and y is not None]
+    return bool(shared) and all(x == y for x, y in shared)
+
+
+def _readings(mention: DateMention) -> list[_Reading]:
+    found: list[_Reading] = [(mention.year, mention.month, mention.day)]
+    if mention.swapped is not None:
+        found.append((mention.year, *mention.swapped))
+    return found

@@ -1,0 +1,106 @@
+"""Identifiers: codes, versions, references and addresses, whose digits are no quantities."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from crp_integrations.language.memo import remembered
+from crp_integrations.language.spans import Span
+from crp_integrations.language.text import fold
+
+_ADDRESS = re.compile(
+    r"(?<![\w@])(?:https?://|www\.)[^\s<>\"]+"
+    r"|(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+"
+    r"|(?<![\w.])10\.\d{4,9}/[^\s<>\"]+",
+    re.IGNORECASE,
+)
+_PRONOUN = (
+    r"(?!I\s(?:have|had|am|was|will|would|can|could|did|do|[a-z]+ed|wrote|read|saw|need|want)\b)"
+)
+_PART = _PRONOUN + r"(?:\d+(?:\.\d+)*[a-z]?|[IVXLC]{1,6}|[A-Z](?:\.\d+)*)(?:\(\w{1,4}\))*(?![\w%])"
+_REFERENCE = re.compile(
+    r"(?<!\w)(?:(?i:sections?|sec\.|sect\.|articles?|arts?\.|chapters?|chap\.|clauses?|paragraphs?"
+    r"|para\.|annex(?:es)?|appendix|appendices|figures?|figs?\.|tables?|equations?|eqs?\.|steps?"
+    r"|stages?|rules?|parts?|titles?|schedules?|recitals?|items?|requirements?|versions?|ver\."
+    r"|releases?|phases?|tiers?|levels?|class|grades?|types?|models?|pages?|lines?|rooms?|gates?"
+    r"|building|flights?|routes?|highway|interstate|nos?\.|number)\s{1,3}|\u00a7{1,2}\s?)"
+    + _PART
+    + r"(?:\s?(?:-|\u2013|,|and|or|to)\s?\d+(?:\.\d+)*(?:\(\w{1,4}\))*(?![\w.%-]|\s?(?:%"
+    r"|percent)))*"
+)
+_STANDARD = re.compile(
+    r"(?<!\w)(?:ISO|IEC|IEEE|RFC|CVE|CWE|NIST|SP|EN|BS|DIN|ANSI|FIPS|ASTM|UL|PEP|HTTP|SOC|PCI|CRP"
+    r"|Regulation|Directive|Resolution|Act|Bill|Form|Boeing|Airbus|Windows|Python|Java|Article)"
+    r"(?:[/ -](?:IEC|IEEE|SP|TS|TR|DSS|SPEC|No\.|\([A-Z]{2,4}\)))*[ -]\d[\w./:-]*"
+)
+_TOKEN = re.compile(r"(?<![\w$\u20ac\u00a3\u00a5])[^\W_]+(?:[-._/:][^\W_]+)*")
+_CODE = re.compile(
+    r"[vV]?\d+(?:\.\d+){2,}(?:[.-]\w+)*"  # versions, addresses
+    r"|[vV]\d+(?:\.\d+)*"
+    r"|\d+[A-Za-z]+\d[\w.-]*"  # 4a7f
+    r"|\d{20,}"  # too long to count anything
+    r"|\d+(?:D|G|FA|P|H)(?!\w)"  # 5G
+    r"|\d+-[A-Z](?!\w)"  # 10-K
+    r"|\d{2,4}/\d{3,4}(?:/[A-Z]{2,5})?|\d{2,4}/\d{2,4}/[A-Z]{2,5}"  # 2016/679, 95/46/EC
+)
+# 1.234.567 is a number and 12.03.2024 a date.
+_POINTED = re.compile(r"\d{1,3}(?:\.\d{3}){2,}|[0-3]?\d\.[01]?\d\.(?:19|20)\d\d")
+_OTHER = re.compile(
+    r"(?<![\w&])#\d+(?!\w)"
+    r"|(?<![\w.])\+\d{1,3}(?:[ -]?\(?\d{1,5}\)?){2,5}(?!\w)"
+    r"|(?<![\w.-])\(?\d{3}\)?[ -]\d{3}-\d{4}(?![\w-])"
+)
+# "mid-2024" and "sub-10" hold a date or a number; "covid-19" is written with capitals mostly.
+_LOOSE = re.compile(r"(?:[a-z]+|Mid|Pre|Post|Sub|Non|Early|Late|Top)-\d+(?:[.,]\d+)*[a-z]*")
+_MONTH = re.compile(r"(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*[-.]?\d+")
+_TRAIL = ".,;:!?'\")]}*_"
+
+
+def identifiers(text: str) -> list[Span]:
+    """The identifiers of a text in order; they do not overlap.
+
+    They are web and mail addresses, references such as "Article 22(1)" and "\u00a77.4",
+    standards such as "ISO 27001", versions such as "v1.2.3", and codes such as "GPT-4o".
+
+    >>> text = "GPT-4o meets ISO 27001 since v1.2.3, see Section 7.4."
+    >>> [span.of(text) for span in identifiers(text)]
+    ['GPT-4o', 'ISO 27001', 'v1.2.3', 'Section 7.4']
+    """
+    return list(_identifiers(text))
+
+
+@remembered
+def _identifiers(text: str) -> tuple[Span, ...]:
+    folded = fold(text)
+    taken: list[Span] = []
+    for start, end in _stretches(folded.text):
+        brackets = "(" in folded.text[start:end]
+        while end > start and folded.text[end - 1] in _TRAIL:
+            if brackets and folded.text[end - 1] == ")":
+                break
+            end -= 1
+        if end > start:
+            taken.append(folded.span(start, end))
+    taken.sort(key=lambda span: (span.start, -span.end))
+    kept: list[Span] = []
+    for span in taken:
+        if not kept or span.start >= kept[-1].end:
+            kept.append(span)
+    return tuple(kept)
+
+
+def _stretches(text: str) -> Iterator[tuple[int, int]]:
+    for pattern in (_ADDRESS, _REFERENCE, _STANDARD, _OTHER):
+        for match in pattern.finditer(text):
+            yield match.span()
+    for match in _TOKEN.finditer(text):
+        token = match.group()
+        if not any(character.isdigit() for character in token):
+            continue
+        if token[0].isdigit():
+            code = _CODE.match(token)
+            if code is not None and _POINTED.fullmatch(token) is None:
+                yield match.start(), match.start() + code.end()
+        elif token[0].isalpha() and not (_LOOSE.fullmatch(token) or _MONTH.match(token)):
+            yield match.span()

@@ -1,0 +1,246 @@
+"""Negation: cues, their scope, and whether two near-identical sentences differ in what they deny.
+
+A word is denied when an odd number of cues and negative forms bear on it: "not", "without",
+"fails to", a prefix as in "unlawful", or its opposite as in "fell" for "rose". Two sentences
+differ when the words they share, matched by their neighbours, are denied in one of them only.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from crp_integrations.language.lexicon import PAST_OF
+from crp_integrations.language.memo import remembered
+from crp_integrations.language.spans import Span
+from crp_integrations.language.text import fold
+from crp_integrations.language.words import STOP_WORDS, stem
+
+_CUE = re.compile(
+    r"(?<![\w-])(?:not(?!\s+only\b|\s+just\b|\s+to\s+mention\b)|cannot|(?:ai|are|ca|could|did|do"
+    r"|does|had|has|have|is"
+    r"|might|must|need|sha|should|was|were|wo|would)n'?t|never|none|nobody|nothing|nowhere|neither"
+    r"|nor|without|no\s+longer|no\s+one|no(?!\.\s?\d|\s\d|\s+(?:doubt|matter|one's)\b)"
+    r"|hardly|scarcely|barely|seldom|rarely"
+    r"|fail(?:s|ed|ing)?\s+to|refus(?:es|ed|e|ing)\s+to|declin(?:es|ed|e|ing)\s+to"
+    r"|unable\s+to|far\s+from|instead\s+of|rather\s+than|lacks?|lacked|lacking|absence\s+of"
+    r"|lack\s+of"
+    r"|ceas(?:e|es|ed)\s+to|stopp?(?:s|ed)?\s+(?=\w+ing\b)|neglect(?:s|ed)?\s+to|free\s+of"
+    r"|exempt\s+from)(?![\w])",
+    re.IGNORECASE,
+)
+_TOKEN = re.compile(r"non-[a-z]+|[^\W_]+(?:'[^\W_]+)*|[,;:.!?()\u2013]")
+_STOPS = frozenset(",;:.!?()\u2013") | frozenset(
+    """but because although though however while whereas and or if unless until which who
+    that""".split()
+)
+_SCOPE = 4
+_MOST_PLACES = 64
+# Opposites: the second word of a pair is the first one denied.
+_PAIRS = """increase/decrease increase/decline rise/fall grow/shrink increase/drop increase/reduce
+    raise/lower gain/lose accept/reject approve/reject allow/prohibit permit/forbid
+    allow/ban include/exclude include/omit success/failure succeed/fail pass/fail win/lose
+    open/close true/false profit/loss maximum/minimum mandatory/optional required/optional
+    safe/dangerous positive/negative enable/disable support/oppose agree/disagree
+    confirm/deny admit/deny best/worst better/worse strong/weak early/late active/inactive
+    guilty/innocent upper/lower higher/lower high/low more/less more/fewer most/least
+    before/after above/below with/without always/never legal/illegal up/down start/stop
+    begin/end import/export inside/outside internal/external public/private buy/sell
+    create/destroy present/absent presence/absence same/different majority/minority
+    sufficient/insufficient everyone/nobody surplus/deficit encourage/discourage
+    appear/disappear connect/disconnect employed/unemployed expand/contract accelerate/slow
+    strengthen/weaken improve/worsen benefit/harm"""
+_CLASSES: dict[str, tuple[str, bool]] = {}
+
+
+def _learn() -> None:
+    parent: dict[str, tuple[str, bool]] = {}
+
+    def root(word: str) -> tuple[str, bool]:
+        sign = False
+        while word in parent:
+            word, flip = parent[word]
+            sign ^= flip
+        return word, sign
+
+    for pair in _PAIRS.split():
+        good, bad = (stem(word) for word in pair.split("/"))
+        (top, first), (low, second) = root(good), root(bad)
+        if top != low:
+            parent[low] = (top, not first ^ second)
+    for word in {stem(part) for pair in _PAIRS.split() for part in pair.split("/")}:
+        _CLASSES[word] = root(word)
+
+
+_learn()
+_PREFIX = re.compile(r"(?:non-?|un|dis|il(?=l)|im(?=[mp])|in|ir(?=r))(?=[a-z]{4})")
+_NO_PREFIX = frozenset(
+    """under until union unit united unique universe universal university unless unlike inform
+    income input inside intent interest interior internal international internet into
+    introduce invest increase include indeed index india indian individual industry
+    industrial influence inner innovation inquiry instance instead institute institution
+    instruct instrument insurance insure integrate intellect intelligence intend interpret
+    interview invent invite involve inspect install inspire impact imply import important
+    impose impress improve disc discuss discover discovery discount disease display dispute
+    distance distinct distribute district disaster discipline dispose distinguish image
+    imagine implement understand uniform unanimous uncle illness illustrate incident
+    incentive inch infant inflation infection inherit initial initiative injury insight
+    inventory incorporate indicate induce infer inferior""".split()
+)
+# Function words that carry a sign of their own.
+_SIGNED = frozenset(
+    "before after above below with up down more less fewer most least same lower over under".split()
+)
+
+
+@dataclass(slots=True)
+class _Mark:
+    """A content word, what it stands for, and whether it is denied."""
+
+    canon: str
+    negative: bool
+    cues: list[int] = field(default_factory=list)
+
+    @property
+    def denied(self) -> bool:
+        return self.negative ^ (len(self.cues) % 2 == 1)
+
+
+def negations(text: str) -> list[Span]:
+    """The negation cues of a text in order.
+
+    >>> text = "It does not apply, and no longer works without a key."
+    >>> [span.of(text) for span in negations(text)]
+    ['not', 'no longer', 'without']
+    """
+    folded = fold(text)
+    return [folded.span(match.start(), match.end()) for match in _CUE.finditer(folded.text)]
+
+
+def polarity_differs(left: str, right: str) -> bool:
+    """Whether one of two near-identical sentences denies what the other asserts.
+
+    Args:
+        left, right: sentences that share most of their words; for others the answer is False
+            more often than not.
+
+    >>> polarity_differs("The policy applies to firms", "The policy does not apply to firms")
+    True
+    >>> polarity_differs("It is unlawful to enter", "It is not lawful to enter")
+    False
+    """
+    if _inserted(left, right):
+        return True
+    first, second = _marks(left), _marks(right)
+    return _one_way(first, second) or _one_way(second, first)
+
+
+_DENIALS = frozenset("not no never".split())
+_EMPTY = frozenset("do does did any a an".split())
+_SHORT_NOT = re.compile(r"\b(ca|wo|sha)n't\b|n't\b|\bcannot\b")
+_FULL = {"ca": "can", "wo": "will", "sha": "shall"}
+
+
+@remembered
+def _stripped(text: str) -> tuple[tuple[str, ...], int]:
+    """A sentence's words without its denials, and how many denials there were."""
+    body = fold(text).text.lower()
+    body = _SHORT_NOT.sub(
+        lambda match: f"{_FULL.get(match[1] or '', 'can' if 'cannot' in match[0] else '')} not",
+        body,
+    )
+    every = re.findall(r"[^\W_]+", body)
+    kept = tuple(word for word in every if word not in _DENIALS and word not in _EMPTY)
+    return kept, sum(word in _DENIALS for word in every)
+
+
+def _inserted(left: str, right: str) -> bool:
+    """Whether two sentences are the same words but for one denial more or less."""
+    (first, some), (second, others) = _stripped(left), _stripped(right)
+    return (some - others) % 2 == 1 and first == second
+
+
+def _one_way(own: tuple[_Mark, ...], other: tuple[_Mark, ...]) -> bool:
+    places: dict[str, list[int]] = {}
+    for place, mark in enumerate(other):
+        places.setdefault(mark.canon, []).append(place)
+    heads: dict[int, int] = {}
+    settled: set[int] = set()
+    for place, mark in enumerate(own):
+        if mark.canon not in places:
+            continue
+        fresh = [cue for cue in mark.cues if cue not in settled]
+        settled.update(mark.cues)
+        if fresh or mark.negative:
+            heads[place] = len(fresh)
+    for place in heads:
+        mark = own[place]
+        match = max(
+            places[mark.canon][:_MOST_PLACES],
+            key=lambda at: (_likeness(own, place, other, at), -abs(at - place)),
+        )
+        if other[match].denied != mark.denied:
+            return True
+    return False
+
+
+def _likeness(own: tuple[_Mark, ...], place: int, other: tuple[_Mark, ...], at: int) -> float:
+    total = 0.0
+    for step in range(-4, 5):
+        if step == 0 or not 0 <= place + step < len(own):
+            continue
+        wanted = own[place + step].canon
+        if wanted == own[place].canon:
+            continue
+        best = 0.0
+        for shift in range(-4, 5):
+            if shift and 0 <= at + shift < len(other) and other[at + shift].canon == wanted:
+                best = max(best, 1.0 / (1 + abs(step - shift)))
+        total += best * (2 if step < 0 else 1)  # the subject mostly stands before
+    return total
+
+
+@remembered
+def _marks(text: str) -> tuple[_Mark, ...]:
+    body = fold(text).text.lower()
+    cues = [(match.start(), match.end()) for match in _CUE.finditer(body)]
+    marks: list[_Mark] = []
+    active: list[tuple[int, int]] = []  # cue and how many words it still reaches
+    at = 0
+    for match in _TOKEN.finditer(body):
+        while at < len(cues) and cues[at][0] <= match.start():
+            active.append((at, _SCOPE))
+            at += 1
+        word = match.group()
+        if at and cues[at - 1][0] <= match.start() < cues[at - 1][1]:
+            continue
+        if word in _STOPS:
+            # "neither A nor B", "not A or B": the cue reaches on.
+            active = active if word == "or" else []
+            continue
+        if (word in STOP_WORDS and word not in _SIGNED) or word.endswith("n't"):
+            continue
+        canon, negative = _canon(word)
+        marks.append(_Mark(canon, negative, [cue for cue, _ in active]))
+        weight = 0 if word.endswith("ly") else 1
+        active = [(cue, left - weight) for cue, left in active if left > weight]
+    return tuple(marks)
+
+
+@lru_cache(maxsize=16_384)
+def _canon(word: str) -> tuple[str, bool]:
+    word = PAST_OF.get(word, word)
+    base = stem(word)
+    known = _CLASSES.get(base)
+    if known is not None:
+        return known
+    match = _PREFIX.match(word)
+    if match is not None and word not in _NO_PREFIX and base not in _NO_PREFIX_STEMS:
+        rest = stem(word[match.end() :].lstrip("-"))
+        top, sign = _CLASSES.get(rest, (rest, False))
+        return top, not sign
+    return base, False
+
+
+_NO_PREFIX_STEMS = frozenset(stem(word) for word in _NO_PREFIX)

@@ -1,0 +1,274 @@
+"""Reading of a numeral at a place: digits, fractions, number words and scales."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+
+ONES = {
+    word: number
+    for number, word in enumerate(
+        """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen
+        fifteen sixteen seventeen eighteen nineteen""".split()
+    )
+}
+TENS = {
+    word: number * 10
+    for number, word in enumerate(
+        "twenty thirty forty fifty sixty seventy eighty ninety".split(), 2
+    )
+}
+SCALES = {
+    "hundred": Decimal(100),
+    "dozen": Decimal(12),
+    "thousand": Decimal(10**3),
+    "lakh": Decimal(10**5),
+    "million": Decimal(10**6),
+    "crore": Decimal(10**7),
+    "billion": Decimal(10**9),
+    "trillion": Decimal(10**12),
+    "mn": Decimal(10**6),
+    "mln": Decimal(10**6),
+    "bn": Decimal(10**9),
+    "bln": Decimal(10**9),
+    "tn": Decimal(10**12),
+}
+ORDINALS = {
+    word: number
+    for number, word in enumerate(
+        """first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth
+        thirteenth fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth
+        twentieth""".split(),
+        1,
+    )
+} | {
+    word: number * 10
+    for number, word in enumerate(
+        "thirtieth fortieth fiftieth sixtieth seventieth eightieth ninetieth hundredth".split(), 3
+    )
+}
+_PARTS = {
+    "half": Decimal("0.5"),
+    "halves": Decimal("0.5"),
+    "third": Decimal(1) / 3,
+    "quarter": Decimal("0.25"),
+    "fourth": Decimal("0.25"),
+    "fifth": Decimal("0.2"),
+    "sixth": Decimal(1) / 6,
+    "eighth": Decimal("0.125"),
+    "tenth": Decimal("0.1"),
+}
+_GLYPHS = {
+    "\u00bd": Decimal("0.5"),
+    "\u2153": Decimal(1) / 3,
+    "\u2154": Decimal(2) / 3,
+    "\u00bc": Decimal("0.25"),
+    "\u00be": Decimal("0.75"),
+    "\u2155": Decimal("0.2"),
+    "\u2156": Decimal("0.4"),
+    "\u2157": Decimal("0.6"),
+    "\u2158": Decimal("0.8"),
+    "\u2159": Decimal(1) / 6,
+    "\u215b": Decimal("0.125"),
+    "\u215c": Decimal("0.375"),
+    "\u215d": Decimal("0.625"),
+    "\u215e": Decimal("0.875"),
+}
+_RAISED = str.maketrans(
+    "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079\u207b\u207a", "0123456789-+"
+)
+
+_WORDS = "|".join(sorted((*ONES, *TENS), key=len, reverse=True))
+START = re.compile(
+    r"(?<![\w])(?:\.?\d|[\u00bc-\u00be\u2150-\u215e]"
+    rf"|(?:{_WORDS})(?![a-z])|half(?!\w)|(?:a|an)\s(?:(?:couple\s)?hundred|thousand|million|billion"
+    r"|trillion|dozen|third|quarter|fifth|tenth|half)(?!\w)|twice(?!\w)|thrice(?!\w))",
+    re.IGNORECASE,
+)
+_DIGITS = re.compile(
+    r"\d{1,3}(?:\.\d{3}){2,}(?:,\d+)?(?!\d)"  # 1.234.567,89
+    r"|\d{1,3}(?:,\d{2,3})*,\d{3}(?:\.\d+)?(?!\d)"  # 4,200,000.5 and 12,34,567
+    r"|\d{1,3}(?: \d{3})+(?:\.\d+)?(?![\d,])"  # 4 200 000
+    r"|\d{1,3}(?:'\d{3})+(?:\.\d+)?(?!\d)"  # 4'200'000
+    r"|\d+,\d{1,2}(?=\s?(?:%|percent|per\s?cent|million|billion|mn|bn|\u20ac))"  # 4,2 million
+    r"|\d+(?:\.\d+)?|\.\d+"
+)
+_FRACTION = re.compile(r"(?:(?<=\d)\s(\d{1,3})/(\d{1,3})|/(\d{1,3}))(?![\w/]|[.,]\d)")
+_POWER = re.compile(
+    r"[eE]([+-]?\d{1,3})(?!\w)"
+    r"|\s?[x\u00d7*]\s?10(?:\^?([+-]?\d{1,2})"
+    r"|([\u207b\u207a]?[\u2070\u00b9\u00b2\u00b3\u2074-\u2079]{1,2}))(?!\w)"
+)
+_LONGEST = 40
+_RAISED_RUN = re.compile(r"[\u00b9\u00b2\u00b3\u2070\u2074-\u2079]{1,2}(?!\w)")
+_WORD = re.compile(r"[A-Za-z]+")
+_JOIN = re.compile(r"[\s-]{1,3}")
+_SCALE = re.compile(rf"[\s-]?(?:{'|'.join(SCALES)})(?![A-Za-z])", re.IGNORECASE)
+_AND_PART = re.compile(r"\s+and\s+(?:a|one|three)\s+(half|quarters?|third)(?!\w)", re.IGNORECASE)
+_FRACTION_WORD = re.compile(
+    r"[\s-](half|halves|third|quarter|fourth|fifth|sixth|eighth|tenth)s?(?=\s+of\b|[.,;]|\s*$)",
+    re.IGNORECASE,
+)
+_A = re.compile(r"an?\s", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Numeral:
+    """A numeral of a folded text.
+
+    Attributes:
+        end: place after it.
+        value: with scales applied.
+        scaled: whether a scale word such as "million" stands in it.
+        worded: whether it is written in letters.
+        share: whether it is a fraction in words, such as "two thirds".
+    """
+
+    end: int
+    value: Decimal
+    scaled: bool = False
+    worded: bool = False
+    share: bool = False
+
+
+def read(text: str, place: int) -> Numeral | None:
+    """The numeral that begins at a place of a folded text, None when there is none."""
+    first = text[place]
+    if first in _GLYPHS:
+        return _scaled(text, place + 1, _GLYPHS[first])
+    if first.isdigit() or first == ".":
+        return _digits(text, place)
+    return _worded(text, place)
+
+
+def _digits(text: str, place: int) -> Numeral | None:
+    match = _DIGITS.match(text, place)
+    if match is None:
+        return None
+    written, end = match.group(), match.end()
+    if len(written) > _LONGEST:
+        return None
+    if written.count(".") > 1 or re.fullmatch(r"\d+,\d{1,2}", written):
+        written = written.replace(".", "").replace(",", ".")
+    value = Decimal(re.sub(r"[, ']", "", written))
+    if end < len(text) and text[end] in _GLYPHS:
+        return _scaled(text, end + 1, value + _GLYPHS[text[end]])
+    fraction = _FRACTION.match(text, end)
+    if fraction is not None and value == value.to_integral_value():
+        upper, lower = (fraction[1], fraction[2]) if fraction[1] else (None, fraction[3])
+        if int(lower) > 1 and upper is not None and int(upper) < int(lower):
+            return _scaled(text, fraction.end(), value + Decimal(upper) / int(lower))
+        if int(lower) > 1 and upper is None and value < int(lower):
+            return _scaled(text, fraction.end(), value / int(lower))
+    power = _POWER.match(text, end)
+    if power is not None:
+        exponent = int((power[1] or power[2] or power[3]).translate(_RAISED))
+        return Numeral(power.end(), value.scaleb(exponent))
+    raised = _RAISED_RUN.match(text, end)
+    if raised is not None and value <= 10**6:
+        return Numeral(raised.end(), value ** int(raised.group().translate(_RAISED)))
+    return _scaled(text, end, value)
+
+
+def _scaled(text: str, end: int, value: Decimal, *, worded: bool = False) -> Numeral:
+    scaled = False
+    half = _AND_PART.match(text, end)
+    if half is not None:
+        part = half[1].lower().rstrip("s")
+        value += _PARTS[part] * (3 if "three" in half.group().lower() else 1)
+        end = half.end()
+    while (match := _SCALE.match(text, end)) is not None:
+        value *= SCALES[match.group().strip(" \t\n-").lower()]
+        end, scaled = match.end(), True
+    return Numeral(end, value, scaled, worded)
+
+
+def _worded(text: str, place: int) -> Numeral | None:
+    article = _A.match(text, place)
+    start = article.end() if article is not None else place
+    match = _WORD.match(text, start)
+    if match is None:
+        return None
+    word = match.group().lower()
+    if word in ("twice", "thrice"):
+        return Numeral(match.end(), Decimal(2 if word == "twice" else 3), worded=True)
+    if word == "couple":
+        match = _WORD.match(text, match.end() + 1)
+        return None if match is None else Numeral(match.end(), Decimal(200), True, True)
+    if word == "half":
+        over = re.compile(r"\s+an?\s+|[\s-]").match(text, match.end())
+        scale = _SCALE.match(text, over.end()) if over is not None else None
+        if scale is not None:
+            return _scaled(text, over.end() if over else 0, _PARTS["half"], worded=True)
+        return Numeral(match.end(), _PARTS["half"], worded=True, share=True)
+    if word in SCALES:
+        return _scaled(text, start, Decimal(1), worded=True)
+    if article is not None and word in _PARTS:
+        end = match.end()
+        return Numeral(end, _PARTS[word], worded=True, share=True) if _of(text, end) else None
+    return _sum(text, start)
+
+
+def _of(text: str, place: int) -> bool:
+    return re.compile(r"\s+of\b").match(text, place) is not None
+
+
+def _sum(text: str, place: int) -> Numeral | None:
+    """Number words by the rule of "two hundred and five thousand"."""
+    total = current = Decimal(0)
+    end = place
+    last = ""
+    at = place
+    scaled = False
+    while (match := _WORD.match(text, at)) is not None:
+        word = match.group().lower()
+        if word == "and" and last in ("scale", "hundred"):
+            joint = _JOIN.match(text, match.end())
+            following = _WORD.match(text, joint.end()) if joint is not None else None
+            if following is None or following.group().lower() not in ONES.keys() | TENS.keys():
+                break
+            at = following.start()
+            continue
+        kind = _fits(word, last)
+        if kind is None:
+            break
+        if kind == "one":
+            current += ONES[word]
+        elif kind == "ten":
+            current += TENS[word]
+        elif kind == "hundred":
+            current = max(current, Decimal(1)) * SCALES[word]
+            scaled = True
+        else:
+            total += max(current, Decimal(1)) * SCALES[word]
+            current = Decimal(0)
+            scaled = True
+        last = "teen" if kind == "one" and ONES[word] > 9 else kind
+        end = match.end()
+        joint = _JOIN.match(text, end)
+        if joint is None:
+            break
+        at = joint.end()
+    if not last:
+        return None
+    value = total + current
+    part = _FRACTION_WORD.match(text, end)
+    if part is not None and 0 < value < 20:
+        return Numeral(part.end(), value * _PARTS[part[1].lower()], worded=True, share=True)
+    rest = _scaled(text, end, value, worded=True)
+    return Numeral(rest.end, rest.value, scaled or rest.scaled, True)
+
+
+def _fits(word: str, last: str) -> str | None:
+    if word in ONES:
+        small = 0 < ONES[word] < 10
+        fits = last in ("", "hundred", "scale") or (last == "ten" and small)
+        return "one" if fits else None
+    if word in TENS:
+        return "ten" if last in ("", "hundred", "scale") else None
+    if word in ("hundred", "dozen"):
+        return "hundred" if last in ("one", "ten", "teen") else None
+    if word in SCALES:
+        return "scale" if last else None
+    return None

@@ -1,0 +1,135 @@
+"""Lexical overlap between a claim and passages of any length."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from crp_integrations.language.words import content_stems, content_words
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A stretch of a passage.
+
+    Attributes:
+        passage: position of the passage.
+        start, end: character offsets in the passage.
+        score: share of the claim's weight that is found in the stretch, [0, 1].
+    """
+
+    passage: int
+    start: int
+    end: int
+    score: float
+
+
+def inverse_frequency(passages: Sequence[str]) -> dict[str, float]:
+    """How rare each stem is over the passages, above 0; one passage gives equal weights."""
+    return _weights([set(content_stems(passage)) for passage in passages])
+
+
+def _weights(stems: Sequence[set[str]]) -> dict[str, float]:
+    counts: dict[str, int] = defaultdict(int)
+    for unique in stems:
+        for found in unique:
+            counts[found] += 1
+    total = len(stems)
+    return {
+        found: 1.0 + math.log((1 + total) / (1 + count)) for found, count in sorted(counts.items())
+    }
+
+
+def _weight(stem: str, idf: Mapping[str, float] | None) -> float:
+    if idf is None:
+        return 1.0
+    known = idf.get(stem)
+    # A stem that no passage has is at least as rare as the rarest that one has.
+    return known if known is not None else max(idf.values(), default=1.0)
+
+
+def coverage(claim: str, passage: str, idf: Mapping[str, float] | None = None) -> float:
+    """Share of the claim's content stems that the passage has, weighted by rarity.
+
+    Returns:
+        A score in [0, 1]; 1 when the claim has no content stems.
+    """
+    wanted = sorted(set(content_stems(claim)))
+    if not wanted:
+        return 1.0
+    have = set(content_stems(passage))
+    total = sum(_weight(found, idf) for found in wanted)
+    return sum(_weight(found, idf) for found in wanted if found in have) / total
+
+
+class Index:
+    """An inverted index over passages, built once and asked for every claim.
+
+    Building is linear in the passages' length; a question costs as much as the claim's stems
+    occur.
+    """
+
+    def __init__(self, passages: Sequence[str]) -> None:
+        self._lengths = [len(passage) for passage in passages]
+        self._postings: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
+        stems: list[set[str]] = []
+        for number, passage in enumerate(passages):
+            seen: set[str] = set()
+            for word in content_words(passage):
+                self._postings[word.stem].append((number, word.start, word.end))
+                seen.add(word.stem)
+            stems.append(seen)
+        self.idf: dict[str, float] = _weights(stems)
+
+    def best_windows(self, claim: str, *, size: int, count: int) -> list[Window]:
+        """The stretches of at most `size` characters that share most with the claim.
+
+        Args:
+            claim: what is looked for.
+            size: longest stretch in characters, at least 1.
+            count: how many at most; they do not overlap.
+
+        Returns:
+            Windows, best first, ties by passage and place.
+        """
+        wanted = sorted(set(content_stems(claim)))
+        weights = {found: _weight(found, self.idf) for found in wanted}
+        total = sum(weights.values()) or 1.0
+        hits = sorted(
+            (passage, start, end, found)
+            for found in wanted
+            for passage, start, end in self._postings.get(found, ())
+        )
+        scored: list[tuple[float, int, int, int]] = []
+        counts: dict[str, int] = defaultdict(int)
+        left, mass = 0, 0.0
+        for place, (passage, _, end, found) in enumerate(hits):
+            counts[found] += 1
+            if counts[found] == 1:
+                mass += weights[found]
+            while left < place and (hits[left][0] != passage or end - hits[left][1] > size):
+                gone = hits[left][3]
+                counts[gone] -= 1
+                if counts[gone] == 0:
+                    mass -= weights[gone]
+                left += 1
+            scored.append((mass, passage, hits[left][1], end))
+        scored.sort(key=lambda row: (-round(row[0], 9), row[1], row[3] - row[2], row[2]))
+        chosen: list[Window] = []
+        for mass, passage, start, end in scored:
+            if len(chosen) >= count:
+                break
+            slack = max(0, size - (end - start))
+            low = max(0, start - slack // 2)
+            high = min(self._lengths[passage], low + max(size, end - start))
+            if any(w.passage == passage and low < w.end and w.start < high for w in chosen):
+                continue
+            chosen.append(Window(passage, low, high, min(1.0, max(0.0, mass / total))))
+        return chosen
+
+
+def best_windows(claim: str, passages: Sequence[str], *, size: int, count: int) -> list[Window]:
+    """As `Index.best_windows`, for a single question."""
+    return Index(passages).best_windows(claim, size=size, count=count)

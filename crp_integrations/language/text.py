@@ -1,0 +1,114 @@
+"""Folding of look-alike characters, with a way back to the offsets of the text given.
+
+Rules read a folded text: curly quotes are straight, all dashes but the hyphen are an en
+dash, all spaces are blanks, digits of any script are ASCII digits, letters are without
+accents, and invisible characters are gone. Superscript digits stay, since 10² is not 102.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from functools import lru_cache
+
+from crp_integrations.language.memo import remembered
+from crp_integrations.language.spans import Span
+
+_INVISIBLE = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u206f\ufe00-\ufe0f\ufeff\u0300-\u036f]"
+)
+_SPECIAL = {
+    **dict.fromkeys("\u2018\u2019\u201a\u201b\u2032\u02bc\u00b4\u0060", "'"),
+    **dict.fromkeys("\u201c\u201d\u201e\u201f\u2033\u00ab\u00bb", '"'),
+    **dict.fromkeys("\u2010\u2011\ufe63\uff0d\u2043", "-"),
+    **dict.fromkeys("\u2012\u2014\u2015", "\u2013"),
+    "\u2212": "-",
+    "\u2028": "\n",
+    "\u2029": "\n",
+    "\u066b": ".",
+    "\u066c": ",",
+}
+
+
+@lru_cache(maxsize=4096)
+def _fold_character(character: str) -> str:
+    special = _SPECIAL.get(character)
+    if special is not None:
+        return special
+    if character.isspace():
+        return "\n" if character in "\n\r\x0b\x0c\x85" else " "
+    if unicodedata.category(character) == "No":
+        return character
+    digit = unicodedata.decimal(character, None)
+    if digit is not None:
+        return str(digit)
+    plain = unicodedata.normalize("NFKD", character)
+    base = plain[0]
+    if len(plain) > 1 and not all(unicodedata.combining(mark) for mark in plain[1:]):
+        return character
+    return _SPECIAL.get(base, base) if base != " " else " "
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """A folded text and where its characters come from.
+
+    Attributes:
+        text: the folded text.
+        offsets: for each folded character its offset in the original, and one more for the
+            end; None when the two run in step.
+    """
+
+    text: str
+    offsets: tuple[int, ...] | None
+
+    def start(self, place: int) -> int:
+        """Offset in the original of the folded character at `place`."""
+        return place if self.offsets is None else self.offsets[place]
+
+    def end(self, place: int) -> int:
+        """Offset in the original just after the folded character before `place`."""
+        if self.offsets is None or place == 0:
+            return place
+        return self.offsets[place - 1] + 1
+
+    def span(self, start: int, end: int) -> Span:
+        """The original's stretch for the folded stretch [start, end)."""
+        return Span(self.start(start), self.end(end))
+
+
+class _Table(dict[int, str]):
+    def __missing__(self, code: int) -> str:
+        folded = _fold_character(chr(code)) if code > 127 else chr(code)
+        self[code] = folded
+        return folded
+
+
+_TABLE = _Table({13: "\n", 11: "\n", 12: "\n", 9: "\t"})
+
+
+@remembered
+def fold(text: str) -> Folded:
+    r"""Fold a text for matching; offsets can always be led back.
+
+    >>> fold("caf\u00e9 \uff14\u200b2").text
+    'cafe 42'
+    """
+    if text.isascii() and "\r" not in text:
+        return Folded(text, None)
+    if _INVISIBLE.search(text) is None:
+        return Folded(text.translate(_TABLE), None)
+    kept = [place for place, character in enumerate(text) if not _INVISIBLE.match(character)]
+    visible = "".join(text[place] for place in kept)
+    return Folded(visible.translate(_TABLE), (*kept, len(text)))
+
+
+def plain(text: str) -> str:
+    r"""The folded text in lower case with runs of white space as one blank, for comparing.
+
+    >>> plain("The  \u201cFoo\u201d")
+    'the "foo"'
+    """
+    return " ".join(fold(text).text.casefold().split())

@@ -1,0 +1,102 @@
+"""Words, stems and stop words."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+import snowballstemmer
+
+from crp_integrations.language.text import fold
+
+STOP_WORDS: frozenset[str] = frozenset(
+    """a about above after again against all also am an and any are aren't as at be because been
+    before being below between both but by can can't cannot could couldn't did didn't do does
+    doesn't doing don't down during each few for from further had hadn't has hasn't have haven't
+    having he her here hers herself him himself his how i if in into is isn't it its it's itself
+    just let me more most my myself no nor not now of off on once only or other our ours ourselves
+    out over own same shall shan't she should shouldn't so some such than that that's the their
+    theirs them themselves then there these they this those through to too under until up upon very
+    was wasn't we were weren't what when where which while who whom why will with within without
+    won't would wouldn't you your yours yourself yourselves may might must us via per s t""".split()
+)
+
+_WORD = re.compile(r"[^\W_]+(?:['.\-&][^\W_]+)*")
+_STEMMER = snowballstemmer.stemmer("english")
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word of a text.
+
+    Attributes:
+        text: as written.
+        start, end: character offsets in the text given.
+        lower: folded and in lower case, for comparing.
+    """
+
+    text: str
+    start: int
+    end: int
+    lower: str
+
+
+def words(text: str) -> list[Word]:
+    """The words of a text in order; hyphens, apostrophes and inner points stay within a word.
+
+    >>> [word.text for word in words("It's U.S. state-of-the-art.")]
+    ["It's", 'U.S', 'state-of-the-art']
+    """
+    folded = fold(text)
+    found = []
+    for match in _WORD.finditer(folded.text):
+        start, end = folded.start(match.start()), folded.end(match.end())
+        found.append(Word(text[start:end], start, end, match.group().casefold()))
+    return found
+
+
+@lru_cache(maxsize=65_536)
+def stem(word: str) -> str:
+    """The English stem of a word, folded and in lower case.
+
+    >>> stem("Applies"), stem("applied")
+    ('appli', 'appli')
+    """
+    lower = fold(word).text.casefold()
+    if lower.endswith("'s"):
+        lower = lower[:-2]
+    return str(_STEMMER.stemWord(lower))
+
+
+def content_stems(text: str) -> list[str]:
+    """Stems of the words that carry content, in order, repeats kept; hyphened words apart.
+
+    >>> content_stems("The policy applies to state-owned firms")
+    ['polici', 'appli', 'state', 'own', 'firm']
+    """
+    return [found.stem for found in content_words(text)]
+
+
+@dataclass(frozen=True, slots=True)
+class ContentWord:
+    """A stem and where it stands."""
+
+    stem: str
+    start: int
+    end: int
+
+
+_PART = re.compile(r"[^\W_]+(?:[.'][^\W_]+)*")
+
+
+def content_words(text: str) -> list[ContentWord]:
+    """The content stems of a text with their character offsets."""
+    folded = fold(text)
+    found = []
+    for match in _PART.finditer(folded.text):
+        lower = match.group().casefold()
+        if lower in STOP_WORDS:
+            continue
+        found.append(ContentWord(stem(lower), folded.start(match.start()), folded.end(match.end())))
+    return found

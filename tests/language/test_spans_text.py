@@ -1,0 +1,55 @@
+"""Folding keeps its way back to the text given."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crp_integrations.language.spans import Span
+from crp_integrations.language.text import fold, plain
+
+
+def test_folding_of_look_alikes():
+    assert fold("“It’s” — １２３\u00a0km²").text == '"It\'s" – 123 km²'
+
+
+def test_invisible_characters_lead_back_to_the_original():
+    text = "a 4\u200b2\u00ad0 b"
+    folded = fold(text)
+    start = folded.text.index("420")
+    assert folded.span(start, start + 3).of(text) == "4\u200b2\u00ad0"
+
+
+@given(st.text(max_size=200))
+def test_each_folded_character_has_its_place(text):
+    folded = fold(text)
+    length = len(folded.text)
+    assert length == (len(text) if folded.offsets is None else len(folded.offsets) - 1)
+    for place in range(length):
+        span = folded.span(place, place + 1)
+        assert 0 <= span.start < span.end <= len(text)
+
+
+@given(st.text(max_size=200))
+def test_folding_twice_changes_nothing(text):
+    once = fold(text).text
+    assert fold(once).text == once
+    assert plain(plain(text)) == plain(text)
+
+
+def test_span_holds():
+    assert Span(0, 5).holds(Span(1, 5))
+    assert not Span(0, 5).holds(Span(1, 6))
+
+
+def test_only_short_texts_are_remembered():
+    from crp_integrations.language.memo import LONGEST, remembered
+
+    seen = []
+
+    @remembered
+    def length(text):
+        seen.append(len(text))
+        return len(text)
+
+    for text in ("ab", "ab", "x" * (LONGEST + 1), "x" * (LONGEST + 1)):
+        assert length(text) == len(text)
+    assert seen == [2, LONGEST + 1, LONGEST + 1]
