@@ -37,6 +37,7 @@ _OPENER = re.compile(
 _META = re.compile(
     r"(?:here(?:'s|\s+(?:is|are))\b|below\s+(?:is|are)\b|the\s+following\s+(?:is|are|list|table"
     r"|sections?|answer)\b"
+    rf"|quot(?:ed|ing)\s+from\s+{_SOURCE}"
     r"|i\s+hope\b|let\s+me\s+know\b|feel\s+free\b|(?:please\s+)?let\s+me\b|if\s+you\s+(?:have|need"
     r"|want|would\s+like)\b"
     r"|i(?:'m|\s+am)\s+(?:sorry|unable|not\s+able|happy|glad|an?\s+ai)\b|i\s+apologi[sz]e\b|sorry\b"

@@ -17,6 +17,8 @@ _WIDE = frozenset("\u3002\uff01\uff1f\u0964")
 _AHEAD = re.compile(r"\s*[\"'(\[{\u201c\u2018\u00ab*_\u00bf\u00a1]*")
 _LAST = re.compile(r"[^\s\"'(\[{\u201c\u2018\u00ab/\u2013\u2014]+\Z")
 _NEXT = re.compile(r"[^\W\d_]+")
+# Source numbers behind a sentence, "[2]" or "[1, 3]", belong to it.
+_CITED = re.compile(r"(?:[ \t]*\[\d{1,4}(?:\s?[,;\u2013-]\s?\d{1,4}){0,9}\])+(?=\s|\Z)")
 _LOOK_BACK = 24
 
 # A point after these never ends a sentence: a name or number follows.
@@ -80,7 +82,8 @@ def _split(text: str, start: int, end: int, found: list[Span]) -> None:
         if place >= end or place <= first:
             continue
         if _ends(text, first, match, end):
-            first = _cut(text, first, place, found)
+            cited = _CITED.match(text, place, end)
+            first = _cut(text, first, cited.end() if cited else place, found)
     _cut(text, first, end, found)
 
 

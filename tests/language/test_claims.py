@@ -200,3 +200,9 @@ def test_work_on_a_long_sentence_without_end_grows_with_it():
 def test_an_announcement_is_meta_and_its_lie_is_not():
     assert kinds("Here are the 3 main points:") == ["META"]
     assert kinds("Here is what Acme earned in 2020: $5 million.") == ["FACTUAL"]
+
+
+def test_the_frame_of_a_quoting_answer_makes_no_claims():
+    text = 'Quoted from the context:\n\n"Acme has 40 people." [1]\n\n"It was founded in 1999." [2]'
+    claims = segment(text)
+    assert [claim.claim_type.value for claim in claims] == ["META", "FACTUAL", "FACTUAL"]

@@ -148,3 +148,13 @@ def test_work_grows_no_faster_than_the_text(unit):
 def test_a_megabyte_of_one_mark_is_one_unit():
     assert len(split_sentences("." * 1_000_000)) == 1
     assert len(split_sentences("x" + " " * 1_000_000 + "y")) == 1
+
+
+def test_source_numbers_belong_to_the_sentence_before_them():
+    text = 'Quoted from the context:\n\n"Acme has 40 people." [1]\n\nIt grew. [2, 3] Then it fell.'
+    assert [span.of(text) for span in split_sentences(text)] == [
+        "Quoted from the context:",
+        '"Acme has 40 people." [1]',
+        "It grew. [2, 3]",
+        "Then it fell.",
+    ]
