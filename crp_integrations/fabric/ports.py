@@ -21,7 +21,11 @@ class FactsFacet(Protocol):
     """Facts, vectors, sources, text index, token counts and edges of one namespace."""
 
     def generation(self) -> int:
-        """A number that grows with every committed change of facts, statuses or labels."""
+        """A number that grows with every committed change of facts, statuses or labels.
+
+        What a writing transaction sees may be undone, and then the same number comes again with
+        another content: memoise under a number from a reading transaction only.
+        """
         ...
 
     def setting(self, name: str) -> str | None:
@@ -47,8 +51,11 @@ class FactsFacet(Protocol):
     def add(self, facts: Sequence[Fact], vectors: FloatRows) -> None:
         """Add facts with their unit vectors, shape (len(facts), dimensions).
 
+        A fact that names no namespace is stored with the transaction's.
+
         Raises:
-            StoreError: an id exists already, or the shape is wrong.
+            StoreError: an id exists already or is given twice, a fact names another namespace,
+                the shape is wrong, or a value is not finite.
         """
         ...
 
@@ -80,11 +87,20 @@ class FactsFacet(Protocol):
         ...
 
     def set_status(self, ids: Sequence[str], status: FactStatus, at: datetime) -> None:
-        """Change the status; whether the change is legal is the fabric's business."""
+        """Change the status, and `modified_at` of the facts that had another one.
+
+        Whether the change is legal is the fabric's business.
+
+        Raises:
+            StoreError: an id is unknown.
+        """
         ...
 
     def touch(self, ids: Sequence[str], at: datetime) -> None:
-        """Record that facts were put into an envelope; leaves the generation alone."""
+        """Record that facts were put into an envelope; leaves the generation alone.
+
+        Each fact counts once a call; unknown ids are left out.
+        """
         ...
 
     def state(self) -> Iterator[tuple[str, str, str]]:

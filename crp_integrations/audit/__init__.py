@@ -1,0 +1,10 @@
+"""Audit: what happened, in an order that nobody can change unseen.
+
+In: drafts of events, ends of windows, a key and a journal that a store keeps. Out: chained
+events and seals, and the place where a chain is broken. Read `records.py`, `ports.py`,
+`keys.py`, then `journal.py` and `windows.py`.
+
+The room never sees a fact's or an answer's text, only ids, hashes and counts, and it asks no
+clock: a timestamp is an argument. A chain shows every change and every loss before its end; that
+its last links were cut off shows only against a tip that was noted elsewhere.
+"""

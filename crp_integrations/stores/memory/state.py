@@ -1,0 +1,73 @@
+"""One state of a namespace, and the draft that a transaction turns into the next one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from crp_integrations.audit.records import Event, WindowSeal
+from crp_integrations.fabric.records import Edge, Fact, Source
+from crp_integrations.stores.rules import Gate
+
+
+@dataclass(frozen=True)
+class State:
+    """Everything in a namespace; nothing of a committed state is ever changed.
+
+    Attributes:
+        edges: by source, kind and target.
+        counts: tokens by tokenizer and fact.
+        seals: by session, each by window number.
+        texts: another object whenever the retrievable texts may be other ones.
+    """
+
+    generation: int = 0
+    dimensions: int | None = None
+    settings: dict[str, str] = field(default_factory=dict)
+    sources: dict[str, Source] = field(default_factory=dict)
+    facts: dict[str, Fact] = field(default_factory=dict)
+    vectors: dict[str, npt.NDArray[np.float32]] = field(default_factory=dict)
+    counts: dict[tuple[str, str], int] = field(default_factory=dict)
+    edges: dict[tuple[str, str, str], Edge] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    seals: dict[str, tuple[WindowSeal, ...]] = field(default_factory=dict)
+    texts: object = field(default_factory=object)
+
+
+class Draft:
+    """A transaction's view: a state, and copies of the tables that it changed."""
+
+    def __init__(self, namespace: str, state: State, gate: Gate) -> None:
+        self.namespace = namespace
+        self.gate = gate
+        self._state = state
+        self._own: set[str] = set()
+
+    @property
+    def state(self) -> State:
+        """What this transaction sees."""
+        self.gate.reading()
+        return self._state
+
+    def change(self, *tables: str, generation: bool = False) -> State:
+        """What this transaction sees, with tables that it may write into.
+
+        Args:
+            tables: names of the tables about to be changed.
+            generation: whether the change is one of facts, statuses or labels.
+        """
+        self.gate.writing()
+        copies = {name: getattr(self._state, name).copy() for name in {*tables} - self._own}
+        self._own.update(tables)
+        if generation:
+            # A number alone may come again after a rollback; an object never does.
+            copies |= {"generation": self._state.generation + 1, "texts": object()}
+        self._state = replace(self._state, **copies)
+        return self._state
+
+    def fix_dimensions(self, dimensions: int) -> None:
+        """Note the length of the vectors, once."""
+        if self._state.dimensions is None:
+            self._state = replace(self._state, dimensions=dimensions)

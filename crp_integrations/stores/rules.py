@@ -1,0 +1,127 @@
+"""What every store refuses, in the same words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from crp_integrations.audit.records import Event
+from crp_integrations.errors import StoreError
+from crp_integrations.fabric.records import Fact
+from crp_integrations.vectors import FloatRows
+
+
+def checked_name(namespace: str) -> str:
+    """A namespace's name as it is.
+
+    Raises:
+        StoreError: it is empty or cannot be written as UTF-8.
+    """
+    try:
+        namespace.encode()
+    except UnicodeEncodeError:
+        raise StoreError(f"namespace {namespace!r} cannot be written as UTF-8") from None
+    if not namespace:
+        raise StoreError("the namespace's name is empty; give one of at least one character")
+    return namespace
+
+
+def checked_facts(
+    facts: Sequence[Fact],
+    vectors: FloatRows,
+    *,
+    namespace: str,
+    dimensions: int | None,
+    taken: Collection[str],
+) -> list[Fact]:
+    """Facts ready to be added: each names the namespace that it is stored in.
+
+    Args:
+        vectors: must have shape (len(facts), dimensions) and finite values.
+        dimensions: length of the vectors stored so far, None for the first.
+        taken: ids of these facts that are stored already.
+
+    Raises:
+        StoreError: nothing of this may be added.
+    """
+    wanted = (len(facts), dimensions if dimensions is not None else "d")
+    if vectors.ndim != 2 or vectors.shape[0] != len(facts):
+        raise StoreError(f"vectors have shape {vectors.shape}, wanted {wanted}")
+    if dimensions is not None and facts and vectors.shape[1] != dimensions:
+        raise StoreError(f"vectors have shape {vectors.shape}, wanted {wanted}")
+    if not np.isfinite(vectors).all():
+        raise StoreError("a vector holds a value that is not finite")
+    if taken:
+        raise StoreError(f"fact {min(taken)} exists already; ids are never used twice")
+    counts = Counter(fact.fact_id for fact in facts)
+    twice = sorted(id for id, count in counts.items() if count > 1)
+    if twice:
+        raise StoreError(f"fact {twice[0]} is given twice in one batch; ids are never used twice")
+    for fact in facts:
+        if fact.namespace not in ("", namespace):
+            raise StoreError(
+                f"fact {fact.fact_id} belongs to namespace {fact.namespace!r} and cannot be "
+                f"stored in {namespace!r}"
+            )
+    return [fact if fact.namespace else fact.changed(namespace=namespace) for fact in facts]
+
+
+def check_next(events: Sequence[Event], tip: int) -> None:
+    """Refuse events that do not go on from the journal's tip.
+
+    Raises:
+        StoreError: a `seq` is not the next one.
+    """
+    for wanted, event in enumerate(events, start=tip + 1):
+        if event.seq != wanted:
+            raise StoreError(f"event has seq {event.seq}, wanted {wanted}")
+
+
+def unknown(ids: Sequence[str], known: Collection[str]) -> None:
+    """Refuse ids that no fact of the namespace has.
+
+    Raises:
+        StoreError: names the first of them.
+    """
+    for id in ids:
+        if id not in known:
+            raise StoreError(f"fact {id!r} is not in the store")
+
+
+class Gate:
+    """Says whether a transaction may still be used, and for writing.
+
+    A facet asks before every read and write, so that a transaction kept beyond its block, or a
+    reading one used for writing, is refused instead of doing something else.
+    """
+
+    __slots__ = ("_open", "_write")
+
+    def __init__(self, *, write: bool) -> None:
+        self._open = True
+        self._write = write
+
+    def shut(self) -> None:
+        """The block has ended."""
+        self._open = False
+
+    def reading(self) -> None:
+        """Let a read pass.
+
+        Raises:
+            StoreError: the transaction has ended.
+        """
+        if not self._open:
+            raise StoreError("the transaction has ended; begin another one")
+
+    def writing(self) -> None:
+        """Let a write pass.
+
+        Raises:
+            StoreError: the transaction has ended or was opened for reading.
+        """
+        self.reading()
+        if not self._write:
+            raise StoreError("the transaction was opened for reading; begin one with write=True")

@@ -1,0 +1,205 @@
+"""One open database: SQLite's errors become ours here, and its pragmas are set here."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from crp_integrations.errors import StoreBusy, StoreDamaged, StoreError, StoreNewer
+from crp_integrations.stores.sqlite.migrations import APPLICATION_ID, MIGRATIONS, VERSION
+
+Parameters = Sequence[Any]
+MEMORY = Path(":memory:")
+# How long to wait before asking again for a lock that SQLite does not wait for by itself.
+PAUSE_SECONDS = 0.01
+
+_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_DAMAGED = {
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_FORMAT,
+    sqlite3.SQLITE_SCHEMA,
+    # A statement of ours that does not fit the tables: a table or column is not there.
+    sqlite3.SQLITE_ERROR,
+}
+_SENTENCES = {
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened",
+    sqlite3.SQLITE_READONLY: "cannot be written",
+    sqlite3.SQLITE_PERM: "may not be used by this user",
+    sqlite3.SQLITE_FULL: "has no room left on its disk",
+    sqlite3.SQLITE_IOERR: "could not be read or written by the system",
+}
+
+
+class Connection:
+    """A connection in which every transaction is begun by hand.
+
+    Attributes:
+        inode: device and number of the file that was opened; None in memory.
+    """
+
+    def __init__(self, path: Path, busy_seconds: float) -> None:
+        """Open a database, and set up what lasts as long as the connection.
+
+        Raises:
+            StoreDamaged, StoreNewer, StoreBusy, StoreError: the file cannot be used.
+        """
+        self._path = path
+        self._busy_seconds = busy_seconds
+        with self._translated():
+            self._raw = sqlite3.connect(
+                path,
+                timeout=busy_seconds,
+                isolation_level=None,
+                check_same_thread=False,
+                cached_statements=64,
+            )
+        try:
+            with self._translated():
+                self._raw.execute("PRAGMA foreign_keys = ON")
+                self._raw.execute("PRAGMA synchronous = FULL")
+                self._raw.execute("PRAGMA secure_delete = ON")
+            self.version()
+            self._check_length()
+            self.inode = inode(path)
+        except BaseException:
+            self._raw.close()
+            raise
+
+    def execute(self, statement: str, parameters: Parameters = ()) -> sqlite3.Cursor:
+        """Run one statement."""
+        with self._translated():
+            return self._raw.execute(statement, parameters)
+
+    def executemany(self, statement: str, rows: Iterable[Parameters]) -> None:
+        """Run one statement for each row."""
+        with self._translated():
+            self._raw.executemany(statement, rows)
+
+    def rows(self, statement: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
+        """All rows of a query."""
+        with self._translated():
+            return self._raw.execute(statement, parameters).fetchall()
+
+    def one(self, statement: str, parameters: Parameters = ()) -> tuple[Any, ...] | None:
+        """The first row of a query, None when there is none."""
+        with self._translated():
+            row: tuple[Any, ...] | None = self._raw.execute(statement, parameters).fetchone()
+            return row
+
+    def version(self) -> int:
+        """The schema version; 0 for a database without tables.
+
+        Raises:
+            StoreNewer: a newer version of the package wrote it.
+            StoreDamaged: it is no database, or not one of ours.
+        """
+        # One statement, since another process may make the tables between two.
+        version, owner, tables = self.rows(
+            "SELECT (SELECT user_version FROM pragma_user_version), "
+            "(SELECT application_id FROM pragma_application_id), "
+            "EXISTS (SELECT 1 FROM sqlite_schema)"
+        )[0]
+        if owner != APPLICATION_ID and tables:
+            raise StoreDamaged(f"{self._path} is an SQLite database, but not one of a CRP store")
+        if version > VERSION:
+            raise StoreNewer(
+                f"{self._path} has schema version {version}; this version of the package reads "
+                f"up to {VERSION}"
+            )
+        return int(version)
+
+    def migrate(self) -> None:
+        """Bring the tables to today's version within the transaction that is open."""
+        version = self.version()
+        for migration in MIGRATIONS[version:]:
+            for statement in migration.statements:
+                self.execute(statement)
+        if version < VERSION:
+            self.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            self.execute(f"PRAGMA user_version = {VERSION}")
+
+    def use_write_ahead_log(self) -> None:
+        """Switch the file to write-ahead logging, which lasts; not within a transaction.
+
+        Raises:
+            StoreBusy: another process used the file for too long.
+        """
+        deadline = time.monotonic() + self._busy_seconds
+        while True:
+            try:
+                self.execute("PRAGMA journal_mode = WAL")
+                return
+            except StoreBusy:
+                # SQLite answers at once here instead of waiting for its own timeout.
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(PAUSE_SECONDS)
+
+    def rollback(self) -> None:
+        """Undo the open transaction, if there is one."""
+        if self._raw.in_transaction:
+            self.execute("ROLLBACK")
+
+    def close(self) -> None:
+        """Close the file."""
+        self._raw.close()
+
+    def _check_length(self) -> None:
+        """Refuse a file whose last page was cut; SQLite would read the missing part as zeros."""
+        if inode(self._path) is None:
+            return
+        page = self.rows("PRAGMA page_size")[0][0]
+        log = self._path.with_name(f"{self._path.name}-wal")
+        # With a log, the last page may be half written by right: it is in the log as well.
+        if self._path.stat().st_size % page and not (log.is_file() and log.stat().st_size):
+            raise StoreDamaged(f"{self._path} is damaged: its last page is cut")
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise self._translate(error) from error
+        except UnicodeEncodeError as error:
+            raise StoreError(f"{self._path} cannot keep a text that is not UTF-8") from error
+
+    def _translate(self, error: sqlite3.Error) -> StoreError:
+        # The low byte is the kind of error, the rest says more about it.
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if "no such module" in str(error):
+            return StoreError(
+                f"SQLite {sqlite3.sqlite_version} of this Python was built without FTS5, "
+                "which the store's text index needs"
+            )
+        if code in _BUSY:
+            return StoreBusy(
+                f"{self._path} is being written by another process; "
+                f"gave up after {self._busy_seconds:g} s"
+            )
+        # Python's own complaint about a stored text that is not UTF-8 bears no code.
+        if code in _DAMAGED or "decode" in str(error):
+            return StoreDamaged(f"{self._path} is damaged or not a CRP store: {error}")
+        if code in _SENTENCES:
+            return StoreError(f"{self._path} {_SENTENCES[code]}: {error}")
+        return StoreError(f"{self._path} refused a statement: {error}")
+
+
+def inode(path: Path) -> tuple[int, int] | None:
+    """Device and number of a file; None when there is none."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_dev, stat.st_ino
+
+
+def open_empty() -> Connection:
+    """An empty namespace that lives in memory, for reading one that was never written."""
+    connection = Connection(MEMORY, 0.0)
+    connection.migrate()
+    return connection

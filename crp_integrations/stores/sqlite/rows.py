@@ -1,0 +1,80 @@
+"""Records to rows and back. A row that no longer makes its record is damage."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from crp_integrations.errors import StoreDamaged, StoreError
+from crp_integrations.fabric.records import Fact
+from crp_integrations.records import Record
+from crp_integrations.seals import canonical, iso
+
+Stored = TypeVar("Stored", bound=Record)
+
+# Columns that hold JSON, by the type that they hold.
+JSON_COLUMNS = frozenset({"labels", "metadata", "data"})
+
+
+def columns(kind: type[Record]) -> tuple[str, ...]:
+    """Names of a record's columns in one order: the schema tag, then its fields."""
+    return ("schema", *kind.model_fields)
+
+
+def insertion(table: str, kind: type[Record], *more: str) -> str:
+    """The statement that adds a record to a table, with further columns before its own."""
+    names = (*more, *columns(kind))
+    marks = ", ".join("?" * len(names))
+    # Only names of ours stand in it; every value is a parameter.
+    return f"INSERT INTO {table} ({', '.join(names)}) VALUES ({marks})"  # noqa: S608
+
+
+def row(record: Record) -> tuple[Any, ...]:
+    """A record's values in the order of `columns`.
+
+    Raises:
+        StoreError: a field that holds JSON holds something else.
+    """
+    return (
+        record.SCHEMA,
+        *(_value(name, getattr(record, name)) for name in type(record).model_fields),
+    )
+
+
+def record(kind: type[Stored], values: Sequence[Any]) -> Stored:
+    """The record of a row.
+
+    Raises:
+        StoreDamaged: the values do not make one, or a fact's text is not what was stored.
+    """
+    fields = dict(zip(columns(kind), values, strict=True))
+    stored_hash = fields.get("content_hash")
+    try:
+        for name in JSON_COLUMNS & fields.keys():
+            fields[name] = json.loads(fields[name])
+        made = kind.model_validate(fields)
+    except (ValidationError, ValueError, TypeError) as error:
+        raise StoreDamaged(
+            f"a stored record of {kind.SCHEMA} does not read back: {type(error).__name__}"
+        ) from error
+    if isinstance(made, Fact) and made.content_hash != stored_hash:
+        raise StoreDamaged(f"the text of fact {made.fact_id} does not match its content hash")
+    return made
+
+
+def _value(name: str, value: Any) -> Any:
+    if name == "data":
+        # What is sealed is the canonical form, so that form is kept.
+        try:
+            return canonical(value).decode()
+        except (TypeError, ValueError) as error:
+            raise StoreError(f"event data cannot be written as canonical JSON: {error}") from error
+    if name in JSON_COLUMNS:
+        return json.dumps(value)
+    if isinstance(value, datetime):
+        return iso(value)
+    return value

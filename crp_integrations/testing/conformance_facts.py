@@ -1,0 +1,326 @@
+"""What the facts facet of every store must do."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import numpy as np
+import pytest
+
+from crp_integrations.errors import StoreError
+from crp_integrations.fabric.ports import Store
+from crp_integrations.fabric.records import Edge
+from crp_integrations.testing.records import NAMESPACE, NOON, fact, facts, rows, source
+from crp_integrations.vocabulary import FactStatus, SourceKind, SourceStatus
+
+LATER = NOON + timedelta(days=1)
+STRANGE_TERMS = (
+    *('"', '""', "*", "sea*", "(", ")", "-", "NOT", "sea OR sky", "content:sea", "^sea", "{a b}"),
+    *("NEAR(a b)", "a\u0000b", "\ud800", "", " ", "'; DROP TABLE facts; --", "+", ":", "\\"),
+)
+
+
+def fill(store: Store, *contents: str) -> list[str]:
+    """Add a fact for each text; returns their ids in the same order."""
+    made = facts(*contents)
+    with store.begin(NAMESPACE) as transaction:
+        transaction.facts.add(made, rows(made))
+    return [one.fact_id for one in made]
+
+
+class FactsConformance:
+    """Facts, vectors, sources, text, counts and edges."""
+
+    def test_a_namespace_that_nobody_wrote_is_empty(self, store: Store) -> None:
+        """Reading it gives nothing and fails nowhere."""
+        with store.begin("never-written", write=False) as transaction:
+            assert transaction.facts.generation() == 0
+            assert transaction.facts.retrievable() == []
+            assert list(transaction.facts.state()) == []
+            assert list(transaction.facts.sources()) == []
+            assert transaction.facts.get(["x"]) == []
+            assert transaction.facts.vectors([]).shape[0] == 0
+            assert transaction.facts.search_text(["word"], 5) == []
+            assert transaction.facts.token_counts("words", ["x"]) == {}
+            assert transaction.facts.edges(["x"]) == []
+            assert transaction.facts.setting("embedder") is None
+
+    def test_a_fact_comes_back_as_it_was_put_in(self, store: Store) -> None:
+        """Every field, to the microsecond and to the last character."""
+        whole = fact(
+            "Line one\nline two \u0000 naïve 数 🜁 'quoted\" ;--",
+            source_id="doc-1",
+            source_location="p. 3 > Rates",
+            kind=SourceKind.REGULATORY,
+            importance_weight=0.1 + 0.2,
+            community_label="c7",
+            ingested_at=NOON + timedelta(microseconds=7),
+            modified_at=LATER,
+            access_count=3,
+            last_accessed_at=LATER,
+            ttl="P90D",
+            status=FactStatus.STALE,
+            labels=("secret", "eu"),
+            valid_from=NOON,
+            valid_to=LATER,
+            supersedes="another",
+            metadata={"a": [1, 2.5, None, {"b": True}], "ü": "\u241f"},
+        )
+        bare = fact("bare", ingested_at=None)
+        with store.begin(NAMESPACE) as transaction:
+            transaction.facts.add([whole, bare], rows([whole, bare]))
+        with store.begin(NAMESPACE, write=False) as transaction:
+            assert transaction.facts.get([whole.fact_id, bare.fact_id]) == [whole, bare]
+
+    def test_a_stored_fact_names_its_namespace(self, store: Store) -> None:
+        """One that names none gets the transaction's, one that names another is refused."""
+        silent = fact("silent", namespace="")
+        foreign = fact("foreign", namespace="elsewhere")
+        with store.begin(NAMESPACE) as transaction:
+            transaction.facts.add([silent], rows([silent]))
+            with pytest.raises(StoreError, match="elsewhere"):
+                transaction.facts.add([foreign], rows([foreign]))
+        with store.begin(NAMESPACE, write=False) as transaction:
+            assert transaction.facts.get([silent.fact_id])[0].namespace == NAMESPACE
+            assert transaction.facts.get([foreign.fact_id]) == []
+
+    def test_the_order_asked_for_is_the_order_given(self, store: Store) -> None:
+        """Facts and vectors by the order of ids, unknown facts left out, twice is twice."""
+        ids = fill(store, *(f"fact number {n}" for n in range(20)))
+        asked = [ids[7], "unknown", ids[3], ids[7], ids[19]]
+        known = [ids[7], ids[3], ids[7], ids[19]]
+        with store.begin(NAMESPACE, write=False) as transaction:
+            found = transaction.facts.get(asked)
+            assert [one.fact_id for one in found] == known
+            block = transaction.facts.vectors(known)
+            assert block.dtype == np.float32
+            assert (block == rows(found)).all()
+            with pytest.raises(StoreError, match="unknown"):
+                transaction.facts.vectors(asked)
+
+    def test_many_ids_at_once(self, store: Store) -> None:
+        """More ids than a statement of SQL has parameters."""
+        ids = fill(store, *(f"fact number {n}" for n in range(1_500)))
+        many = ids * 30
+        with store.begin(NAMESPACE, write=False) as transaction:
+            assert [one.fact_id for one in transaction.facts.get(ids)] == ids
+            assert transaction.facts.vectors(many).shape == (len(many), 8)
+
+    def test_ids_are_never_used_twice(self, store: Store) -> None:
+        """Neither again nor twice in one batch; the batch leaves nothing."""
+        (old,) = fill(store, "old")
+        again, new = fact("old"), fact("new")
+        with store.begin(NAMESPACE) as transaction:
+            with pytest.raises(StoreError, match=old):
+                transaction.facts.add([new, again], rows([new, again]))
+            with pytest.raises(StoreError, match=new.fact_id):
+                transaction.facts.add([new, new], rows([new, new]))
+            assert transaction.facts.get([new.fact_id]) == []
+            assert transaction.facts.generation() == 1
+
+    @pytest.mark.parametrize("shape", [(1, 8), (2, 7), (2,)])
+    def test_vectors_of_another_shape_are_refused(
+        self, store: Store, shape: tuple[int, ...]
+    ) -> None:
+        """One row for each fact, all as long as the first ones that were stored."""
+        fill(store, "first")
+        two = facts("a", "b")
+        with store.begin(NAMESPACE) as transaction:
+            with pytest.raises(StoreError, match="shape"):
+                transaction.facts.add(two, np.ones(shape, dtype=np.float32))
+            assert transaction.facts.get([one.fact_id for one in two]) == []
+
+    def test_a_vector_that_is_not_finite_is_refused(self, store: Store) -> None:
+        """A NaN would poison every search."""
+        one = facts("a")
+        with store.begin(NAMESPACE) as transaction, pytest.raises(StoreError, match="finite"):
+            transaction.facts.add(one, np.full((1, 8), np.nan, dtype=np.float32))
+
+    def test_adding_nothing_changes_nothing(self, store: Store) -> None:
+        """An empty batch is no change."""
+        fill(store, "one")
+        with store.begin(NAMESPACE) as transaction:
+            transaction.facts.add([], np.zeros((0, 8), dtype=np.float32))
+            assert transaction.facts.generation() == 1
+
+    def test_retrievable_means_active_or_stale(self, store: Store) -> None:
+        """No other fact is listed, hashed or found; `get` and `of_source` still give it."""
+        made = [fact(f"alpha text {n}", source_id="doc", labels=(f"l{n}",)) for n in range(4)]
+        ids = {status: one.fact_id for status, one in zip(FactStatus, made, strict=True)}
+        with store.begin(NAMESPACE) as transaction:
+            transaction.facts.add(made, rows(made))
+            for status, id in ids.items():
+                transaction.facts.set_status([id], status, LATER)
+        live = sorted([ids[FactStatus.ACTIVE], ids[FactStatus.STALE]])
+        with store.begin(NAMESPACE, write=False) as transaction:
+            by_id = {one.fact_id: one for one in transaction.facts.get(list(ids.values()))}
+            assert transaction.facts.retrievable() == [(id, by_id[id].labels) for id in live]
+            assert list(transaction.facts.state()) == [
+                (id, by_id[id].content_hash, by_id[id].status.value) for id in live
+            ]
+            assert sorted(id for id, _ in transaction.facts.search_text(["alpha"], 9)) == live
+            assert {status: by_id[id].status for status, id in ids.items()} == {
+                status: status for status in FactStatus
+            }
+            found = [one.fact_id for one in transaction.facts.of_source("doc")]
+            assert found == sorted(ids.values())
+            assert transaction.facts.of_source("other") == []
+
+    def test_a_fact_that_becomes_active_again_is_found_again(self, store: Store) -> None:
+        """The text index follows the status both ways."""
+        (id,) = fill(store, "saturation")
+        for status, count in ((FactStatus.QUARANTINED, 0), (FactStatus.ACTIVE, 1)):
+            with store.begin(NAMESPACE) as transaction:
+                transaction.facts.set_status([id], status, LATER)
+            with store.begin(NAMESPACE, write=False) as transaction:
+                assert len(transaction.facts.search_text(["saturation"], 5)) == count
+
+    def test_a_change_of_status_bears_its_time(self, store: Store) -> None:
+        """A status that stays is no change."""
+        first, second = fill(store, "first", "second")
+        with store.begin(NAMESPACE) as transaction:
+            transaction.facts.set_status([first], FactStatus.STALE, LATER)
+            transaction.facts.set_status([second], FactStatus.ACTIVE, LATER)
+            times = [one.modified_at for one in transaction.facts.get([first, second])]
+            assert times == [LATER, None]
+            with pytest.raises(StoreError, match="unknown"):
+                transaction.facts.set_status([first, "unknown"], FactStatus.ACTIVE, LATER)
+            assert transaction.facts.get([first])[0].status is FactStatus.STALE
+
+    def test_the_generation_grows_with_changes_alone(self, store: Store) -> None:
+        """Facts and statuses count; uses, counts, edges and reading do not."""
+        first, second = fill(store, "first", "second")
+        seen = [1]
+        with store.begin(NAMESPACE) as transaction:
+            transaction.facts.touch([first], LATER)
+            transaction.facts.save_token_counts("words", {first: 1})
+            transaction.facts.add_edges([Edge(source_fact=first, target_fact=second, kind="x")])
+            transaction.facts.set_status([first], FactStatus.ACTIVE, LATER)
+            assert transaction.facts.generation() == seen[-1]
+        for status in (FactStatus.STALE, FactStatus.DELETED):
+            with store.begin(NAMESPACE) as transaction:
+                transaction.facts.set_status([first], status, LATER)
+            with store.begin(NAMESPACE, write=False) as transaction:
+                assert transaction.facts.generation() > seen[-1]
+                seen.append(transaction.facts.generation())
+
+    def test_a_use_is_counted_once_a_call(self, store: Store) -> None:
+        """Ids that are not there are left out: a fact may be erased while its envelope is out."""
+        first, second = fill(store, "first", "second")
+        with store.begin(NAMESPACE) as transaction:
+            transaction.facts.touch([first, first, "gone"], NOON)
+            transaction.facts.touch([first], LATER)
+        with store.begin(NAMESPACE, write=False) as transaction:
+            used, unused = transaction.facts.get([first, second])
+            assert (used.access_count, used.last_accessed_at) == (2, LATER)
+            assert (unused.access_count, unused.last_accessed_at) == (0, None)
+            assert used.modified_at is None
+
+    def test_words_are_found_by_their_stem(self, store: Store) -> None:
+        """More of the terms, and rarer ones, stand higher; scores are above 0."""
+        fill(store, *(f"filler text {n}" for n in range(6)))
+        both, one = fill(store, "audits of envelopes", "an audited text about other things")
+        with store.begin(NAMESPACE, write=False) as transaction:
+            found = transaction.facts.search_text(["auditing", "ENVELOPE"], 5)
+            assert [id for id, _ in found] == [both, one]
+            assert all(score > 0 for _, score in found)
+            assert transaction.facts.search_text(["nowhere"], 5) == []
+            assert transaction.facts.search_text([], 5) == []
+
+    def test_diacritics_do_not_matter(self, store: Store) -> None:
+        """`cafe` finds `Café`."""
+        (id,) = fill(store, "the Café opened")
+        with store.begin(NAMESPACE, write=False) as transaction:
+            assert [hit for hit, _ in transaction.facts.search_text(["cafe"], 5)] == [id]
+
+    def test_a_term_of_several_words_is_a_phrase(self, store: Store) -> None:
+        """`GPT-4` is not found where 4 and GPT stand apart."""
+        exact, _ = fill(store, "we asked GPT-4 today", "4 of them asked GPT")
+        with store.begin(NAMESPACE, write=False) as transaction:
+            assert [id for id, _ in transaction.facts.search_text(["GPT-4"], 5)] == [exact]
+
+    def test_equal_scores_go_by_id_and_k_cuts(self, store: Store) -> None:
+        """The order is total."""
+        ids = fill(store, *(f"sameword {n}x" for n in range(12)), *(f"rest {n}" for n in range(20)))
+        with store.begin(NAMESPACE, write=False) as transaction:
+            found = transaction.facts.search_text(["sameword"], 50)
+            assert len({score for _, score in found}) == 1
+            assert [id for id, _ in found] == sorted(ids[:12])
+            assert transaction.facts.search_text(["sameword"], 5) == found[:5]
+            assert transaction.facts.search_text(["sameword"], 0) == []
+
+    @pytest.mark.parametrize("term", STRANGE_TERMS)
+    def test_no_character_of_a_term_has_a_meaning(self, store: Store, term: str) -> None:
+        """Strange terms find nothing of their own and leave the others alone."""
+        sea, _ = fill(store, "the sea", "the sky")
+        with store.begin(NAMESPACE, write=False) as transaction:
+            alone = {id for id, _ in transaction.facts.search_text([term], 5)}
+            with_sea = {id for id, _ in transaction.facts.search_text([term, "sea"], 5)}
+            assert with_sea == alone | {sea}
+            assert alone <= {sea}
+
+    def test_many_terms_at_once(self, store: Store) -> None:
+        """A whole page as a question."""
+        (id,) = fill(store, "needle")
+        terms = [f"word{n}" for n in range(3_000)]
+        with store.begin(NAMESPACE, write=False) as transaction:
+            found = transaction.facts.search_text([*terms, "needle"], 5)
+            assert [hit for hit, _ in found] == [id]
+
+    def test_sources_by_id(self, store: Store) -> None:
+        """A record of the same id takes the place of the old one."""
+        made = [source(f"{n}.md", metadata={"n": n}, labels=("a",)) for n in range(5)]
+        changed = source("3.md", status=SourceStatus.UPDATED, fact_count=4)
+        with store.begin(NAMESPACE) as transaction:
+            for one in [*made, changed]:
+                transaction.facts.add_source(one)
+        wanted = {one.source_id: one for one in [*made, changed]}
+        with store.begin(NAMESPACE, write=False) as transaction:
+            assert list(transaction.facts.sources()) == [wanted[id] for id in sorted(wanted)]
+            assert transaction.facts.source(changed.source_id) == changed
+            assert transaction.facts.source("unknown") is None
+
+    def test_settings(self, store: Store) -> None:
+        """The last value stands."""
+        with store.begin(NAMESPACE) as transaction:
+            transaction.facts.set_setting("embedder", "a")
+            transaction.facts.set_setting("embedder", "b")
+        with store.begin(NAMESPACE, write=False) as transaction:
+            assert transaction.facts.setting("embedder") == "b"
+            assert transaction.facts.setting("other") is None
+
+    def test_token_counts_belong_to_fact_and_tokenizer(self, store: Store) -> None:
+        """What was never counted is absent; the last count stands."""
+        first, second = fill(store, "first", "second")
+        with store.begin(NAMESPACE) as transaction:
+            transaction.facts.save_token_counts("a", {first: 1, second: 2})
+            transaction.facts.save_token_counts("b", {first: 3})
+            transaction.facts.save_token_counts("a", {first: 0})
+            with pytest.raises(StoreError, match="unknown"):
+                transaction.facts.save_token_counts("a", {"unknown": 1})
+        with store.begin(NAMESPACE, write=False) as transaction:
+            both = [first, second, "unknown"]
+            assert transaction.facts.token_counts("a", both) == {first: 0, second: 2}
+            assert transaction.facts.token_counts("b", both) == {first: 3}
+            assert transaction.facts.token_counts("a", [second]) == {second: 2}
+            assert transaction.facts.token_counts("c", both) == {}
+
+    def test_edges_by_source_kind_and_target(self, store: Store) -> None:
+        """The same two facts may be joined by several kinds; the last weight stands."""
+        a, b, c = sorted(fill(store, "a", "b", "c"))
+        made = [
+            Edge(source_fact=b, target_fact=a, kind="similar", weight=0.5),
+            Edge(source_fact=a, target_fact=c, kind="similar", weight=0.7),
+            Edge(source_fact=a, target_fact=b, kind="similar", weight=0.9),
+            Edge(source_fact=a, target_fact=c, kind="cites"),
+        ]
+        heavier = made[0].model_copy(update={"weight": 0.6})
+        with store.begin(NAMESPACE) as transaction:
+            transaction.facts.add_edges(iter(made))
+            transaction.facts.add_edges([heavier])
+            with pytest.raises(StoreError, match="unknown"):
+                transaction.facts.add_edges([Edge(source_fact=a, target_fact="unknown", kind="x")])
+        with store.begin(NAMESPACE, write=False) as transaction:
+            found = transaction.facts.edges([b, a, "unknown"])
+            assert found == [made[3], made[2], made[1], heavier]
+            assert transaction.facts.edges([c]) == []

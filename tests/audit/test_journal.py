@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from crp_integrations.audit.journal import EventDraft, append, verify
+from crp_integrations.audit.keys import journal_key, session_key
+from crp_integrations.audit.records import Event
+from crp_integrations.errors import ChainBroken, StoreError
+from crp_integrations.stores.keys import FixedKeyRing
+from crp_integrations.stores.memory import MemoryStore
+from crp_integrations.vocabulary import EventType
+
+KEY = bytes(range(32))
+AT = "2026-05-25T10:00:00Z"
+DATA: dict[str, Any] = {"facts": ["a", "b"], "count": 12, "share": 0.25, "note": "ü", "none": None}
+
+
+def journal(count: int = 4) -> list[Event]:
+    store = MemoryStore()
+    for n in range(count):
+        draft = EventDraft(EventType.FACT_RETRIEVED, {**DATA, "n": n}, f"crp_sess_{n}", f"w{n}")
+        with store.begin("a") as transaction:
+            append(transaction.journal, KEY, [draft], AT)
+    with store.begin("a", write=False) as transaction:
+        return list(transaction.journal.events())
+
+
+def test_the_formula() -> None:
+    previous = ""
+    for event in journal():
+        data = json.dumps(
+            event.data, sort_keys=True, separators=(",", ":"), ensure_ascii=False
+        ).encode()
+        fields = [
+            event.event_type.value,
+            event.timestamp,
+            hashlib.sha256(data).hexdigest(),
+            event.window_id,
+            previous,
+        ]
+        wanted = hmac.new(KEY, "␟".join(fields).encode(), hashlib.sha256).hexdigest()
+        assert event.hmac == "sha256:" + wanted
+        previous = event.hmac
+
+
+def test_a_journal_verifies_and_counts() -> None:
+    assert verify(journal(), KEY) == 4
+    assert verify([], KEY) == 0
+
+
+@given(place=st.integers(0, 3), data=st.data())
+def test_any_changed_byte_breaks_verification_at_its_place(place: int, data: st.DataObject) -> None:
+    events = journal()
+    written = bytearray(events[place].model_dump_json().encode())
+    at = data.draw(st.integers(0, len(written) - 1))
+    written[at] = data.draw(st.integers(0, 255))
+    try:
+        changed = Event.model_validate_json(bytes(written))
+    except ValidationError:
+        return  # A record that does not read is refused before it is verified.
+    assume(changed != events[place])
+    events[place] = changed
+    with pytest.raises(ChainBroken) as broken:
+        verify(events, KEY)
+    assert broken.value.index == place
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seq": 9},
+        {"event_type": EventType.FACT_DELETED},
+        {"timestamp": "2026-05-25T10:00:01Z"},
+        {"session_id": "crp_sess_other"},
+        {"session_id": ""},
+        {"window_id": "w9"},
+        {"data": {**DATA, "n": 1}},
+        {"data": {}},
+        {"data": {"n": float("nan")}},
+        {"hmac": "sha256:0"},
+    ],
+)
+def test_every_field_is_covered(change: dict[str, Any]) -> None:
+    events = journal()
+    events[2] = events[2].model_copy(update=change)
+    with pytest.raises(ChainBroken) as broken:
+        verify(events, KEY)
+    assert broken.value.index == 2
+
+
+def test_an_event_left_out_moved_or_repeated_shows() -> None:
+    a, b, c, d = journal()
+    for events, index in (([b, c], 0), ([a, c, d], 1), ([a, c, b], 1), ([a, b, b], 2)):
+        with pytest.raises(ChainBroken) as broken:
+            verify(events, KEY)
+        assert broken.value.index == index
+
+
+def test_an_event_left_out_shows_when_the_rest_is_numbered_again() -> None:
+    a, _, c, d = journal()
+    renumbered = [a, c.model_copy(update={"seq": 2}), d.model_copy(update={"seq": 3})]
+    with pytest.raises(ChainBroken) as broken:
+        verify(renumbered, KEY)
+    assert broken.value.index == 1
+
+
+def test_another_key_does_not_verify() -> None:
+    with pytest.raises(ChainBroken):
+        verify(journal(), bytes(32))
+
+
+@pytest.mark.parametrize("value", [float("nan"), 2**60, object(), {1: 2}, b"x"])
+def test_data_that_cannot_be_sealed_is_refused_and_nothing_is_stored(value: Any) -> None:
+    store = MemoryStore()
+    drafts = [EventDraft(EventType.TOOL_CALL, {}), EventDraft(EventType.TOOL_CALL, {"x": value})]
+    with store.begin("a") as transaction:
+        with pytest.raises(StoreError, match="canonical JSON"):
+            append(transaction.journal, KEY, drafts, AT)
+        assert transaction.journal.tip() is None
+
+
+def test_data_that_names_another_session_is_refused() -> None:
+    draft = EventDraft(EventType.TOOL_CALL, {"session_id": "b"}, session_id="a")
+    with MemoryStore().begin("a") as transaction, pytest.raises(StoreError, match="'b'"):
+        append(transaction.journal, KEY, [draft], AT)
+
+
+def test_keys_differ_by_purpose_and_name() -> None:
+    ring = FixedKeyRing(KEY)
+    keys = [
+        session_key(ring, "a"),
+        session_key(ring, "b"),
+        journal_key(ring, "a"),
+        journal_key(ring, "b"),
+        session_key(FixedKeyRing(bytes(32)), "a"),
+    ]
+    assert len({*keys, KEY}) == 6
+    assert all(len(key) == 32 for key in keys)
+    assert session_key(FixedKeyRing(KEY), "a") == keys[0]
+
+
+def test_the_session_key_is_the_one_of_rfc_5869() -> None:
+    extracted = hmac.new(b"crp_sess_a", KEY, hashlib.sha256).digest()
+    expanded = hmac.new(extracted, b"crp-session-hmac-v3" + b"\x01", hashlib.sha256).digest()
+    assert session_key(FixedKeyRing(KEY), "crp_sess_a") == expanded

@@ -1,0 +1,58 @@
+"""What the other processes of these tests run; importable by name, as a fresh process must."""
+
+from __future__ import annotations
+
+from multiprocessing.connection import Connection
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+
+from crp_integrations.audit.journal import EventDraft, append
+from crp_integrations.stores.keys import FileKeyRing
+from crp_integrations.stores.sqlite import SqliteStore
+from crp_integrations.testing.records import KEY, NAMESPACE, NOON, fact, rows
+from crp_integrations.vocabulary import EventType, FactStatus
+
+BATCH = 5
+
+
+def batch(name: str) -> list[str]:
+    """The texts of one batch."""
+    return [f"batch {name} part {part}" for part in range(BATCH)]
+
+
+def write_batch(store: SqliteStore, name: str) -> None:
+    """Add a batch, an event and one to a counter, and let the batch's first fact grow stale."""
+    made = [fact(text) for text in batch(name)]
+    with store.begin(NAMESPACE) as transaction:
+        transaction.facts.add(made, rows(made))
+        transaction.facts.set_status([made[0].fact_id], FactStatus.STALE, NOON)
+        count = int(transaction.facts.setting("count") or 0)
+        transaction.facts.set_setting("count", str(count + 1))
+        draft = EventDraft(EventType.FACT_INGESTED, {"batch": name})
+        append(transaction.journal, KEY, [draft], "2026-05-25T10:00:00Z")
+
+
+def write_until_killed(path: Path, run: int, acknowledge: Connection) -> None:
+    """Tell the number of every batch once it is committed."""
+    store = SqliteStore(path)
+    number = 0
+    while True:
+        write_batch(store, f"{run}-{number}")
+        acknowledge.send(number)
+        number += 1
+
+
+def write_some(path: Path, writer: int, batches: int, start: Barrier) -> None:
+    """Write batches beside other writers, which all begin at once."""
+    start.wait()
+    store = SqliteStore(path, busy_seconds=60)
+    for number in range(batches):
+        write_batch(store, f"{writer}-{number}")
+    store.close()
+
+
+def make_key(path: Path, start: Barrier, answer: Connection) -> None:
+    """Ask for the key at the same moment as others."""
+    ring = FileKeyRing(path)
+    start.wait()
+    answer.send(ring.master())
