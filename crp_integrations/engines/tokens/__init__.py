@@ -1,0 +1,25 @@
+"""Token counters: one file an engine, and the choice of one by model name.
+
+Comes in: a model's name as LiteLLM takes it, and optionally the path of its tokenizer file.
+
+Goes out: a `TokenCounter` that says how far it can be trusted: `exact` with the model's own
+vocabulary, `family` with a relative's, `estimate` with a factor on top of another's.
+
+Read in this order: `choose` (the door, `counter_for`), `families` (which name means what),
+`offline` (where vocabularies lie on this machine), `overhead` (tokens around messages), then
+the engines `tiktoken`, `mistral`, `huggingface`, `sentencepiece`, `estimate`.
+
+What makes a count exact: OpenAI models need `litellm` or `llama-index-core`, whose wheels
+hold the vocabularies; Mistral models need `mistral-common`, and the older ones `sentencepiece`
+(extra `tokenizers`); Claude 2 needs `litellm`; every other model needs its tokenizer file.
+Claude 3 and later and Gemini publish no tokenizer, so their counts stay estimates.
+
+The room never downloads anything, never sets an environment variable and never truncates a
+text.
+
+Spec: CRP-SPEC-003 §10.1
+"""
+
+from crp_integrations.engines.tokens.choose import counter_for
+
+__all__ = ["counter_for"]

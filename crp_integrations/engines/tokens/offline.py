@@ -1,0 +1,130 @@
+"""Where vocabularies lie on this machine: inside installed wheels and given folders.
+
+Packages are located without being imported, files are believed only when their hash is the
+published one, and nothing is ever fetched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from crp_integrations.seals import sha256_hex
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """A published vocabulary file.
+
+    Attributes:
+        name: the name under which tokens are counted.
+        sha256: published hash, 64 hexadecimal digits.
+        places: package and path within it, in the order to look.
+        cached: file name in a tiktoken cache folder, empty when it is never there.
+    """
+
+    name: str
+    sha256: str
+    places: tuple[tuple[str, str], ...]
+    cached: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A vocabulary's bytes, hash checked, and the package or folder they were in."""
+
+    data: bytes
+    where: str
+
+
+_LITELLM = "litellm_core_utils/tokenizers"
+_LLAMA_INDEX = "core/_static/tiktoken_cache"
+_MISTRAL = "data"
+
+
+def _openai(name: str, sha256: str, cached: str) -> Vocabulary:
+    places = (("litellm", f"{_LITELLM}/{cached}"), ("llama_index", f"{_LLAMA_INDEX}/{cached}"))
+    return Vocabulary(name, sha256, places, cached)
+
+
+def _mistral(name: str, sha256: str, *files: str) -> Vocabulary:
+    places = tuple(("mistral_common", f"{_MISTRAL}/{file}") for file in files)
+    return Vocabulary(name, sha256, places)
+
+
+CL100K = _openai(
+    "cl100k_base",
+    "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
+    "9b5ad71b2ce5302211f9c61530b329a4922fc6a4",
+)
+O200K = _openai(
+    "o200k_base",
+    "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
+    "fb374d419588a4632f3f557e76b4b70aebbca790",
+)
+CLAUDE_2 = Vocabulary(
+    "claude-2",
+    "c241737df24b4e7f7c9af4fdcee29a0ca903dcb288a8b753bc346a3092911767",
+    (("litellm", f"{_LITELLM}/anthropic_tokenizer.json"),),
+)
+MISTRAL_V2 = _mistral(
+    "mistral-v2",
+    "37f00374dea48658ee8f5d0f21895b9bc55cb0103939607c8185bfd1c6ca1f89",
+    "mistral_instruct_tokenizer_240216.model.v2",
+)
+MISTRAL_V3 = _mistral(
+    "mistral-v3",
+    "9addc8bdce5988448ae81b729336f43a81262160ae8da760674badab9d4c7d33",
+    "mistral_instruct_tokenizer_240323.model.v3",
+)
+MISTRAL_V7 = _mistral(
+    "mistral-v7",
+    "1b968b8dc352f42192367337c78ccc61e1eaddc6d641a579372d4f20694beb7a",
+    "mistral_instruct_tokenizer_241114.model.v7",
+    "mistral_instruct_tokenizer_241114.model.v7m1",
+)
+TEKKEN_0718 = _mistral(
+    "tekken-240718",
+    "eccd1665d2e477697c33cb7f0daa6f6dfefc57a0a6bceb66d4be52952f827516",
+    "tekken_240718.json",
+)
+TEKKEN_0911 = _mistral(
+    "tekken-240911",
+    "1948e2d48b0e7377f1bb5f1210f1ae5f984934e75713fc07e2452729b8365316",
+    "tekken_240911.json",
+)
+
+
+def find(vocabulary: Vocabulary, folders: Sequence[Path] = ()) -> Found | None:
+    """Read a vocabulary from wherever it lies; None when it is nowhere, or was altered.
+
+    Args:
+        folders: tiktoken cache folders of the user, looked at first.
+    """
+    for path, where in _paths(vocabulary, folders):
+        try:
+            data = path.read_bytes()
+        except OSError:
+            continue
+        if sha256_hex(data) == vocabulary.sha256:
+            return Found(data, where)
+    return None
+
+
+def _paths(vocabulary: Vocabulary, folders: Sequence[Path]) -> Iterator[tuple[Path, str]]:
+    if vocabulary.cached:
+        for folder in folders:
+            yield folder / vocabulary.cached, "a cache folder"
+    for package, file in vocabulary.places:
+        for root in _roots(package):
+            yield root / file, package
+
+
+def _roots(package: str) -> list[Path]:
+    try:
+        spec = find_spec(package)
+    except (ImportError, ValueError):
+        return []
+    return [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []

@@ -1,0 +1,124 @@
+"""Phase 1, Select: read candidates from the fabric. The one file that calls it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from crp_integrations.envelope.offered import candidate, relevances, relevant_floor
+from crp_integrations.envelope.records import Candidates
+from crp_integrations.envelope.render import RENDER, marker_text
+from crp_integrations.envelope.settings import EnvelopeSettings
+from crp_integrations.envelope.similar import duplicates_and_conflicts
+from crp_integrations.errors import StoreBusy, StoreError
+from crp_integrations.ports import TokenCounter
+
+if TYPE_CHECKING:
+    from crp_integrations.fabric.namespace import Namespace
+
+# Vector search over the whole fabric: tier 3 of the memory cascade.
+COLD_TIER = 3
+
+_ATTEMPTS = 3
+
+
+def counting_key(counter: TokenCounter) -> str:
+    """The key under which counts of facts as rendered are stored."""
+    return f"{counter.identity}|{RENDER}"
+
+
+def gather(
+    namespace: Namespace,
+    query: str,
+    *,
+    sub_queries: Sequence[str] = (),
+    counter: TokenCounter,
+    settings: EnvelopeSettings,
+    k_nearest: int | None = None,
+) -> Candidates:
+    """Read the candidates for a question: nearest vectors and lexical hits, united by id.
+
+    Spec: CRP-SPEC-003 §5.2, §6.3
+
+    Args:
+        namespace: bound to tenant, subject and guard; its embedder made the index.
+        query: the question as asked.
+        sub_queries: information needs of the question; empty means it is one.
+        counter: the target model's token counter.
+        k_nearest: neighbours of each sub-query; None takes the setting.
+
+    Raises:
+        StoreBusy: the fabric changed during every one of three attempts to read it.
+    """
+    needs = tuple(sub_queries) or (query,)
+    nearest = settings.k_nearest if k_nearest is None else k_nearest
+    for attempt in range(_ATTEMPTS):
+        generation = namespace.generation()
+        try:
+            candidates = _read(namespace, query, needs, counter, settings, nearest)
+        except StoreError:
+            # A fact that vanished between two reads; anything else fails again.
+            if attempt + 1 == _ATTEMPTS or namespace.generation() == generation:
+                raise
+            continue
+        if namespace.generation() == generation:
+            return candidates
+    raise StoreBusy(f"the fabric changed during {_ATTEMPTS} attempts to read it, wanted a pause")
+
+
+def _read(
+    namespace: Namespace,
+    query: str,
+    needs: tuple[str, ...],
+    counter: TokenCounter,
+    settings: EnvelopeSettings,
+    k_nearest: int,
+) -> Candidates:
+    embedder = namespace.embedder
+    found: set[str] = set()
+    for need in needs if namespace.size() else ():
+        hits = namespace.nearest(embedder.embed_query(need), k_nearest)
+        if settings.k_lexical:
+            hits = [*hits, *namespace.search_text(need, settings.k_lexical)]
+        found.update(hit.fact_id for hit in hits)
+    facts = sorted(namespace.facts(sorted(found)), key=lambda fact: fact.fact_id)
+    ids = [fact.fact_id for fact in facts]
+    contents = [fact.content for fact in facts]
+    rows = namespace.vectors(ids)
+    counts = namespace.token_counts(
+        counting_key(counter),
+        ids,
+        lambda texts: counter.count_many([marker_text(text) for text in texts]),
+    )
+    duplicates, conflicts = duplicates_and_conflicts(contents, rows, settings.duplicate_similarity)
+    return Candidates(
+        query=query,
+        sub_queries=needs,
+        facts=tuple(
+            candidate(fact, relevance, counts[fact.fact_id])
+            for fact, relevance in zip(facts, relevances(rows, needs, embedder), strict=True)
+        ),
+        tokenizer=counter.identity,
+        duplicates=duplicates,
+        conflicts=conflicts,
+        state_hash=namespace.state_hash(),
+        memory_tier_hit=COLD_TIER,
+        relevant_floor=relevant_floor(embedder),
+    )
+
+
+def recount(candidates: Candidates, namespace: Namespace, counter: TokenCounter) -> Candidates:
+    """The same candidates sized for another model, from the counts that the fabric keeps.
+
+    Spec: CRP-SPEC-003 §10.1
+    """
+    if counter.identity == candidates.tokenizer:
+        return candidates
+    counts = namespace.token_counts(
+        counting_key(counter),
+        [fact.fact_id for fact in candidates.facts],
+        lambda texts: counter.count_many([marker_text(text) for text in texts]),
+    )
+    facts = tuple(replace(fact, tokens=counts[fact.fact_id]) for fact in candidates.facts)
+    return replace(candidates, facts=facts, tokenizer=counter.identity)

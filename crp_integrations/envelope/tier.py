@@ -1,0 +1,183 @@
+"""The quality tier: the worst of score, saturation ceiling and overrides (`tier@1`).
+
+Everything is compared exactly, as fractions of integers, so that a value on a bound falls on
+the same side everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from fractions import Fraction
+
+from crp_integrations.envelope.pack import Packing
+from crp_integrations.envelope.rank import Ranking, age_microseconds
+from crp_integrations.envelope.records import Candidate, Candidates, Cap, RankedFact
+from crp_integrations.envelope.saturation import reaches
+from crp_integrations.envelope.settings import EnvelopeSettings
+from crp_integrations.scores import SCALE, to_fixed
+from crp_integrations.vocabulary import GroundingMode, QualityTier
+
+TIER = "tier@1"
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """A tier with everything that explains it.
+
+    Attributes:
+        coverage: share of the candidates that are included, [0, 1].
+        relevance_mean: mean relevance of the included facts, [0, 1].
+        score: weighted sum of coverage, saturation and relevance mean.
+        caps: every ceiling below S that holds, with its reason.
+    """
+
+    tier: QualityTier
+    coverage: Fraction
+    relevance_mean: Fraction
+    score: Fraction
+    caps: tuple[Cap, ...]
+
+
+def classify(
+    candidates: Candidates,
+    ranking: Ranking,
+    packing: Packing,
+    *,
+    saturation: Fraction,
+    grounding: GroundingMode,
+    temporal: bool,
+    now: datetime,
+    settings: EnvelopeSettings,
+) -> Quality:
+    """Classify an envelope.
+
+    Spec: CRP-SPEC-003 §8, §9.3, §13.1 (decisions E2 to E5, E23)
+
+    Args:
+        packing: what is included and what the packer rejected.
+        saturation: used share of the budget.
+        temporal: whether the question asks for recent knowledge.
+        now: the current time, aware.
+    """
+    included = [ranked.candidate for ranked in packing.packed]
+    if not included:
+        empty = Cap(ceiling=QualityTier.D, reason="no fact is included")
+        return Quality(QualityTier.D, Fraction(0), Fraction(0), Fraction(0), (empty,))
+    covered, countable = _counted(candidates, packing, settings)
+    coverage = Fraction(covered, countable) if countable else Fraction(0)
+    mean = Fraction(sum(fact.relevance for fact in included), len(included) * SCALE)
+    score = (
+        to_fixed(settings.coverage_weight) * coverage
+        + to_fixed(settings.saturation_weight) * saturation
+        + to_fixed(settings.relevance_mean_weight) * mean
+    ) / SCALE
+    caps = (
+        *_saturation_caps(saturation, grounding, settings),
+        *_vital_caps(packing.over_budget, settings),
+        *_coverage_caps(coverage, countable, settings),
+        *_community_caps(ranking, included),
+        *(_freshness_caps(included, now, settings) if temporal else ()),
+    )
+    tier = _by_score(score, settings)
+    for cap in caps:
+        tier = tier.capped(cap.ceiling)
+    return Quality(tier, coverage, mean, score, caps)
+
+
+def _counted(
+    candidates: Candidates, packing: Packing, settings: EnvelopeSettings
+) -> tuple[int, int]:
+    """Included facts and candidates that coverage counts; those cut by k do not (E2)."""
+    included: Sequence[Candidate] = [ranked.candidate for ranked in packing.packed]
+    cut: Sequence[Candidate] = [ranked.candidate for ranked in packing.over_k]
+    available: Sequence[Candidate] = candidates.facts
+    if settings.coverage_of == "relevant":
+        # Both sides count relevant facts alone, or filling up with irrelevant ones would help.
+        floor = candidates.relevant_floor
+        if floor is None:
+            floor = to_fixed(settings.relevant_floor)
+        included, cut, available = (
+            [fact for fact in facts if fact.relevance >= floor]
+            for facts in (included, cut, available)
+        )
+    return len(included), len(available) - len(cut)
+
+
+def _by_score(score: Fraction, settings: EnvelopeSettings) -> QualityTier:
+    for tier, least in (
+        (QualityTier.S, settings.score_s),
+        (QualityTier.A, settings.score_a),
+        (QualityTier.B, settings.score_b),
+        (QualityTier.C, settings.score_c),
+    ):
+        if reaches(score, least):
+            return tier
+    return QualityTier.D
+
+
+def _saturation_caps(
+    saturation: Fraction, grounding: GroundingMode, settings: EnvelopeSettings
+) -> list[Cap]:
+    caps: list[Cap] = []
+    if not reaches(saturation, settings.sparse_saturation) and settings.sparse_is_deficient:
+        ceiling, least = QualityTier.D, settings.sparse_saturation
+    elif not reaches(saturation, settings.saturation_b):
+        ceiling, least = QualityTier.C, settings.saturation_b
+    elif not reaches(saturation, settings.saturation_a):
+        ceiling, least = QualityTier.B, settings.saturation_a
+    else:
+        ceiling, least = QualityTier.A, settings.saturation_s
+    seen = f"{float(saturation):.3f}"
+    if not reaches(saturation, least):
+        caps.append(Cap(ceiling=ceiling, reason=f"saturation {seen} is below {least:.2f}"))
+    if grounding is GroundingMode.STRICT and not reaches(saturation, settings.strict_saturation):
+        reason = f"saturation {seen} is below {settings.strict_saturation:.2f} in {grounding.value}"
+        caps.append(Cap(ceiling=QualityTier.C, reason=reason))
+    return caps
+
+
+def _vital_caps(over_budget: Sequence[RankedFact], settings: EnvelopeSettings) -> list[Cap]:
+    least = to_fixed(settings.vital_importance)
+    count = sum(ranked.candidate.importance >= least for ranked in over_budget)
+    if not count:
+        return []
+    facts = "1 fact" if count == 1 else f"{count} facts"
+    reason = f"{facts} of importance {settings.vital_importance:.2f} or more did not fit"
+    return [Cap(ceiling=QualityTier.B, reason=reason)]
+
+
+def _coverage_caps(coverage: Fraction, countable: int, settings: EnvelopeSettings) -> list[Cap]:
+    if reaches(coverage, settings.coverage_minimum):
+        return []
+    reason = f"coverage {float(coverage):.3f} is below {settings.coverage_minimum:.2f}"
+    if not countable:
+        reason = "no candidate is relevant enough to count"
+    return [Cap(ceiling=QualityTier.D, reason=reason)]
+
+
+def _community_caps(ranking: Ranking, included: Sequence[Candidate]) -> list[Cap]:
+    top = ranking.facts[0].candidate
+    # A fact without a community is its own (decision E8).
+    if top.community is None:
+        present = any(fact.fact_id == top.fact_id for fact in included)
+    else:
+        present = any(fact.community == top.community for fact in included)
+    if present:
+        return []
+    return [Cap(ceiling=QualityTier.C, reason="no fact of the primary community is included")]
+
+
+def _freshness_caps(
+    included: Sequence[Candidate], now: datetime, settings: EnvelopeSettings
+) -> list[Cap]:
+    newest = min(age_microseconds(fact, now) for fact in included)
+    limit = timedelta(days=settings.freshness_check_days)
+    if newest <= limit // timedelta(microseconds=1):
+        return []
+    reason = (
+        f"the question is temporal and the newest fact is older than "
+        f"{settings.freshness_check_days} days"
+    )
+    return [Cap(ceiling=QualityTier.C, reason=reason)]

@@ -1,0 +1,92 @@
+"""Short ways to make candidates and rankings for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from crp_integrations.envelope.assemble import assemble
+from crp_integrations.envelope.records import Candidate, Candidates, Envelope, RankedFact
+from crp_integrations.envelope.settings import EnvelopeSettings
+from crp_integrations.messages import Message
+from crp_integrations.ports import TokenCounter
+from crp_integrations.scores import to_fixed
+from crp_integrations.vocabulary import Exactness, GroundingMode
+from tests.doubles import NOON
+
+SETTINGS = EnvelopeSettings()
+LITERAL = EnvelopeSettings.preset("literal")
+
+
+class LetterCounter:
+    """One token a character: parts add up exactly, and any budget can be met to the token."""
+
+    identity = "letters@1"
+    exactness = Exactness.EXACT
+    source = "tests"
+
+    def count(self, text: str) -> int:
+        return len(text)
+
+    def count_many(self, texts: Sequence[str]) -> list[int]:
+        return [self.count(text) for text in texts]
+
+    def count_messages(self, messages: Sequence[Message]) -> int:
+        return sum(self.count(message.content) for message in messages)
+
+
+def fact(
+    fact_id: str,
+    relevance: float = 0.5,
+    importance: float = 0.5,
+    *,
+    tokens: int | None = None,
+    community: str | None = None,
+    ingested_at: datetime | None = NOON,
+    stale: bool = False,
+    content: str | None = None,
+) -> Candidate:
+    text = f"text of {fact_id}" if content is None else content
+    return Candidate(
+        fact_id=fact_id,
+        content=text,
+        source_id="source",
+        relevance=to_fixed(relevance),
+        importance=to_fixed(importance),
+        tokens=len(text) + 7 if tokens is None else tokens,
+        ingested_at=ingested_at,
+        stale=stale,
+        community=community,
+    )
+
+
+def candidates(*facts: Candidate, query: str = "a question", **fields: Any) -> Candidates:
+    ordered = tuple(sorted(facts, key=lambda item: item.fact_id))
+    fields.setdefault("tokenizer", "letters@1")
+    return Candidates(query=query, sub_queries=(query,), facts=ordered, **fields)
+
+
+def ranked(fact_id: str, composite: float, **fields: Any) -> RankedFact:
+    return RankedFact(fact(fact_id, **fields), to_fixed(composite), 0, 0)
+
+
+def made(
+    given: Candidates,
+    *,
+    budget_tokens: int = 10_000,
+    counter: TokenCounter | None = None,
+    grounding: GroundingMode = GroundingMode.PREFERRED,
+    settings: EnvelopeSettings = SETTINGS,
+    now: datetime = NOON,
+    **fields: Any,
+) -> Envelope:
+    return assemble(
+        given,
+        budget_tokens=budget_tokens,
+        counter=counter or LetterCounter(),
+        grounding=grounding,
+        settings=settings,
+        now=now,
+        **fields,
+    )
