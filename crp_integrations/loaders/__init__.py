@@ -1,0 +1,13 @@
+"""Loaders: files and folders in, documents out.
+
+In comes a path; out come `Document` records whose blocks are paragraphs with page, headings
+and character offsets. Nothing is rewritten beyond what a format demands: line ends become
+line feeds, markup of HTML and the line breaks of PDF go, and the offsets count in the text that is
+left.
+
+Read in this order: `find` (which files), `decoding` (bytes to text), `load` (which loader),
+then one file a format: `text`, `markdown` with `front_matter`, `html`, `pdf`, `jsonl`.
+
+The room never writes anything, never follows a link out of the folder that it was given, and
+never guesses an encoding.
+"""

@@ -1,0 +1,106 @@
+"""Which files a path means."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from crp_integrations.errors import IngestError
+
+SUFFIXES = {
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".mdown": "markdown",
+    ".txt": "text",
+    ".text": "text",
+    ".rst": "text",
+    ".html": "html",
+    ".htm": "html",
+    ".xhtml": "html",
+    ".pdf": "pdf",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The files of a path.
+
+    Attributes:
+        root: the folder that names are relative to.
+        files: what will be loaded, sorted by name within each folder.
+        skipped: files of a folder that will not be: of an unknown suffix, or links that lead
+            out of it or nowhere.
+    """
+
+    root: Path
+    files: tuple[Path, ...]
+    skipped: tuple[Path, ...] = ()
+
+
+def find(path: str | Path) -> Found:
+    """List the files of a file or folder; hidden ones are neither loaded nor counted.
+
+    Folders behind symbolic links are not entered, so a loop of links ends the walk nowhere.
+
+    Raises:
+        IngestError: there is nothing at the path, or nothing that can be loaded.
+    """
+    start = Path(path)
+    try:
+        if not start.exists():
+            raise IngestError(f"{start} does not exist; give a file or a folder")
+        if start.is_file():
+            return Found(start.parent, (start,))
+        if not start.is_dir():
+            raise IngestError(f"{start} is neither a file nor a folder")
+        return _walk(start)
+    except (OSError, ValueError) as error:
+        raise IngestError(f"{str(start)!r} cannot be read: {_reason(error)}") from error
+
+
+def _walk(root: Path) -> Found:
+    files: list[Path] = []
+    skipped: list[Path] = []
+    inside = root.resolve()
+
+    def refuse(error: OSError) -> None:
+        raise error
+
+    for folder, folders, names in os.walk(root, onerror=refuse):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names):
+            file = Path(folder, name)
+            if name.startswith("."):
+                continue
+            known = file.suffix.lower() in SUFFIXES and file.is_file()
+            if known and (not file.is_symlink() or file.resolve().is_relative_to(inside)):
+                files.append(file)
+            else:
+                skipped.append(file)
+    if not files:
+        raise IngestError(
+            f"{root} holds no file that can be loaded; wanted {', '.join(sorted(SUFFIXES))}"
+        )
+    return Found(root, tuple(files), tuple(skipped))
+
+
+def read_bytes(file: Path) -> bytes:
+    """A file's bytes.
+
+    Raises:
+        IngestError: it cannot be read, or it is empty.
+    """
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise IngestError(f"{file} cannot be read: {_reason(error)}") from error
+    if not data.strip():
+        raise IngestError(f"{file} is empty")
+    return data
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return getattr(error, "strerror", None) or str(error)

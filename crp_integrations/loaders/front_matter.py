@@ -1,0 +1,116 @@
+"""What a Markdown or JSON document says about itself: kind, title, labels and the rest."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any
+
+import yaml
+from pydantic import JsonValue
+
+from crp_integrations.errors import IngestError
+from crp_integrations.vocabulary import SourceKind
+
+_FENCE = re.compile(r"---[ \t]*\n(?P<yaml>.*?)(?:^|\n)(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
+# A few aliases of YAML can stand for billions of values.
+_MOST_VALUES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """A document's own description.
+
+    Attributes:
+        metadata: everything but kind, title and labels.
+    """
+
+    kind: SourceKind | None = None
+    title: str = ""
+    labels: tuple[str, ...] = ()
+    metadata: dict[str, JsonValue] = field(default_factory=dict)
+
+
+def split(text: str, *, name: str) -> tuple[About, int]:
+    """Read the YAML between two lines of `---` at the start of a text.
+
+    Args:
+        text: a whole file with line feeds at line ends.
+        name: how messages call the file.
+
+    Returns:
+        What it says, and the offset where the document begins behind it.
+
+    Raises:
+        IngestError: there is such a block, and it is not YAML or has an unknown kind.
+    """
+    match = _FENCE.match(text)
+    if match is None:
+        return About(), 0
+    try:
+        values = yaml.safe_load(match["yaml"])
+    except yaml.YAMLError as error:
+        problem = getattr(error, "problem", None) or "it cannot be parsed"
+        mark = getattr(error, "problem_mark", None)
+        place = f" in line {mark.line + 2}" if mark is not None else ""
+        raise IngestError(f"the front matter of {name} is not YAML{place}: {problem}") from None
+    if values is None:
+        return About(), match.end()
+    if not isinstance(values, Mapping):
+        # Two rules around a sentence, and no front matter.
+        return About(), 0
+    return about(values, name=name), match.end()
+
+
+def about(values: Mapping[Any, Any], *, name: str) -> About:
+    """Sort out a mapping of values.
+
+    Raises:
+        IngestError: the kind is unknown, or the labels are not text.
+    """
+    known = {str(key): value for key, value in values.items()}
+    kind = known.pop("kind", None)
+    try:
+        chosen = None if kind is None else SourceKind(str(kind).strip().lower())
+    except ValueError:
+        raise IngestError(
+            f"{name} has kind {str(kind)[:40]!r}, wanted one of {', '.join(SourceKind)}"
+        ) from None
+    title = known.pop("title", None)
+    budget = [_MOST_VALUES]
+    return About(
+        kind=chosen,
+        title="" if title is None else str(title).strip(),
+        labels=_labels(known.pop("labels", None), name),
+        metadata={key: _json(value, budget, name) for key, value in known.items()},
+    )
+
+
+def _labels(value: Any, name: str) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    items = [value] if isinstance(value, str) else value
+    if not isinstance(items, list) or not all(
+        isinstance(item, str) and item.strip() for item in items
+    ):
+        raise IngestError(f"the labels of {name} are not a text or a list of texts")
+    return tuple(sorted({item.strip() for item in items}))
+
+
+def _json(value: Any, budget: list[int], name: str) -> JsonValue:
+    budget[0] -= 1
+    if budget[0] < 0:
+        raise IngestError(f"the metadata of {name} holds more than {_MOST_VALUES} values")
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if value == value and abs(value) != float("inf") else str(value)
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return {str(key): _json(item, budget, name) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_json(item, budget, name) for item in value]
+    return str(value)

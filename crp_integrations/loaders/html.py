@@ -1,0 +1,246 @@
+"""HTML: what a reader sees of a page's main part, with its headings.
+
+Lists become lines with dashes or numbers and tables become rows with bars, as in Markdown.
+Navigation, scripts, forms and everything hidden are left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import PurePath
+
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from crp_integrations.errors import IngestError
+from crp_integrations.fabric.records import Block, Document
+from crp_integrations.loaders.decoding import decode
+from crp_integrations.loaders.text import LONG_ITEM
+from crp_integrations.seals import sha256
+
+_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w:.-]+)", re.IGNORECASE)
+_CHARSET_WITHIN = 4096
+_NEVER = (
+    "script, style, noscript, template, svg, iframe, object, canvas, audio, video, button, input, "
+    "select, textarea, nav, dialog, [role=navigation], [role=search], [hidden], "
+    '[aria-hidden="true"], [style*="display:none"], [style*="display: none"], '
+    '[style*="visibility:hidden"], [style*="visibility: hidden"], a.headerlink, a.anchor'
+)
+_AROUND = "footer, aside, [role=banner], [role=contentinfo], [role=complementary]"
+_INLINE = frozenset(
+    (
+        *("a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "dfn"),
+        *("em", "font", "i", "img", "ins", "kbd", "label", "mark", "math", "meter", "output"),
+        *("picture", "q", "rp", "rt", "ruby", "s", "samp", "small", "span", "strike", "strong"),
+        *("sub", "sup", "time", "tt", "u", "var", "wbr"),
+    )
+)
+_NOT_DATA = "table, h1, h2, h3, h4, h5, h6, ul, ol, pre, p + p"
+_HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
+
+
+def read(data: bytes, *, uri: str, name: str) -> Document:
+    """A document from the bytes of an HTML page.
+
+    Raises:
+        IngestError: the bytes are not text, or nothing readable is in the page.
+    """
+    declared = _CHARSET.search(data[:_CHARSET_WITHIN])
+    text = decode(data, name=name, declared=declared[1].decode("ascii") if declared else "")
+    tree = LexborHTMLParser(text)
+    title = tree.css_first("title")
+    named = _squeeze(title.text()) if title is not None else ""
+    _remove(tree.root, _NEVER)
+    root = _main(tree)
+    if root is None:
+        raise IngestError(f"{name} holds no text")
+    page = _Page()
+    page.walk(root)
+    if not page.blocks:
+        raise IngestError(f"{name} holds no text")
+    return Document(
+        uri=uri,
+        title=named or page.title or PurePath(name).stem,
+        blocks=tuple(page.blocks),
+        document_hash=sha256(data),
+    )
+
+
+def _main(tree: LexborHTMLParser) -> LexborNode | None:
+    for selector in ("main", "[role=main]", "article"):
+        found = tree.css(selector)
+        if len(found) == 1 and found[0].text().strip():
+            return found[0]
+    _remove(tree.body, _AROUND)
+    return tree.body
+
+
+def _remove(node: LexborNode | None, selector: str) -> None:
+    if node is not None:
+        for found in node.css(selector):
+            # A page whose whole body is marked as hidden until a script runs is still a page.
+            if found.tag not in ("html", "body"):
+                found.decompose()
+
+
+class _Page:
+    """Collects blocks during a walk; offsets count in the blocks joined by an empty line."""
+
+    def __init__(self) -> None:
+        self.blocks: list[Block] = []
+        self.title = ""
+        self._headings: list[tuple[int, str]] = []
+        self._inline: list[str] = []
+        self._start = 0
+
+    def walk(self, root: LexborNode) -> None:
+        # A stack of our own, since a page may be nested deeper than Python may call.
+        pending: list[tuple[LexborNode, bool]] = [(root, False)]
+        while pending:
+            node, leaving = pending.pop()
+            tag = str(node.tag)
+            if leaving:
+                self._flush()
+            elif tag == "-text":
+                self._inline.append(node.text(deep=False) or "")
+            elif tag == "br":
+                self._inline.append("\n")
+            elif not tag[:1].isalpha():
+                continue  # a comment or a declaration
+            elif not self._whole(node, tag):
+                block = tag not in _INLINE
+                if block:
+                    self._flush()
+                    pending.append((node, True))
+                pending.extend((child, False) for child in reversed(_children(node)))
+        self._flush()
+
+    def _whole(self, node: LexborNode, tag: str) -> bool:
+        """Take elements that become one block; false for the others."""
+        if tag in _HEADINGS:
+            self._flush()
+            self._heading(int(tag[1]), _text(node))
+        elif tag in ("ul", "ol"):
+            self._flush()
+            self._list(list(_list_lines(node)))
+        elif tag == "pre":
+            self._flush()
+            code = node.text().strip("\n").rstrip()
+            if code.strip():
+                self._add(f"```\n{code}\n```")
+        elif tag == "table" and node.css_first("td, th") and not _within(node, _NOT_DATA):
+            self._flush()
+            self._add("\n".join(_rows(node)))
+        else:
+            return False
+        return True
+
+    def _list(self, lines: list[str]) -> None:
+        """Add a list as one block, or item by item where items are as long as paragraphs."""
+        items: list[list[str]] = []
+        for line in lines:
+            if not items or not line.startswith(" "):
+                items.append([])
+            items[-1].append(line)
+        if sum(map(len, lines)) < LONG_ITEM * len(items):
+            items = [lines]
+        for item in items:
+            self._add("\n".join(item))
+
+    def _heading(self, level: int, words: str) -> None:
+        if words:
+            self._headings = [(depth, above) for depth, above in self._headings if depth < level]
+            self._headings.append((level, words))
+            self.title = self.title or words
+            self._add(words)
+
+    def _flush(self) -> None:
+        lines = [_squeeze(line) for line in re.split(r"\n", _unbreak(self._inline))]
+        self._inline = []
+        self._add("\n".join(line for line in lines if line))
+
+    def _add(self, text: str) -> None:
+        if text:
+            heading = " > ".join(words for _, words in self._headings)
+            self.blocks.append(Block(text=text, start=self._start, heading=heading))
+            self._start += len(text) + 2
+
+
+def _unbreak(parts: list[str]) -> str:
+    """Text whose only line breaks are those of `br`."""
+    return "".join(part if part == "\n" else re.sub(r"\s", " ", part) for part in parts)
+
+
+def _squeeze(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _children(node: LexborNode) -> list[LexborNode]:
+    return list(node.iter(include_text=True))
+
+
+def _within(node: LexborNode, selector: str) -> bool:
+    return any(found.mem_id != node.mem_id for found in node.css(selector))
+
+
+def _text(node: LexborNode, *, but: frozenset[str] = frozenset()) -> str:
+    """A subtree's text on one line; elements that are no inline ones are set apart."""
+    parts: list[str] = []
+    pending = _children(node)[::-1]
+    while pending:
+        child = pending.pop()
+        tag = str(child.tag)
+        if tag == "-text":
+            parts.append(child.text(deep=False) or "")
+        elif tag not in but:
+            if tag not in _INLINE:
+                parts.append(" ")
+                pending.extend(_children(child)[::-1])
+                parts.append(" ")
+            else:
+                pending.extend(_children(child)[::-1])
+    return _squeeze("".join(parts))
+
+
+def _list_lines(node: LexborNode) -> Iterator[str]:
+    lists = frozenset({"ul", "ol"})
+    pending: list[tuple[LexborNode, int, str]] = [(node, 0, "")]
+    while pending:
+        item, depth, mark = pending.pop()
+        if item.tag in lists:
+            rows, number = [], 0
+            for child in _children(item):
+                if child.tag == "li":
+                    number += 1
+                    rows.append((child, depth, f"{number}. " if item.tag == "ol" else "- "))
+                elif child.tag in lists:
+                    rows.append((child, depth + 1, ""))
+            pending.extend(reversed(rows))
+            continue
+        words = _text(item, but=lists)
+        if words:
+            yield "  " * depth + mark + words
+        nested = [found for found in item.css("ul, ol") if _owner(found) == item.mem_id]
+        pending.extend((found, depth + 1, "") for found in reversed(nested))
+
+
+def _owner(node: LexborNode) -> int:
+    """Identity of the nearest `li` above a list."""
+    above = node.parent
+    while above is not None and above.tag != "li":
+        above = above.parent
+    return above.mem_id if above is not None else 0
+
+
+def _rows(node: LexborNode) -> Iterator[str]:
+    caption = node.css_first("caption")
+    if caption is not None and _text(caption):
+        yield _text(caption)
+    first = True
+    for row in node.css("tr"):
+        cells = [_text(cell).replace("|", "\\|") for cell in row.css("td, th")]
+        if any(cells):
+            yield f"| {' | '.join(cells)} |"
+            if first:
+                yield "|" + "---|" * len(cells)
+            first = False

@@ -1,0 +1,79 @@
+"""JSON lines: one document a line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from crp_integrations.errors import IngestError
+from crp_integrations.fabric.records import Document
+from crp_integrations.loaders.decoding import decode
+from crp_integrations.loaders.front_matter import about
+from crp_integrations.loaders.text import paragraphs
+from crp_integrations.seals import digest, sha256_hex
+
+_TEXT_KEYS = ("text", "content")
+_HASH_DIGITS = 16
+
+
+def read(data: bytes, *, uri: str, name: str) -> Iterator[Document]:
+    """Documents from the bytes of a file of JSON lines.
+
+    Each line is an object with `text` or `content`, and optionally `uri` or `id`, `title`,
+    `kind`, `labels` and `metadata`. A line that names neither URI nor id is known by its
+    content, so that lines put before it do not make it another document.
+
+    Raises:
+        IngestError: a line cannot be used; names the file and the line.
+    """
+    for number, line in enumerate(decode(data, name=name).split("\n"), 1):
+        if line.strip():
+            yield _document(line, uri=uri, name=f"{name} line {number}")
+
+
+def _document(line: str, *, uri: str, name: str) -> Document:
+    try:
+        value: Any = json.loads(line)
+        # Escapes can spell half a character, which no encoding can write.
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise IngestError(f"{name} holds a character that is not Unicode text") from None
+    except (ValueError, RecursionError) as error:
+        problem = getattr(error, "msg", "it cannot be parsed")
+        raise IngestError(f"{name} is not JSON: {problem}") from None
+    if not isinstance(value, dict):
+        raise IngestError(f"{name} is not a JSON object")
+    text = next((value[key] for key in _TEXT_KEYS if value.get(key) is not None), None)
+    if not isinstance(text, str) or not text.strip() or "\x00" in text:
+        raise IngestError(f"{name} has no usable text under 'text' or 'content'")
+    extra = value.get("metadata") or {}
+    if not isinstance(extra, dict):
+        raise IngestError(f"{name} has metadata that is not an object")
+    described = about(
+        {**extra, **{key: value[key] for key in ("kind", "title", "labels") if key in value}},
+        name=name,
+    )
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return Document(
+        uri=_uri(value, text, uri, name),
+        title=described.title or text.strip().split("\n", 1)[0][:80],
+        blocks=tuple(paragraphs(text)),
+        document_hash=digest(
+            [text, described.kind, described.title, list(described.labels), described.metadata]
+        ),
+        kind=described.kind,
+        labels=described.labels,
+        metadata=described.metadata,
+    )
+
+
+def _uri(value: dict[str, Any], text: str, uri: str, name: str) -> str:
+    for key in ("uri", "id"):
+        own = value.get(key)
+        if own is None:
+            continue
+        if isinstance(own, bool) or not isinstance(own, str | int) or not str(own).strip():
+            raise IngestError(f"{name} has an unusable {key}; wanted a text or a number")
+        return str(own) if key == "uri" else f"{uri}#{own}"
+    return f"{uri}#sha256-{sha256_hex(text)[:_HASH_DIGITS]}"

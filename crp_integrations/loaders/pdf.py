@@ -1,0 +1,148 @@
+"""PDF: the text of each page, its lines put together into paragraphs again.
+
+Needs the extra `pdf`. Words hyphenated at a line's end are joined, lines that stand on top or
+at the foot of most pages are left out, and a paragraph that runs over a page break is one.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections import Counter
+from pathlib import PurePath
+
+import pypdf
+
+from crp_integrations.errors import IngestError
+from crp_integrations.fabric.records import Block, Document
+from crp_integrations.seals import sha256
+
+_LIGATURES = str.maketrans(
+    {"ﬀ": "ff", "ﬁ": "fi", "ﬂ": "fl", "ﬃ": "ffi", "ﬄ": "ffl", "ﬅ": "st", "ﬆ": "st"}
+)
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
+# The dots that lead to the page numbers of a table of contents.
+_LEADERS = re.compile(r"(?: ?\.){5,}")
+_ITEM = re.compile(r"(?:[•▪●◦‣*–-]|\(?\d{1,3}[.)]|\(?[a-z][.)])\s+\S")
+_SENTENCE_END = re.compile(r"[.!?:;…][\"'”’)\]]*\Z")
+_HYPHENATED = re.compile(r"(?<![^\W\d_])[^\W\d_]+(?:-[^\W\d_]+)+")
+_LAST_PART = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*-\Z")
+_FIRST_WORD = re.compile(r"[^\W\d_]+")
+# A line shorter than this share of the longest that ends a sentence ends its paragraph.
+_SHORT_LINE = 0.75
+# A line on top or at the foot of this share of at least this many pages is a running title.
+_RUNNING_SHARE = 0.6
+_RUNNING_PAGES = 4
+
+
+def read(data: bytes, *, uri: str, name: str) -> Document:
+    """A document from the bytes of a PDF file.
+
+    Raises:
+        IngestError: it is no PDF, is damaged or encrypted, or has no text layer.
+    """
+    title, pages = _extract(data, name)
+    blocks = _blocks(_without_running_titles(pages))
+    if not blocks:
+        raise IngestError(f"{name} has no text layer; run text recognition over it first")
+    return Document(
+        uri=uri,
+        title=title or PurePath(name).stem,
+        blocks=tuple(blocks),
+        document_hash=sha256(data),
+    )
+
+
+def _extract(data: bytes, name: str) -> tuple[str, list[list[str]]]:
+    """The title and the lines of each page; an empty line is a paragraph's end."""
+    try:
+        reader = pypdf.PdfReader(io.BytesIO(data))
+        if reader.is_encrypted and not reader.decrypt(""):
+            raise IngestError(f"{name} is encrypted; save it without a password")
+        pages = [_clean(page.extract_text()).split("\n") for page in reader.pages]
+        title = str((reader.metadata and reader.metadata.title) or "")
+    except IngestError:
+        raise
+    except Exception as error:
+        # A damaged PDF makes pypdf raise anything from KeyError to RecursionError.
+        raise IngestError(
+            f"{name} cannot be read as a PDF (pypdf {pypdf.__version__}: {type(error).__name__})"
+        ) from error
+    return " ".join(_clean(title).split()), [[line.strip() for line in page] for page in pages]
+
+
+def _clean(text: str) -> str:
+    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n")
+    text = _CONTROL.sub("", text).translate(_LIGATURES).replace("\u00a0", " ")
+    return _LEADERS.sub(" …", text)
+
+
+def _without_running_titles(pages: list[list[str]]) -> list[list[str]]:
+    if len(pages) < _RUNNING_PAGES:
+        return pages
+
+    def shape(line: str) -> str:
+        return re.sub(r"\d+", "0", line)
+
+    filled = [[line for line in page if line] for page in pages]
+    edges = Counter(shape(line) for page in filled if page for line in {page[0], page[-1]})
+    running = {line for line, count in edges.items() if count >= _RUNNING_SHARE * len(pages)}
+    kept = []
+    for page in pages:
+        places = [place for place, line in enumerate(page) if line]
+        out = {place for place in (places[:1] + places[-1:]) if shape(page[place]) in running}
+        kept.append([line for place, line in enumerate(page) if place not in out])
+    return kept
+
+
+def _blocks(pages: list[list[str]]) -> list[Block]:
+    compounds = {
+        word.lower() for page in pages for line in page for word in _HYPHENATED.findall(line)
+    }
+    found: list[tuple[int, str]] = []
+    for number, page in enumerate(pages, 1):
+        for paragraph in _paragraphs(page, compounds):
+            if found and found[-1][0] == number - 1 and _runs_on(found[-1][1], paragraph):
+                found[-1] = (found[-1][0], _put(found[-1][1], paragraph, compounds))
+            else:
+                found.append((number, paragraph))
+    blocks, start = [], 0
+    for number, paragraph in found:
+        blocks.append(Block(text=paragraph, start=start, page=number))
+        start += len(paragraph) + 2
+    return blocks
+
+
+def _paragraphs(lines: list[str], compounds: set[str]) -> list[str]:
+    width = max((len(line) for line in lines), default=0)
+    done: list[str] = []
+    text, before = "", ""
+    for line in lines:
+        ended = _SENTENCE_END.search(before) and len(before) < _SHORT_LINE * width
+        if text and (not line or (ended and not _ITEM.match(line))):
+            done.append(text)
+            text = ""
+        if line:
+            text = _put(text, line, compounds)
+        before = line
+    return [*done, text] if text else done
+
+
+def _put(text: str, line: str, compounds: set[str]) -> str:
+    """Add a line to a paragraph: a list's item as a line, else as running text."""
+    if not text:
+        return line
+    if text.endswith("\u00ad"):
+        return text[:-1] + line
+    if _ITEM.match(line):
+        return f"{text}\n{line}"
+    part, following = _LAST_PART.search(text), _FIRST_WORD.match(line)
+    if part is not None and following is not None and following.group()[0].islower():
+        whole = (part.group() + following.group()).lower()
+        return text + line if whole in compounds else text[:-1] + line
+    return f"{text} {line}"
+
+
+def _runs_on(before: str, after: str) -> bool:
+    """Whether a paragraph at a page's top goes on with that at the foot of the page before."""
+    return _SENTENCE_END.search(before) is None and after[:1].islower()

@@ -1,0 +1,158 @@
+"""Files and folders as users have them, good and bad."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from crp_integrations.errors import IngestError
+from crp_integrations.fabric.records import Document
+from crp_integrations.loaders.find import find
+from crp_integrations.loaders.load import load
+from tests.loaders.pdfs import pdf
+
+TEXT = "The limit is forty kilometres an hour on every road within the town."
+
+
+def texts(document: Document) -> list[str]:
+    return [block.text for block in document.blocks]
+
+
+def only(path: Path) -> Document:
+    (document,) = load(path)
+    return document
+
+
+def test_a_folder_is_loaded_in_order_without_hidden_and_unknown_files(tmp_path: Path) -> None:
+    for name in ("b.md", "a.TXT", ".hidden.md", "photo.png", "sub/c.html", ".git/d.md"):
+        file = tmp_path / "docs" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"<p>{TEXT}</p>" if name.endswith("html") else TEXT)
+    loaded = list(load(tmp_path / "docs"))
+    assert [document.uri.rpartition("/docs/")[2] for document in loaded] == [
+        "a.TXT",
+        "b.md",
+        "sub/c.html",
+    ]
+    assert all(texts(document) == [TEXT] for document in loaded)
+    found = find(tmp_path / "docs")
+    assert [file.name for file in found.skipped] == ["photo.png"]
+
+
+def test_one_file_is_one_source_from_wherever_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_text(TEXT)
+    monkeypatch.chdir(tmp_path / "docs")
+    uris = {
+        only(Path(name)).uri for name in ("a.md", "./a.md", "../docs/a.md", str(tmp_path / "docs"))
+    }
+    assert uris == {(tmp_path / "docs" / "a.md").resolve().as_uri()}
+
+
+def test_a_prefix_makes_uris_independent_of_the_place(tmp_path: Path) -> None:
+    for place in ("one", "two"):
+        (tmp_path / place / "docs" / "sub").mkdir(parents=True)
+        (tmp_path / place / "docs" / "sub" / "a.md").write_text(TEXT)
+    uris = [next(load(tmp_path / p / "docs", prefix="package:x/")).uri for p in ("one", "two")]
+    assert uris == ["package:x/sub/a.md"] * 2
+    file = tmp_path / "one" / "docs" / "sub" / "a.md"
+    assert next(load(file, prefix="package:x/")).uri == "package:x/a.md"
+
+
+def test_links_are_not_followed_out_of_the_folder_or_in_circles(tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "a.md").write_text(TEXT)
+    (tmp_path / "outside.md").write_text("Not to be read by anybody at all.")
+    (docs / "loop").symlink_to(docs, target_is_directory=True)
+    (docs / "out.md").symlink_to(tmp_path / "outside.md")
+    (docs / "broken.md").symlink_to(tmp_path / "nowhere.md")
+    assert [document.title for document in load(docs)] == ["a"]
+    assert sorted(file.name for file in find(docs).skipped) == ["broken.md", "out.md"]
+
+
+def test_paths_that_cannot_be_loaded(tmp_path: Path) -> None:
+    with pytest.raises(IngestError, match="does not exist"):
+        list(load(tmp_path / "nothing"))
+    with pytest.raises(IngestError, match="holds no file that can be loaded"):
+        list(load(tmp_path))
+    with pytest.raises(IngestError, match=r"does not exist|cannot be read"):
+        list(load("a\x00b"))
+    fifo = tmp_path / "pipe.md"
+    os.mkfifo(fifo)
+    with pytest.raises(IngestError, match="neither a file nor a folder"):
+        list(load(fifo))
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.md", "a.html", "a.pdf", "a.jsonl", "a"])
+@pytest.mark.parametrize("data", [b"", b" \n\t\n"])
+def test_empty_files_are_refused(tmp_path: Path, name: str, data: bytes) -> None:
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(IngestError, match=f"{name} is empty"):
+        list(load(tmp_path / name))
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.md", "a.html", "a.jsonl", "a", "a.py"])
+@pytest.mark.parametrize("data", [bytes(range(256)), b"\x89PNG\r\n\x1a\n\x00\x00", b"a\x00b" * 9])
+def test_binary_files_are_refused(tmp_path: Path, name: str, data: bytes) -> None:
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(IngestError, match=f"{name} is not text"):
+        list(load(tmp_path / name))
+
+
+def test_one_bad_file_of_a_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text(TEXT)
+    (tmp_path / "b.txt").write_bytes(b"\xff\x00\x01")
+    with pytest.raises(IngestError, match=r"b\.txt is not text"):
+        list(load(tmp_path))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_encodings_and_line_ends(tmp_path: Path, encoding: str, end: str) -> None:
+    (tmp_path / "a.txt").write_bytes(f"Größe und Maß{end}{end}漢字 🙂".encode(encoding))
+    document = only(tmp_path / "a.txt")
+    assert texts(document) == ["Größe und Maß", "漢字 🙂"]
+    assert document.blocks[1].start == 15
+
+
+def test_a_file_without_a_suffix_is_known_by_how_it_begins(tmp_path: Path) -> None:
+    (tmp_path / "page").write_text(f"<!DOCTYPE html><html><body><p>{TEXT}</p></body></html>")
+    (tmp_path / "paper").write_bytes(pdf([[TEXT]]))
+    (tmp_path / "notes").write_text(TEXT)
+    assert texts(only(tmp_path / "page")) == [TEXT]
+    assert only(tmp_path / "paper").blocks[0].page == 1
+    assert texts(only(tmp_path / "notes")) == [TEXT]
+    (tmp_path / "paper.txt").write_bytes(pdf([[TEXT]]))
+    with pytest.raises(IngestError, match=r"give it the suffix \.pdf"):
+        only(tmp_path / "paper.txt")
+
+
+def test_a_pdf_without_the_extra_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "a.pdf").write_bytes(pdf([[TEXT]]))
+    script = textwrap.dedent(
+        """
+        import sys
+        sys.modules["pypdf"] = None
+        from crp_integrations.errors import MissingExtra
+        from crp_integrations.loaders.load import load
+        try:
+            list(load(sys.argv[1]))
+        except MissingExtra as error:
+            print(error)
+        """
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "a.pdf")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "pip install 'crp-integrations[pdf]'" in done.stdout
