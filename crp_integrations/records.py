@@ -45,7 +45,7 @@ class Record(Part):
         if name != own_name or not number.isdecimal():
             raise ValueError(f"schema {tag!r} is not {cls.SCHEMA!r}")
         if int(number) > int(own_number):
-            raise ValueError(f"schema {tag!r} is newer than {cls.SCHEMA!r}, which this version reads")
+            raise ValueError(f"schema {tag!r} is newer than {cls.SCHEMA!r}, wanted at most that")
         if int(number) < int(own_number):
             return cls.upgrade(int(number), fields)
         return fields
@@ -69,4 +69,5 @@ class Record(Part):
 
     def changed(self, **fields: Any) -> Self:
         """Return a copy with some fields replaced and everything validated again."""
-        return type(self).model_validate({**{n: getattr(self, n) for n in type(self).model_fields}, **fields})
+        kept = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self).model_validate({**kept, **fields})

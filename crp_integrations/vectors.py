@@ -84,5 +84,7 @@ def from_bytes(rows: Sequence[bytes], dimensions: int) -> FloatRows:
     """
     for number, row in enumerate(rows):
         if len(row) != 4 * dimensions:
-            raise EngineError(f"stored vector {number} has {len(row)} bytes, wanted {4 * dimensions}")
-    return np.frombuffer(b"".join(rows), dtype="<f4").reshape(len(rows), dimensions).astype(np.float32)
+            wanted = 4 * dimensions
+            raise EngineError(f"stored vector {number} has {len(row)} bytes, wanted {wanted}")
+    block = np.frombuffer(b"".join(rows), dtype="<f4").reshape(len(rows), dimensions)
+    return block.astype(np.float32)

@@ -1,4 +1,4 @@
-"""The only place that chooses engines, stores and loaders, and that reads the environment."""
+"""The only place that chooses engines, stores and loaders."""
 
 from __future__ import annotations
 

@@ -17,7 +17,13 @@ from crp_integrations.fabric.records import Fact
 from crp_integrations.ports import Embedder
 from crp_integrations.relay import prompt
 from crp_integrations.relay.admit import admit
-from crp_integrations.relay.build import default_embedder, default_verifier, limits, tokenizers
+from crp_integrations.relay.build import (
+    clock_of,
+    default_embedder,
+    default_verifier,
+    limits,
+    tokenizers,
+)
 from crp_integrations.relay.settings import Settings, load
 from crp_integrations.vocabulary import GroundingMode
 
@@ -54,8 +60,6 @@ def pack(
     Raises:
         RequestError: the question is empty or an argument has no usable value.
     """
-    from crp_integrations.engines.system import clock_of
-
     chosen = settings or load()
     request = admit(query=question, model=model, grounding=grounding, k=k)
     counter = tokenizers(chosen)(model)

@@ -5,6 +5,8 @@ No CRP metadata is in them: no score, no id, no header (transparency boundary).
 
 from __future__ import annotations
 
+import json
+
 from crp_integrations.envelope.budget import budget
 from crp_integrations.envelope.render import grounding_instruction
 from crp_integrations.envelope.settings import EnvelopeSettings
@@ -49,11 +51,17 @@ def room(
     """
     parts = (request.system_prompt, grounding_instruction(request.grounding))
     system = "\n\n".join([*(part for part in parts if part), CONTEXT_OPEN + CONTEXT_CLOSE])
-    around = (Message(role="system", content=system), *request.history)
+    around = (
+        Message(role="system", content=system),
+        *request.history,
+        Message(role="user", content=request.query),
+    )
+    # Tool definitions are sent as JSON; providers count them in a form of about that size.
+    tools = json.dumps(request.tools) if request.tools else ""
     left = budget(
         context_limit,
-        counter.count_messages(around),
-        counter.count(request.query),
+        counter.count_messages(around[:-1]) + counter.count(tools),
+        counter.count_messages(around[-1:]),
         request.max_tokens,
         counter.exactness,
         settings,

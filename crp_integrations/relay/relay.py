@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Protocol, Self, Unpack
 
 from crp_integrations.envelope.assemble import preview
 from crp_integrations.envelope.records import EnvelopePreview
@@ -26,6 +26,14 @@ from crp_integrations.vocabulary import SourceKind
 Progress = Callable[[str, int, int], None]
 
 
+class Loader(Protocol):
+    """Reads files and folders into documents."""
+
+    def __call__(self, path: str | Path, *, prefix: str | None = None) -> Iterable[Document]:
+        """The documents of a path."""
+        ...
+
+
 class Relay:
     """Answers questions from a fabric and checks every answer. Safe under threads.
 
@@ -42,7 +50,7 @@ class Relay:
         world: World,
         models: Model,
         store: Store,
-        loader: Callable[[str | Path], Iterable[Document]],
+        loader: Loader,
         known: Callable[[str], None],
     ) -> None:
         self._world = world
@@ -85,6 +93,7 @@ class Relay:
         *,
         kind: SourceKind | str | None = None,
         labels: Iterable[str] = (),
+        prefix: str | None = None,
         progress: Progress | None = None,
     ) -> IngestReport:
         """Put files, folders or documents into the fabric, all of them or none.
@@ -95,6 +104,8 @@ class Relay:
             what: a path, or several paths and documents.
             kind: kind of source; a document's own front matter wins over None only.
             labels: access labels put on every fact.
+            prefix: what the URIs of paths begin with, so that ids do not depend on where the
+                files lie; None takes the absolute path.
             progress: called with a step's name, how much is done and how much there is.
 
         Raises:
@@ -102,7 +113,8 @@ class Relay:
         """
         items = [what] if isinstance(what, str | Path) else what
         documents = chain.from_iterable(
-            (item,) if isinstance(item, Document) else self._loader(item) for item in items
+            (item,) if isinstance(item, Document) else self._loader(item, prefix=prefix)
+            for item in items
         )
         chosen = None if kind is None else _kind(kind)
         return self.fabric.ingest(documents, kind=chosen, labels=tuple(labels), progress=progress)

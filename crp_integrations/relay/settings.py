@@ -75,7 +75,8 @@ class Settings(BaseSettings):
         preset = fields.get("preset", "default")
         if preset not in get_args(Preset):
             return fields
-        for name, room in (("envelope", EnvelopeSettings), ("dpe", DpeSettings)):
+        rooms = {"envelope": EnvelopeSettings, "fabric": FabricSettings, "dpe": DpeSettings}
+        for name, room in rooms.items():
             given = fields.get(name)
             if given is None or isinstance(given, Mapping):
                 fields[name] = {**room.preset(preset).model_dump(), **(given or {})}

@@ -99,7 +99,7 @@ def test_ask_json_is_byte_equal_for_the_same_store_clock_key_and_session(world, 
     assert "Northfield Energy" in answer["text"]
 
 
-def test_preview_asks_no_model_and_writes_nothing_but_counts(world):
+def test_preview_shows_what_an_envelope_would_be(world):
     shown = crp("preview", "Who operates the reactor?", "--json", "--store", "kb", cwd=world)
     assert shown.returncode == 0, shown.stderr
     assert json.loads(shown.stdout)["facts_available"] >= 2
@@ -145,5 +145,5 @@ def test_the_quickstart_runs_without_a_key_from_any_folder(tmp_path):
     done = crp("quickstart", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("Verdict per claim") == 3
-    assert done.stdout.count("Quoted from the context:") == 3
+    assert done.stdout.count("Quoted from the context:") >= 3
     assert list(tmp_path.iterdir()) == []
