@@ -19,6 +19,7 @@ QUESTIONS = (
     "When is a claim grounded in the context?",
 )
 BUDGET_TOKENS = 600
+URI_PREFIX = "package:crp-integrations/"
 FOLDER_PREFIX = "crp-quickstart-"
 
 
@@ -39,7 +40,12 @@ def quickstart(
 def _run(store: Path) -> None:
     with Relay.open(store) as relay:
         with show.progress() as advance:
-            report = relay.ingest(documentation_path(), kind=SourceKind.OFFICIAL, progress=advance)
+            report = relay.ingest(
+                documentation_path(),
+                kind=SourceKind.OFFICIAL,
+                prefix=URI_PREFIX,
+                progress=advance,
+            )
         show.ingested(report, str(store))
         for question in QUESTIONS:
             show.question(question)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 
-from crp_integrations.engines.extractive import ExtractiveModel
+from crp_integrations.engines.extractive import EXTRACTIVE, ExtractiveModel
 from crp_integrations.engines.litellm import LiteLLMModel
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.ports import Model
-
-EXTRACTIVE = "extractive"
 
 
 class Models:

@@ -20,7 +20,7 @@ from crp_integrations.fabric.ports import Store
 from crp_integrations.guard.decisions import AllowAll, Guard
 from crp_integrations.guard.subjects import LOCAL, Subject
 from crp_integrations.loaders.load import load as load_documents
-from crp_integrations.ports import Embedder, KeyRing, Model, Silent, TokenCounter, Tracer
+from crp_integrations.ports import Clock, Embedder, KeyRing, Model, Silent, TokenCounter, Tracer
 from crp_integrations.relay import settings as settings_file
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import Settings
@@ -67,21 +67,21 @@ def open_relay(
     chosen = settings or settings_file.load(root, **arguments)
     opened: Store = SqliteStore(place) if isinstance(place, Path) else place
     keyring = _keyring(chosen, root)
-    clock = clock_of(chosen.clock)
+    now = clock(chosen)
     reading = tracer or Silent()
     count = tokenizers(chosen)
     fabric = Fabric(
         opened,
         embedder or default_embedder(),
         count(FACT_TOKENIZER_MODEL),
-        clock,
+        now,
         keyring,
         settings=chosen.fabric,
         tracer=reading,
     )
     world = World(
         namespace=fabric.bind(subject, guard or AllowAll()),
-        clock=clock,
+        clock=now,
         ids=RandomIds(),
         keyring=keyring,
         tracer=reading,
@@ -111,6 +111,11 @@ def default_embedder() -> Embedder:
 def default_verifier() -> Verifier:
     """The lexical-and-embedding verifier `alignment@1`."""
     return AlignmentVerifier()
+
+
+def clock(settings: Settings) -> Clock:
+    """The clock of the settings: standing at their moment, or the system's."""
+    return clock_of(settings.clock)
 
 
 def tokenizers(settings: Settings) -> Callable[[str], TokenCounter]:

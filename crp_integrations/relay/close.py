@@ -14,7 +14,7 @@ from crp_integrations.dpe.stages.s13_report import finish
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.ports import Clock, KeyRing
-from crp_integrations.seals import iso, sha256, sha256_hex
+from crp_integrations.seals import iso, sha256, sha256_hex, window_hmac
 from crp_integrations.vocabulary import ChainIntegrity, EventType
 
 WINDOW_ID_LENGTH = 16
@@ -31,10 +31,12 @@ class Closed:
 
     Attributes:
         report: with identity, hash, HMAC and chain integrity filled in.
+        window_hmac: the window's HMAC on its own, without its parent.
     """
 
     seal: WindowSeal
     report: Report
+    window_hmac: str
 
 
 def close(
@@ -109,7 +111,16 @@ def close(
         )
         if envelope and outcome == "released":
             transaction.facts.touch([fact.fact_id for fact in envelope.facts], now)
-    return Closed(seal, finished.changed(hmac=seal.hmac, chain_integrity=integrity))
+    alone = window_hmac(
+        key,
+        session_id=session_id,
+        window_number=number,
+        timestamp=timestamp,
+        response_hash=seal.response_hash,
+        report_hash=seal.report_hash,
+        parent_hmac="",
+    )
+    return Closed(seal, finished.changed(hmac=seal.hmac, chain_integrity=integrity), alone)
 
 
 def _events(

@@ -18,7 +18,7 @@ from crp_integrations.ports import Embedder
 from crp_integrations.relay import prompt
 from crp_integrations.relay.admit import admit
 from crp_integrations.relay.build import (
-    clock_of,
+    clock,
     default_embedder,
     default_verifier,
     limits,
@@ -77,7 +77,7 @@ def pack(
         counter=counter,
         grounding=request.grounding,
         settings=chosen.envelope,
-        now=now or clock_of(chosen.clock).now(),
+        now=now or clock(chosen).now(),
         k=k,
         model=model,
         settings_digest=chosen.digest,

@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
-from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -75,11 +75,15 @@ class Settings(BaseSettings):
         preset = fields.get("preset", "default")
         if preset not in get_args(Preset):
             return fields
-        rooms = {"envelope": EnvelopeSettings, "fabric": FabricSettings, "dpe": DpeSettings}
-        for name, room in rooms.items():
+        presets: dict[str, BaseModel] = {
+            "envelope": EnvelopeSettings.preset(preset),
+            "fabric": FabricSettings.preset(preset),
+            "dpe": DpeSettings.preset(preset),
+        }
+        for name, base in presets.items():
             given = fields.get(name)
             if given is None or isinstance(given, Mapping):
-                fields[name] = {**room.preset(preset).model_dump(), **(given or {})}
+                fields[name] = _merged(base.model_dump(), given or {})
         return fields
 
     @field_validator("clock")
@@ -120,6 +124,18 @@ class Settings(BaseSettings):
     def digest(self) -> str:
         """`sha256:` hash of every setting that can decide an answer; no key and no clock."""
         return digest(self.model_dump(mode="json", exclude={"clock", "key", "timeout_s"}))
+
+
+def _merged(base: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The base with what is given in its place, down to single fields."""
+    merged = dict(base)
+    for name, value in given.items():
+        below = merged.get(name)
+        if isinstance(below, dict) and isinstance(value, Mapping):
+            merged[name] = _merged(below, value)
+        else:
+            merged[name] = value
+    return merged
 
 
 def load(root: Path | None = None, **arguments: Any) -> Settings:

@@ -261,6 +261,7 @@ class Turn:
             window_number=number,
             window_total=max(number, self._world.settings.max_windows),
             seal=closed.seal,
+            window_hmac=closed.window_hmac,
         )
 
     def _must_be_open(self) -> None:

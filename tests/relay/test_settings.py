@@ -65,3 +65,12 @@ def test_the_digest_covers_what_decides_an_answer_and_no_secret():
     assert load(max_windows=4).digest != base
     assert load(preset="literal").digest != base
     assert "ab" * 32 not in repr(load(key="ab" * 32))
+
+
+def test_one_field_of_a_preset_can_be_changed_alone():
+    literal = load(preset="literal").fabric
+    changed = load(preset="literal", fabric={"chunking": {"min_fact_tokens": 3}}).fabric
+    assert changed.chunking.min_fact_tokens == 3
+    assert changed.chunking.model_copy(
+        update={"min_fact_tokens": literal.chunking.min_fact_tokens}
+    ) == literal.chunking

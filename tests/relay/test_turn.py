@@ -12,6 +12,7 @@ from crp_integrations.audit.keys import journal_key, session_key
 from crp_integrations.errors import ModelTimeout, RequestError
 from crp_integrations.messages import Reply
 from crp_integrations.relay.steps import Dispatch, Refusal, Release
+from crp_integrations.seals import window_hmac
 from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.vocabulary import ChainIntegrity, EventType, GroundingMode, RiskLevel
 from tests.relay.conftest import FACTS, KEY
@@ -171,3 +172,22 @@ def test_reading_leaves_the_state_hash_alone(relay):
 
 def test_the_guard_is_named_in_the_report(relay):
     assert "guard=allow-all" in relay.ask(QUESTION).report.flags
+
+
+def test_the_unchained_hmac_needs_no_parent(relay):
+    for text in FACTS[:2]:
+        turn = relay.turn(QUESTION, model="extractive", session_id=SESSION)
+        turn.begin()
+        headers = turn.receive(Reply(text=text)).answer.headers
+    (_, seal) = seals_of(relay)
+    alone = window_hmac(
+        session_key(RING, SESSION),
+        session_id=SESSION,
+        window_number=2,
+        timestamp=seal.timestamp,
+        response_hash=seal.response_hash,
+        report_hash=seal.report_hash,
+        parent_hmac="",
+    )
+    assert headers["CRP-Provenance-Window-HMAC"] == alone
+    assert headers["CRP-Provenance-HMAC"] == seal.hmac != alone

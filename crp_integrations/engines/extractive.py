@@ -1,0 +1,204 @@
+"""The answerer without a key: it quotes the best sentences of the context and says that it does.
+
+It is a plain `Model`. It reads the messages that any provider would get, and nothing else:
+the facts between `<context>` and the last `</context>` of the system message, and the last
+user message as the question. Equal messages always get an equal answer (`extractive@1`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from crp_integrations.language.overlap import coverage, inverse_frequency
+from crp_integrations.language.sentences import split_sentences
+from crp_integrations.language.words import content_stems, words
+from crp_integrations.messages import Message, ModelCall, Reply, Usage
+from crp_integrations.ports import TokenCounter
+
+EXTRACTIVE = "extractive"
+FRAME = "Quoted from the context:"
+NO_ANSWER = "The context does not contain an answer to this question."
+
+MOST_QUOTES = 3
+# The best sentence must hold this share of the question's weighted words.
+LEAST_COVERAGE = 0.25
+# A further sentence must come this near to the best one, and say something else.
+NEAR_BEST = 0.60
+SAME_WORDS = 0.75
+SENTENCE_SHARE = 0.70
+FULL_LENGTH = 8
+POOR_FORM = 0.40
+# A stretch without a full stop: from this many words on a list item, below it a title.
+ITEM_WORDS = 6
+ITEM_FORM = 0.80
+
+_CONTEXT = re.compile(r"<context>(.*)</context>", re.DOTALL)
+_BLOCK = re.compile(r"(?:\A|\n[ \t]*\n)[ \t]*\[(\d{1,9})\] ?")
+_LEAD = re.compile(r"(?:[-*+•]|\d{1,3}[.)])\s+|>\s*")
+_POOR = re.compile(r"^\s*(?:\||```|~~~|\$ |>>> |#)|[{};]\s*$|^\s*[\w.]+\(.*\)\s*$|\|\s*$")
+_ENDED = re.compile(r"[.!…][\"')\]”’*_]*$")
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """A sentence of the context.
+
+    Attributes:
+        number: the fact's number in the context, from 1.
+        text: the sentence exactly as it stands there.
+    """
+
+    number: int
+    text: str
+
+
+class ExtractiveModel:
+    """Answers by quoting; needs no key, no network and no randomness."""
+
+    def __init__(self, counter_for: Callable[[str], TokenCounter] | None = None) -> None:
+        """Choose how tokens are counted.
+
+        Args:
+            counter_for: gives the counter of a model's name; without it the usage stays empty,
+                since no tokens are known.
+        """
+        self._counter_for = counter_for
+
+    def call(self, call: ModelCall) -> Reply:
+        """Answer with the best sentences of the call's context."""
+        pieces = _pieces(call.messages)
+        return self._reply(call, "".join(pieces))
+
+    async def acall(self, call: ModelCall) -> Reply:
+        """Answer as `call` does; there is nothing to wait for."""
+        return self.call(call)
+
+    def stream(self, call: ModelCall) -> Iterator[str | Reply]:
+        """One piece a quotation, then the whole reply."""
+        pieces = _pieces(call.messages)
+        yield from pieces
+        yield self._reply(call, "".join(pieces))
+
+    async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
+        """The asynchronous twin of `stream`."""
+        for piece in self.stream(call):
+            yield piece
+
+    def _reply(self, call: ModelCall, text: str) -> Reply:
+        usage = Usage()
+        if self._counter_for is not None:
+            counter = self._counter_for(call.model)
+            usage = Usage(
+                prompt_tokens=counter.count_messages(call.messages),
+                completion_tokens=counter.count(text),
+                cost_usd=0.0,
+            )
+        return Reply(text=text, model=call.model, usage=usage)
+
+
+def facts(messages: Sequence[Message]) -> list[str]:
+    """The numbered facts of the last system message that has a context, in order.
+
+    A fact that holds `</context>` or another fact's number does not end the list: the last
+    closing tag counts, and only the next number in turn opens a block.
+    """
+    for message in reversed(messages):
+        found = _CONTEXT.search(message.content) if message.role == "system" else None
+        if found:
+            return _blocks(found.group(1).strip())
+    return []
+
+
+def question(messages: Sequence[Message]) -> str:
+    """The last user message, empty when there is none."""
+    return next((m.content for m in reversed(messages) if m.role == "user"), "")
+
+
+def quotes(asked: str, contents: Sequence[str]) -> list[Quote]:
+    """The sentences that answer a question best, best first, at most three.
+
+    Args:
+        asked: the question.
+        contents: the facts in order; the first one's number is 1.
+
+    Returns:
+        Verbatim sentences, none when no sentence holds enough of the question.
+    """
+    sentences = [
+        Quote(number, text)
+        for number, content in enumerate(contents, start=1)
+        for text in _sentences(content)
+    ]
+    if not sentences or not content_stems(asked):
+        return []
+    rarity = inverse_frequency([sentence.text for sentence in sentences])
+    around = [coverage(asked, content, rarity) for content in contents]
+    scored: list[tuple[float, int, Quote]] = []
+    for place, sentence in enumerate(sentences):
+        own = coverage(asked, sentence.text, rarity)
+        if own < LEAST_COVERAGE:
+            continue
+        score = SENTENCE_SHARE * own + (1 - SENTENCE_SHARE) * around[sentence.number - 1]
+        scored.append((round(score * _form(sentence.text), 9), place, sentence))
+    scored.sort(key=lambda row: (-row[0], row[1]))
+    return _distinct(scored)
+
+
+def _pieces(messages: Sequence[Message]) -> list[str]:
+    """The answer's text in the pieces in which it is streamed."""
+    chosen = quotes(question(messages), facts(messages))
+    if not chosen:
+        return [NO_ANSWER]
+    return [FRAME, *(f'\n\n"{quote.text}" [{quote.number}]' for quote in chosen)]
+
+
+def _blocks(context: str) -> list[str]:
+    starts: list[tuple[int, int]] = []
+    for match in _BLOCK.finditer(context):
+        if int(match.group(1)) == len(starts) + 1:
+            starts.append((match.start(), match.end()))
+    if not starts:
+        return [context] if context else []
+    ends = [start for start, _ in starts[1:]] + [len(context)]
+    return [context[begin:end].strip() for (_, begin), end in zip(starts, ends, strict=True)]
+
+
+def _sentences(content: str) -> list[str]:
+    """A fact's sentences without list marks; questions and headings are not quoted."""
+    found = []
+    for span in split_sentences(content):
+        text = span.of(content).strip()
+        lead = _LEAD.match(text)
+        text = text[lead.end() :].strip() if lead else text
+        if text and not text.rstrip("\"')]”’*_ ").endswith("?") and not text.startswith("#"):
+            found.append(text)
+    return found
+
+
+def _form(text: str) -> float:
+    """How much a stretch looks like a full sentence, (0, 1]: code, tables and titles are poor."""
+    count = len(words(text))
+    fullness = min(1.0, 0.6 + 0.4 * count / FULL_LENGTH)
+    if _POOR.search(text):
+        return fullness * POOR_FORM
+    if _ENDED.search(text):
+        return fullness
+    return fullness * (ITEM_FORM if count >= ITEM_WORDS else POOR_FORM)
+
+
+def _distinct(scored: Sequence[tuple[float, int, Quote]]) -> list[Quote]:
+    chosen: list[Quote] = []
+    seen: list[set[str]] = []
+    for score, _, quote in scored:
+        if len(chosen) == MOST_QUOTES or score < NEAR_BEST * scored[0][0]:
+            break
+        stems = set(content_stems(quote.text))
+        if any(
+            len(stems & other) >= SAME_WORDS * max(1, min(len(stems), len(other))) for other in seen
+        ):
+            continue
+        chosen.append(quote)
+        seen.append(stems)
+    return chosen

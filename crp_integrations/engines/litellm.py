@@ -1,0 +1,312 @@
+"""The model client: any provider string, through LiteLLM.
+
+LiteLLM is imported at the first call, since that takes seconds. Nothing of CRP goes on the
+wire: a call carries the model, the messages, the sampling values that were set, the tools and
+the headers that an operator listed. A sampling value that a model does not take (`seed` and
+`temperature` with some) is left out by LiteLLM; tools that a model does not take are an error.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from crp_integrations.engines.litellm_errors import translate, unknown
+from crp_integrations.errors import ConfigError, CRPError, ModelError
+from crp_integrations.messages import Message, ModelCall, Reply, ToolCall, Usage
+
+DEFAULT_TIMEOUT_S: Final = 60.0
+# What one call decides by itself; an operator's options cannot replace it.
+RESERVED: Final = frozenset(
+    {"model", "messages", "stream", "tools", "metadata", "litellm_metadata", "headers"}
+    | {"extra_headers", "extra_body", "temperature", "max_tokens", "seed", "timeout"}
+)
+
+
+def library() -> ModuleType:
+    """LiteLLM, imported without its start-up download and without its printed hints."""
+    # Else the import fetches a price list from the network.
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    import litellm
+
+    litellm.suppress_debug_info = True
+    if hasattr(litellm, "telemetry"):  # versions that still send usage statistics
+        litellm.telemetry = False
+    return litellm
+
+
+class LiteLLMModel:
+    """Answers calls through LiteLLM. Safe under threads."""
+
+    def __init__(
+        self,
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        retries: int = 0,
+        headers: Mapping[str, str] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Choose what is the same for every call.
+
+        Args:
+            timeout_s: seconds until one attempt is given up.
+            retries: further attempts that LiteLLM makes after a passing failure.
+            headers: the only headers sent beside those of the provider's client.
+            options: LiteLLM's arguments for reaching a provider, such as `api_base`, `api_key`.
+
+        Raises:
+            ConfigError: a header is named `CRP-…`, or an option belongs to the single call.
+        """
+        for name in headers or {}:
+            if name.strip().lower().startswith("crp-"):
+                raise ConfigError(f"header {name!r} is CRP metadata, which no provider may get")
+        for name in options or {}:
+            if name in RESERVED:
+                raise ConfigError(f"option {name!r} is set by each call; give another one")
+        self._common: dict[str, Any] = {
+            **(options or {}),
+            "timeout": timeout_s,
+            "max_retries": retries,
+            "drop_params": True,
+        }
+        if headers:
+            self._common["extra_headers"] = dict(headers)
+
+    def known(self, model: str) -> None:
+        """Check that a provider follows from a name; nothing is called.
+
+        Raises:
+            ModelNotFound: LiteLLM knows no provider for it.
+        """
+        litellm = library()
+        if self._common.get("custom_llm_provider"):
+            return
+        try:
+            litellm.get_llm_provider(model, api_base=self._common.get("api_base"))
+        except litellm.exceptions.BadRequestError as error:
+            raise unknown(model) from error
+
+    def call(self, call: ModelCall) -> Reply:
+        """Answer a call.
+
+        Raises:
+            ModelError: the provider did not; one of its subclasses where the cause is known.
+        """
+        litellm = library()
+        try:
+            response = litellm.completion(**self._arguments(call))
+            return reply_of(response, call.model)
+        except CRPError:
+            raise
+        except Exception as error:
+            raise translate(error, call.model, litellm) from error
+
+    async def acall(self, call: ModelCall) -> Reply:
+        """Answer a call without blocking the event loop."""
+        litellm = library()
+        try:
+            response = await litellm.acompletion(**self._arguments(call))
+            return reply_of(response, call.model)
+        except CRPError:
+            raise
+        except Exception as error:
+            raise translate(error, call.model, litellm) from error
+
+    def stream(self, call: ModelCall) -> Iterator[str | Reply]:
+        """Pieces of text as they come, then the whole reply.
+
+        Raises:
+            ModelError: the call failed, or the stream broke off before its end.
+        """
+        litellm = library()
+        assembly = Assembly(call.model)
+        try:
+            chunks = litellm.completion(**self._arguments(call, stream=True))
+            for chunk in chunks:
+                if piece := assembly.add(chunk):
+                    yield piece
+            reply = assembly.reply(chunks)
+        except CRPError:
+            raise
+        except Exception as error:
+            raise translate(error, call.model, litellm) from error
+        yield reply
+
+    async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
+        """The asynchronous twin of `stream`."""
+        litellm = library()
+        assembly = Assembly(call.model)
+        try:
+            chunks = await litellm.acompletion(**self._arguments(call, stream=True))
+            async for chunk in chunks:
+                if piece := assembly.add(chunk):
+                    yield piece
+            reply = assembly.reply(chunks)
+        except CRPError:
+            raise
+        except Exception as error:
+            raise translate(error, call.model, litellm) from error
+        yield reply
+
+    def _arguments(self, call: ModelCall, *, stream: bool = False) -> dict[str, Any]:
+        self.known(call.model)
+        arguments = {
+            **self._common,
+            "model": call.model,
+            "messages": [message_json(message) for message in call.messages],
+        }
+        for name in ("temperature", "max_tokens", "seed"):
+            if getattr(call, name) is not None:
+                arguments[name] = getattr(call, name)
+        if call.tools:
+            self._must_take_tools(call.model)
+            arguments |= {"tools": [dict(tool) for tool in call.tools], **plain_tools()}
+        if stream:
+            arguments |= {"stream": True, "stream_options": {"include_usage": True}}
+        return arguments
+
+    def _must_take_tools(self, model: str) -> None:
+        provider = self._common.get("custom_llm_provider")
+        taken = library().get_supported_openai_params(model=model, custom_llm_provider=provider)
+        if taken is not None and "tools" not in taken:
+            raise ModelError(f"model {model!r} takes no tools; ask without them or another model")
+
+
+def plain_tools() -> dict[str, Any]:
+    """The argument by which LiteLLM does not look for MCP servers among a call's tools.
+
+    It imports the optional package `mcp` for that, and fails where it is not installed; our
+    tools are plain ones. A version without that step would send the switch to the provider, so
+    there the answer is empty.
+    """
+    folder = Path(str(library().__file__)).parent
+    present = (folder / "responses" / "mcp" / "chat_completions_handler.py").is_file()
+    return {"_skip_mcp_handler": True} if present else {}
+
+
+class Assembly:
+    """Puts a stream's pieces together."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._pieces: list[str] = []
+        self._tools: dict[int, dict[str, str]] = {}
+        self._finish = ""
+        self._usage = Usage()
+
+    def add(self, chunk: Any) -> str:
+        """Take in one chunk; its text, empty when it has none."""
+        if getattr(chunk, "usage", None):
+            self._usage = _usage(chunk)
+        if not chunk.choices:
+            return ""
+        self._model = chunk.model or self._model
+        choice = chunk.choices[0]
+        self._finish = choice.finish_reason or self._finish
+        for call in choice.delta.tool_calls or ():
+            known = self._tools.setdefault(call.index, {"id": "", "name": "", "arguments": ""})
+            known["id"] = call.id or known["id"]
+            known["name"] = call.function.name or known["name"]
+            known["arguments"] += call.function.arguments or ""
+        piece: str = choice.delta.content or ""
+        if piece:
+            self._pieces.append(piece)
+        return piece
+
+    def reply(self, chunks: Any) -> Reply:
+        """The whole reply.
+
+        Args:
+            chunks: LiteLLM's stream after its last chunk.
+
+        Raises:
+            ModelError: the provider never said that it had finished.
+        """
+        if not self._finish or not _finished(chunks):
+            raise ModelError(f"the stream of model {self._model!r} broke off before its end")
+        calls = tuple(
+            ToolCall(id=found["id"], name=found["name"], arguments=found["arguments"] or "{}")
+            for _, found in sorted(self._tools.items())
+        )
+        return Reply(
+            text="".join(self._pieces),
+            model=self._model,
+            tool_calls=calls,
+            usage=self._usage,
+            finish_reason=self._finish,
+        )
+
+
+def _finished(stream: Any) -> bool:
+    """Whether the provider ended a stream; LiteLLM adds a finish of its own to one that stops.
+
+    A router's stream wraps the provider's and shares only its list of chunks. One that went on
+    with another deployment in the middle has no finish there: two halves are no answer.
+    """
+    for name in ("received_finish_reason", "intermittent_finish_reason"):
+        if getattr(stream, name, None):
+            return True
+    if hasattr(stream, "_async_generator"):
+        kept = getattr(stream, "chunks", None)
+        return not kept or any(one.choices and one.choices[0].finish_reason for one in kept)
+    return not hasattr(stream, "received_finish_reason")
+
+
+def message_json(message: Message) -> dict[str, Any]:
+    """A message in the OpenAI shape, without empty fields."""
+    said: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.name is not None:
+        said["name"] = message.name
+    if message.tool_calls:
+        said["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for call in message.tool_calls
+        ]
+        said["content"] = message.content or None
+    if message.tool_call_id is not None:
+        said["tool_call_id"] = message.tool_call_id
+    return said
+
+
+def reply_of(response: Any, model: str) -> Reply:
+    """A LiteLLM response as a reply.
+
+    Args:
+        model: the model that was called, for a response that names none.
+
+    Raises:
+        ModelError: the response holds no choice.
+    """
+    if not getattr(response, "choices", None):
+        raise ModelError(f"model {model!r} sent no choice in its answer")
+    choice = response.choices[0]
+    calls = tuple(
+        ToolCall(id=call.id or "", name=call.function.name or "", arguments=call.function.arguments)
+        for call in choice.message.tool_calls or ()
+    )
+    return Reply(
+        text=choice.message.content or "",
+        model=response.model or model,
+        tool_calls=calls,
+        usage=_usage(response),
+        finish_reason=choice.finish_reason or "stop",
+    )
+
+
+def _usage(response: Any) -> Usage:
+    """What the provider reported; the cost is None where LiteLLM knows no price."""
+    used = getattr(response, "usage", None)
+    hidden = getattr(response, "_hidden_params", None) or {}
+    cost = hidden.get("response_cost")
+    return Usage(
+        prompt_tokens=getattr(used, "prompt_tokens", None) or 0,
+        completion_tokens=getattr(used, "completion_tokens", None) or 0,
+        cost_usd=float(cost) if isinstance(cost, int | float) else None,
+    )

@@ -1,0 +1,119 @@
+"""The table from LiteLLM's errors to ours, and the sentence that each becomes.
+
+A provider's own message may repeat parts of the prompt or of a key, so it is not copied; the
+foreign error stays reachable as the cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import MappingProxyType, ModuleType
+from typing import Any, Final
+
+from crp_integrations.errors import (
+    CRPError,
+    ModelAuthError,
+    ModelContextExceeded,
+    ModelError,
+    ModelNotFound,
+    ModelRateLimited,
+    ModelTimeout,
+)
+
+# By class name, looked up along an error's bases from the most special on: a version of
+# LiteLLM that lacks one of these classes changes nothing for the others.
+TABLE: Final = MappingProxyType(
+    {
+        "AuthenticationError": ModelAuthError,
+        "PermissionDeniedError": ModelAuthError,
+        "RateLimitError": ModelRateLimited,
+        "BudgetExceededError": ModelRateLimited,
+        "PaymentRequiredError": ModelRateLimited,
+        "ContextWindowExceededError": ModelContextExceeded,
+        "Timeout": ModelTimeout,
+        "APITimeoutError": ModelTimeout,
+        "TimeoutError": ModelTimeout,
+        "NotFoundError": ModelNotFound,
+        "LiteLLMUnknownProvider": ModelNotFound,
+    }
+)
+
+# For errors whose class says nothing.
+STATUSES: Final = MappingProxyType(
+    {
+        401: ModelAuthError,
+        403: ModelAuthError,
+        404: ModelNotFound,
+        408: ModelTimeout,
+        429: ModelRateLimited,
+        504: ModelTimeout,
+    }
+)
+
+# The OpenAI client refuses by itself when it has no key, and LiteLLM calls that status 500.
+_NO_KEY: Final = ("Missing credentials", "api_key client option must be set")
+_UNREACHED: Final = frozenset({"ConnectError", "ClientConnectorError", "gaierror"})
+
+_SENTENCES: Final = MappingProxyType(
+    {
+        ModelRateLimited: "the provider of model {model!r} refused for rate or quota",
+        ModelContextExceeded: "the request is longer than the context limit of model {model!r}",
+        ModelTimeout: "model {model!r} did not answer in time",
+        ModelNotFound: (
+            "model {model!r} is not known to its provider; name it as PROVIDER/MODEL, such as "
+            "openai/gpt-4o-mini, or use extractive"
+        ),
+    }
+)
+
+
+def translate(error: Exception, model: str, library: ModuleType) -> CRPError:
+    """Our error for one that LiteLLM raised; our own pass unchanged.
+
+    Args:
+        error: what was raised.
+        model: the model that was called.
+        library: the module `litellm`, asked which keys a provider wants.
+    """
+    if isinstance(error, CRPError):
+        return error
+    kind = _kind(error)
+    if kind is ModelAuthError or any(mark in str(error) for mark in _NO_KEY):
+        return ModelAuthError(_credentials(model, library))
+    if kind in _SENTENCES:
+        return kind(_SENTENCES[kind].format(model=model))
+    if any(type(cause).__name__ in _UNREACHED for cause in _causes(error)):
+        return ModelError(f"the provider of model {model!r} cannot be reached")
+    status = getattr(error, "status_code", None)
+    told = f"status {status}, {type(error).__name__}" if status else type(error).__name__
+    return ModelError(f"the call to model {model!r} failed ({told})")
+
+
+def unknown(model: str) -> ModelNotFound:
+    """The error for a name from which no provider follows."""
+    return ModelNotFound(
+        f"no provider is known for model {model!r:.120}; name it as PROVIDER/MODEL, such as "
+        "openai/gpt-4o-mini, or use extractive"
+    )
+
+
+def _kind(error: Exception) -> type[ModelError]:
+    for base in type(error).__mro__:
+        if base.__name__ in TABLE:
+            return TABLE[base.__name__]
+    status: Any = getattr(error, "status_code", None)
+    return STATUSES.get(status, ModelError)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _credentials(model: str, library: ModuleType) -> str:
+    missing = library.validate_environment(model).get("missing_keys") or []
+    wanted = f"; set {' and '.join(missing)}" if missing else ""
+    return f"the provider refused the credentials for model {model!r}{wanted}"

@@ -1,0 +1,102 @@
+"""The extractive model as a LiteLLM provider, so that `extractive/best` stands in a model list."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Iterator, Sequence
+from functools import cache
+from typing import Any, Final
+
+from crp_integrations.engines.extractive import EXTRACTIVE, ExtractiveModel
+from crp_integrations.errors import ConfigError
+from crp_integrations.messages import Message, ModelCall, Reply
+
+_REGISTERING: Final = threading.Lock()
+
+
+def register_extractive() -> None:
+    """Make `extractive/NAME` callable through LiteLLM in this process; again has no effect.
+
+    Raises:
+        ConfigError: another handler is registered under the name already.
+    """
+    from crp_integrations.engines.litellm import library
+
+    litellm: Any = library()
+    with _REGISTERING:
+        handler = _handler()
+        for item in litellm.custom_provider_map:
+            if item["provider"] == EXTRACTIVE and item["custom_handler"] is not handler:
+                raise ConfigError(f"LiteLLM has another provider named {EXTRACTIVE!r} already")
+        if all(item["provider"] != EXTRACTIVE for item in litellm.custom_provider_map):
+            litellm.custom_provider_map = [
+                *litellm.custom_provider_map,
+                {"provider": EXTRACTIVE, "custom_handler": handler},
+            ]
+        # LiteLLM does this in its own calls too, but name lookup needs it before the first.
+        litellm.utils.custom_llm_setup()
+
+
+@cache
+def _handler() -> Any:
+    from litellm import CustomLLM, ModelResponse
+
+    answerer = ExtractiveModel()
+
+    def call_of(keywords: dict[str, Any]) -> ModelCall:
+        return ModelCall(
+            model=f"{EXTRACTIVE}/{keywords['model']}", messages=read(keywords["messages"])
+        )
+
+    def answered(keywords: dict[str, Any]) -> Any:
+        call = call_of(keywords)
+        response = keywords.get("model_response") or ModelResponse()
+        response.model = call.model
+        response.choices[0].message.content = answerer.call(call).text
+        response.choices[0].finish_reason = "stop"
+        return response
+
+    def pieces(keywords: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        for part in answerer.stream(call_of(keywords)):
+            ended = isinstance(part, Reply)
+            yield {
+                "text": "" if ended else part,
+                "is_finished": ended,
+                "finish_reason": "stop" if ended else "",
+                "index": 0,
+                "tool_use": None,
+                "usage": None,
+            }
+
+    class Extractive(CustomLLM):
+        """Hands LiteLLM's calls to the extractive model."""
+
+        def completion(self, *args: Any, **keywords: Any) -> Any:
+            return answered(keywords)
+
+        async def acompletion(self, *args: Any, **keywords: Any) -> Any:
+            return answered(keywords)
+
+        def streaming(self, *args: Any, **keywords: Any) -> Iterator[Any]:
+            return pieces(keywords)
+
+        # LiteLLM iterates over this one without awaiting it first, whatever its base says.
+        async def astreaming(  # type: ignore[override]
+            self, *args: Any, **keywords: Any
+        ) -> AsyncIterator[Any]:
+            for piece in pieces(keywords):
+                yield piece
+
+    return Extractive()
+
+
+def read(messages: Sequence[dict[str, Any]]) -> tuple[Message, ...]:
+    """Messages in the OpenAI shape as ours, their text parts joined; other roles left out."""
+    found = []
+    for message in messages:
+        content = message.get("content") or ""
+        if not isinstance(content, str):
+            content = "".join(part.get("text") or "" for part in content)
+        if message.get("role") in ("system", "user", "assistant", "tool"):
+            found.append(Message(role=message["role"], content=content))
+    return tuple(found)

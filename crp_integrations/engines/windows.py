@@ -1,0 +1,168 @@
+"""How many tokens a model takes in, from what is known offline.
+
+LiteLLM's table is read as a file; the library itself is not imported, which would take
+seconds. A limit here is what the prompt may hold: the input side of models that state one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from crp_integrations.errors import ConfigError
+
+DEFAULT_LIMIT: Final = 8_192
+EXTRACTIVE_LIMIT: Final = 32_768
+LITELLM_TABLE: Final = "model_prices_and_context_window_backup.json"
+
+# Families by the start of a model's own name, for names that LiteLLM's table lacks: a
+# self-hosted copy, a dated or brand-new version. Longest start wins. Providers often serve
+# less than a family's largest window, so each number is the smallest in common use.
+FAMILIES: Final[tuple[tuple[str, int], ...]] = (
+    ("extractive", EXTRACTIVE_LIMIT),
+    ("gpt-3.5-turbo", 16_385),
+    ("gpt-4", 8_192),
+    ("gpt-4-turbo", 128_000),
+    ("gpt-4o", 128_000),
+    ("chatgpt-4o", 128_000),
+    ("gpt-4.1", 1_047_576),
+    ("gpt-5", 272_000),
+    ("gpt-oss", 131_072),
+    ("o1", 200_000),
+    ("o1-mini", 128_000),
+    ("o1-preview", 128_000),
+    ("o3", 200_000),
+    ("o4", 200_000),
+    ("claude", 200_000),
+    ("claude-2.0", 100_000),
+    ("claude-instant", 100_000),
+    ("gemini", 1_048_576),
+    ("gemini-1.0", 30_720),
+    ("gemini-pro", 30_720),
+    ("gemma", 8_192),
+    ("gemma-3", 131_072),
+    ("gemma3", 131_072),
+    ("mistral", 32_768),
+    ("mistral-large", 131_072),
+    ("mistral-medium", 131_072),
+    ("mistral-nemo", 131_072),
+    ("mistral-small", 32_768),
+    ("ministral", 131_072),
+    ("mixtral", 32_768),
+    ("codestral", 32_768),
+    ("pixtral", 131_072),
+    ("magistral", 40_000),
+    ("deepseek", 65_536),
+    ("llama-2", 4_096),
+    ("llama2", 4_096),
+    ("llama-3", 8_192),
+    ("llama3", 8_192),
+    ("llama-3.1", 131_072),
+    ("llama3.1", 131_072),
+    ("llama-3.2", 131_072),
+    ("llama3.2", 131_072),
+    ("llama-3.3", 131_072),
+    ("llama3.3", 131_072),
+    ("llama-4", 131_072),
+    ("llama4", 131_072),
+    ("meta-llama-3", 8_192),
+    ("meta-llama-3.1", 131_072),
+    ("qwen2", 32_768),
+    ("qwen-2", 32_768),
+    ("qwen3", 40_960),
+    ("phi-3", 4_096),
+    ("phi-4", 16_384),
+    ("command-r", 128_000),
+    ("command-a", 256_000),
+    ("grok", 131_072),
+    ("jamba", 256_000),
+)
+_BY_LENGTH: Final = tuple(sorted(FAMILIES, key=lambda row: (-len(row[0]), row[0])))
+# What may follow a family's start: the end, or a mark that begins a version or size.
+_FOLLOWS: Final = re.compile(r"(?![a-z0-9.])|(?=\.\d*$)")
+
+_VENDOR: Final = re.compile(
+    r"(?:[a-z]{2,6}\.)?(?:anthropic|meta|mistral|deepseek|cohere|ai21|openai)\."
+)
+
+
+def context_limit(model: str, overrides: Mapping[str, int]) -> tuple[int, str]:
+    """A model's context limit in tokens, and where the number is from.
+
+    Looked for in this order: the caller's own numbers, LiteLLM's bundled table, the own table
+    of families, and last a careful default.
+
+    Args:
+        model: provider string as LiteLLM takes it, such as `azure/gpt-4o`.
+        overrides: tokens by model name, with or without the provider; each above 0.
+
+    Returns:
+        Tokens, and `setting`, `litellm`, `family NAME` or `default`.
+
+    Raises:
+        ConfigError: the override is not above 0.
+
+    >>> context_limit("extractive/best", {})
+    (32768, 'family extractive')
+    >>> context_limit("nobody/knows-this", {})
+    (8192, 'default')
+    """
+    for name in _spellings(model):
+        if name in overrides:
+            return _positive(name, overrides[name]), "setting"
+    for name in _spellings(model):
+        known = _litellm_table().get(name)
+        if known is not None:
+            return known, "litellm"
+    # The model's own name before its provider's: mistral/mistral-large is more than a mistral.
+    for name in reversed(_spellings(model)):
+        for start, tokens in _BY_LENGTH:
+            if _starts(name.lower(), start):
+                return tokens, f"family {start}"
+    return DEFAULT_LIMIT, "default"
+
+
+def _spellings(model: str) -> list[str]:
+    """The name as given, then without its leading parts one by one: `a/b/c`, `b/c`, `c`.
+
+    Bedrock writes vendor and region with points: `us.anthropic.claude-…` ends as `claude-…`.
+    """
+    parts = model.split("/")
+    names = ["/".join(parts[place:]) for place in range(len(parts))]
+    vendor = _VENDOR.match(parts[-1])
+    return [*names, parts[-1][vendor.end() :]] if vendor else names
+
+
+def _starts(name: str, start: str) -> bool:
+    return name.startswith(start) and _FOLLOWS.match(name, len(start)) is not None
+
+
+def _positive(name: str, tokens: int) -> int:
+    if tokens <= 0:
+        raise ConfigError(f"the context limit of {name!r} is {tokens}; give a number above 0")
+    return tokens
+
+
+@cache
+def _litellm_table() -> Mapping[str, int]:
+    """Input limits by name from the file inside LiteLLM's wheel, empty when there is none."""
+    spec = find_spec("litellm")
+    if spec is None or not spec.submodule_search_locations:
+        return {}
+    path = Path(next(iter(spec.submodule_search_locations))) / LITELLM_TABLE
+    try:
+        rows = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    table: dict[str, int] = {}
+    for name, row in rows.items():
+        # `max_tokens` alone is often the output's limit, so it is not used.
+        limit = row.get("max_input_tokens") if isinstance(row, dict) else None
+        if isinstance(limit, int) and limit > 0 and row.get("mode") in (None, "chat", "responses"):
+            table[name] = limit
+    return table

@@ -1,0 +1,95 @@
+"""What headers say, as typed values. None means that there is no such header."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from crp_integrations.headers.names import PROTOCOL_VERSION
+from crp_integrations.headers.values import FRACTION_DIGITS
+from crp_integrations.records import Part
+from crp_integrations.vocabulary import (
+    Attribution,
+    ChainIntegrity,
+    DistortionType,
+    GroundingMode,
+    QualityTier,
+    RiskLevel,
+    Strategy,
+)
+
+Fraction = Annotated[
+    float, Field(ge=0.0, le=1.0), AfterValidator(lambda value: round(value, FRACTION_DIGITS))
+]
+Count = Annotated[int, Field(ge=0, lt=10**15)]
+
+
+class RequestHeaders(Part):
+    """What a caller asks for in headers, as far as this version acts on it.
+
+    Attributes:
+        session_id: `crp_sess_…`, the session to go on with.
+        strategies: strategies that the caller accepts, best first; empty for any.
+        seed: seed for the model, where its provider takes one.
+    """
+
+    session_id: str | None = None
+    grounding: GroundingMode | None = None
+    strategies: tuple[Strategy, ...] = ()
+    seed: int | None = None
+
+
+class Distortions(Part):
+    """Value of `CRP-Safety-Distortions`."""
+
+    count: Count
+    types: tuple[DistortionType, ...] = ()
+
+
+class Contradictions(Part):
+    """Value of `CRP-Safety-Contradictions`; the scope is empty without contradictions."""
+
+    count: Count
+    scope: str = ""
+
+
+class ResponseHeaders(Part):
+    """What the response headers of one window say, fractions to three digits.
+
+    Spec: CRP-SPEC-003 §15, CRP-SPEC-005 §20
+
+    Attributes:
+        window: number of the window and total.
+        facts_used: facts included and available.
+        knowledge_age: time since the newest included fact was ingested.
+    """
+
+    protocol_version: str = PROTOCOL_VERSION
+    session_id: str | None = None
+    window: tuple[Count, Count] | None = None
+    strategy: Strategy | None = None
+    quality_tier: QualityTier | None = None
+    saturation: Fraction | None = None
+    facts_used: tuple[Count, Count] | None = None
+    tokens_used: Count | None = None
+    etag: str | None = None
+    tier_hit: int | None = Field(default=None, ge=0, le=3)
+    ckf_hits: Count | None = None
+    ckf_community: str | None = None
+    knowledge_age: timedelta | None = None
+    claim_count: Count | None = None
+    attribution: Attribution | None = None
+    grounding_pct: Fraction | None = None
+    attribution_score: Fraction | None = None
+    fabrications: Count | None = None
+    distortions: Distortions | None = None
+    contradictions: Contradictions | None = None
+    entailment_score: Fraction | None = None
+    fidelity_score: Fraction | None = None
+    hallucination_risk: RiskLevel | None = None
+    hallucination_score: Fraction | None = None
+    chained_hmac: str | None = None
+    window_hmac: str | None = None
+    chain_integrity: ChainIntegrity | None = None
