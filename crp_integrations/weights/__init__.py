@@ -1,0 +1,145 @@
+"""The files that ship with the package, their cards and hashes.
+
+A name goes in, a directory with a verified card comes out. Each directory here holds the files
+of one model, `card.json` for programs, `CARD.md` for people, and the licence. This room runs no
+model, imports no library that could, and never writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from pydantic import Field, StringConstraints, ValidationError
+
+from crp_integrations.errors import EngineError
+from crp_integrations.records import Record
+from crp_integrations.seals import sha256_hex
+
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+FileName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+(\.[a-z0-9_]+)+$")]
+
+
+class Card(Record):
+    """What is known about the files of one model.
+
+    Attributes:
+        name: the model's public name.
+        version: quantisation and revision, `int8w@1`; changed bytes mean a new number.
+        licence: SPDX identifier of the weights' licence.
+        notice: who made the weights and what was changed here.
+        origin: where the weights were taken from.
+        origin_sha256: SHA-256 of the weights that the files were made from.
+        files: SHA-256 of each file by name.
+        dimensions: length of a vector, 0 when the model gives none.
+        passage: the longest input in tokens, special tokens included, 0 when there is none.
+        overlap: tokens that neighbouring windows of a longer text share.
+        thresholds: calibrated values in [-1, 1] by name.
+        limits: what the model cannot do, in sentences.
+    """
+
+    SCHEMA: ClassVar[str] = "weights-card/1"
+
+    name: str
+    version: str
+    licence: str
+    notice: str = ""
+    origin: str
+    origin_sha256: Sha256
+    files: Mapping[FileName, Sha256]
+    dimensions: int = Field(default=0, ge=0)
+    passage: int = Field(default=0, ge=0)
+    overlap: int = Field(default=0, ge=0)
+    thresholds: Mapping[str, Annotated[float, Field(ge=-1, le=1)]] = Field(default_factory=dict)
+    limits: str
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """A directory of model files and its card."""
+
+    path: Path
+    card: Card
+
+    def read(self, file: str) -> bytes:
+        """The bytes of one file, after comparing their SHA-256 with the card's.
+
+        The bytes that were hashed are the bytes returned: use them, not the path.
+
+        Raises:
+            EngineError: the card does not list the file, it cannot be read or it was changed.
+        """
+        wanted = self.card.files.get(file)
+        if wanted is None:
+            raise EngineError(f"{file!r} is not a file of {self.card.name}", engine="weights")
+        try:
+            content = (self.path / file).read_bytes()
+        except OSError as error:
+            raise EngineError(
+                f"{file} of {self.card.name} cannot be read", engine="weights"
+            ) from error
+        seen = sha256_hex(content)
+        if seen != wanted:
+            raise EngineError(
+                f"{file} of {self.card.name} has SHA-256 {seen}, wanted {wanted}", engine="weights"
+            )
+        return content
+
+    def verify(self) -> None:
+        """Compare every file with the card.
+
+        Raises:
+            EngineError: a file is missing or was changed.
+        """
+        for file in self.card.files:
+            self.read(file)
+
+
+def names() -> list[str]:
+    """Names of the models that ship, sorted."""
+    root = Path(str(files(__name__)))
+    return sorted(path.parent.name for path in root.glob("*/card.json"))
+
+
+def describe(name: str) -> Weights:
+    """A shipped model's directory and card, without reading its large files.
+
+    Args:
+        name: one of `names()`.
+
+    Raises:
+        EngineError: nothing of that name ships, or the card cannot be read.
+    """
+    if name not in names():
+        raise EngineError(f"no weights named {name!r} ship, there are {names()}", engine="weights")
+    return describe_directory(Path(str(files(__name__))) / name)
+
+
+def describe_directory(path: Path) -> Weights:
+    """A directory with a `card.json`, such as a recipe's output, without reading its large files.
+
+    Raises:
+        EngineError: there is no card or it is not one.
+    """
+    try:
+        card = Card.model_validate_json((path / "card.json").read_bytes())
+    except (OSError, ValidationError) as error:
+        raise EngineError(f"{path.name}/card.json is not a card", engine="weights") from error
+    return Weights(path, card)
+
+
+def load(name: str) -> Weights:
+    """A shipped model's directory and card, every file verified.
+
+    Args:
+        name: one of `names()`.
+
+    Raises:
+        EngineError: nothing of that name ships, or a file does not have the card's hash.
+    """
+    weights = describe(name)
+    weights.verify()
+    return weights

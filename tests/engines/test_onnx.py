@@ -1,0 +1,221 @@
+"""The shipped embedder: unit rows, no influence of the batch, nothing cut, changed files refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crp_integrations import weights
+from crp_integrations.engines.onnx import OnnxEmbedder, windows
+from crp_integrations.errors import ConfigError, EngineError
+from crp_integrations.ports import Embedder
+from crp_integrations.seals import sha256_hex
+
+TEXTS = [
+    "The cat sat on the mat.",
+    "A dog sat on the rug.",
+    "Quantum chromodynamics describes how quarks are bound by gluons.",
+    "",
+    "Does aspirin reduce fever?",
+    "The cat sat on the mat.",
+    "Überraschung: naïve café, 東京, 😀, ﷺ, \u200bzero width",
+]
+FILLER = "The river runs through the old town and past the mill. "
+FACT = "Penicillin was discovered by Alexander Fleming in 1928."
+# Hypothesis calls a test many times, so its tests take no fixture of one call.
+SHARED = OnnxEmbedder()
+
+
+@pytest.fixture(scope="module")
+def embedder() -> OnnxEmbedder:
+    return SHARED
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    shutil.copytree(weights.describe("minilm").path, tmp_path / "minilm")
+    return tmp_path / "minilm"
+
+
+def change_card(directory: Path, **fields: object) -> None:
+    card = json.loads((directory / "card.json").read_text())
+    (directory / "card.json").write_text(json.dumps(card | fields))
+
+
+def test_it_is_an_embedder(embedder: OnnxEmbedder) -> None:
+    assert isinstance(embedder, Embedder)
+    assert embedder.dimensions == 384
+    assert embedder.thresholds["relevance_floor"] == 0.5
+    with pytest.raises(TypeError):
+        embedder.thresholds["relevance_floor"] = 0.1  # type: ignore[index]
+
+
+def test_identity_names_model_quantisation_and_bytes(embedder: OnnxEmbedder) -> None:
+    assert embedder.identity == OnnxEmbedder(threads=2).identity
+    assert embedder.identity.startswith("all-MiniLM-L6-v2/int8w@1+sha256:")
+    assert len(embedder.identity.partition("sha256:")[2]) == 64
+
+
+def test_identity_follows_files_and_windows_only(copy: Path, embedder: OnnxEmbedder) -> None:
+    change_card(copy, limits="none", thresholds={"neighbour": 0.9})
+    assert OnnxEmbedder(copy).identity == embedder.identity
+    change_card(copy, overlap=16)
+    assert OnnxEmbedder(copy).identity != embedder.identity
+
+
+def test_rows_are_unit_float32_and_contiguous(embedder: OnnxEmbedder) -> None:
+    rows = embedder.embed_passages(TEXTS)
+    assert rows.shape == (len(TEXTS), 384)
+    assert rows.dtype == np.float32
+    assert rows.flags.c_contiguous
+    assert np.isfinite(rows).all()
+    assert np.allclose(np.linalg.norm(rows.astype(np.float64), axis=1), 1, atol=1e-6)
+
+
+def test_no_texts_give_no_rows(embedder: OnnxEmbedder) -> None:
+    rows = embedder.embed_passages([])
+    assert rows.shape == (0, 384)
+    assert rows.dtype == np.float32
+
+
+def test_the_vectors_mean_something(embedder: OnnxEmbedder) -> None:
+    cat, dog, quarks = embedder.embed_passages(TEXTS[:3])
+    assert cat @ dog > 0.5 > cat @ quarks + 0.3
+
+
+@settings(max_examples=15)
+@given(st.lists(st.sampled_from(TEXTS), min_size=1, max_size=6))
+def test_a_vector_does_not_depend_on_its_batch(chosen: list[str]) -> None:
+    together = SHARED.embed_passages(chosen)
+    for row, text in zip(together, chosen, strict=True):
+        assert row.tobytes() == SHARED.embed_query(text).tobytes()
+        assert row.tobytes() == SHARED.embed_passages([text])[0].tobytes()
+
+
+@settings(max_examples=40)
+@given(st.text(max_size=200))
+def test_any_text_gives_a_unit_vector(text: str) -> None:
+    row = SHARED.embed_query(text)
+    assert row.shape == (384,)
+    assert abs(float(row.astype(np.float64) @ row.astype(np.float64)) - 1) < 1e-6
+
+
+def test_the_empty_text_has_a_vector_of_its_own(embedder: OnnxEmbedder) -> None:
+    row = embedder.embed_query("")
+    assert np.allclose(np.linalg.norm(row), 1, atol=1e-6)
+    assert row.tobytes() == embedder.embed_query(" \n\t").tobytes()
+
+
+def test_control_tokens_in_a_text_are_text(embedder: OnnxEmbedder) -> None:
+    plain = embedder.embed_query("a [ sep ] b")
+    assert plain.tobytes() == embedder.embed_query("a [SEP] b").tobytes()
+
+
+def test_a_lone_surrogate_is_refused(embedder: OnnxEmbedder) -> None:
+    with pytest.raises(EngineError, match="tokenizers") as caught:
+        embedder.embed_query("\ud800")
+    assert caught.value.engine == "tokenizers"
+    assert caught.value.version
+    assert caught.value.__cause__ is not None
+
+
+def test_a_fact_at_the_far_end_of_a_long_text_counts(embedder: OnnxEmbedder) -> None:
+    without = embedder.embed_query(FILLER * 100)
+    end = embedder.embed_query(FILLER * 100 + FACT)
+    middle = embedder.embed_query(FILLER * 50 + FACT + " " + FILLER * 50)
+    fact = embedder.embed_query(FACT)
+    assert end @ fact > without @ fact
+    assert middle @ fact > without @ fact
+    assert end.tobytes() != without.tobytes()
+
+
+def test_a_text_at_the_edge_of_the_window(embedder: OnnxEmbedder) -> None:
+    # "word" is one token; with two frame tokens 254 of them fill the window.
+    inside, above = (embedder.embed_query("word " * count) for count in (254, 255))
+    assert inside.tobytes() != above.tobytes()
+    assert inside @ above > 0.9
+
+
+@given(st.integers(0, 2000), st.integers(1, 300), st.data())
+def test_windows_cover_everything_within_the_size(
+    count: int, size: int, data: st.DataObject
+) -> None:
+    overlap = data.draw(st.integers(0, size - 1))
+    spans = windows(count, size, overlap)
+    assert spans[0][0] == 0
+    assert spans[-1][1] == count
+    assert all(end - start <= size for start, end in spans)
+    lengths = {end - start for start, end in spans}
+    assert len(lengths) == 1
+    assert all(before[1] - after[0] >= overlap for before, after in pairwise(spans))
+
+
+def test_one_and_two_threads_give_the_same_bytes(embedder: OnnxEmbedder) -> None:
+    texts = [*TEXTS, FILLER * 15]
+    two = OnnxEmbedder(threads=2)
+    assert two.embed_passages(texts).tobytes() == embedder.embed_passages(texts).tobytes()
+
+
+def test_callers_in_several_threads_get_the_same_bytes(embedder: OnnxEmbedder) -> None:
+    wanted = embedder.embed_passages(TEXTS).tobytes()
+    fresh = OnnxEmbedder()
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: fresh.embed_passages(TEXTS).tobytes(), range(8)))
+    assert set(found) == {wanted}
+
+
+@pytest.mark.parametrize("file", ["model.onnx", "tokenizer.json"])
+def test_a_changed_byte_is_refused(copy: Path, file: str) -> None:
+    content = bytearray((copy / file).read_bytes())
+    content[len(content) // 2] ^= 1
+    (copy / file).write_bytes(content)
+    with pytest.raises(EngineError, match=r"SHA-256 .* wanted"):
+        OnnxEmbedder(copy).embed_query("anything")
+
+
+def test_a_missing_file_is_refused(copy: Path) -> None:
+    (copy / "model.onnx").unlink()
+    with pytest.raises(EngineError, match="cannot be read"):
+        OnnxEmbedder(copy).embed_query("anything")
+
+
+@pytest.mark.parametrize("file", ["model.onnx", "tokenizer.json"])
+def test_a_file_that_is_no_model_is_the_engines_error(copy: Path, file: str) -> None:
+    (copy / file).write_bytes(b"{}")
+    card = json.loads((copy / "card.json").read_text())
+    change_card(copy, files=card["files"] | {file: sha256_hex(b"{}")})
+    with pytest.raises(EngineError, match="cannot be loaded") as caught:
+        OnnxEmbedder(copy).embed_query("anything")
+    assert caught.value.__cause__ is not None
+
+
+def test_a_card_that_is_no_embedders_is_refused(copy: Path) -> None:
+    change_card(copy, dimensions=0)
+    with pytest.raises(EngineError, match="wanted an embedder's card"):
+        OnnxEmbedder(copy)
+
+
+def test_a_run_that_fails_is_the_engines_error(copy: Path) -> None:
+    # The network has 512 places; a card that promises more is found out by the runtime.
+    change_card(copy, passage=4096)
+    with pytest.raises(EngineError, match=r"a run over \d+ tokens failed"):
+        OnnxEmbedder(copy).embed_query("word " * 600)
+
+
+def test_a_card_of_another_length_is_found_out(copy: Path) -> None:
+    change_card(copy, dimensions=128)
+    with pytest.raises(EngineError, match=r"wanted \(n, 128\)"):
+        OnnxEmbedder(copy).embed_query("anything")
+
+
+def test_threads_must_be_positive() -> None:
+    with pytest.raises(ConfigError, match="threads is 0"):
+        OnnxEmbedder(threads=0)
