@@ -1,0 +1,1 @@
+"""The rules of the house: floors, a light front door, records, examples, pages."""

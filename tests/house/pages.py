@@ -1,0 +1,39 @@
+"""Reads the Markdown pages: fenced blocks, marked commands, links, headings."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+BLOCK = re.compile(
+    r"(?:<!-- (?P<mark>[^>]*?) -->\n+)?^```(?P<language>\w*)\n(?P<body>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One fenced block with the comment above it."""
+
+    language: str
+    body: str
+    mark: str
+
+
+def blocks(path: Path) -> list[Block]:
+    """The fenced blocks of a page in order."""
+    text = path.read_text(encoding="utf-8")
+    return [Block(m["language"], m["body"], m["mark"] or "") for m in BLOCK.finditer(text)]
+
+
+def links(path: Path) -> list[str]:
+    """Targets of the links of a page, code blocks left out."""
+    return LINK.findall(BLOCK.sub("", path.read_text(encoding="utf-8")))
+
+
+def anchors(path: Path) -> set[str]:
+    """Anchors of a page's headings."""
+    heads = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}

@@ -1,0 +1,58 @@
+"""`import crp_integrations` is light: no framework and no heavy library comes with it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HEAVY = (
+    "langchain", "langchain_core", "langgraph", "llama_index", "litellm", "openai", "torch",
+    "transformers", "onnxruntime", "onnx", "tokenizers", "tiktoken", "sentencepiece", "numpy",
+    "scipy", "sqlite3", "hnswlib", "igraph", "leidenalg", "pypdf", "rich", "typer", "requests",
+    "httpx", "aiohttp",
+)  # fmt: skip
+
+
+def _loaded(code: str, folder: Path) -> set[str]:
+    script = f"import json, sys\n{code}\nprint(json.dumps(sorted(sys.modules)))"
+    run = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[2],
+        env={"PATH": "", "HOME": str(folder)},
+    )
+    return {name.partition(".")[0] for name in json.loads(run.stdout)}
+
+
+def test_the_front_door_is_light(tmp_path: Path) -> None:
+    assert sorted(_loaded("import crp_integrations", tmp_path) & set(HEAVY)) == []
+
+
+FRAMEWORKS = {"langchain", "langchain_core", "langgraph", "llama_index", "litellm", "torch"}
+
+
+@pytest.mark.parametrize("name", ["Relay", "examine", "pack", "Fact"])
+def test_a_front_door_name_brings_no_framework(name: str, tmp_path: Path) -> None:
+    loaded = _loaded(f"from crp_integrations import {name}", tmp_path)
+    assert sorted(loaded & FRAMEWORKS) == []
+
+
+@pytest.mark.parametrize(
+    ("adapter", "own"),
+    [
+        ("langchain", {"langchain_core"}),
+        ("llama_index", {"llama_index"}),
+        ("litellm", {"litellm"}),
+    ],
+)
+def test_an_adapter_brings_its_own_framework_only(
+    adapter: str, own: set[str], tmp_path: Path
+) -> None:
+    loaded = _loaded(f"import crp_integrations.{adapter}", tmp_path)
+    assert sorted(loaded & FRAMEWORKS - own) == []

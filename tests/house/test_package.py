@@ -1,0 +1,91 @@
+"""The wheel holds what an installation needs: code, types, weights, documentation."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+import tomllib
+import zipfile
+from email import message_from_string
+from pathlib import Path
+
+import pytest
+
+import crp_integrations
+from crp_integrations.cli import documentation
+from crp_integrations.errors import ConfigError
+from tests.requirements.rows import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    """The wheel of this tree, built as pip builds it."""
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (path,) = folder.glob("*.whl")
+    return zipfile.ZipFile(path)
+
+
+def test_the_wheel_holds_code_types_and_the_licence(wheel: zipfile.ZipFile) -> None:
+    names = set(wheel.namelist())
+    code = {path.relative_to(ROOT).as_posix() for path in (ROOT / "crp_integrations").rglob("*.py")}
+    assert code <= names
+    assert "crp_integrations/py.typed" in names
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+    assert {name.split("/")[0] for name in names} == {
+        "crp_integrations",
+        f"crp_integrations-{PROJECT['version']}.dist-info",
+    }
+
+
+def test_the_wheel_holds_the_weights_with_the_cards_hashes(wheel: zipfile.ZipFile) -> None:
+    folder = "crp_integrations/weights/minilm/"
+    card = json.loads(wheel.read(folder + "card.json"))
+    assert card["files"]
+    for name, digest in card["files"].items():
+        assert hashlib.sha256(wheel.read(folder + name)).hexdigest() == digest
+
+
+def test_the_wheel_holds_every_page_of_the_documentation(wheel: zipfile.ZipFile) -> None:
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    inside = "crp_integrations/documentation/"
+    held = {name.removeprefix(inside) for name in wheel.namelist() if name.startswith(inside)}
+    assert held == pages
+
+
+def test_the_wheel_names_the_command_and_the_extras(wheel: zipfile.ZipFile) -> None:
+    (points,) = [name for name in wheel.namelist() if name.endswith("entry_points.txt")]
+    command = "[console_scripts]\ncrp = crp_integrations.cli.app:main"
+    assert wheel.read(points).decode().strip() == command
+    (metadata,) = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
+    extras = message_from_string(wheel.read(metadata).decode()).get_all("Provides-Extra")
+    assert set(extras or ()) == set(PROJECT["optional-dependencies"])
+
+
+def test_version_and_name_agree() -> None:
+    assert crp_integrations.__version__ == PROJECT["version"]
+    assert PROJECT["name"] == "crp-integrations"
+    assert PROJECT["requires-python"] == ">=3.11"
+
+
+def test_documentation_is_found_in_a_checkout() -> None:
+    assert (documentation.documentation_path() / "glossary.md").is_file()
+
+
+def test_documentation_inside_the_package_goes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside = tmp_path / "package" / "documentation"
+    beside = tmp_path / "docs"
+    monkeypatch.setattr(documentation, "files", lambda _: tmp_path / "package")
+    with pytest.raises(ConfigError, match="documentation is not there"):
+        documentation.documentation_path()
+    for folder in (beside, inside):
+        folder.mkdir(parents=True)
+        (folder / documentation.FIRST_PAGE).write_text("# Main path\n", encoding="utf-8")
+        assert documentation.documentation_path() == folder

@@ -1,0 +1,140 @@
+"""The README is true: its code runs, its commands exist, the check runs its test command."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.house.pages import Block, blocks
+from tests.requirements.rows import ROOT
+
+README = ROOT / "README.md"
+CHECK = ROOT / ".ci" / "run"
+CODE = [block for block in blocks(README) if block.language == "python"]
+COMMANDS = [block for block in blocks(README) if block.language == "bash"]
+
+
+def _marked(name: str) -> Block:
+    (block,) = [block for block in COMMANDS if block.mark == f"command: {name}"]
+    return block
+
+
+def test_the_code_of_the_readme_runs_in_order(tmp_path: Path) -> None:
+    script = tmp_path / "readme.py"
+    script.write_text("\n\n".join(block.body for block in CODE), encoding="utf-8")
+    clean = {name: value for name, value in os.environ.items() if not name.endswith("_KEY")}
+    run = subprocess.run(
+        [sys.executable, str(script)],
+        cwd=tmp_path,
+        env={**clean, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert run.returncode == 0, run.stderr[-3000:]
+    assert "30 days" in run.stdout
+
+
+def test_the_readme_shows_code_for_python_and_each_adapter() -> None:
+    text = "\n".join(block.body for block in CODE)
+    for name in ("Relay.open", "examine(", "pack(", "CRPRetriever", "CRPNodePostprocessor"):
+        assert name in text
+    assert "CRPRouter" in text
+
+
+@pytest.mark.parametrize("block", COMMANDS, ids=lambda block: block.mark or "commands")
+def test_a_command_block_can_be_parsed(block: Block) -> None:
+    run = subprocess.run(["bash", "-n"], input=block.body, text=True, capture_output=True)
+    assert run.returncode == 0, run.stderr
+
+
+def test_the_two_commands_are_one_line_each() -> None:
+    assert len(_marked("quickstart").body.strip().splitlines()) == 1
+    assert len(_marked("test").body.strip().splitlines()) == 1
+
+
+@pytest.mark.requirement("CARD-14")
+def test_the_test_command_installs_the_test_extra_and_runs_the_whole_suite() -> None:
+    install, run = (shlex.split(part) for part in _marked("test").body.split("&&"))
+    assert install == [".venv/bin/pip", "install", "-e", ".[test]"]
+    assert run[:3] == [".venv/bin/python", "-m", "pytest"]
+    # No path, no selection: what runs is `testpaths`, which is every test there is.
+    assert [word for word in run[3:] if word != "-q"] == []
+    options = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert options["tool"]["pytest"]["ini_options"]["testpaths"] == ["tests"]
+    assert _marked("quickstart").body.startswith("python3 -m venv .venv ")
+
+
+@pytest.mark.requirement("CARD-14")
+def test_the_check_takes_both_commands_from_the_readme() -> None:
+    text = CHECK.read_text(encoding="utf-8")
+    assert os.access(CHECK, os.X_OK)
+    assert subprocess.run(["bash", "-n", str(CHECK)]).returncode == 0
+    code = text.split("<<'EXTRACT'\n")[1].split("\nEXTRACT\n")[0]
+    for name in ("quickstart", "test"):
+        assert f"readme_command {name}" in text
+        run = subprocess.run(
+            [sys.executable, "-", name], input=code, cwd=ROOT, capture_output=True, text=True
+        )
+        assert run.stdout == _marked(name).body
+    # The commands stand in the README alone.
+    assert "pip install -e '.[test]'" not in text
+
+
+def _crp_lines() -> list[list[str]]:
+    return [
+        shlex.split(line)
+        for block in COMMANDS
+        for line in block.body.splitlines()
+        if line.startswith("crp ")
+    ]
+
+
+@pytest.mark.parametrize("words", _crp_lines(), ids=lambda words: " ".join(words[1:2]))
+def test_a_crp_command_and_its_options_exist(words: list[str]) -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "crp_integrations.cli.app", words[1], "--help"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "COLUMNS": "200", "NO_COLOR": "1"},
+    )
+    assert run.returncode == 0, run.stderr
+    options = set(re.findall(r"--[\w-]+", run.stdout))
+    assert {word for word in words[2:] if word.startswith("--")} <= options
+
+
+def test_the_extras_of_the_readme_are_those_that_are_declared() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    table = README.read_text(encoding="utf-8").split("## Extras")[1].split("\n## ")[0]
+    named = set(re.findall(r"^\| `([\w-]+)` \|", table, re.MULTILINE))
+    assert named == set(project["optional-dependencies"])
+    rows = dict(re.findall(r"^\| `([\w-]+)` \|(.*)$", table, re.MULTILINE))
+    assert "compiler" in rows["hnsw"]
+    assert "GPL" in rows["communities"]
+
+
+def test_every_requirement_has_a_floor_and_a_ceiling() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = [line for lines in project["optional-dependencies"].values() for line in lines]
+    for line in [*project["dependencies"], *extras]:
+        if not line.startswith("crp-integrations["):
+            assert re.fullmatch(r"[\w.-]+>=[\d.]+,<[\d.]+", line), line
+
+
+def test_the_default_install_has_no_torch_no_gpl_and_no_compiler() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    assert extras["all"] == ["crp-integrations[langchain,llama-index,litellm,tokenizers,pdf]"]
+    plain = [*project["dependencies"]]
+    for name in ("langchain", "llama-index", "litellm", "tokenizers", "pdf", "test"):
+        plain += extras[name]
+    names = {re.split(r"[>\[]", line)[0] for line in plain}
+    assert not names & {"torch", "hnswlib", "leidenalg", "igraph"}

@@ -1,0 +1,83 @@
+"""Writes `docs/supported.md` from the last whole test run: `python -m tests.requirements.supported`.
+
+With `--check` nothing is written; the exit status is 1 when the page claims an id that no test
+of the last run shows, or when the page is not what would be written.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from itertools import groupby
+
+from tests.requirements.rows import FOLDER, RESULTS, SUPPORTED, Row, rows
+
+TEMPLATE = FOLDER / "supported.template.md"
+CLAIM = re.compile(r"^- `([^`]+)` ", re.MULTILINE)
+PART_NOW = 1
+
+
+def claimed(page: str) -> list[str]:
+    """The ids that a page claims."""
+    return CLAIM.findall(page.split("## Not shown yet")[0])
+
+
+def shown(results: dict[str, dict[str, list[str]]]) -> list[str]:
+    """Ids with at least one passing marked test and no failing one, in document order."""
+    return [id for id in rows() if id in results["passed"] and id not in results["failed"]]
+
+
+def page(ids: list[str]) -> str:
+    """The whole page for the ids that were shown."""
+    known = rows()
+    by_place = sorted((known[id] for id in ids), key=_place)
+    lines = [TEMPLATE.read_text(encoding="utf-8").rstrip(), ""]
+    for document, of_document in groupby(by_place, key=lambda row: row.document):
+        lines += [f"### {document}", ""]
+        for section, of_section in groupby(of_document, key=lambda row: row.section):
+            lines += [f"**§{section}**", ""]
+            lines += [_line(row) for row in of_section]
+            lines.append("")
+    due = [row for row in known.values() if row.part <= PART_NOW and row.id not in ids]
+    later = [row for row in known.values() if row.part > PART_NOW and row.id not in ids]
+    lines += ["## Not shown yet", ""]
+    lines += [f"Due now and shown by no test: {len(due) or 'none'}.", ""]
+    lines += [_line(row) for row in due]
+    lines += [""] if due else []
+    lines.append(f"Belonging to later parts of the work and absent: {len(later)} demands.")
+    return "\n".join(lines) + "\n"
+
+
+def _place(row: Row) -> tuple[str, list[int], str]:
+    return row.document, [int(number) for number in re.findall(r"\d+", row.section)], row.id
+
+
+def _line(row: Row) -> str:
+    return f"- `{row.id}` {row.short or f'§{row.section}'}"
+
+
+def main(arguments: list[str]) -> int:
+    """Write or check the page; the exit status."""
+    if not RESULTS.exists():
+        print(f"{RESULTS.name} is missing: run the whole suite first", file=sys.stderr)
+        return 1
+    results = json.loads(RESULTS.read_text(encoding="utf-8"))
+    if not results["whole"]:
+        print("the last test run was a selection: run the whole suite first", file=sys.stderr)
+        return 1
+    wanted = page(shown(results))
+    if "--check" not in arguments:
+        SUPPORTED.write_text(wanted, encoding="utf-8")
+        return 0
+    written = SUPPORTED.read_text(encoding="utf-8")
+    unproven = sorted(set(claimed(written)) - set(shown(results)))
+    if unproven:
+        print(f"docs/supported.md claims what no test shows: {', '.join(unproven)}")
+    elif written != wanted:
+        print("docs/supported.md is stale: run python -m tests.requirements.supported")
+    return int(written != wanted)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

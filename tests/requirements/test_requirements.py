@@ -1,0 +1,147 @@
+"""The tables, the marks and the pages that are made from them agree."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.requirements import spec_map, supported
+from tests.requirements.marks import marks
+from tests.requirements.rows import ROOT, SUPPORTED, rows
+
+
+def test_every_mark_names_a_known_id() -> None:
+    assert sorted(set(marks()) - set(rows())) == []
+
+
+def test_every_demand_that_is_due_has_a_marked_test() -> None:
+    due = [row.id for row in rows().values() if row.part <= supported.PART_NOW]
+    marked = marks()
+    assert [id for id in due if id not in marked] == []
+
+
+def test_every_demand_that_is_due_has_its_own_wording() -> None:
+    assert [
+        row.id for row in rows().values() if row.part <= supported.PART_NOW and not row.short
+    ] == []
+
+
+def test_the_supported_page_claims_known_ids_once() -> None:
+    claims = supported.claimed(SUPPORTED.read_text(encoding="utf-8"))
+    assert len(claims) == len(set(claims))
+    assert set(claims) <= set(rows())
+
+
+def test_a_page_claims_exactly_what_was_shown() -> None:
+    ids = list(rows())[3:9]
+    assert sorted(supported.claimed(supported.page(ids))) == sorted(ids)
+
+
+def test_a_failing_test_takes_its_id_from_the_page() -> None:
+    results = {
+        "passed": {"003-7.3-1": ["a"], "003-7.3-2": ["b"]},
+        "failed": {"003-7.3-2": ["c"]},
+    }
+    assert supported.shown(results) == ["003-7.3-1"]
+
+
+def test_the_specification_map_is_fresh() -> None:
+    assert spec_map.PAGE.read_text(encoding="utf-8") == spec_map.page()
+
+
+@pytest.mark.parametrize("line", ["Spec: somewhere", "Spec: §4", "Spec: CRP-SPEC-003 7.4"])
+def test_a_spec_line_that_cannot_be_read_is_refused(line: str) -> None:
+    with pytest.raises(ValueError, match="does not read"):
+        spec_map.references(line)
+
+
+def test_a_spec_line_may_name_several_sections() -> None:
+    line = "Spec: CRP-SPEC-003 §7.4, §8; CRP-SPEC-005 §4.2"
+    assert spec_map.references(line) == [
+        ("CRP-SPEC-003", "7.4"),
+        ("CRP-SPEC-003", "8"),
+        ("CRP-SPEC-005", "4.2"),
+    ]
+
+
+MINI = """
+import pytest
+
+@pytest.mark.requirement("003-7.3-1")
+def test_good():
+    assert True
+
+@pytest.mark.requirement("003-7.3-2")
+def test_bad():
+    assert {bad}
+
+@pytest.mark.requirement("{third}")
+@pytest.mark.skip
+def test_skipped():
+    assert False
+"""
+
+
+def _mini_project(folder: Path, *, bad: str, third: str, claims: list[str]) -> Path:
+    (folder / "tests" / "requirements").mkdir(parents=True)
+    (folder / "docs").mkdir()
+    for name in ("rows.py", "supported.py", "marks.py", "__init__.py"):
+        text = (ROOT / "tests/requirements" / name).read_text(encoding="utf-8")
+        (folder / "tests/requirements" / name).write_text(text, encoding="utf-8")
+    for path in (ROOT / "tests/requirements").glob("part*.csv"):
+        (folder / "tests/requirements" / path.name).write_bytes(path.read_bytes())
+    (folder / "tests/requirements/supported.template.md").write_text("# Head\n", encoding="utf-8")
+    (folder / "tests/__init__.py").write_text("", encoding="utf-8")
+    (folder / "tests/conftest.py").write_text(
+        (ROOT / "tests/conftest.py").read_text(encoding="utf-8"), encoding="utf-8"
+    )
+    (folder / "tests/test_mini.py").write_text(MINI.format(bad=bad, third=third), encoding="utf-8")
+    (folder / "pyproject.toml").write_text(
+        '[tool.pytest.ini_options]\ntestpaths = ["tests"]\n', encoding="utf-8"
+    )
+    claimed = "".join(f"- `{id}` words\n" for id in claims)
+    (folder / "docs/supported.md").write_text(claimed, encoding="utf-8")
+    return folder
+
+
+def _pytest(folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_a_run_fails_when_the_page_claims_what_was_not_shown(tmp_path: Path) -> None:
+    folder = _mini_project(
+        tmp_path, bad="True", third="003-7.3-3", claims=["003-7.3-1", "003-7.3-3"]
+    )
+    run = _pytest(folder)
+    assert run.returncode == 1
+    assert "2 passed, 1 skipped" in run.stdout
+    assert "claims 003-7.3-3" in run.stdout
+    assert "claims 003-7.3-1" not in run.stdout
+
+
+def test_a_run_passes_when_every_claim_was_shown(tmp_path: Path) -> None:
+    folder = _mini_project(
+        tmp_path, bad="True", third="003-7.3-3", claims=["003-7.3-1", "003-7.3-2"]
+    )
+    assert _pytest(folder).returncode == 0
+    command = [sys.executable, "-m", "tests.requirements.supported"]
+    assert subprocess.run([*command, "--check"], cwd=folder, capture_output=True).returncode == 1
+    assert subprocess.run(command, cwd=folder).returncode == 0
+    assert subprocess.run([*command, "--check"], cwd=folder).returncode == 0
+    page = (folder / "docs/supported.md").read_text(encoding="utf-8")
+    assert sorted(supported.claimed(page)) == ["003-7.3-1", "003-7.3-2"]
+
+
+def test_an_unknown_id_stops_the_run(tmp_path: Path) -> None:
+    run = _pytest(_mini_project(tmp_path, bad="True", third="999-1", claims=[]))
+    assert run.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "unknown id '999-1'" in run.stdout + run.stderr
