@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from crp_integrations.engines.tokens.offline import (
     CL100K,
     CLAUDE_2,
+    DEEPSEEK,
     MISTRAL_V2,
     MISTRAL_V3,
     MISTRAL_V7,
@@ -67,6 +68,8 @@ FAMILIES: tuple[Family, ...] = (
         CLAUDE_3_PER_MILLE,
     ),
     _estimate("the newest Claude", r"claude", O200K, CLAUDE_NEWEST_PER_MILLE),
+    Family("DeepSeek", r"deepseek-(chat|reasoner)|deepseek[-_.]?(chat[-_.])?v3", DEEPSEEK),
+    Family("DeepSeek", r"deepseek", DEEPSEEK, Exactness.FAMILY),
     Family("Mistral", r"mistral-(small|large)-2402", MISTRAL_V2),
     Family("Mistral", r"open-mixtral-8x22b|codestral-(2405|mamba)|mistral-large-2407", MISTRAL_V3),
     Family("Mistral", r"mistral-large-2411", MISTRAL_V7),
@@ -93,6 +96,7 @@ _PLAIN_PROVIDERS = frozenset(
         "bedrock",
         "codestral",
         "converse",
+        "deepseek",
         "deepinfra",
         "fireworks_ai",
         "github",
@@ -108,7 +112,7 @@ _PLAIN_PROVIDERS = frozenset(
         "vertex_ai",
     }
 )
-_VENDOR = re.compile(r"(?:(?:us|eu|apac|jp|au|global)\.)?(?:anthropic|mistral|openai)\.")
+_VENDOR = re.compile(r"(?:(?:us|eu|apac|jp|au|global)\.)?(?:anthropic|deepseek|mistral|openai)\.")
 
 
 def family_of(model: str) -> tuple[Family | None, bool]:

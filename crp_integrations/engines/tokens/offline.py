@@ -69,6 +69,12 @@ CLAUDE_2 = Vocabulary(
     "c241737df24b4e7f7c9af4fdcee29a0ca903dcb288a8b753bc346a3092911767",
     (("litellm", f"{_LITELLM}/anthropic_tokenizer.json"),),
 )
+# In LiteLLM from 1.109 on; earlier wheels do not have it.
+DEEPSEEK = Vocabulary(
+    "deepseek-v3",
+    "4607b3d1929c5ca263a81d7153c6d6ecdbc71c9e933c0fb2df2abf181bf6df61",
+    (("litellm", f"{_LITELLM}/deepseek_tokenizer.json"),),
+)
 MISTRAL_V2 = _mistral(
     "mistral-v2",
     "37f00374dea48658ee8f5d0f21895b9bc55cb0103939607c8185bfd1c6ca1f89",
