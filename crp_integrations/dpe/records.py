@@ -78,7 +78,10 @@ class Claim(Part):
 
     Attributes:
         claim_id: `c1`, `c2`, … in order of the answer.
+        text: the answer's characters from `start` to `end`.
         start, end: character offsets in the answer.
+        reads_as: the claim as it is judged alone: the text, after the subject that it borrows
+            from an earlier clause of its sentence where it has none of its own.
         specificity: [0, 1], how much it commits itself.
         attribution: None for claims that are not FACTUAL.
         similarity: the score that attribution was decided by, [0, 1].
@@ -89,6 +92,7 @@ class Claim(Part):
     text: str
     start: int
     end: int
+    reads_as: str
     sentence_index: int
     claim_type: ClaimType
     specificity: float = Field(ge=0.0, le=1.0)

@@ -1,0 +1,119 @@
+"""Risk: the composite of four signals, and its level.
+
+Spec: CRP-SPEC-005 §7
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from crp_integrations.dpe.settings import LEVEL_CUTS, DpeSettings
+from crp_integrations.vocabulary import GroundingMode, RiskLevel
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What the signals are computed from.
+
+    Attributes:
+        factual: factual claims; grounded, parametric and unverifiable are among them.
+        fidelity: fidelity score, [0, 1].
+        entailment: entailment of the weakest claim, [0, 1].
+    """
+
+    factual: int
+    grounded: int
+    parametric: int
+    unverifiable: int
+    fidelity: float
+    entailment: float
+
+
+@dataclass(frozen=True, slots=True)
+class Risk:
+    """The composite and what it was made of; signals are 0 best, 1 worst."""
+
+    signals: Mapping[str, float]
+    composite: float
+    level: RiskLevel
+
+
+def fidelity_score(
+    *, fabrications: int, distortions: int, contradictions: int, factual: int, settings: DpeSettings
+) -> float:
+    """One minus the penalties per factual claim, clamped to [0, 1].
+
+    Spec: CRP-SPEC-005 §5.5 (decision D1)
+
+    >>> round(fidelity_score(fabrications=0, distortions=1, contradictions=0, factual=9,
+    ...     settings=DpeSettings()), 3)
+    0.978
+    """
+    penalties = (
+        fabrications * settings.fabrication_penalty
+        + distortions * settings.distortion_penalty
+        + contradictions * settings.contradiction_penalty
+    )
+    return min(1.0, max(0.0, 1.0 - penalties / max(1, factual)))
+
+
+def grounding_pct(grounded: int, factual: int) -> float:
+    """Grounded over factual claims, 1.0 when there are none.
+
+    Spec: CRP-SPEC-005 §4.4 (decision D3)
+
+    >>> round(grounding_pct(31, 34), 3)
+    0.912
+    """
+    return grounded / factual if factual else 1.0
+
+
+def signals(counts: Counts, mode: GroundingMode) -> dict[str, float]:
+    """The four signals of an answer, each in [0, 1].
+
+    Under `context-preferred` they are the formulas of §7.2. Under `open` a PARAMETRIC claim
+    does not count as ungrounded; under `context-strict` it also counts as unverifiable
+    (decision E21), so that one answer scores open ≤ preferred ≤ strict.
+
+    Spec: CRP-SPEC-005 §7.2, CRP-SPEC-003 §13.2
+    """
+    grounded, unverifiable = counts.grounded, counts.unverifiable
+    if mode is GroundingMode.OPEN:
+        grounded += counts.parametric
+    elif mode is GroundingMode.STRICT:
+        unverifiable += counts.parametric
+    return {
+        "attribution": 1.0 - grounding_pct(grounded, counts.factual),
+        "fidelity": 1.0 - counts.fidelity,
+        "entailment": 1.0 - counts.entailment,
+        "specificity": unverifiable / max(1, counts.factual),
+    }
+
+
+def composite(values: Mapping[str, float], settings: DpeSettings) -> float:
+    """The weighted sum of the signals, [0, 1].
+
+    Spec: CRP-SPEC-005 §7.2
+    """
+    total = sum(weight * values[name] for name, weight in settings.weights.items())
+    # Nine decimals: float dust must not carry a score over a cut.
+    return round(min(1.0, max(0.0, total)), 9)
+
+
+def level(score: float) -> RiskLevel:
+    """The level of a composite; lower bounds are included.
+
+    Spec: CRP-SPEC-005 §7.4
+
+    >>> level(0.45).value, level(0.1999).value
+    ('HIGH', 'LOW')
+    """
+    return next((name for cut, name in LEVEL_CUTS if score >= cut), RiskLevel.LOW)
+
+
+def assess(counts: Counts, mode: GroundingMode, settings: DpeSettings) -> Risk:
+    """The base risk of an answer (decision D8: amplifiers belong to later stages)."""
+    values = signals(counts, mode)
+    score = composite(values, settings)
+    return Risk(values, score, level(score))

@@ -1,0 +1,264 @@
+"""Stage 2: whether each factual claim rests on the context.
+
+Two rules. `cosine` is §4.3 to the letter. `alignment` takes the better of two scores: how much
+of the claim's words and values its best sentences hold, mapped so that .75 and .60 keep their
+meaning, and the cosine of the claim with those sentences and with whole facts. A value changed
+in an otherwise aligned sentence leaves the claim grounded, so that stage 3 can name what was
+changed; a value without any source keeps it from being more than MIXED.
+
+Spec: CRP-SPEC-005 §4 (decision D2)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from crp_integrations.dpe.records import Claim, Evidence, StageRun
+from crp_integrations.dpe.settings import DpeSettings
+from crp_integrations.dpe.state import State
+from crp_integrations.dpe.verifier.alignment import IDENTITY, curve
+from crp_integrations.dpe.verifier.features import Alignment, align
+from crp_integrations.errors import ConfigError, EngineError
+from crp_integrations.ports import Embedder
+from crp_integrations.vectors import FloatRows
+from crp_integrations.vocabulary import Attribution, Checked, ClaimType
+
+NAME = "attribution"
+# Characters of a sentence with its neighbours that is embedded as one window.
+WINDOW = 600
+LEXICAL = "lexical, no embedder"
+
+
+def attribute(state: State) -> State:
+    """Give every factual claim one attribution, its score and its evidence.
+
+    Spec: CRP-SPEC-005 §4.2, §4.3
+
+    Raises:
+        ConfigError: the rule is `cosine` and there is no embedder.
+        EngineError: the passages' vectors have other dimensions than the embedder's.
+    """
+    alignments = _alignments(state)
+    settings, embedder = state.tools.settings, state.tools.embedder
+    _check_vectors(state)
+    if settings.rule == "cosine":
+        if embedder is None:
+            raise ConfigError("the attribution rule 'cosine' needs an embedder; there is none")
+        scored = _by_cosine(state, embedder)
+        engine = f"cosine@1 with {embedder.identity}"
+    else:
+        scored = _by_alignment(state, alignments, embedder)
+        engine = f"{IDENTITY} with {embedder.identity if embedder else LEXICAL}"
+    claims = tuple(
+        _attributed(claim, found, score, evidence, settings)
+        for claim, found, (score, evidence) in zip(state.claims, alignments, scored, strict=True)
+    )
+    run = StageRun(number=2, name=NAME, engine=engine)
+    return replace(state, claims=claims, alignments=alignments, stages=(*state.stages, run))
+
+
+Scored = tuple[float, tuple[Evidence, ...]]
+
+
+def classify(score: float, specificity: float, settings: DpeSettings) -> Attribution:
+    """The attribution that a score means; lower bounds are included.
+
+    Spec: CRP-SPEC-005 §4.3 (decision D2)
+    """
+    if score >= settings.grounded:
+        return Attribution.CONTEXT_GROUNDED
+    if score >= settings.mixed:
+        return Attribution.MIXED
+    if specificity < settings.specific:
+        return Attribution.PARAMETRIC
+    return Attribution.UNVERIFIABLE
+
+
+def calibrated(lexical: float, settings: DpeSettings) -> float:
+    """Lexical alignment on the scale of the attribution thresholds, [0, 1]."""
+    return curve(
+        lexical,
+        (
+            (0.0, 0.0),
+            (settings.lexical_mixed, settings.mixed),
+            (settings.lexical_grounded, settings.grounded),
+            (1.0, 1.0),
+        ),
+    )
+
+
+def _alignments(state: State) -> tuple[Alignment | None, ...]:
+    question = state.dossier.question
+    common = state.tools.settings.common_knowledge
+    return tuple(
+        None
+        if claim.checked is Checked.NOT_CHECKED
+        else align(
+            claim.reads_as, state.context, sentence=sentence, known=(question,), common=common
+        )
+        for claim, sentence in zip(state.claims, state.sentences, strict=True)
+    )
+
+
+def _check_vectors(state: State) -> None:
+    vectors, embedder = state.dossier.vectors, state.tools.embedder
+    if vectors is None or embedder is None or not len(vectors):
+        return
+    if vectors.ndim != 2 or vectors.shape[1] != embedder.dimensions:
+        raise EngineError(
+            f"the passages' vectors have shape {vectors.shape}, wanted (n, {embedder.dimensions})",
+            engine=embedder.identity,
+        )
+
+
+def _attributed(
+    claim: Claim,
+    found: Alignment | None,
+    score: float,
+    evidence: tuple[Evidence, ...],
+    settings: DpeSettings,
+) -> Claim:
+    if claim.claim_type is ClaimType.PROCEDURAL and found is not None:
+        # Instructions are checked only against an instruction of the context (§3.3).
+        matched = score >= settings.mixed
+        return claim.model_copy(
+            update={
+                "checked": Checked.CHECKED if matched else Checked.NOT_CHECKABLE,
+                "evidence": evidence if matched else (),
+                "similarity": score,
+            }
+        )
+    if claim.claim_type is not ClaimType.FACTUAL:
+        return claim
+    attribution = classify(score, claim.specificity, settings)
+    if (
+        settings.rule == "alignment"
+        and attribution is Attribution.CONTEXT_GROUNDED
+        and found is not None
+        and found.untraced
+    ):
+        attribution = Attribution.MIXED
+    rests = attribution in (Attribution.CONTEXT_GROUNDED, Attribution.MIXED)
+    return claim.model_copy(
+        update={
+            "attribution": attribution,
+            "similarity": score,
+            "evidence": evidence if rests else (),
+        }
+    )
+
+
+def _by_cosine(state: State, embedder: Embedder) -> list[Scored]:
+    """The best cosine of each claim with every whole fact."""
+    passages = state.dossier.passages
+    wanted = [claim for claim in state.claims if claim.claim_type is not ClaimType.OPINION]
+    if not wanted or not passages:
+        return [(0.0, ())] * len(state.claims)
+    facts = state.dossier.vectors
+    if facts is None:
+        facts = embedder.embed_passages([text for _, text in passages])
+    rows = embedder.embed_passages([claim.reads_as for claim in wanted])
+    best = {}
+    for claim, row in zip(wanted, rows, strict=True):
+        values = np.einsum("ij,j->i", facts, row, dtype=np.float32)
+        place = int(np.argmax(values))
+        score = _unit(float(values[place]))
+        fact_id, text = passages[place]
+        best[claim.claim_id] = (
+            score,
+            (Evidence(fact_id=fact_id, start=0, end=len(text), score=score, engine="cosine@1"),),
+        )
+    return [best.get(claim.claim_id, (0.0, ())) for claim in state.claims]
+
+
+def _by_alignment(
+    state: State, alignments: Sequence[Alignment | None], embedder: Embedder | None
+) -> list[Scored]:
+    """The better of lexical alignment and embedding similarity."""
+    settings = state.tools.settings
+    scored: list[Scored] = []
+    for found in alignments:
+        score = calibrated(found.lexical, settings) if found is not None else 0.0
+        scored.append((score, _units(state, found, score) if found is not None else ()))
+    # What the words settle needs no vector.
+    open_ = [
+        place
+        for place, (claim, (score, _)) in enumerate(zip(state.claims, scored, strict=True))
+        if score < settings.grounded
+        and claim.claim_type in (ClaimType.FACTUAL, ClaimType.PROCEDURAL)
+        and claim.checked is Checked.CHECKED
+    ]
+    if embedder is not None and open_ and state.dossier.passages:
+        for place, other in zip(open_, _similar(state, open_, embedder), strict=True):
+            if other[0] > scored[place][0]:
+                scored[place] = other
+    return scored
+
+
+def _units(state: State, found: Alignment, score: float) -> tuple[Evidence, ...]:
+    return tuple(
+        Evidence(
+            fact_id=state.dossier.passages[unit.passage][0],
+            start=unit.start,
+            end=unit.end,
+            score=score,
+            engine=IDENTITY,
+        )
+        for unit in found.units[:2]
+    )
+
+
+def _similar(state: State, places: Sequence[int], embedder: Embedder) -> list[Scored]:
+    """Cosine of claims with their nearest windows and, where given, with whole facts."""
+    context, count = state.context, state.tools.settings.embedded_windows
+    claims = [state.claims[place] for place in places]
+    spans = [
+        [
+            (unit.passage, *context.span_around(unit, WINDOW))
+            for unit in context.nearest(claim.reads_as, count)
+        ]
+        for claim in claims
+    ]
+    unique = sorted({span for found in spans for span in found})
+    rows = embedder.embed_passages([claim.reads_as for claim in claims])
+    windows: FloatRows = embedder.embed_passages(
+        [context.passages[passage][start:end] for passage, start, end in unique]
+    )
+    number = {span: place for place, span in enumerate(unique)}
+    scored: list[Scored] = []
+    for row, found in zip(rows, spans, strict=True):
+        options = [(float(windows[number[span]] @ row), span) for span in found]
+        if state.dossier.vectors is not None and len(state.dossier.vectors):
+            values = np.einsum("ij,j->i", state.dossier.vectors, row, dtype=np.float32)
+            place = int(np.argmax(values))
+            whole = (place, 0, len(context.passages[place]))
+            options.append((float(values[place]), whole))
+        if not options:
+            scored.append((0.0, ()))
+            continue
+        value, (passage, start, end) = max(options, key=lambda o: (o[0], -o[1][2] + o[1][1]))
+        score = _unit(value)
+        fact_id = state.dossier.passages[passage][0]
+        scored.append(
+            (
+                score,
+                (
+                    Evidence(
+                        fact_id=fact_id,
+                        start=start,
+                        end=end,
+                        score=score,
+                        engine=embedder.identity,
+                    ),
+                ),
+            )
+        )
+    return scored
+
+
+def _unit(value: float) -> float:
+    """A cosine as a score: clamped to [0, 1], the last float bits rounded off."""
+    return min(1.0, max(0.0, round(value, 6)))

@@ -1,0 +1,164 @@
+"""Whether two values of a claim and its source say the same."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+
+from crp_integrations.dpe.verifier.readings import Value
+from crp_integrations.language.dates import DateMention, gives
+from crp_integrations.language.quantities import Quantity, agree, same_kind
+from crp_integrations.language.text import plain
+from crp_integrations.language.units import to_base
+from crp_integrations.language.words import stem
+
+_SCALE = re.compile(
+    r"(?i:\b|\d)(?:(?P<k>k|thousand)|(?P<m>m|mn|million)|(?P<b>b|bn|billion)|(?P<t>t|tn|trillion))"
+    r"(?![A-Za-z])",
+    re.IGNORECASE,
+)
+_POWER = {"k": 3, "m": 6, "b": 9, "t": 12}
+_WORD = re.compile(r"[^\W_]+(?:[.'&-][^\W_]+)*")
+# Rounding keeps at least two digits; "5 million" for 5,400,000 is another number.
+LEAST_DIGITS = 2
+# Nobody rounds to more digits, and decimal arithmetic holds 28.
+MOST_DIGITS = 12
+# A bound is a fair word for a number at most this many times as large.
+NEAR_BOUND = Decimal("1.25")
+SMALL_WORDS = frozenset({"of", "the", "and", "for", "in", "on", "at", "a", "an", "de", "la", "&"})
+
+
+def same_value(claim: Value, source: Value) -> bool:
+    """Whether the source's value says what the claim's says."""
+    if isinstance(claim.of, Quantity) and isinstance(source.of, Quantity):
+        if claim.of.bound and claim.of.bound == source.of.bound and claim.of.unit == source.of.unit:
+            # "About 630" does not allow for "about 650": only one side was changed.
+            return (claim.of.low, claim.of.high) == (source.of.low, source.of.high)
+        return (
+            _bare(claim.of, source.of)
+            or agree(claim.of, source.of)
+            or rounded(claim.of, source.of)
+            or bounded(claim.of, source.of)
+        )
+    if isinstance(claim.of, DateMention) and isinstance(source.of, DateMention):
+        return gives(source.of, claim.of)
+    if claim.family == "name" and source.family == "name":
+        return same_name(claim.text, source.text)
+    if {claim.family, source.family} == {"quantity", "date"}:
+        return plain(claim.text) == plain(source.text)
+    return False
+
+
+def _bare(claim: Quantity, source: Quantity) -> bool:
+    """Whether the two are one number and only one side names the unit, as in a table."""
+    units = {claim.unit, source.unit}
+    return (
+        len(units) == 2
+        and "" in units
+        and "ordinal" not in (claim.kind, source.kind)
+        and (claim.low, claim.high) == (source.low, source.high)
+    )
+
+
+def rounded(claim: Quantity, source: Quantity) -> bool:
+    """Whether the claim's number is the source's, correctly rounded to the digits it shows.
+
+    Only a number with a scale ("4.2 million") or with fewer decimals is read as rounded.
+
+    >>> from crp_integrations.language.quantities import quantities
+    >>> rounded(quantities("4.2 million")[0], quantities("4,213,000")[0])
+    True
+    >>> rounded(quantities("130")[0], quantities("127")[0])
+    False
+    """
+    if claim.kind != source.kind or claim.unit != source.unit or claim.low != claim.high:
+        return False
+    power = _power(claim.text)
+    shown = claim.value.scaleb(-power)
+    exact = source.value.scaleb(-power)
+    digits = max(0, -int(shown.normalize().as_tuple().exponent))
+    written = re.search(r"\d\.(\d+)", claim.text)
+    digits = max(digits, len(written[1])) if written else digits
+    if digits > MOST_DIGITS or max(abs(exact), abs(shown)) >= 10**MOST_DIGITS:
+        return False
+    finer = exact != round(exact, digits)
+    if not finer or (power == 0 and source.value == source.value.to_integral_value()):
+        return False
+    significant = len(str(abs(round(shown, digits))).replace(".", "").lstrip("0"))
+    step = Decimal(1).scaleb(-digits)
+    return significant >= LEAST_DIGITS and abs(shown - exact) * 2 <= step
+
+
+def bounded(claim: Quantity, source: Quantity) -> bool:
+    """Whether "more than 4 million" or "nearly 300" is said of a plain number close by.
+
+    >>> from crp_integrations.language.quantities import quantities
+    >>> bounded(quantities("more than 4 million")[0], quantities("4.2 million")[0])
+    True
+    """
+    if source.bound or claim.bound not in ("least", "most") or not same_kind(claim, source):
+        return False
+    own, other = to_base(claim.value, claim.unit)[0], to_base(source.value, source.unit)[0]
+    low, high = (own, other) if claim.bound == "least" else (other, own)
+    return 0 < low <= high <= low * NEAR_BOUND
+
+
+def _power(text: str) -> int:
+    match = _SCALE.search(text)
+    if match is None:
+        return 0
+    return next(power for name, power in _POWER.items() if match[name])
+
+
+def name_words(text: str) -> list[str]:
+    """The words of a name that identify it, folded, in lower case, possessives off."""
+    return [
+        word.removesuffix("'s").replace(".", "")
+        for word in _WORD.findall(plain(text))
+        if word not in SMALL_WORDS
+    ]
+
+
+def initials(text: str) -> str:
+    """First letters of a name's words, such as `nist`."""
+    return "".join(word[0] for word in name_words(text))
+
+
+def same_name(claim: str, source: str) -> bool:
+    """Whether two names can be the same one: equal, contained, an acronym, or a short form.
+
+    >>> same_name("NIST", "National Institute of Standards and Technology")
+    True
+    >>> same_name("Obama", "Barack Obama"), same_name("NIST", "ISO")
+    (True, False)
+    """
+    left, right = name_words(claim), name_words(source)
+    if not left or not right:
+        return plain(claim) == plain(source)
+    return is_form_of(claim, source) or is_form_of(source, claim)
+
+
+def is_form_of(name: str, whole: str) -> bool:
+    """Whether a name says no more than another: equal, a part of it, its acronym, or spelled out.
+
+    >>> is_form_of("Obama", "Barack Obama"), is_form_of("Captain Obama", "Obama")
+    (True, False)
+    """
+    left, right = name_words(name), name_words(whole)
+    if not left or not right:
+        return False
+    if _joined(left) == _joined(right):
+        return True
+    if any(character.isdigit() for character in name + whole):
+        return False
+    if {stem(word) for word in left} <= {stem(word) for word in right}:
+        return True
+    return _is_acronym(left, whole) or _is_acronym(right, name)
+
+
+def _is_acronym(words: list[str], name: str) -> bool:
+    return len(words) == 1 and len(words[0]) > 1 and words[0] == initials(name)
+
+
+def _joined(words: list[str]) -> str:
+    return re.sub(r"[^\w]", "", "".join(words))

@@ -1,0 +1,216 @@
+"""The context as a verifier searches it: every sentence of every passage, none left out.
+
+The index is built once over all sentences, in time linear in the text. A claim is led to the
+few sentences that share its words, whichever passage they stand in and however long it is.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from crp_integrations.dpe.verifier.agreement import is_form_of, name_words, same_value
+from crp_integrations.dpe.verifier.readings import Reading, Value, read
+from crp_integrations.language.overlap import Index
+from crp_integrations.language.quantities import Quantity
+from crp_integrations.language.sentences import split_sentences
+from crp_integrations.language.text import plain
+from crp_integrations.language.words import stem
+
+# A sentence without an end, as in a table or a log, is read in stretches with an overlap.
+LONGEST_UNIT = 700
+UNIT_STEP = 500
+AND = frozenset({"and", "or", "to"})
+_ADDRESS = re.compile(r"://|www\.|\w@\w")
+_GAP = re.compile(r"[^\w]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A sentence, or a stretch of one without an end.
+
+    Attributes:
+        passage: position of the passage.
+        start, end: character offsets in the passage.
+    """
+
+    passage: int
+    start: int
+    end: int
+
+
+def units_of(passage: int, text: str) -> list[Unit]:
+    """The units that cover a passage in order."""
+    found: list[Unit] = []
+    for span in split_sentences(text):
+        if span.end - span.start <= LONGEST_UNIT:
+            found.append(Unit(passage, span.start, span.end))
+            continue
+        start = span.start
+        while start < span.end:
+            end = _at_space(text, min(span.end, start + LONGEST_UNIT), span.end)
+            found.append(Unit(passage, start, end))
+            if end >= span.end:
+                break
+            start = max(start + 1, _at_space(text, start + UNIT_STEP, span.end))
+    return found
+
+
+def _at_space(text: str, place: int, end: int) -> int:
+    """The next white space from a place, at most a word away."""
+    for at in range(place, min(end, place + 60)):
+        if text[at].isspace():
+            return at
+    return min(place, end)
+
+
+def _row(text: str) -> str:
+    """The words of a text in a row, without punctuation, for looking them up."""
+    return " ".join(_GAP.sub(" ", plain(text)).split())
+
+
+class Context:
+    """Passages, their sentences, and where their words and values stand."""
+
+    def __init__(self, passages: Sequence[str]) -> None:
+        self.passages = tuple(passages)
+        self.units = [u for n, text in enumerate(self.passages) for u in units_of(n, text)]
+        self._index = Index([self.text(unit) for unit in self.units])
+
+    @property
+    def idf(self) -> dict[str, float]:
+        """How rare each stem is over the sentences."""
+        return self._index.idf
+
+    def text(self, unit: Unit) -> str:
+        """The text of a unit."""
+        return self.passages[unit.passage][unit.start : unit.end]
+
+    def nearest(self, claim: str, count: int) -> list[Unit]:
+        """The units that share most with a claim, best first."""
+        # The window is wider than any unit, so a window is a whole unit.
+        found = self._index.best_windows(claim, size=2 * LONGEST_UNIT, count=count)
+        return [self.units[window.passage] for window in found]
+
+    def quoted(self, text: str) -> Unit | None:
+        """The first unit that has a text as it is, for texts of function words alone."""
+        if not self.verbatim(text):
+            return None
+        return next((unit for unit in self.units if self.holds(unit, text)), None)
+
+    def holds(self, unit: Unit, text: str) -> bool:
+        """Whether a unit has a text as it is."""
+        return f" {_row(text)} " in f" {_row(self.text(unit))} "
+
+    def within(self, unit: Unit, sentence: str) -> bool:
+        """Whether a sentence repeats a whole unit."""
+        return f" {_row(self.text(unit))} " in f" {_row(sentence)} "
+
+    def span_around(self, unit: Unit, longest: int) -> tuple[int, int]:
+        """The stretch of the passage with the unit and its neighbours, where they fit.
+
+        Args:
+            longest: most characters with neighbours; the unit itself is never cut.
+        """
+        place = bisect_right(self._starts, (unit.passage, unit.start)) - 1
+        start, end = unit.start, unit.end
+        for at in (place - 1, place + 1):
+            if 0 <= at < len(self.units) and self.units[at].passage == unit.passage:
+                low, high = min(start, self.units[at].start), max(end, self.units[at].end)
+                if high - low <= longest:
+                    start, end = low, high
+        return start, end
+
+    @cached_property
+    def _starts(self) -> list[tuple[int, int]]:
+        return [(unit.passage, unit.start) for unit in self.units]
+
+    @cached_property
+    def readings(self) -> list[Reading]:
+        """The typed reading of every whole passage."""
+        return [read(passage) for passage in self.passages]
+
+    @cached_property
+    def _plain(self) -> list[str]:
+        return [f" {_row(passage)} " for passage in self.passages]
+
+    @cached_property
+    def _stems(self) -> frozenset[str]:
+        return frozenset(stem(word) for text in self._plain for word in text.split())
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return [v.text for r in self.readings for v in r.values if v.family == "name"]
+
+    def has_name(self, name: str) -> bool:
+        """Whether a name stands anywhere in the context, in this or a related form.
+
+        Its words in a row, all of its words in one sentence, an acronym of it, or a name it is
+        the acronym of.
+        """
+        words = name_words(name)
+        row = _row(name)
+        if not row or any(f" {row} " in text for text in self._plain):
+            return True
+        if _ADDRESS.search(name):
+            return False
+        squeezed = row.replace(" ", "")
+        if name.isupper() and any(f" {squeezed} " in text for text in self._plain_acronyms):
+            return True
+        if any(character.isdigit() for character in name):
+            head, *numbers = row.split()
+            if len(numbers) > 1 and all(
+                number.isdigit() for number in numbers if number not in AND
+            ):
+                # "steps 7 and 8": each has its own place.
+                return all(
+                    self._has(f"{head.removesuffix('s')} {number}")
+                    for number in numbers
+                    if number not in AND
+                )
+            loose = re.compile(r" " + r" ?".join(map(re.escape, row.split())) + r" ")
+            return any(loose.search(text) for text in self._plain)
+        if words and all(self._related(word) for word in words):
+            return True
+        return any(is_form_of(name, other) for other in self._names)
+
+    def _has(self, row: str) -> bool:
+        return any(f" {row} " in text for text in self._plain)
+
+    @cached_property
+    def _plain_acronyms(self) -> list[str]:
+        """The passages with the points of acronyms left out, so that "U.S." is "US"."""
+        return [f" {_row(p.replace('.', ''))} " for p in self.passages]
+
+    def _related(self, word: str) -> bool:
+        """Whether the context has the word's stem, or one that it grew from."""
+        base = stem(word)
+        if base in self._stems:
+            return True
+        parts = [part for part in re.split(r"[-./]", word) if part]
+        return len(parts) > 1 and all(stem(part) in self._stems for part in parts)
+
+    def has_clock(self, value: Value) -> bool:
+        """Whether a time of day stands in the context in figures of any width, as "9:0"."""
+        if not isinstance(value.of, Quantity) or value.of.unit != "clock":
+            return False
+        hour, minute = divmod(int(value.of.value), 60)
+        written = re.compile(rf"(?<![\d:])0?{hour}:0?{minute}(?![\d:])")
+        return any(written.search(passage) for passage in self.passages)
+
+    def places(self, value: Value) -> list[tuple[int, Value]]:
+        """Every place of the context whose value agrees with a claim's date or quantity."""
+        return [
+            (passage, other)
+            for passage, reading in enumerate(self.readings)
+            for other in reading.values
+            if other.family != "name" and same_value(value, other)
+        ]
+
+    def verbatim(self, text: str) -> bool:
+        """Whether a text stands in some passage as it is, but for spaces and punctuation."""
+        row = _row(text)
+        return bool(row) and any(f" {row} " in passage for passage in self._plain)

@@ -1,0 +1,373 @@
+"""How a claim stands to the context: what supports it, what contradicts it, what has no source.
+
+This is the one comparison of the room. Stages 2 and 3 run it over the whole context; the
+default verifier runs it over the windows that it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from crp_integrations.dpe.verifier.agreement import same_name
+from crp_integrations.dpe.verifier.context import Context, Unit
+from crp_integrations.dpe.verifier.readings import Reading, Value, read
+from crp_integrations.dpe.verifier.senses import Flip, denied_before, flipped, stripped
+from crp_integrations.dpe.verifier.slots import Slot, Slots, pair, slots_of
+from crp_integrations.language.quantities import Quantity
+from crp_integrations.language.spans import Span
+
+THRESHOLDS: Final[dict[str, float]] = {
+    # Share of a claim's other words in the sentence from which a differing value is a changed one.
+    "conflict_frame": 0.50,
+    "conflict_slot": 0.40,
+    # The same where the value is true of something else in the context.
+    "firm_frame": 0.70,
+    "firm_slot": 0.75,
+    # From which a difference in negation or a dropped condition is read as one.
+    "negation_frame": 0.80,
+    "condition_frame": 0.85,
+}
+CANDIDATES: Final = 6
+# A typed value counts as much as this many average words.
+VALUE_WEIGHT: Final = 1.5
+# When the source sentence is chosen it counts less than a word, so that a value that belongs
+# to another thing does not lead to the sentence about that thing.
+CHOICE_WEIGHT: Final = 0.5
+# Two sentences that only together hold a claim's words support it a little less than one.
+UNION: Final = 0.92
+# Plain whole numbers up to this are everywhere; they trace only to a place that shares a word.
+SMALL: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A value of the claim that stands where the source has another one.
+
+    Attributes:
+        start, end: character offsets in the passage of the source's value.
+    """
+
+    claim: Value
+    source: Value
+    passage: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """A claim laid beside the context.
+
+    Attributes:
+        lexical: share of the claim's weighted words and values that the best sentences have,
+            [0, 1]; a changed value counts as had, since its sentence is the source.
+        units: the sentences it rests on, best first; empty when nothing is shared.
+        changes: values that differ from the source's in the same place.
+        untraced: values and names that no passage has.
+        flip: a negation on one side only, with offsets in the first unit.
+        condition: where the first unit has a condition that the answer leaves out.
+    """
+
+    lexical: float
+    units: tuple[Unit, ...]
+    changes: tuple[Change, ...] = ()
+    untraced: tuple[Value, ...] = ()
+    flip: Flip | None = None
+    condition: Span | None = None
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether the source says something else."""
+        return bool(self.changes) or self.flip is not None or self.condition is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    unit: Unit
+    source: Reading
+    frame: float
+    support: float
+    choice: float
+    slots: Slots
+
+
+def align(
+    text: str,
+    context: Context,
+    *,
+    sentence: str = "",
+    known: Iterable[str] = (),
+    common: Iterable[str] = (),
+) -> Alignment:
+    """Lay one claim beside the context.
+
+    Spec: CRP-SPEC-005 §5.2, §5.3
+
+    Args:
+        text: the claim as it is read alone.
+        sentence: the answer's sentence around it, where a condition may stand; empty for the
+            claim itself.
+        known: texts whose names need no source, such as the question.
+        common: names of common knowledge.
+    """
+    claim = read(text)
+    found = _candidates(claim, context)
+    if not found:
+        if (unit := context.quoted(text)) is not None:
+            return Alignment(1.0, (unit,))
+        return Alignment(0.0, (), untraced=_untraced(claim.values, claim, context, known, common))
+    # Quoted words keep their values; only a sentence quoted to its end keeps its sense.
+    whole = context.verbatim(text)
+    best = max(
+        found,
+        key=lambda c: (
+            whole and context.holds(c.unit, text),
+            round(c.choice, 6),
+            -len(c.slots.rivals),
+        ),
+    )
+    full = whole and context.within(best.unit, sentence or text)
+    changes: list[Change] = []
+    open_: list[Value] = list(best.slots.missing)
+    # A name that holds a known one, as "Captain Obama" does, may still say more than is known.
+    open_ += [value for value in best.slots.matched if value.family == "name"]
+    for rival in best.slots.rivals:
+        if whole or not _is_change(rival.claim, rival.strength, best, found, claim, context, known):
+            if not whole:
+                open_.append(rival.claim)
+            continue
+        at = best.unit.start + rival.source.start
+        end = best.unit.start + rival.source.end
+        changes.append(Change(rival.claim, rival.source, best.unit.passage, at, end))
+    untraced = () if whole else _untraced(open_, claim, context, known, common)
+    return Alignment(
+        lexical=_lexical(claim, best, found, context, len(changes)),
+        units=_rests_on(best, found, claim),
+        changes=tuple(changes),
+        untraced=untraced,
+        flip=None if full else _flip(claim, best, whole, bool(sentence)),
+        condition=None if full else _condition(claim, sentence or text, best),
+    )
+
+
+def _weights(claim: Reading, context: Context) -> dict[str, float]:
+    top = max(context.idf.values(), default=1.0)
+    return {word.stem: context.idf.get(word.stem, top) for word in claim.words}
+
+
+def _name_stems(claim: Reading) -> dict[str, Value]:
+    return {
+        word.stem: value
+        for value in claim.values
+        if value.family == "name"
+        for word in claim.words
+        if value.start <= word.start < value.end
+    }
+
+
+def _candidates(claim: Reading, context: Context) -> list[_Compared]:
+    units = context.nearest(claim.text, CANDIDATES)
+    if not units:
+        return []
+    weights = _weights(claim, context)
+    return [_compare(claim, unit, context, weights) for unit in units]
+
+
+def _compare(claim: Reading, unit: Unit, context: Context, weights: dict[str, float]) -> _Compared:
+    source = read(context.text(unit))
+    slots = pair(claim, source)
+    names = _name_stems(claim)
+    had = {id(value) for value in slots.matched}
+    plain_total = plain_had = named_total = named_had = 0.0
+    for stem, weight in weights.items():
+        present = stem in source.stems
+        if stem in names:
+            named_total += weight
+            named_had += weight if present or id(names[stem]) in had else 0.0
+        else:
+            plain_total += weight
+            plain_had += weight if present else 0.0
+    figures = [value for value in claim.values if value.family != "name"]
+    mean = (plain_total + named_total) / len(weights) if weights else 1.0
+    matched = sum(id(value) in had for value in figures)
+
+    def share(worth: float) -> float:
+        total = plain_total + named_total + worth * mean * len(figures)
+        return (plain_had + named_had + worth * mean * matched) / total if total else 0.0
+
+    if plain_total:
+        frame = plain_had / plain_total
+    elif named_total:
+        frame = named_had / named_total
+    else:
+        frame = 1.0
+    return _Compared(unit, source, frame, share(VALUE_WEIGHT), share(CHOICE_WEIGHT), slots)
+
+
+def _is_change(
+    value: Value,
+    power: float,
+    best: _Compared,
+    found: list[_Compared],
+    claim: Reading,
+    context: Context,
+    known: Iterable[str],
+) -> bool:
+    """Whether a value was put in another one's place, and is not true of this from elsewhere."""
+    limits = THRESHOLDS
+    if best.frame < limits["conflict_frame"] or power < limits["conflict_slot"]:
+        return False
+    if value.family == "name":
+        elsewhere = context.has_name(value.text) or any(same_name(value.text, k) for k in known)
+    else:
+        elsewhere = bool(context.places(value))
+    if not elsewhere:
+        return True
+    if best.frame < limits["firm_frame"] or power < limits["firm_slot"]:
+        return False
+    return not any(
+        other.frame >= best.frame - 0.02 and _fits(value, other)
+        for other in found
+        if other.unit != best.unit
+    )
+
+
+def _fits(value: Value, other: _Compared) -> bool:
+    """Whether another sentence says this of the same thing: it has the value and no rival."""
+    surely = THRESHOLDS["firm_slot"]
+    matched = any(value is found for found in other.slots.matched)
+    return matched and not any(rival.strength >= surely for rival in other.slots.rivals)
+
+
+def _untraced(
+    values: Iterable[Value],
+    claim: Reading,
+    context: Context,
+    known: Iterable[str],
+    common: Iterable[str],
+) -> tuple[Value, ...]:
+    allowed = [*common]
+    asked = [name.text for text in known for name in read(text).of("name")]
+    found = []
+    for value in sorted(values, key=lambda v: v.start):
+        if value.family == "name":
+            if context.has_name(value.text) or any(same_name(value.text, n) for n in asked):
+                continue
+            if value.text.casefold() in {name.casefold() for name in allowed}:
+                continue
+        elif _is_wording(value) or _traces(value, claim, context):
+            continue
+        found.append(value)
+    return tuple(found)
+
+
+def _traces(value: Value, claim: Reading, context: Context) -> bool:
+    if context.has_clock(value):
+        return True
+    places = context.places(value)
+    if not places:
+        return _ends_trace(value, context)
+    if not _is_small(value):
+        return True
+    near = _slot(claim, value)
+    if not near.around:
+        return True
+    return any(
+        near.around & _slot(context.readings[passage], other).around for passage, other in places
+    )
+
+
+def _slot(reading: Reading, value: Value) -> Slot:
+    return next(
+        slot for own, slot in zip(reading.values, slots_of(reading), strict=True) if own is value
+    )
+
+
+def _ends_trace(value: Value, context: Context) -> bool:
+    """Whether both ends of an interval stand in the context, as in "2 h" and "3 h"."""
+    quantity = value.of
+    if not isinstance(quantity, Quantity) or quantity.low == quantity.high:
+        return False
+    return all(
+        context.places(
+            replace(
+                value, of=replace(quantity, value=end, low=end, high=end, hedged=False, bound="")
+            )
+        )
+        for end in (quantity.low, quantity.high)
+    )
+
+
+def _is_wording(value: Value) -> bool:
+    """Whether it is "one", "first" or "second": these order a text more often than they count."""
+    quantity = value.of
+    spelled = not any(character.isdigit() for character in value.text)
+    return (
+        isinstance(quantity, Quantity)
+        and spelled
+        and (quantity.kind == "ordinal" or (quantity.value == 1 and value.kind == "number"))
+    )
+
+
+def _is_small(value: Value) -> bool:
+    quantity = value.of
+    return (
+        isinstance(quantity, Quantity)
+        and value.kind == "number"
+        and quantity.value == quantity.value.to_integral_value()
+        and abs(quantity.value) <= SMALL
+    )
+
+
+def _lexical(
+    claim: Reading, best: _Compared, found: list[_Compared], context: Context, changed: int
+) -> float:
+    if changed:
+        # The value is another, but this is the sentence that it was taken from.
+        return max(best.support, best.frame)
+    weights = _weights(claim, context)
+    total = sum(weights.values())
+    if not total:
+        return best.support
+    others = [
+        sum(w for s, w in weights.items() if s in best.source.stems or s in other.source.stems)
+        for other in found
+        if other.unit != best.unit
+    ]
+    return max(best.support, UNION * max(others, default=0.0) / total)
+
+
+def _rests_on(best: _Compared, found: list[_Compared], claim: Reading) -> tuple[Unit, ...]:
+    """The best sentence, and the one that adds most to it."""
+    missing = {word.stem for word in claim.words} - best.source.stems
+    more = max(
+        (
+            other
+            for other in found
+            if other.unit.passage != best.unit.passage or not _overlap(other, best)
+        ),
+        key=lambda other: len(missing & other.source.stems),
+        default=None,
+    )
+    if more is None or not missing & more.source.stems:
+        return (best.unit,)
+    return (best.unit, more.unit)
+
+
+def _overlap(one: _Compared, other: _Compared) -> bool:
+    return one.unit.start < other.unit.end and other.unit.start < one.unit.end
+
+
+def _flip(claim: Reading, best: _Compared, whole: bool, known: bool) -> Flip | None:
+    if whole:
+        # Without its sentence a quoted clause may have left its own "not" in the next clause.
+        return denied_before(claim.text, best.source) if known else None
+    return flipped(claim, best.source) if best.frame >= THRESHOLDS["negation_frame"] else None
+
+
+def _condition(claim: Reading, sentence: str, best: _Compared) -> Span | None:
+    if best.frame < THRESHOLDS["condition_frame"]:
+        return None
+    return stripped(claim, sentence, best.source)

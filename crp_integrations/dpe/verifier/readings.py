@@ -1,0 +1,119 @@
+"""What a text commits itself to: its words, and its typed values with their places."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal
+
+from crp_integrations.language.dates import DateMention, dates
+from crp_integrations.language.identifiers import identifiers
+from crp_integrations.language.names import names
+from crp_integrations.language.quantities import Quantity, quantities
+from crp_integrations.language.words import ContentWord, content_words
+
+Family = Literal["quantity", "date", "name"]
+
+_URL = re.compile(r"https?://|www\.|\w@\w", re.IGNORECASE)
+_CITATION = re.compile(
+    r"(?i:sections?|articles?|art\.|chapters?|clauses?|paragraphs?|annex|appendix|figures?|tables?"
+    r"|rfc|iso|doi|§|10\.\d{4})",
+)
+# The envelope numbers its facts "[1]", and models quote those numbers.
+MARKER = re.compile(r"\[(\d{1,4})\]|\[(\d{1,4}(?:\s?,\s?\d{1,4})+)\]")
+# "1." or "2)" before a list item counts the items of the list.
+_LIST = re.compile(r"(?:^|\n)[ \t>*#-]*(\d{1,3})[.)](?=\s)")
+# A single capital between quotation marks is a title, where elsewhere it opens a sentence.
+_TITLE = re.compile(r"[\"“]([A-Z][\w'-]{2,})[\"”]")
+_LEAD = re.compile(r"(?i:the|a|an)\s+")
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A name, date or quantity where it stands.
+
+    Attributes:
+        start, end: character offsets in the text that was read.
+        family: what it can be compared with.
+        kind: the record's word: `name`, `number`, `date`, `quantity`, `citation` or `url`.
+        of: the parsed mention, None for a name.
+    """
+
+    start: int
+    end: int
+    text: str
+    family: Family
+    kind: str
+    of: Quantity | DateMention | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A text as the verifier reads it.
+
+    Attributes:
+        words: content words outside quantities and dates.
+        values: quantities, dates and names in order of place.
+        stems: stem of each content word, also those inside values.
+    """
+
+    text: str
+    words: tuple[ContentWord, ...]
+    values: tuple[Value, ...]
+    stems: frozenset[str] = field(default=frozenset())
+
+    def of(self, *families: Family) -> list[Value]:
+        """The values of some families."""
+        return [value for value in self.values if value.family in families]
+
+
+def values_of(text: str) -> list[Value]:
+    """The typed values of a text in order of place; no two overlap."""
+    blocked = [match.span() for match in MARKER.finditer(text)]
+    blocked += [match.span(1) for match in _LIST.finditer(text)]
+    found: list[Value] = []
+
+    def take(
+        start: int, end: int, family: Family, kind: str, of: Quantity | DateMention | None
+    ) -> None:
+        if start < end and not any(a < end and start < b for a, b in blocked):
+            blocked.append((start, end))
+            found.append(Value(start, end, text[start:end], family, kind, of))
+
+    for date in dates(text):
+        take(date.start, date.end, "date", "date", date)
+    for quantity in quantities(text):
+        kind = "number" if quantity.kind in ("number", "ordinal") else "quantity"
+        take(quantity.start, quantity.end, "quantity", kind, quantity)
+    for span in identifiers(text):
+        take(span.start, span.end, "name", _name_kind(span.of(text)), None)
+    for name in names(text):
+        lead = _LEAD.match(name.text)
+        start = name.start + (lead.end() if lead else 0)
+        take(start, name.end, "name", _name_kind(name.text), None)
+    for title in _TITLE.finditer(text):
+        take(title.start(1), title.end(1), "name", "name", None)
+    return sorted(found, key=lambda value: value.start)
+
+
+def _name_kind(text: str) -> str:
+    if _URL.search(text):
+        return "url"
+    return "citation" if _CITATION.match(text) else "name"
+
+
+@lru_cache(maxsize=4096)
+def read(text: str) -> Reading:
+    """Read a text once; the result is shared.
+
+    >>> [value.text for value in read("Revenue was $4.2M in 2024.").values]
+    ['$4.2M', '2024']
+    """
+    values = tuple(values_of(text))
+    every = content_words(text)
+    typed = [value for value in values if value.family != "name"]
+    markers = [match.span() for match in MARKER.finditer(text)]
+    spans = [(value.start, value.end) for value in typed] + markers
+    words = tuple(w for w in every if not any(a <= w.start < b for a, b in spans))
+    return Reading(text, words, values, frozenset(word.stem for word in every))

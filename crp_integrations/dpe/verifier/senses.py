@@ -1,0 +1,146 @@
+"""Sense: a negation that came or went, and a condition that was left out."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from dataclasses import dataclass
+
+from crp_integrations.dpe.verifier.readings import Reading
+from crp_integrations.language.conditions import dropped
+from crp_integrations.language.negation import negations, polarity_differs
+from crp_integrations.language.spans import Span
+from crp_integrations.language.words import ContentWord, content_stems, content_words
+
+# Content words after a negation cue that it can be about.
+SCOPE = 3
+# Characters before a quotation in which a negation still bears on it.
+REACH_BEFORE = 40
+_CLAUSE_END = re.compile(r"(?i)[,;:.!?()]|\s(?:and|but|or|while|so|because)\s")
+_ADVERB = re.compile(r"ly\Z")
+# Share of all words that two texts share before opposites count without a cue.
+SAME_WORDS = 0.6
+# Share of the source's other words that the answer repeats when a condition was stripped.
+MUCH = 0.6
+MOST = 0.85
+_NOT_ONLY = re.compile(r"(?i)\bnot only\b")
+_MODAL = re.compile(r"(?i)\b(?:may|might|could|can|possibl[ey]|potential(?:ly)?|perhaps)\b")
+_CIRCUMSTANCE = re.compile(
+    r"(?i)(?:where|when|whenever|until|at least|at most|up to|some|most|mostly|mainly|usually"
+    r"|generally|typically|temporar|other than|likely|expected|estimated|suggest|appear|seem)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """A negation on one side only.
+
+    Attributes:
+        claim: the cue in the claim, the whole claim when it has none.
+        source: the cue in the source, the whole source when it has none.
+    """
+
+    claim: Span
+    source: Span
+
+
+def flipped(claim: Reading, source: Reading) -> Flip | None:
+    """What one of two closely aligned texts denies and the other asserts.
+
+    A cue counts when the other side has a word that it is about: a source that also denies
+    something else is no contradiction. Opposites without a cue ("rose", "fell") count when the
+    two texts are otherwise much the same.
+    """
+    if not polarity_differs(claim.text, source.text):
+        return None
+    own, other = _cues(claim), _cues(source)
+    words = {word.stem for word in claim.words}
+    if len(own) == len(other):
+        # Opposites such as "began" and "ended" may stand in both: neither replaced the other.
+        both = words | {word.stem for word in source.words}
+        if words <= source.stems or len(words & source.stems) < SAME_WORDS * len(both):
+            return None
+    elif not any(scope & source.stems for _, scope in own) and not any(
+        scope & claim.stems for _, scope in other
+    ):
+        return None
+    return Flip(_place(own, claim), _place(other, source))
+
+
+def _cues(reading: Reading) -> list[tuple[Span, frozenset[str]]]:
+    """Each negation with the stem of the word it is about, and of adverbs before it."""
+    starts = [word.start for word in reading.words]
+    found = []
+    for cue in negations(reading.text):
+        at = bisect_left(starts, cue.end)
+        after = reading.words[at : at + SCOPE] or reading.words[max(0, at - 1) : at]
+        about: list[str] = []
+        for word in after:
+            about.append(word.stem)
+            if not _ADVERB.search(_text(reading, word)):
+                break
+        found.append((cue, frozenset(about)))
+    return found
+
+
+def _text(reading: Reading, word: ContentWord) -> str:
+    return reading.text[word.start : word.end]
+
+
+def denied_before(quote: str, source: Reading) -> Flip | None:
+    """A negation in the source right before words that the claim quotes as they are.
+
+    "It is not true that X" is no source for "X".
+    """
+    at = source.text.lower().find(quote.strip().rstrip(".!?").lower())
+    if at <= 0:
+        return None
+    before = _CLAUSE_END.split(source.text[max(0, at - REACH_BEFORE) : at])[-1]
+    cues = negations(before)
+    if not cues:
+        return None
+    shift = at - len(before)
+    return Flip(Span(0, len(quote)), Span(shift + cues[-1].start, shift + cues[-1].end))
+
+
+def _place(cues: list[tuple[Span, frozenset[str]]], reading: Reading) -> Span:
+    return cues[0][0] if cues else Span(0, len(reading.text))
+
+
+def stripped(claim: Reading, sentence: str, source: Reading) -> Span | None:
+    """A condition of the source that the answer's sentence leaves out.
+
+    Args:
+        claim: the claim, which says most of what the source says.
+        sentence: the answer's sentence with its next one, where the condition may stand.
+        source: the source sentence.
+
+    Returns:
+        Where the condition stands in the source, None when nothing was dropped. It counts when
+        the answer says the rest of what the source says, or nearly all of it where the words
+        of the condition are as often mere circumstance ("where", "at least").
+    """
+    missing = dropped(sentence, source.text)
+    if not missing:
+        return None
+    every = content_words(source.text)
+    have = set(content_stems(sentence))
+    repeated = [place for place, word in enumerate(every) if word.stem in claim.stems]
+    if not repeated:
+        return None
+    for span in missing:
+        cue = span.of(source.text)
+        if _NOT_ONLY.search(source.text[max(0, span.start - 6) : span.end]):
+            continue
+        if _MODAL.match(cue) and _MODAL.search(sentence):
+            continue
+        rest = [w.stem for w in every if not any(m.start <= w.start < m.end for m in missing)]
+        said = sum(stem in have for stem in rest) / len(rest) if rest else 1.0
+        if said < (MOST if _CIRCUMSTANCE.match(cue) else MUCH):
+            continue
+        inside = [p for p, word in enumerate(every) if span.start <= word.start < span.end]
+        before = sum(word.start < span.start for word in every)
+        first, last = (inside[0], inside[-1]) if inside else (before, before - 1)
+        if first - 2 <= repeated[-1] and last + 2 >= repeated[0]:
+            return span
+    return None

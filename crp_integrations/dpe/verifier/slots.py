@@ -1,0 +1,210 @@
+"""Slots: which value of the source a claim's value stands in the place of.
+
+Two values share a slot when the same content words stand next to them. That holds in edited
+sentences and in reordered clauses alike, and needs no parse.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+
+from crp_integrations.dpe.verifier.agreement import same_value
+from crp_integrations.dpe.verifier.readings import Reading, Value
+from crp_integrations.language.dates import DateMention, compatible
+from crp_integrations.language.quantities import Quantity
+
+# Content words on each side of a value that describe its slot.
+REACH = 3
+# A figure this surely in another's slot, and less surely in its own by the margin, was moved.
+AWAY = 0.75
+MARGIN = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Where a value stands.
+
+    Attributes:
+        left, right: nearest content stems on each side, nearest first; empty at an edge.
+    """
+
+    left: tuple[str, ...]
+    right: tuple[str, ...]
+
+    @property
+    def around(self) -> frozenset[str]:
+        """All stems near the value."""
+        return frozenset(self.left + self.right)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A claim's value and the source's value in its place, which says something else."""
+
+    claim: Value
+    source: Value
+    strength: float
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """How the values of a claim stand to those of a source.
+
+    Attributes:
+        matched: the claim's values that the source has.
+        rivals: values of the source that stand where a value of the claim stands and say
+            something else, the surest for each.
+        missing: the claim's values that the source neither has nor contradicts.
+    """
+
+    matched: tuple[Value, ...]
+    rivals: tuple[Pair, ...]
+    missing: tuple[Value, ...]
+
+
+def slots_of(reading: Reading) -> list[Slot]:
+    """The slot of each value of a text, in their order.
+
+    Figures and dates are neighbours as words are: in a table row they are the only ones.
+    """
+    tokens = [(word.start, word.end, word.stem) for word in reading.words]
+    tokens += [(v.start, v.end, _canonical(v)) for v in reading.values if v.family != "name"]
+    tokens.sort()
+    starts = [start for start, _, _ in tokens]
+    found = []
+    for value in reading.values:
+        before = bisect_left(starts, value.start)
+        after = bisect_left(starts, value.end)
+        left = tuple(token for _, _, token in reversed(tokens[max(0, before - REACH) : before]))
+        right = tuple(token for _, _, token in tokens[after : after + REACH])
+        found.append(Slot(left, right))
+    return found
+
+
+def _canonical(value: Value) -> str:
+    if isinstance(value.of, Quantity):
+        return f"#{value.of.value.normalize()}{value.of.unit}"
+    if isinstance(value.of, DateMention):
+        return f"#{value.of.year}-{value.of.month}-{value.of.day}"
+    return value.text
+
+
+def strength(claim: Slot, source: Slot, *, name: bool = False) -> float:
+    """How surely two slots are the same, [0, 1].
+
+    1 when the nearest words on both sides are equal, about one half when one side is.
+
+    Args:
+        name: for names the neighbours must stand on the same side; for figures, words near by
+            on either side count, since "5 staff in Rome" is "in Rome 5 staff".
+    """
+    sides = (_side(claim.left, source.left) + _side(claim.right, source.right)) / 2
+    if name:
+        return sides
+    shared = claim.around & source.around
+    smaller = min(len(claim.around), len(source.around))
+    return max(sides, 0.9 * len(shared) / smaller if smaller else 0.0)
+
+
+def _side(claim: tuple[str, ...], source: tuple[str, ...]) -> float:
+    if not claim:
+        # A claim is often a clause cut out of a longer sentence, so its edge says little.
+        return 0.5
+    if not source:
+        return 0.0
+    if claim[0] == source[0]:
+        return 1.0
+    return 0.5 if claim[0] in source or source[0] in claim else 0.0
+
+
+def comparable(claim: Value, source: Value) -> bool:
+    """Whether one value can stand for the other: a name for a name, a figure for a figure."""
+    if isinstance(claim.of, DateMention) and isinstance(source.of, DateMention):
+        return not compatible(claim.of, source.of)
+    if isinstance(claim.of, Quantity) and isinstance(source.of, Quantity):
+        # An order is no amount, and a time of day is neither.
+        kinds = [(q.kind == "ordinal", q.unit == "clock") for q in (claim.of, source.of)]
+        return kinds[0] == kinds[1]
+    if claim.family == source.family:
+        return True
+    # A changed year may no longer look like one, and a number may be turned into a year.
+    if claim.family != "name" and source.family != "name":
+        return claim.kind == "number" or source.kind == "number"
+    # "GPT-4" may have been changed into "4" or the other way round.
+    digits = any(c.isdigit() for c in claim.text) and any(c.isdigit() for c in source.text)
+    return digits and "date" not in (claim.family, source.family)
+
+
+def pair(claim: Reading, source: Reading) -> Slots:
+    """Match the values of a claim with those of one source sentence."""
+    places = {id(v): s for v, s in zip(claim.values, slots_of(claim), strict=True)}
+    places |= {id(v): s for v, s in zip(source.values, slots_of(source), strict=True)}
+
+    def power(value: Value, other: Value) -> float:
+        name = "name" in (value.family, other.family)
+        return strength(places[id(value)], places[id(other)], name=name)
+
+    said = {
+        id(value): [other for other in source.values if same_value(value, other)]
+        for value in claim.values
+    }
+    partner: dict[int, Value] = {}
+    used: set[int] = set()
+    equal = [(power(v, o), v, o) for v in claim.values for o in said[id(v)]]
+    for _, value, other in sorted(equal, key=lambda row: (-row[0], row[1].start, row[2].start)):
+        if id(value) not in partner and id(other) not in used:
+            partner[id(value)] = other
+            used.add(id(other))
+    free = [other for other in source.values if id(other) not in used]
+    left = [value for value in claim.values if not said[id(value)]]
+    scored = sorted(
+        ((power(v, o), v, o) for v in left for o in free if comparable(v, o)),
+        key=lambda row: (-row[0] - _likeness(row[1], row[2]), row[1].start, row[2].start),
+    )
+    taken: set[int] = set()
+    rivals: list[Pair] = []
+    for found, value, other in scored:
+        if found > 0.0 and id(value) not in taken and id(other) not in taken:
+            taken |= {id(value), id(other)}
+            rivals.append(Pair(value, other, found))
+    matched = [value for value in claim.values if said[id(value)]]
+    moved = [
+        away
+        for value in matched
+        if (away := _moved(value, said[id(value)], source, places, id(value) in partner))
+    ]
+    swapped = {id(away.claim) for away in moved}
+    return Slots(
+        tuple(value for value in matched if id(value) not in swapped),
+        (*rivals, *moved),
+        tuple(value for value in left if id(value) not in taken),
+    )
+
+
+def _likeness(claim: Value, source: Value) -> float:
+    return 0.3 if claim.kind == source.kind else 0.0
+
+
+def _moved(
+    value: Value, equal: list[Value], source: Reading, places: dict[int, Slot], paired: bool
+) -> Pair | None:
+    """A figure that the source has, but that stands here where the source has another one.
+
+    Args:
+        paired: the source has it once for each time that the claim has it.
+    """
+    if value.family == "name":
+        return None
+
+    def power(other: Value) -> float:
+        return strength(places[id(value)], places[id(other)], name=True)
+
+    at_home = max(power(other) for other in equal)
+    if at_home > (AWAY - MARGIN if paired else AWAY):
+        return None
+    rivals = [o for o in source.values if o.kind == value.kind and not same_value(value, o)]
+    best = max(rivals, key=power, default=None)
+    if best is None or power(best) < max(AWAY, at_home):
+        return None
+    return Pair(value, best, 1.0)
