@@ -33,11 +33,15 @@ def main() -> None:
     # What you add: pack what the retriever found, show the model its text, check the answer.
     retriever = CRPRetriever.wrap(existing, model="gpt-4o", budget_tokens=60)
     context = retriever | envelope_text
+    question = "How much power does the Meridian reactor deliver?"
     checked = {"callbacks": [DPECallbackHandler()]}
 
     chain = {"context": context, "question": RunnablePassthrough()} | prompt | model
-    answer = chain.invoke("How much power does the Meridian reactor deliver?", checked)
+    answer = chain.invoke(question, checked)
 
+    packed = retriever.invoke(question)
+    envelope = packed[0].metadata["crp"]["envelope"]
+    print(f"packed: {len(packed)} of {len(TEXTS)} documents, {envelope['token_count']} tokens")
     report = answer.response_metadata["crp"]
     print("answer:", answer.content)
     print("risk:", report["risk_level"], report["composite_score"])

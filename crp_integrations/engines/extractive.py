@@ -7,6 +7,7 @@ user message as the question. Equal messages always get an equal answer (`extrac
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -72,8 +73,8 @@ class ExtractiveModel:
         return self._reply(call, "".join(pieces))
 
     async def acall(self, call: ModelCall) -> Reply:
-        """Answer as `call` does; there is nothing to wait for."""
-        return self.call(call)
+        """Answer as `call` does, in a thread."""
+        return await asyncio.to_thread(self.call, call)
 
     def stream(self, call: ModelCall) -> Iterator[str | Reply]:
         """One piece a quotation, then the whole reply."""
@@ -83,7 +84,7 @@ class ExtractiveModel:
 
     async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
         """The asynchronous twin of `stream`."""
-        for piece in self.stream(call):
+        for piece in await asyncio.to_thread(lambda: list(self.stream(call))):
             yield piece
 
     def _reply(self, call: ModelCall, text: str) -> Reply:

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from crp_integrations.engines.litellm_errors import translate, unknown
-from crp_integrations.errors import ConfigError, CRPError, ModelError
+from crp_integrations.errors import ConfigError, CRPError, MissingExtra, ModelError
 from crp_integrations.messages import Message, ModelCall, Reply, ToolCall, Usage
 
 DEFAULT_TIMEOUT_S: Final = 60.0
@@ -27,10 +27,19 @@ RESERVED: Final = frozenset(
 
 
 def library() -> ModuleType:
-    """LiteLLM, imported without its start-up download and without its printed hints."""
+    """LiteLLM, imported without its start-up download and without its printed hints.
+
+    Raises:
+        MissingExtra: it is not installed.
+    """
     # Else the import fetches a price list from the network.
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-    import litellm
+    try:
+        import litellm
+    except ModuleNotFoundError as error:
+        if error.name != "litellm":
+            raise
+        raise MissingExtra("litellm", "asking a model") from error
 
     litellm.suppress_debug_info = True
     if hasattr(litellm, "telemetry"):  # versions that still send usage statistics
@@ -60,9 +69,7 @@ class LiteLLMModel:
         Raises:
             ConfigError: a header is named `CRP-…`, or an option belongs to the single call.
         """
-        for name in headers or {}:
-            if name.strip().lower().startswith("crp-"):
-                raise ConfigError(f"header {name!r} is CRP metadata, which no provider may get")
+        refuse_crp(headers)
         for name in options or {}:
             if name in RESERVED:
                 raise ConfigError(f"option {name!r} is set by each call; give another one")
@@ -173,6 +180,17 @@ class LiteLLMModel:
         taken = library().get_supported_openai_params(model=model, custom_llm_provider=provider)
         if taken is not None and "tools" not in taken:
             raise ModelError(f"model {model!r} takes no tools; ask without them or another model")
+
+
+def refuse_crp(headers: Mapping[str, Any] | None) -> None:
+    """Check that nothing of CRP is among the headers for a provider.
+
+    Raises:
+        ConfigError: a header is named `CRP-…`.
+    """
+    for name in headers or {}:
+        if name.strip().lower().startswith("crp-"):
+            raise ConfigError(f"header {name!r} is CRP metadata, which no provider may get")
 
 
 def plain_tools() -> dict[str, Any]:

@@ -52,6 +52,8 @@ STATUSES: Final = MappingProxyType(
 
 # The OpenAI client refuses by itself when it has no key, and LiteLLM calls that status 500.
 _NO_KEY: Final = ("Missing credentials", "api_key client option must be set")
+# The router's own words for a group whose deployments it has all set aside.
+_NONE_FREE: Final = frozenset({"RouterRateLimitError", "RouterRateLimitErrorBasic"})
 _UNREACHED: Final = frozenset({"ConnectError", "ClientConnectorError", "gaierror"})
 
 _SENTENCES: Final = MappingProxyType(
@@ -77,6 +79,11 @@ def translate(error: Exception, model: str, library: ModuleType) -> CRPError:
     """
     if isinstance(error, CRPError):
         return error
+    if type(error).__name__ in _NONE_FREE:
+        return ModelRateLimited(
+            f"the router has no deployment of model {model!r} to try just now, as after failures; "
+            "try again later"
+        )
     kind = _kind(error)
     if kind is ModelAuthError or any(mark in str(error) for mark in _NO_KEY):
         return ModelAuthError(_credentials(model, library))
@@ -86,6 +93,8 @@ def translate(error: Exception, model: str, library: ModuleType) -> CRPError:
         return ModelError(f"the provider of model {model!r} cannot be reached")
     status = getattr(error, "status_code", None)
     told = f"status {status}, {type(error).__name__}" if status else type(error).__name__
+    if isinstance(error, ImportError) and error.name:
+        told += f": {error.name}"
     return ModelError(f"the call to model {model!r} failed ({told})")
 
 

@@ -22,6 +22,7 @@ class Models:
 
         Raises:
             ModelNotFound: LiteLLM knows no provider for the name.
+            MissingExtra: LiteLLM is needed for the name and not installed.
         """
         if not _extractive(model):
             self._litellm.known(model)

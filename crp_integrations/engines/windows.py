@@ -73,6 +73,7 @@ FAMILIES: Final[tuple[tuple[str, int], ...]] = (
     ("meta-llama-3", 8_192),
     ("meta-llama-3.1", 131_072),
     ("qwen2", 32_768),
+    ("qwen2.5", 32_768),
     ("qwen-2", 32_768),
     ("qwen3", 40_960),
     ("phi-3", 4_096),
@@ -87,7 +88,7 @@ _BY_LENGTH: Final = tuple(sorted(FAMILIES, key=lambda row: (-len(row[0]), row[0]
 _FOLLOWS: Final = re.compile(r"(?![a-z0-9.])|(?=\.\d*$)")
 
 _VENDOR: Final = re.compile(
-    r"(?:[a-z]{2,6}\.)?(?:anthropic|meta|mistral|deepseek|cohere|ai21|openai)\."
+    r"(?:[a-z]{2,6}\.)?(?:anthropic|meta|mistral|deepseek|cohere|ai21|openai)\.|ft:"
 )
 
 
@@ -130,7 +131,8 @@ def context_limit(model: str, overrides: Mapping[str, int]) -> tuple[int, str]:
 def _spellings(model: str) -> list[str]:
     """The name as given, then without its leading parts one by one: `a/b/c`, `b/c`, `c`.
 
-    Bedrock writes vendor and region with points: `us.anthropic.claude-…` ends as `claude-…`.
+    Bedrock writes vendor and region with points: `us.anthropic.claude-…` ends as `claude-…`;
+    OpenAI marks its fine-tuned models: `ft:gpt-4o-…` ends as `gpt-4o-…`.
     """
     parts = model.split("/")
     names = ["/".join(parts[place:]) for place in range(len(parts))]

@@ -10,9 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from threading import Lock
+from typing import Final
 from uuid import UUID
 
 from langchain_core.documents import Document
+
+# LangChain tells nobody when a model or retriever that is itself the root gets cancelled, so the
+# oldest tree is given up for the newest; whoever still runs in it is then not checked.
+MOST_TREES: Final = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,8 @@ class Ancestry:
             root = above.root if above is not None else run_id
             self._runs[run_id] = _Run(parent if above is not None else None, root, query)
             self._trees.setdefault(root, []).append(run_id)
+            if len(self._trees) > MOST_TREES:
+                self._forget(next(iter(self._trees)))
 
     def retrieved(self, run_id: UUID, documents: Sequence[Document]) -> None:
         """A retriever ended: shelve its documents in place of what its own children found."""
@@ -75,12 +82,15 @@ class Ancestry:
         with self._lock:
             run = self._runs.get(run_id)
             if run is not None and run.root == run_id:
-                for member in self._trees.pop(run_id, []):
-                    self._runs.pop(member, None)
+                self._forget(run_id)
 
     def __len__(self) -> int:
         with self._lock:
             return len(self._runs)
+
+    def _forget(self, root: UUID) -> None:
+        for member in self._trees.pop(root, ()):
+            self._runs.pop(member, None)
 
     def _above(self, run_id: UUID) -> list[UUID]:
         path: list[UUID] = []

@@ -12,6 +12,7 @@ from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGeneration, Generation, LLMResult
 
+from crp_integrations.errors import RequestError
 from crp_integrations.fabric.records import Fact
 from crp_integrations.langchain.ancestry import Ancestry, Retrieved
 from crp_integrations.langchain.documents import METADATA_KEY, facts_of
@@ -37,6 +38,9 @@ class DPECallbackHandler(BaseCallbackHandler):
     Args:
         grounding: how far the chain's prompt lets the model go beyond the context.
         on_report: called with what was attached, once for each answer.
+
+    Raises:
+        RequestError: the grounding mode is not one of the three.
     """
 
     def __init__(
@@ -45,6 +49,9 @@ class DPECallbackHandler(BaseCallbackHandler):
         grounding: GroundingMode | str = GroundingMode.PREFERRED,
         on_report: Callable[[Attachment], None] | None = None,
     ) -> None:
+        if grounding not in tuple(GroundingMode):
+            wanted = ", ".join(GroundingMode)
+            raise RequestError(f"grounding {grounding!r:.40} is not one of {wanted}")
         self._grounding = GroundingMode(grounding)
         self._on_report = on_report
         self._runs = Ancestry()
@@ -119,11 +126,19 @@ class DPECallbackHandler(BaseCallbackHandler):
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
         """Examine each answer and attach the report."""
         context = self._runs.context_of(run_id)
-        for generations in response.generations:
-            for generation in generations:
-                if isinstance(generation, Generation) and generation.text:
-                    self._attach(generation, self._examined(generation.text, context))
-        self._runs.end(run_id)
+        attached: list[Attachment] = []
+        try:
+            for generations in response.generations:
+                for generation in generations:
+                    if isinstance(generation, Generation) and generation.text:
+                        attached.append(self._examined(generation.text, context))
+                        _attach(generation, attached[-1])
+            # Only now, so that a hook that raises leaves no answer without its report.
+            if self._on_report is not None:
+                for attachment in attached:
+                    self._on_report(attachment)
+        finally:
+            self._runs.end(run_id)
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
         """Forget the tree when its root ends."""
@@ -153,30 +168,32 @@ class DPECallbackHandler(BaseCallbackHandler):
         if context is None:
             return _not_checked("no retriever ran in the chain of this call")
         documents = [document for retrieved in context for document in retrieved.documents]
-        facts: list[Fact] = facts_of(documents)[0]
         try:
+            facts: list[Fact] = facts_of(documents)[0]
             report = examine(
                 answer,
                 context=facts,
                 question=next(iter(context)).query,
                 grounding=self._grounding,
             )
-        except Exception as error:
-            # LangChain would swallow it; the answer must say that it was not checked.
-            log.exception("examination failed")
+        except Exception as error:  # noqa: BLE001 - whatever it is, it becomes NOT_CHECKED
+            # LangChain would swallow it; the answer must say that it was not checked. The
+            # error's own words may quote a text, which no log may hold.
+            log.error("the examination of an answer failed with %s", type(error).__name__)
             return _not_checked(f"the examination failed with {type(error).__name__}")
         return report.model_dump(mode="json")
 
-    def _attach(self, generation: Generation, attachment: Attachment) -> None:
-        if isinstance(generation, ChatGeneration):
-            generation.message.response_metadata[METADATA_KEY] = attachment
-        else:
-            generation.generation_info = {
-                **(generation.generation_info or {}),
-                METADATA_KEY: attachment,
-            }
-        if self._on_report is not None:
-            self._on_report(attachment)
+
+def _attach(generation: Generation, attachment: Attachment) -> None:
+    # A new dict each time: answers out of a cache share theirs with the answers before them.
+    if isinstance(generation, ChatGeneration):
+        message = generation.message
+        message.response_metadata = {**message.response_metadata, METADATA_KEY: attachment}
+    else:
+        generation.generation_info = {
+            **(generation.generation_info or {}),
+            METADATA_KEY: attachment,
+        }
 
 
 def _not_checked(reason: str) -> Attachment:

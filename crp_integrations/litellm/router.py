@@ -9,10 +9,16 @@ from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequenc
 from functools import cache
 from typing import Any, Final, TypeVar
 
-from crp_integrations.engines.litellm import Assembly, library, plain_tools, reply_of
+from crp_integrations.engines.litellm import (
+    Assembly,
+    library,
+    plain_tools,
+    refuse_crp,
+    reply_of,
+)
 from crp_integrations.engines.litellm_errors import translate
 from crp_integrations.engines.litellm_provider import register_extractive
-from crp_integrations.errors import RequestError
+from crp_integrations.errors import CRPError, ModelNotFound, RequestError
 from crp_integrations.litellm.hook import RUNNING, Attempts, install
 from crp_integrations.litellm.wire import asked, proof, sent
 from crp_integrations.messages import Reply
@@ -26,6 +32,8 @@ from crp_integrations.vocabulary import GroundingMode
 litellm = library()
 
 T = TypeVar("T")
+# LiteLLM's names for headers that a call adds.
+HEADERS: Final = ("headers", "extra_headers")
 # At the end of the process: how long open calls get to be cancelled.
 END_SECONDS: Final = 5.0
 
@@ -72,9 +80,14 @@ class CRPRouter:
             model_list: LiteLLM's list of deployments.
             relay: where the facts come from and the windows are sealed.
             router_kwargs: anything that `litellm.Router` takes, such as `fallbacks`.
+
+        Raises:
+            ConfigError: a deployment sends a header named `CRP-…`.
         """
+        for entry in model_list:
+            for name in HEADERS:
+                refuse_crp((entry.get("litellm_params") or {}).get(name))
         register_extractive()
-        install()
         self.router = litellm.Router(
             model_list=[dict(entry) for entry in model_list], **router_kwargs
         )
@@ -94,6 +107,9 @@ class CRPRouter:
     ) -> Any:
         """Answer the last message from the fabric.
 
+        The last message alone is what the fabric is asked; those before it go along as they
+        are, system messages in front. A tool's result cannot be the last message.
+
         Spec: CRP-SPEC-005 §1.2
 
         Args:
@@ -112,11 +128,17 @@ class CRPRouter:
 
         Raises:
             RequestError: a message or argument has no usable value.
+            ConfigError: a header is named `CRP-…`.
+            ModelNotFound: no group of the list has this name.
             ModelError: no deployment answered; the window is sealed as failed.
         """
         if kwargs.get("n") not in (None, 1):
             raise RequestError(f"n is {kwargs['n']}; one answer is examined, so ask for one")
+        for name in HEADERS:
+            refuse_crp(kwargs.get(name))
         question, system, history = asked(messages)
+        # Each time, since an application may have set its own list of callbacks since.
+        install()
         turn = self._relay.turn(
             question,
             model=self._first(model),
@@ -139,7 +161,7 @@ class CRPRouter:
         try:
             response, reply = await self._called(model, running, stream, kwargs)
         except Exception as error:
-            own = translate(error, model, litellm)
+            own = self._translated(error, model)
             await asyncio.to_thread(turn.fail, own)
             if own is error:
                 raise
@@ -156,6 +178,9 @@ class CRPRouter:
         """The synchronous twin of `acompletion`; it drives that one in a loop of its own.
 
         LiteLLM's own synchronous path never asks what an attempt should carry.
+
+        Raises:
+            RequestError: it is called from within a call of a router, which it would block.
         """
         return _wait(self.acompletion(model, messages, **kwargs))
 
@@ -181,9 +206,19 @@ class CRPRouter:
             kept.append(chunk)
         return kept, assembly.reply(chunks)
 
+    def _translated(self, error: Exception, group: str) -> CRPError:
+        # A wildcard or a deployment's id is no group by name, so only a refusal is looked at.
+        if getattr(error, "status_code", None) == 400 and not self._entries(group):
+            listed = ", ".join(sorted(set(self.router.get_model_names())))
+            return ModelNotFound(f"no deployment is named {group!r:.120}; the list has {listed}")
+        return translate(error, group, litellm)
+
+    def _entries(self, group: str) -> Sequence[Mapping[str, Any]]:
+        return self.router.get_model_list(model_name=group) or ()
+
     def _first(self, group: str) -> str:
         """The model of the group's first deployment, which the hook replaces by the real one."""
-        for entry in self.router.get_model_list(model_name=group) or ():
+        for entry in self._entries(group):
             info = entry.get("model_info") or {}
             return str(info.get("base_model") or entry["litellm_params"]["model"])
         return group
@@ -227,8 +262,21 @@ def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
     thread.join(timeout=END_SECONDS)
 
 
+def _running() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
 def _wait(work: Coroutine[Any, Any, T]) -> T:
-    future = asyncio.run_coroutine_threadsafe(work, _loop())
+    loop = _loop()
+    if _running() is loop:
+        work.close()
+        raise RequestError(
+            "completion was called from within a call of the router; await acompletion there"
+        )
+    future = asyncio.run_coroutine_threadsafe(work, loop)
     try:
         return future.result()
     except BaseException:

@@ -48,26 +48,39 @@ def proof(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _message(message: Mapping[str, Any]) -> Message:
+def _message(given: object) -> Message:
+    message = given
+    if not isinstance(message, Mapping) and hasattr(message, "model_dump"):
+        message = message.model_dump()  # what LiteLLM or the OpenAI client answered with
+    if not isinstance(message, Mapping):
+        raise RequestError(f"a message is a {type(given).__name__}; give a dict with a role")
     role = message.get("role")
     if role == "developer":
         role = "system"
     if role not in ("system", "user", "assistant", "tool"):
         raise RequestError(f"role {role!r:.40} is not one of system, user, assistant, tool")
-    calls = tuple(
-        ToolCall(
-            id=call.get("id") or "",
-            name=call["function"]["name"],
-            arguments=call["function"].get("arguments") or "{}",
-        )
-        for call in message.get("tool_calls") or ()
-    )
+    calls = tuple(_call(call) for call in message.get("tool_calls") or ())
     return Message(
         role=role,
         content=_text(message.get("content")),
         name=message.get("name"),
         tool_calls=calls,
         tool_call_id=message.get("tool_call_id"),
+    )
+
+
+def _call(call: object) -> ToolCall:
+    if hasattr(call, "model_dump"):
+        call = call.model_dump()
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if not isinstance(call, Mapping) or not isinstance(function, Mapping):
+        raise RequestError("a tool call names no function; give id and function")
+    if not isinstance(function.get("name"), str):
+        raise RequestError("a tool call names no function; give id and function")
+    return ToolCall(
+        id=call.get("id") or "",
+        name=function["name"],
+        arguments=function.get("arguments") or "{}",
     )
 
 

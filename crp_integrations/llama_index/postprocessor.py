@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 from llama_index.core.bridge.pydantic import Field
@@ -9,15 +12,18 @@ from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
+from pydantic import ValidationError
 
 from crp_integrations.envelope.records import Envelope
-from crp_integrations.errors import RequestError
+from crp_integrations.errors import FactRejected, RequestError
 from crp_integrations.fabric.records import Fact
 from crp_integrations.llama_index.events import EnvelopeEvent
 from crp_integrations.relay.doors import pack
 from crp_integrations.vocabulary import GroundingMode
 
 METADATA_KEY = "crp"
+# Of a content's hash, `sha256:…`, what tells texts with one node id apart.
+HASH_PART = slice(7, 19)
 
 dispatcher = get_dispatcher(__name__)
 
@@ -29,7 +35,8 @@ class CRPNodePostprocessor(BaseNodePostprocessor):
 
     What is counted is what a synthesiser shows the model: the node's text with the metadata
     that the node lets through. Each copy carries `metadata["crp"]`, which is excluded from
-    prompts and embeddings. Rerank events and an `EnvelopeEvent` go to the dispatcher.
+    prompts and embeddings. Nodes that show the model no text, such as bare images, are left
+    out. Rerank events and an `EnvelopeEvent` go to the dispatcher.
 
     Attributes:
         model: whose tokenizer counts.
@@ -57,19 +64,7 @@ class CRPNodePostprocessor(BaseNodePostprocessor):
                 query=query_bundle, nodes=nodes, top_n=self.k or len(nodes), model_name=self.model
             )
         )
-        originals: dict[str, NodeWithScore] = {}
-        facts: list[Fact] = []
-        for scored in nodes:
-            shown = scored.node.get_content(metadata_mode=MetadataMode.LLM)
-            if shown and scored.node.node_id not in originals:
-                originals[scored.node.node_id] = scored
-                facts.append(
-                    Fact(
-                        content=shown,
-                        fact_id=scored.node.node_id,
-                        source_id=scored.node.ref_doc_id or "user",
-                    )
-                )
+        facts, originals = _facts(nodes)
         envelope = pack(
             query_bundle.query_str,
             facts,
@@ -87,6 +82,45 @@ class CRPNodePostprocessor(BaseNodePostprocessor):
         return packed
 
 
+def _facts(nodes: Sequence[NodeWithScore]) -> tuple[list[Fact], dict[str, NodeWithScore]]:
+    """The nodes as facts, and the nodes by fact id; equal nodes count once.
+
+    Where an id stands for several texts, each becomes a fact of its own, named `ID#` and the
+    start of its text's hash.
+    """
+    made: list[tuple[Fact, NodeWithScore]] = []
+    texts: dict[str, set[str]] = defaultdict(set)
+    for number, scored in enumerate(nodes, start=1):
+        shown = scored.node.get_content(metadata_mode=MetadataMode.LLM)
+        if shown:
+            fact = _fact(number, scored, shown)
+            made.append((fact, scored))
+            texts[fact.fact_id].add(fact.content_hash)
+    facts: list[Fact] = []
+    originals: dict[str, NodeWithScore] = {}
+    for fact, scored in made:
+        if len(texts[fact.fact_id]) > 1:
+            fact = fact.changed(fact_id=f"{fact.fact_id}#{fact.content_hash[HASH_PART]}")
+        if fact.fact_id not in originals:
+            originals[fact.fact_id] = scored
+            facts.append(fact)
+    return facts, originals
+
+
+def _fact(number: int, scored: NodeWithScore, shown: str) -> Fact:
+    try:
+        fact = Fact(
+            content=shown,
+            fact_id=scored.node.node_id,
+            source_id=scored.node.ref_doc_id or "user",
+        )
+        (fact.fact_id + fact.source_id).encode()
+    except (ValidationError, UnicodeEncodeError):
+        # The library's message would quote the text.
+        raise FactRejected(f"node {number} is not text that can be encoded as UTF-8") from None
+    return fact
+
+
 def _about(envelope: Envelope, place: int) -> dict[str, Any]:
     """What a node's metadata says: the fact's scores and the envelope's identity, plain JSON."""
     return {
@@ -102,7 +136,9 @@ def _about(envelope: Envelope, place: int) -> dict[str, Any]:
 
 def _copy(scored: NodeWithScore, about: dict[str, Any]) -> NodeWithScore:
     # In-memory stores hand out the same node objects again and again: only a copy may change.
-    node = scored.node.model_copy(deep=True)
+    # What an index node points at (a retriever, an engine) stays the same object.
+    target = getattr(scored.node, "obj", None)
+    node = copy.deepcopy(scored.node, {} if target is None else {id(target): target})
     node.metadata[METADATA_KEY] = about
     for keys in (node.excluded_llm_metadata_keys, node.excluded_embed_metadata_keys):
         if METADATA_KEY not in keys:

@@ -7,17 +7,22 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import litellm
 import pytest
 
 from crp_integrations import Relay
 from crp_integrations.errors import (
+    ConfigError,
     ModelAuthError,
     ModelContextExceeded,
     ModelError,
+    ModelNotFound,
+    ModelRateLimited,
     RequestError,
 )
 from crp_integrations.litellm import CRPRouter
 from crp_integrations.litellm.hook import RUNNING
+from crp_integrations.litellm.router import _loop
 from tests.doubles import HashEmbedder
 from tests.servers import Double, openai_double
 
@@ -277,3 +282,121 @@ def test_two_sync_calls_share_a_loop_and_an_open_loop_is_no_obstacle(
 
     for response in (asyncio.run(inside_a_loop()), called.completion("main", MESSAGES)):
         assert response.crp["window_number"] == 1
+
+
+def test_a_conversation_goes_on_with_the_messages_that_were_answered(
+    relay: Relay, server: Double
+) -> None:
+    called = router(relay, server)
+    asked: list[Any] = [{"role": "user", "content": QUESTION}]
+    server.tool_calls = [
+        {"id": "c1", "type": "function", "function": {"name": "look_up", "arguments": "{}"}}
+    ]
+    asked.append(called.completion("main", asked).choices[0].message)
+    asked.append({"role": "tool", "tool_call_id": "c1", "content": "42"})
+    server.tool_calls = []
+    asked.append({"role": "user", "content": "What is tier number 3?"})
+    response = called.completion("main", asked)
+    # The last question alone is what the fabric is asked.
+    assert response.crp_envelope["query"] == "What is tier number 3?"
+    _, first, calling, result, last = server.requests[-1].body["messages"]
+    assert (first["content"], last["content"]) == (QUESTION, "What is tier number 3?")
+    assert calling["tool_calls"][0]["function"]["name"] == "look_up"
+    assert (result["role"], result["content"]) == ("tool", "42")
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ("hello", "a message is a str"),
+        ({"role": "assistant", "tool_calls": [{"id": "x"}]}, "names no function"),
+        ({"role": "assistant", "tool_calls": ["x"]}, "names no function"),
+        ({"role": "assistant", "tool_calls": [{"function": {"name": None}}]}, "names no function"),
+    ],
+)
+def test_a_malformed_message_is_a_request_error(
+    relay: Relay, server: Double, message: Any, words: str
+) -> None:
+    with pytest.raises(RequestError, match=words):
+        router(relay, server).completion("main", [message, *MESSAGES])
+    assert server.requests == []
+
+
+def test_an_unknown_group_is_named_with_the_known_ones(relay: Relay, server: Double) -> None:
+    with pytest.raises(ModelNotFound, match=r"'nobody'.*local, main, small"):
+        router(relay, server).completion("nobody", MESSAGES)
+
+
+def test_groups_by_alias_and_by_wildcard_are_packed_for_their_model(
+    relay: Relay, server: Double
+) -> None:
+    anything = deployment(server, "openai/*", "*")
+    called = CRPRouter([anything], relay=relay, num_retries=0)
+    response = called.completion("openai/gpt-4o-mini", MESSAGES)
+    assert response.crp_envelope["model"] == "openai/gpt-4o-mini"
+    response = router(relay, server, model_group_alias={"other": "small"}).completion(
+        "other", MESSAGES
+    )
+    assert response.crp_envelope["model"] == "openai/mistral-7b"
+    assert response.crp_envelope["token_budget"] < 3_000
+
+
+def test_deployments_that_are_set_aside_are_a_reason_to_try_later(
+    relay: Relay, server: Double
+) -> None:
+    server.fault = "rate"
+    entries = [deployment(server, "main", "gpt-4o"), deployment(server, "main", "gpt-4o-mini")]
+    called = CRPRouter(entries, relay=relay, num_retries=0, allowed_fails=0, cooldown_time=60)
+    errors = []
+    for _ in range(4):
+        with pytest.raises(ModelRateLimited) as caught:
+            called.completion("main", MESSAGES)
+        errors.append(str(caught.value))
+    assert "no deployment of model 'main'" in errors[-1]
+    assert len(server.requests) < len(errors)
+
+
+def test_a_retry_sends_the_same_envelope_again(relay: Relay, server: Double) -> None:
+    server.fault = "broken"
+    called = CRPRouter(
+        [deployment(server, "main", "gpt-4o")], relay=relay, num_retries=2, retry_after=0
+    )
+    with pytest.raises(ModelError):
+        called.completion("main", MESSAGES, budget_tokens=100)
+    assert len(server.requests) == 3
+    assert len({request.raw for request in server.requests}) == 1
+
+
+def test_an_application_that_sets_its_own_callbacks_keeps_the_packing(
+    relay: Relay, server: Double, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called = router(relay, server, fallbacks=[{"main": ["small"]}])
+    monkeypatch.setattr(litellm, "callbacks", [])
+    server.faults = {"gpt-4o": "broken"}
+    response = called.completion("main", MESSAGES)
+    assert response.crp_envelope["model"] == "openai/mistral-7b"
+    assert response.crp_envelope["token_budget"] < 3_000
+
+
+def test_a_header_of_crp_is_refused_wherever_it_is_written(relay: Relay, server: Double) -> None:
+    called = router(relay, server)
+    for name in ("headers", "extra_headers"):
+        with pytest.raises(ConfigError, match="CRP metadata"):
+            called.completion("main", MESSAGES, **{name: {"crp-session-token": "x"}})
+        entry = deployment(server, "main", "gpt-4o")
+        entry["litellm_params"][name] = {"CRP-Context-ETag": "x"}
+        with pytest.raises(ConfigError, match="CRP metadata"):
+            CRPRouter([entry], relay=relay)
+    assert server.requests == []
+
+
+def test_a_synchronous_call_within_a_call_is_refused_and_does_not_hang(
+    relay: Relay, server: Double
+) -> None:
+    called = router(relay, server)
+
+    async def inside() -> Any:
+        return called.completion("main", MESSAGES)
+
+    with pytest.raises(RequestError, match="await acompletion"):
+        asyncio.run_coroutine_threadsafe(inside(), _loop()).result(timeout=30)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import pytest
 from llama_index.core import Document, VectorStoreIndex
@@ -8,11 +9,24 @@ from llama_index.core.embeddings import MockEmbedding
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata
+from llama_index.core.postprocessor import SimilarityPostprocessor
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, TextNode
+from llama_index.core.schema import (
+    BaseNode,
+    ImageNode,
+    IndexNode,
+    MediaResource,
+    MetadataMode,
+    Node,
+    NodeRelationship,
+    NodeWithScore,
+    QueryBundle,
+    RelatedNodeInfo,
+    TextNode,
+)
 
 from crp_integrations.engines.tokens import counter_for
-from crp_integrations.errors import RequestError
+from crp_integrations.errors import FactRejected, RequestError
 from crp_integrations.llama_index import CRPNodePostprocessor, EnvelopeEvent
 from tests.relay.conftest import FACTS
 
@@ -26,6 +40,13 @@ def scored(metadata=None) -> list[NodeWithScore]:
         )
         for i, text in enumerate(FACTS)
     ]
+
+
+def index_of_facts() -> VectorStoreIndex:
+    return VectorStoreIndex.from_documents(
+        [Document(text=text, metadata={"file": "a.md"}) for text in FACTS],
+        embed_model=MockEmbedding(embed_dim=8),
+    )
 
 
 class Echo(CustomLLM):
@@ -42,7 +63,8 @@ class Echo(CustomLLM):
         return CompletionResponse(text=FACTS[0] if FACTS[0] in prompt else "Not known.")
 
     def stream_complete(self, prompt, formatted=False, **kwargs):
-        yield self.complete(prompt)
+        text = self.complete(prompt).text
+        yield CompletionResponse(text=text, delta=text)
 
 
 @pytest.mark.requirement("CARD-19")
@@ -97,10 +119,6 @@ def test_no_nodes_are_no_error():
 @pytest.mark.requirement("CARD-2")
 def test_it_works_in_a_query_engine():
     llm = Echo(prompts=[])
-    index = VectorStoreIndex.from_documents(
-        [Document(text=text, metadata={"file": "a.md"}) for text in FACTS],
-        embed_model=MockEmbedding(embed_dim=8),
-    )
     heard: list[EnvelopeEvent] = []
 
     class Listener(BaseEventHandler):
@@ -112,7 +130,7 @@ def test_it_works_in_a_query_engine():
     root = get_dispatcher()
     root.add_event_handler(listener)
     try:
-        engine = index.as_query_engine(
+        engine = index_of_facts().as_query_engine(
             llm=llm,
             similarity_top_k=5,
             node_postprocessors=[CRPNodePostprocessor(model="gpt-4o", budget_tokens=70)],
@@ -126,3 +144,98 @@ def test_it_works_in_a_query_engine():
     assert all("crp" in node.node.metadata for node in response.source_nodes)
     (event,) = heard
     assert len(event.envelope["facts"]) == len(response.source_nodes)
+
+
+def nodes_of(*nodes: BaseNode) -> list[NodeWithScore]:
+    return [NodeWithScore(node=node, score=0.5) for node in nodes]
+
+
+def test_every_text_of_one_id_is_packed():
+    first, second = "The tower is 100 metres high.", "The bridge is 300 metres long."
+    nodes = nodes_of(
+        TextNode(text=first, id_="1"), TextNode(text=second, id_="1"), TextNode(text=first, id_="1")
+    )
+    packed = CRPNodePostprocessor(model="gpt-4o").postprocess_nodes(nodes, query_str=QUESTION)
+    assert {node.node.get_content() for node in packed} == {first, second}
+    assert {node.node.node_id for node in packed} == {"1"}
+    assert len({node.node.metadata["crp"]["fact_id"] for node in packed}) == 2
+
+
+@pytest.mark.parametrize("node", [TextNode(text="SECRET \ud800"), TextNode(text="x", id_="\ud800")])
+def test_a_text_that_cannot_be_encoded_is_named_and_not_quoted(node):
+    nodes = nodes_of(TextNode(text="fine"), node)
+    with pytest.raises(FactRejected, match="node 2 ") as caught:
+        CRPNodePostprocessor(model="gpt-4o").postprocess_nodes(nodes, query_str=QUESTION)
+    assert "SECRET" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_kinds_of_nodes_stay_what_they_are():
+    class Engine:
+        def __init__(self):
+            self.lock = threading.Lock()
+
+    engine = Engine()
+    nodes = nodes_of(
+        IndexNode(text="The index of towers.", index_id="towers", obj=engine),
+        ImageNode(text="A drawing of the reactor.", image="aaaa"),
+        Node(text_resource=MediaResource(text="A node of the new kind.")),
+        Document(text="A whole document."),
+        ImageNode(image="no text"),
+        TextNode(text=""),
+    )
+    packed = CRPNodePostprocessor(model="gpt-4o").postprocess_nodes(nodes, query_str=QUESTION)
+    kinds = {type(node.node): node.node for node in packed}
+    assert set(kinds) == {IndexNode, ImageNode, Node, Document}
+    assert kinds[IndexNode].obj is engine
+    assert kinds[ImageNode].image == "aaaa"
+
+
+def test_editing_the_copies_leaves_the_callers_nodes_alone():
+    nodes = scored({"tags": ["a"]})
+    for node in nodes:
+        node.node.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id="doc")
+    before = [node.model_dump_json() for node in nodes]
+    for copy in CRPNodePostprocessor(model="gpt-4o").postprocess_nodes(nodes, query_str=QUESTION):
+        copy.node.metadata["tags"].append("b")
+        copy.node.excluded_llm_metadata_keys.append("tags")
+        copy.node.relationships.clear()
+        copy.node.set_content("other")
+    assert [node.model_dump_json() for node in nodes] == before
+
+
+@pytest.mark.parametrize("mode", ["compact", "refine", "tree_summarize"])
+@pytest.mark.parametrize("asynchronous", [False, True])
+async def test_every_way_to_answer_sees_packed_nodes_without_metadata(mode, asynchronous):
+    llm = Echo(prompts=[])
+    post = [
+        CRPNodePostprocessor(model="gpt-4o", budget_tokens=200),
+        SimilarityPostprocessor(similarity_cutoff=0.0),
+        CRPNodePostprocessor(model="gpt-4o", budget_tokens=70),
+    ]
+    engine = index_of_facts().as_query_engine(
+        llm=llm, similarity_top_k=5, response_mode=mode, node_postprocessors=post
+    )
+    response = await engine.aquery(QUESTION) if asynchronous else engine.query(QUESTION)
+    assert str(response) == FACTS[0]
+    budgets = {
+        node.node.metadata["crp"]["envelope"]["token_budget"] for node in response.source_nodes
+    }
+    assert budgets == {70}
+    json.dumps(response.metadata)
+    assert not [prompt for prompt in llm.prompts if "crp" in prompt or "etag" in prompt]
+
+
+@pytest.mark.parametrize("mode", ["context", "condense_plus_context"])
+def test_a_chat_engine_keeps_metadata_out_of_every_turn(mode):
+    llm = Echo(prompts=[])
+    chat = index_of_facts().as_chat_engine(
+        chat_mode=mode,
+        llm=llm,
+        similarity_top_k=5,
+        node_postprocessors=[CRPNodePostprocessor(model="gpt-4o", budget_tokens=70)],
+    )
+    assert str(chat.chat(QUESTION)) == FACTS[0]
+    assert "".join(chat.stream_chat("Who operates it?").response_gen).strip()
+    assert len(llm.prompts) >= 2
+    assert not [prompt for prompt in llm.prompts if "crp" in prompt or "etag" in prompt]

@@ -52,6 +52,8 @@ def test_a_number_for_output_is_not_taken_for_input() -> None:
         ("bedrock/us.anthropic.claude-sonnet-9-v1:0", 200_000, "family claude"),
         ("ollama/llama3.1:8b", 131_072, "family llama3.1"),
         ("ollama/llama3:8b", 8_192, "family llama3"),
+        ("ollama/qwen2.5:7b", 32_768, "family qwen2.5"),
+        ("ft:gpt-4o-mini:company::id", 128_000, "family gpt-4o"),
         ("hosted_vllm/meta-llama/Llama-3.1-8B-Instruct", 131_072, "family llama-3.1"),
         ("gemini/gemini-9-flash", 1_048_576, "family gemini"),
         ("mistral/mistral-large-2512", 131_072, "family mistral-large"),
