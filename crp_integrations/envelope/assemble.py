@@ -160,7 +160,7 @@ def preview(envelope: Envelope) -> EnvelopePreview:
 def _fitted(
     packing: Packing, budget_tokens: int, counter: TokenCounter, settings: EnvelopeSettings
 ) -> tuple[Packing, Ordering, str, int]:
-    """Order, render and count as a whole; drop the lowest-ranked fact until the text fits (E17).
+    """Order, render and count as a whole; drop the lowest-ranked facts until the text fits (E17).
 
     Counts of parts need not add up to the count of the whole, under any tokenizer.
     """
@@ -170,7 +170,7 @@ def _fitted(
         token_count = max(0, counter.count(text)) if text else 0
         if token_count <= budget_tokens or not packing.packed:
             return packing, ordering, text, token_count
-        packing = packing.without_last()
+        packing = packing.lightened(token_count - budget_tokens)
 
 
 def _conflicts(candidates: Candidates, ordering: Ordering) -> tuple[Conflict, ...]:

@@ -91,6 +91,8 @@ def _read(
         ids,
         lambda texts: counter.count_many([marker_text(text) for text in texts]),
     )
+    if counts.keys() != set(ids):
+        raise StoreBusy("a fact was withdrawn while its tokens were counted, wanted a pause")
     duplicates, conflicts = duplicates_and_conflicts(contents, rows, settings.duplicate_similarity)
     return Candidates(
         query=query,
@@ -111,6 +113,8 @@ def _read(
 def recount(candidates: Candidates, namespace: Namespace, counter: TokenCounter) -> Candidates:
     """The same candidates sized for another model, from the counts that the fabric keeps.
 
+    Facts that were withdrawn since they were gathered are candidates no more.
+
     Spec: CRP-SPEC-003 §10.1
     """
     if counter.identity == candidates.tokenizer:
@@ -120,5 +124,17 @@ def recount(candidates: Candidates, namespace: Namespace, counter: TokenCounter)
         [fact.fact_id for fact in candidates.facts],
         lambda texts: counter.count_many([marker_text(text) for text in texts]),
     )
-    facts = tuple(replace(fact, tokens=counts[fact.fact_id]) for fact in candidates.facts)
-    return replace(candidates, facts=facts, tokenizer=counter.identity)
+    kept = [place for place, fact in enumerate(candidates.facts) if fact.fact_id in counts]
+    moved = {place: number for number, place in enumerate(kept)}
+    facts = [candidates.facts[place] for place in kept]
+
+    def still(pairs: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+        return tuple((moved[i], moved[j]) for i, j in pairs if i in moved and j in moved)
+
+    return replace(
+        candidates,
+        facts=tuple(replace(fact, tokens=counts[fact.fact_id]) for fact in facts),
+        tokenizer=counter.identity,
+        duplicates=still(candidates.duplicates),
+        conflicts=still(candidates.conflicts),
+    )

@@ -24,9 +24,21 @@ class Packing:
     over_budget: tuple[RankedFact, ...]
     over_k: tuple[RankedFact, ...]
 
-    def without_last(self) -> Packing:
-        """The same packing with its lowest-ranked fact over the budget."""
-        return Packing(self.packed[:-1], (*self.over_budget, self.packed[-1]), self.over_k)
+    def lightened(self, excess: int) -> Packing:
+        """The same packing with its lowest-ranked facts over the budget, at least one.
+
+        So many go as come to half of what is too much. A fact's share of the whole is at most
+        twice what it was counted as, so none goes that one by one would have stayed.
+
+        Args:
+            excess: tokens that the rendered text has above the budget, at least 1.
+        """
+        kept, freed = len(self.packed), 0
+        while kept and (2 * freed < excess):
+            kept -= 1
+            freed += self.packed[kept].candidate.tokens
+        gone = reversed(self.packed[kept:])
+        return Packing(self.packed[:kept], (*self.over_budget, *gone), self.over_k)
 
 
 def greedy(ranked: Sequence[RankedFact], budget_tokens: int, k: int | None = None) -> Packing:

@@ -258,7 +258,7 @@ class _Cutter:
         return units
 
     def _cut_words(self, text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Cut a run of text into pieces within the limit, at white space where there is any."""
+        """Cut a run of text into pieces within the limit, at a line's end or else at a space."""
         limit = self.settings.split_above_tokens
         while start < end:
             # Grow until it is too much, so that no count reads far beyond a piece.
@@ -274,7 +274,9 @@ class _Cutter:
                     high = middle - 1
             stop = low
             if stop < end:
-                space = max(text.rfind(" ", start, stop + 1), text.rfind("\n", start, stop + 1))
+                # A line's end cuts better than a space, unless the piece becomes small.
+                line = text.rfind("\n", start + (stop - start) // 2, stop + 1)
+                space = line if line > start else text.rfind(" ", start, stop + 1)
                 stop = space if space > start else stop
             yield start, stop
             start = stop
@@ -354,7 +356,8 @@ def _content(blocks: Sequence[Block], start: int, end: int) -> str:
     pieces = (
         block.text[max(0, start - block.start) : max(0, end - block.start)] for block in blocks
     )
-    return JOINT.join(piece.strip() for piece in pieces if piece.strip())
+    # The indentation of a first line is kept: it belongs to code.
+    return JOINT.join(piece.rstrip().lstrip("\n") for piece in pieces if piece.strip())
 
 
 def _joined(left: _Group, right: _Group) -> _Group:

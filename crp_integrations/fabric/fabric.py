@@ -5,6 +5,9 @@ from __future__ import annotations
 import threading
 from contextlib import AbstractContextManager
 
+from crp_integrations.audit.journal import sealed_with
+from crp_integrations.audit.keys import journal_key
+from crp_integrations.audit.ports import JournalFacet
 from crp_integrations.errors import AccessDenied, ConfigError
 from crp_integrations.fabric.index import Index
 from crp_integrations.fabric.ingestion import EMBEDDER_SETTING
@@ -62,12 +65,14 @@ class Fabric:
 
         Raises:
             AccessDenied: the subject names no tenant.
-            ConfigError: the stored vectors are of another embedder.
+            ConfigError: the stored vectors are of another embedder, or the journal was sealed
+                with another key.
         """
         if not subject.tenant.strip():
             raise AccessDenied(f"subject {subject.name!r} names no tenant, so access is denied")
         with self.begin(subject, write=False) as transaction:
             self.check_embedder(transaction.facts)
+            self.check_key(subject, transaction.journal)
         return Namespace(self, subject, guard or AllowAll())
 
     # --- for namespaces ----------------------------------------------------------------
@@ -89,6 +94,24 @@ class Fabric:
             raise ConfigError(
                 f"the vectors in {self.store.name} were made by embedder {stored!r}, not by "
                 f"{self.embedder.identity!r}; open it with the first, or ingest into a new store"
+            )
+
+    def check_key(self, subject: Subject, journal: JournalFacet) -> None:
+        """Refuse to go on with a chain under another key: neither part would verify.
+
+        An empty journal asks for no key, so that looking at a store makes none.
+
+        Raises:
+            ConfigError: names the store and the key ring.
+        """
+        if journal.tip() is None:
+            return
+        if not sealed_with(journal, journal_key(self.keyring, subject.tenant)):
+            # A stranger's key ring may show its key when it is printed; its type does not.
+            ring = getattr(self.keyring, "path", None) or type(self.keyring).__name__
+            raise ConfigError(
+                f"the journal of namespace {subject.tenant!r} in {self.store.name} was sealed "
+                f"with another key than that of {ring}; open it with the key that it was made with"
             )
 
     def index(self, subject: Subject) -> Index:

@@ -52,7 +52,8 @@ class Ingestion:
 
     Attributes:
         begin: opens a transaction of the namespace; true for a writing one.
-        key: the journal's key, 32 bytes.
+        key: gives the journal's key, 32 bytes; asked for when there is something to write, since
+            a key that is not there yet is made.
         allow: raises AccessDenied when things with these labels may not be written.
         check: raises ConfigError when the stored vectors are of another embedder.
     """
@@ -62,7 +63,7 @@ class Ingestion:
     embedder: Embedder
     counter: TokenCounter
     clock: Clock
-    key: bytes
+    key: Callable[[], bytes]
     settings: FabricSettings
     tracer: Tracer
     allow: Allow
@@ -119,7 +120,8 @@ class Ingestion:
             before = "" if waiting else state_hash(facts.state())
         for source in entries.values():
             self.allow(source.labels)
-        unchanged = tuple(uri for uri in stored if uri not in {d.uri for d in waiting})
+        told = {document.uri for document in waiting}
+        unchanged = tuple(uri for uri in stored if uri not in told)
         if not waiting:
             return IngestReport(unchanged=unchanged, state_hash=before)
 
@@ -138,13 +140,15 @@ class Ingestion:
                 changes = [compare(transaction.facts, source, said) for source, said in made]
         with self.tracer.step("fabric.embed"):
             vectors = self._embed(changes, progress)
+        # Before the transaction: a store's key is there before anything that is sealed with it.
+        key = self.key()
         with self.tracer.step("fabric.insert"), self.begin(True) as transaction:
             progress("store", 0, 1)
             for document in waiting:
                 if transaction.facts.source(source_id(document.uri)) != stored[document.uri]:
                     raise _OvertakenError(f"{document.uri} was changed by another writer")
             changes = [compare(transaction.facts, source, said) for source, said in made]
-            after = self._write(transaction, changes, vectors, now)
+            after = self._write(transaction, changes, vectors, now, key)
         progress("store", 1, 1)
         return IngestReport(
             sources=tuple(change.source.source_id for change in changes),
@@ -166,9 +170,10 @@ class Ingestion:
         if changes:
             with self.tracer.step("fabric.embed"):
                 vectors = self._embed(changes, progress)
+            key = self.key()
             with self.tracer.step("fabric.insert"), self.begin(True) as transaction:
                 changes = additions(transaction.facts, given, now)
-                after = self._write(transaction, changes, vectors, now)
+                after = self._write(transaction, changes, vectors, now, key)
         new = {fact.fact_id for change in changes for fact in change.new}
         return IngestReport(
             sources=tuple(change.source.source_id for change in changes),
@@ -295,6 +300,7 @@ class Ingestion:
         changes: Sequence[Change],
         vectors: dict[str, FloatRows],
         now: datetime,
+        key: bytes,
     ) -> str:
         """Carry changes out and tell the journal; returns the new state hash."""
         facts = transaction.facts
@@ -319,7 +325,7 @@ class Ingestion:
             told = {"before": before, "after": after}
             drafts.append(EventDraft(EventType.CKF_ETAG_CHANGED, told))
         if drafts:
-            append(transaction.journal, self.key, drafts, iso(now))
+            append(transaction.journal, key, drafts, iso(now))
         return after
 
 

@@ -157,21 +157,19 @@ class Namespace:
         Returns:
             Tokens by id.
         """
+        index = self._fabric.index(self.subject)
+        allowed = self._allowed(index)
+        seen = [id_ for id_ in ids if id_ in index.place and allowed[index.codes[index.place[id_]]]]
         with self._fabric.begin(self.subject, write=False) as transaction:
-            found = transaction.facts.get(ids)
-            stored = dict(transaction.facts.token_counts(key, ids))
-        seen = {
-            fact.fact_id: fact.content
-            for fact in found
-            if fact.status in RETRIEVABLE and self._may_read(fact.labels)
-        }
-        missing = [id_ for id_ in seen if id_ not in stored]
+            stored = dict(transaction.facts.token_counts(key, seen))
+        # Texts are read for what was never counted alone.
+        missing = self.facts([id_ for id_ in dict.fromkeys(seen) if id_ not in stored])
         if missing:
-            counted = count([seen[id_] for id_ in missing])
-            new = dict(zip(missing, counted, strict=True))
+            counted = count([fact.content for fact in missing])
+            new = dict(zip((fact.fact_id for fact in missing), counted, strict=True))
             stored |= new
             self._save_counts(key, new)
-        return {id_: stored[id_] for id_ in seen}
+        return {id_: stored[id_] for id_ in seen if id_ in stored}
 
     def sources(self) -> list[Source]:
         """The registry's entries that the subject may see, by id.
@@ -286,7 +284,7 @@ class Namespace:
             embedder=fabric.embedder,
             counter=fabric.counter,
             clock=fabric.clock,
-            key=journal_key(fabric.keyring, self.subject.tenant),
+            key=lambda: journal_key(fabric.keyring, self.subject.tenant),
             settings=fabric.settings,
             tracer=fabric.tracer,
             allow=allow,

@@ -14,6 +14,8 @@ MASTER_BYTES = 32
 SCHEMA = "keys/1"
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
+# Beside the key file: what a store keeps, sealed with the key.
+NAMESPACES = "namespaces"
 
 
 class FixedKeyRing:
@@ -42,18 +44,28 @@ class MemoryKeyRing(FixedKeyRing):
 
 
 class FileKeyRing:
-    """A master key in a file that only its owner can read, made when it is first asked for."""
+    """A master key in a file that only its owner can read, made when it is first asked for.
+
+    The file lies in the store's folder. Where namespaces lie beside it already, a missing file is
+    a lost one, and is not replaced: what it sealed would never verify again.
+    """
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
         self._lock = threading.Lock()
         self._master: bytes | None = None
 
+    @property
+    def path(self) -> Path:
+        """The key's file, there or not."""
+        return self._path
+
     def master(self) -> bytes:
-        """The key in the file; a missing file is made first.
+        """The key in the file; a missing file of a new store is made first.
 
         Raises:
-            ConfigError: the file holds no key that this version can use.
+            ConfigError: the file holds no key that this version can use, or is missing from a
+                store that was written.
             StoreError: the file cannot be read or made.
         """
         with self._lock:
@@ -69,8 +81,15 @@ class FileKeyRing:
             try:
                 return self._parse(self._path.read_text(encoding="utf-8"))
             except FileNotFoundError:
-                make_folder(self._path.parent)
-                self._make()
+                if not self._guards_something():
+                    make_folder(self._path.parent)
+                    self._make()
+                elif not self._path.exists():
+                    # Another process would have made the key before the first namespace.
+                    raise ConfigError(
+                        f"key file {self._path} is missing, but {self._path.parent} holds what was "
+                        "sealed with a key; restore the file from a copy, or give the key"
+                    ) from None
                 return self._parse(self._path.read_text(encoding="utf-8"))
         except UnicodeDecodeError as error:
             raise ConfigError(f"key file {self._path} is not text") from error
@@ -78,6 +97,10 @@ class FileKeyRing:
             raise StoreError(
                 f"key file {self._path} cannot be read or made: {error.strerror}"
             ) from error
+
+    def _guards_something(self) -> bool:
+        folder = self._path.parent / NAMESPACES
+        return folder.is_dir() and any(folder.glob("*/*"))
 
     def _make(self) -> None:
         """Write a whole key under another name, then give it its name unless it is taken.

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from crp_integrations.audit.journal import EventDraft, append, verify
+from crp_integrations.audit.journal import EventDraft, append, sealed_with, verify
 from crp_integrations.audit.keys import journal_key, session_key
 from crp_integrations.audit.records import Event
 from crp_integrations.errors import ChainBroken, StoreError
@@ -151,3 +151,34 @@ def test_the_session_key_is_the_one_of_rfc_5869() -> None:
     extracted = hmac.new(b"crp_sess_a", KEY, hashlib.sha256).digest()
     expanded = hmac.new(extracted, b"crp-session-hmac-v3" + b"\x01", hashlib.sha256).digest()
     assert session_key(FixedKeyRing(KEY), "crp_sess_a") == expanded
+
+
+def test_a_journal_knows_its_key_by_its_first_and_last_event() -> None:
+    store = MemoryStore()
+
+    def known(key: bytes) -> bool:
+        with store.begin("a", write=False) as transaction:
+            return sealed_with(transaction.journal, key)
+
+    other = bytes(32)
+    assert known(KEY) and known(other)
+    for number in range(3):
+        with store.begin("a") as transaction:
+            append(transaction.journal, KEY, [EventDraft(EventType.FACT_RETRIEVED, {})], AT)
+        assert known(KEY), number
+        assert not known(other), number
+
+
+@pytest.mark.parametrize(("place", "right"), [(0, True), (1, True), (2, True), (None, False)])
+def test_one_altered_event_is_damage_and_no_other_key(place: int | None, right: bool) -> None:
+    altered = [
+        event.model_copy(update={"timestamp": "2020-01-01T00:00:00Z"})
+        if place in (None, number)
+        else event
+        for number, event in enumerate(journal(3))
+    ]
+    store = MemoryStore()
+    with store.begin("a") as transaction:
+        transaction.journal.append(altered)
+    with store.begin("a", write=False) as transaction:
+        assert sealed_with(transaction.journal, KEY) is right

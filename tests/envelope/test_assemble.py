@@ -257,6 +257,30 @@ def test_a_counter_whose_parts_do_not_add_up_never_breaks_the_budget() -> None:
     assert {item.reason for item in envelope.dropped} == {DropReason.BUDGET}
 
 
+def test_many_short_facts_are_fitted_in_few_counts() -> None:
+    class Watched(LetterCounter):
+        """Markers with three digits are longer than the typical one, so the sum is too low."""
+
+        wholes = 0
+
+        def count(self, text: str) -> int:
+            self.wholes += "\n\n[2] " in text
+            return len(text)
+
+    many = candidates(
+        *(fact(f"f{n:03}", 0.9 - n / 1000, content=f"note {n:03}") for n in range(800))
+    )
+    counter = Watched()
+    total = sum(one.tokens for one in many.facts)
+    envelope = made(many, budget_tokens=total, counter=counter)
+    assert counter.wholes <= 15
+    # None went that had room: the first of those left out, in the last place, is too much.
+    kept = len(envelope.facts)
+    assert sorted(ids(envelope.facts)) == [f"f{n:03}" for n in range(kept)]
+    one_more = render([f"note {n:03}" for n in range(kept + 1)])
+    assert envelope.token_count <= total < len(one_more)
+
+
 def test_candidates_of_another_counter_are_counted_again() -> None:
     class Dear(LetterCounter):
         identity = "dear@1"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crp_integrations.envelope.gather import counting_key, gather
+from crp_integrations.envelope.gather import counting_key, gather, recount
 from crp_integrations.envelope.offered import offered, recounted
 from crp_integrations.envelope.records import Candidates
 from crp_integrations.envelope.similar import duplicates_and_conflicts, near_pairs
@@ -200,6 +200,51 @@ def test_a_store_error_without_a_change_is_passed_on() -> None:
 
     with pytest.raises(StoreError, match="the disk is gone"):
         select(Broken(bound(TEXTS[:5]), 0))  # type: ignore[arg-type]
+
+
+def withdraw(namespace: Namespace, fact_id: str) -> None:
+    with namespace.begin(True) as transaction:
+        transaction.facts.set_status([fact_id], FactStatus.QUARANTINED, NOON)
+
+
+def test_a_fact_withdrawn_between_two_reads_makes_them_begin_anew() -> None:
+    class Withdrawing(Unsteady):
+        def generation(self) -> int:
+            return self._namespace.generation()
+
+        def vectors(self, ids: Sequence[str]) -> FloatRows:
+            rows = self._namespace.vectors(ids)
+            if self._times:
+                self._times -= 1
+                withdraw(self._namespace, ids[0])
+            return rows
+
+    namespace = bound(TEXTS[:5])
+    before = {fact.fact_id for fact in select(namespace).facts}
+    found = select(Withdrawing(namespace, 1))  # type: ignore[arg-type]
+    assert {fact.fact_id for fact in found.facts} == before - {min(before)}
+
+
+def test_counting_again_leaves_out_what_was_withdrawn_meanwhile() -> None:
+    note = "the same long note about one subject and its many units in all"
+    twins = [note, f"{note} again", f"{note} once"]
+    namespace = bound([*TEXTS[:3], *twins])
+    settings = SETTINGS.model_copy(update={"duplicate_similarity": 0.9})
+    found = select(namespace, settings=settings)
+    assert found.duplicates
+    first = found.duplicates[0][0]
+    others = [fact for place, fact in enumerate(found.facts) if place != first]
+    withdraw(namespace, found.facts[first].fact_id)
+    again = recount(found, namespace, WordCounter())
+    assert [fact.fact_id for fact in again.facts] == [fact.fact_id for fact in others]
+    assert again.tokenizer == "words@1"
+    pairs = {
+        frozenset((again.facts[i].fact_id, again.facts[j].fact_id)) for i, j in again.duplicates
+    }
+    wanted = {
+        frozenset((found.facts[i].fact_id, found.facts[j].fact_id)) for i, j in found.duplicates
+    }
+    assert pairs == {pair for pair in wanted if found.facts[first].fact_id not in pair} != set()
 
 
 # --- near-duplicates -----------------------------------------------------------------------

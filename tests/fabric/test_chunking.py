@@ -56,7 +56,7 @@ SETTINGS = st.builds(
 @given(TEXT, SETTINGS)
 def test_every_chunk_is_a_slice_and_nothing_is_lost(text: str, chunking: ChunkingSettings) -> None:
     chunks = cut(text, chunking)
-    covered = set()
+    covered: set[int] = set()
     for piece in chunks:
         assert piece.content.split() == text[piece.start : piece.end].split()
         covered.update(range(piece.start, piece.end))
@@ -190,6 +190,22 @@ def test_a_word_longer_than_any_limit_is_cut() -> None:
     chunks = chunk(document(word), counter=Letters(), settings=SMALL)
     assert all(len(piece.content) <= SMALL.max_fact_tokens for piece in chunks)
     assert "".join(word[a.start : a.end] for a in chunks).startswith(word)
+
+
+def test_indented_code_keeps_the_place_of_its_lines() -> None:
+    code = "    if ready:\n        start the first of all reactors now\n    stop them again at noon"
+    text = f"Some words before the code, so that it is not the first.\n\n{code}\n"
+    loaded = read(text.encode(), uri="test:code", name="code.md")
+    chunks = chunk(loaded, counter=COUNTER, settings=SMALL)
+    assert [piece.content for piece in chunks][-1] == code
+
+
+def test_lines_without_sentence_ends_are_cut_between_lines() -> None:
+    text = "\n".join(f"entry {n} says value {n * 7} at noon today" for n in range(100))
+    chunks = cut(text)
+    assert len(chunks) > 5
+    for piece in chunks[:-1]:
+        assert text[piece.end] == "\n"
 
 
 def test_the_work_grows_with_the_text() -> None:

@@ -59,7 +59,7 @@ def test_a_score_does_not_depend_on_what_else_is_stored(seed: int) -> None:
 
 def test_labels_that_are_withheld_do_not_appear() -> None:
     random = np.random.default_rng(1)
-    labels = [("a",) if number % 3 else ("b",) for number in range(90)]
+    labels: list[tuple[str, ...]] = [("a",) if n % 3 else ("b",) for n in range(90)]
     made = index(unit_rows(random.standard_normal((90, 8))), labels)
     vector = unit_rows(random.standard_normal((1, 8)))[0]
     hits = made.nearest(vector, 90, allowed=[False, True])

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,12 +27,14 @@ from crp_integrations.errors import (
 )
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
+from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Document, Fact
 from crp_integrations.guard.decisions import Decision
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.loaders.text import read
-from crp_integrations.stores.keys import FixedKeyRing
+from crp_integrations.stores.keys import FileKeyRing, FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore
+from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import EventType, FactStatus, SourceKind, SourceStatus
 from tests.doubles import NOON, FixedClock, HashEmbedder, WordCounter
 
@@ -60,7 +65,17 @@ class Labelled:
         )
 
 
-def fabric(store: MemoryStore | None = None, **parts: Any) -> Fabric:
+@dataclass(frozen=True)
+class Shown:
+    """A key ring that would show its key."""
+
+    key: bytes
+
+    def master(self) -> bytes:
+        return self.key
+
+
+def fabric(store: Store | None = None, **parts: Any) -> Fabric:
     chosen: dict[str, Any] = {
         "embedder": HashEmbedder(),
         "counter": WordCounter(),
@@ -300,6 +315,58 @@ def test_a_bad_document_leaves_the_store_as_it_was(place: int) -> None:
     with pytest.raises(IngestError, match="test:bad holds 2 tokens"):
         namespace.ingest(batch)
     assert (namespace.state_hash(), namespace.generation(), events(made)) == before
+
+
+def test_what_fails_before_the_first_write_makes_neither_store_nor_key(tmp_path: Path) -> None:
+    def bad() -> Iterator[Document]:
+        yield document("good", sentence(1))
+        raise IngestError("the second one is no text")
+
+    root = tmp_path / "kb"
+    made = fabric(SqliteStore(root), keyring=FileKeyRing(root / "keys")).bind()
+    with pytest.raises(IngestError, match="no text"):
+        made.ingest(bad())
+    with pytest.raises(IngestError, match="tokens"):
+        made.ingest([document("short", "Two words.")])
+    with pytest.raises(FactRejected):
+        made.add(["too short"])
+    assert made.ingest([]).facts == ()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_key_is_refused_when_a_namespace_is_bound(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "kb")
+    first = fabric(store)
+    first.bind(ACME).ingest([document("a", sentence(1))])
+    other = fabric(store, keyring=Shown(b"o" * 32))
+    with pytest.raises(ConfigError, match=r"'acme' in sqlite:.* was sealed .* that of Shown;"):
+        other.bind(ACME)
+    keys = tmp_path / "other keys"
+    with pytest.raises(ConfigError, match=r"that of .*other keys;"):
+        fabric(store, keyring=FileKeyRing(keys)).bind(ACME)
+    # What nobody has written yet was not sealed with any key.
+    assert other.bind(OTHER).add([sentence(2)]).facts
+    assert first.bind(ACME).size() == 1
+
+
+def test_the_work_grows_with_the_number_of_documents_and_not_with_its_square() -> None:
+    looks = 0
+
+    class Watched(Document):
+        def __getattribute__(self, name: str) -> Any:
+            nonlocal looks
+            looks += name == "uri"
+            return super().__getattribute__(name)
+
+    def counted(number: int) -> int:
+        nonlocal looks
+        documents = [document(f"d{n}", sentence(n)) for n in range(number)]
+        watched = [Watched(**dict(one)) for one in documents]
+        looks = 0
+        fabric().bind().ingest(watched)
+        return looks
+
+    assert counted(40) <= 4 * counted(10)
 
 
 def test_an_embedder_that_fails_leaves_the_store_as_it_was() -> None:

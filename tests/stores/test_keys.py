@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from crp_integrations.errors import ConfigError, StoreError
+from crp_integrations.ports import KeyRing
 from crp_integrations.stores.keys import FileKeyRing, FixedKeyRing, MemoryKeyRing
+from crp_integrations.stores.sqlite import SqliteStore
+from tests.stores import processes
 
 
 def test_a_key_is_made_when_it_is_first_asked_for_and_stays(tmp_path: Path) -> None:
@@ -32,7 +35,11 @@ def test_only_the_owner_can_read_it(tmp_path: Path) -> None:
 
 
 def test_two_stores_have_two_keys(tmp_path: Path) -> None:
-    rings = [FileKeyRing(tmp_path / "a"), FileKeyRing(tmp_path / "b"), MemoryKeyRing()]
+    rings: list[KeyRing] = [
+        FileKeyRing(tmp_path / "a"),
+        FileKeyRing(tmp_path / "b"),
+        MemoryKeyRing(),
+    ]
     assert len({ring.master() for ring in [*rings, MemoryKeyRing()]}) == 4
 
 
@@ -76,3 +83,36 @@ def test_keys_do_not_show() -> None:
 def test_a_short_key_is_refused() -> None:
     with pytest.raises(ConfigError, match="31 bytes"):
         FixedKeyRing(bytes(31))
+
+
+def test_a_lost_key_of_a_written_store_is_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "kb" / "keys"
+    key = FileKeyRing(path).master()
+    store = SqliteStore(tmp_path / "kb")
+    processes.write_batch(store, "a")
+    store.close()
+    copy = path.read_bytes()
+    path.unlink()
+    with pytest.raises(ConfigError, match=r"keys is missing, but .*kb holds what was sealed"):
+        FileKeyRing(path).master()
+    assert not path.exists()
+    path.write_bytes(copy)
+    assert FileKeyRing(path).master() == key
+
+
+def test_a_key_that_appears_between_two_looks_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "kb" / "keys"
+    look = FileKeyRing._guards_something
+
+    def overtaken(self: FileKeyRing) -> bool:
+        monkeypatch.undo()
+        FileKeyRing(path).master()
+        store = SqliteStore(tmp_path / "kb")
+        processes.write_batch(store, "a")
+        store.close()
+        return look(self)
+
+    monkeypatch.setattr(FileKeyRing, "_guards_something", overtaken)
+    assert FileKeyRing(path).master() == FileKeyRing(path).master()

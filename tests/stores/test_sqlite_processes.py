@@ -5,8 +5,8 @@ import os
 import random
 import signal
 import time
-from multiprocessing.context import BaseContext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,14 +18,19 @@ from crp_integrations.testing.records import KEY, NAMESPACE, fact, rows
 from crp_integrations.vocabulary import FactStatus
 from tests.stores import processes
 
+if TYPE_CHECKING:
+    from multiprocessing.context import ForkContext, SpawnContext
+
 KILLS = 20
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
 
 @pytest.fixture(scope="module")
-def fresh() -> BaseContext:
+def fresh() -> ForkContext | SpawnContext:
     """Forked where that is possible, since a spawned one takes a second to start."""
-    return multiprocessing.get_context("fork" if hasattr(os, "fork") else "spawn")
+    if hasattr(os, "fork"):
+        return multiprocessing.get_context("fork")
+    return multiprocessing.get_context("spawn")
 
 
 def check(store: SqliteStore, acknowledged: set[str]) -> set[str]:
@@ -50,7 +55,7 @@ def check(store: SqliteStore, acknowledged: set[str]) -> set[str]:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no SIGKILL")
-def test_killed_while_writing(tmp_path: Path, fresh: BaseContext) -> None:
+def test_killed_while_writing(tmp_path: Path, fresh: ForkContext | SpawnContext) -> None:
     chance = random.Random(5)
     acknowledged: set[str] = set()
     for run in range(KILLS):
@@ -79,7 +84,9 @@ def test_killed_while_writing(tmp_path: Path, fresh: BaseContext) -> None:
     assert len(acknowledged) > KILLS
 
 
-def test_processes_that_write_at_once_take_turns(tmp_path: Path, fresh: BaseContext) -> None:
+def test_processes_that_write_at_once_take_turns(
+    tmp_path: Path, fresh: ForkContext | SpawnContext
+) -> None:
     start = fresh.Barrier(3)
     writers = [
         fresh.Process(target=processes.write_some, args=(tmp_path / "kb", writer, 15, start))
@@ -94,7 +101,9 @@ def test_processes_that_write_at_once_take_turns(tmp_path: Path, fresh: BaseCont
     assert check(SqliteStore(tmp_path / "kb"), every) == every
 
 
-def test_processes_that_start_at_once_share_one_key(tmp_path: Path, fresh: BaseContext) -> None:
+def test_processes_that_start_at_once_share_one_key(
+    tmp_path: Path, fresh: ForkContext | SpawnContext
+) -> None:
     for round_ in range(4):
         path = tmp_path / f"kb{round_}" / "keys"
         start = fresh.Barrier(4)

@@ -155,11 +155,15 @@ class SqliteFacts:
         quoted = [_quoted(term) for term in dict.fromkeys(terms)]
         if not quoted or k <= 0:
             return []
+        # The k-th score comes first, so that facts are looked up for the best hits alone; all
+        # that have that score are, since ties are by id.
         found = self._connection.rows(
-            "SELECT fact_id, -bm25(facts_text) AS score "
-            "FROM facts_text JOIN facts ON fact = facts_text.rowid "
-            f"WHERE facts_text MATCH ? AND {RETRIEVABLE_SQL} "
-            "ORDER BY score DESC, fact_id LIMIT ?",
+            "WITH hits AS (SELECT rowid AS hit, -bm25(facts_text) AS score FROM facts_text "
+            "WHERE facts_text MATCH ?1), "
+            "best AS (SELECT score FROM hits ORDER BY score DESC LIMIT ?2) "
+            "SELECT fact_id, score FROM hits JOIN facts ON fact = hit "
+            f"WHERE score >= (SELECT min(score) FROM best) AND {RETRIEVABLE_SQL} "
+            "ORDER BY score DESC, fact_id LIMIT ?2",
             [" OR ".join(quoted), k],
         )
         return [(str(id), float(score)) for id, score in found]

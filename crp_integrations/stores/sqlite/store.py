@@ -12,7 +12,7 @@ from pathlib import Path
 
 from crp_integrations.errors import ConfigError, EngineError, StoreDamaged, StoreError
 from crp_integrations.seals import sha256_hex
-from crp_integrations.stores.keys import make_folder
+from crp_integrations.stores.keys import NAMESPACES, make_folder
 from crp_integrations.stores.locks import WriterLocks
 from crp_integrations.stores.rules import Gate, checked_name
 from crp_integrations.stores.sqlite.connection import Connection, open_empty
@@ -21,7 +21,6 @@ from crp_integrations.stores.sqlite.journal import SqliteJournal
 from crp_integrations.stores.sqlite.migrations import VERSION
 from crp_integrations.stores.sqlite.pool import Pool
 
-NAMESPACES = "namespaces"
 DATABASE = "fabric.sqlite"
 # The first with `sqlite_schema`; everything else that is used is older.
 OLDEST = (3, 33, 0)
