@@ -21,7 +21,10 @@ from pydantic import (
 class Part(BaseModel):
     """A frozen piece of a record; unknown fields are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=False)
+    # A validation error names fields, never what was in them: that may be a fact's text.
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", arbitrary_types_allowed=False, hide_input_in_errors=True
+    )
 
 
 class Record(Part):

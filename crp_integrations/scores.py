@@ -25,7 +25,8 @@ def to_fixed(score: float) -> int:
     """
     if math.isnan(score):
         return 0
-    return min(SCALE, max(0, round(score * SCALE)))
+    # Clamped before it is rounded, since an infinity cannot be.
+    return round(min(1.0, max(0.0, score)) * SCALE)
 
 
 def from_fixed(value: int) -> float:

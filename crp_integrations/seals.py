@@ -1,7 +1,7 @@
 """Every hash and HMAC of the package, in one place.
 
-Fields that are sealed together are joined with U+241F, so that no shift of characters
-between fields gives the same input.
+Fields that are sealed together are joined with U+241F, which none of them may hold, so that no
+shift of characters between fields gives the same input.
 """
 
 from __future__ import annotations
@@ -55,6 +55,8 @@ def derive_key(master: bytes, *, salt: str, info: bytes) -> bytes:
 
 
 def _seal(key: bytes, fields: tuple[str, ...]) -> str:
+    if any(SEPARATOR in field for field in fields):
+        raise ValueError("a sealed field holds U+241F, which separates fields")
     return "sha256:" + hmac.new(key, SEPARATOR.join(fields).encode(), hashlib.sha256).hexdigest()
 
 
@@ -79,6 +81,9 @@ def window_hmac(
 
     Returns:
         `sha256:` and 64 hexadecimal digits.
+
+    Raises:
+        ValueError: a field holds U+241F.
     """
     return _seal(
         key,
@@ -98,6 +103,9 @@ def event_hmac(
 
     Returns:
         `sha256:` and 64 hexadecimal digits.
+
+    Raises:
+        ValueError: a field holds U+241F.
     """
     return _seal(
         key, (event_type, timestamp, sha256_hex(canonical(data)), window_id, previous_hmac)

@@ -49,7 +49,8 @@ def cosine(block: FloatRows, vector: npt.NDArray[np.float32]) -> npt.NDArray[np.
         return np.zeros(0, dtype=np.float32)
     # einsum sums each row in one fixed order, so a score does not depend on its neighbours
     # in the block as it can with a BLAS product.
-    return np.einsum("ij,j->i", block, vector, dtype=np.float32)
+    scores: npt.NDArray[np.float32] = np.einsum("ij,j->i", block, vector, dtype=np.float32)
+    return scores
 
 
 def top(scores: npt.NDArray[np.float32], ids: Sequence[str], k: int) -> list[int]:

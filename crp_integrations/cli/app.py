@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from typing import Annotated
 
@@ -10,6 +11,9 @@ import typer
 from crp_integrations import __version__
 from crp_integrations.cli import ask, ingest, quickstart
 from crp_integrations.errors import CRPError
+
+# Status of a command that Ctrl-C ended.
+INTERRUPTED = 130
 
 app = typer.Typer(
     name="crp",
@@ -42,11 +46,17 @@ def common(
 
 def main() -> None:
     """Run the command; an error of ours is one sentence on standard error and status 1."""
+    # Without a handler, Python prints the warnings of libraries beside our sentence.
+    logging.getLogger().addHandler(logging.NullHandler())
     try:
         app()
     except CRPError as error:
         typer.echo(f"crp: {error}", err=True)
         sys.exit(1)
+    except SystemExit as leaving:
+        if leaving.code == INTERRUPTED:
+            typer.echo("crp: interrupted; what was not finished is not in the store", err=True)
+        raise
 
 
 if __name__ == "__main__":

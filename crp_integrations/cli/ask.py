@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,6 +9,7 @@ import typer
 from crp_integrations import Relay
 from crp_integrations.cli import options, show
 from crp_integrations.errors import StoreError
+from crp_integrations.relay.build import holds_store
 from crp_integrations.vocabulary import GroundingMode
 
 Question = Annotated[str, typer.Argument(help="The question.")]
@@ -58,12 +58,13 @@ def preview(
         show.preview(seen)
 
 
-def existing(store: Path) -> Path:
-    """The store's folder.
+def existing(store: str) -> str:
+    """The store's folder, so that a question never makes a store where there was none.
 
     Raises:
-        StoreError: there is none, so there is nothing to ask.
+        ConfigError: what was given is no folder's name.
+        StoreError: there is no store, so there is nothing to ask.
     """
-    if not store.is_dir():
-        raise StoreError(f"there is no store at {str(store)!r}; make one with: crp ingest PATH")
+    if not holds_store(store):
+        raise StoreError(f"there is no store at {store!r}; make one with: crp ingest PATH")
     return store

@@ -25,4 +25,4 @@ def ingest(
     if as_json:
         typer.echo(report.model_dump_json(indent=2))
     else:
-        show.ingested(report, str(store))
+        show.ingested(report, store)

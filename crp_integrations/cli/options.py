@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from crp_integrations.errors import RequestError
 from crp_integrations.vocabulary import GroundingMode, SourceKind
 
-DEFAULT_STORE = Path("crp-store")
+DEFAULT_STORE = "crp-store"
 
+
+def _positive(tokens: int | None) -> int | None:
+    if tokens is not None and tokens < 1:
+        raise RequestError(f"--budget-tokens is {tokens}, wanted at least 1")
+    return tokens
+
+
+# A text, since a path would turn "" into the folder one stands in.
 Store = Annotated[
-    Path,
+    str,
     typer.Option("--store", envvar="CRP_STORE", help="Folder of the store."),
 ]
 Kind = Annotated[
@@ -25,7 +33,9 @@ ModelName = Annotated[
 ]
 BudgetTokens = Annotated[
     int | None,
-    typer.Option("--budget-tokens", min=1, help="Most tokens that the context may take."),
+    typer.Option(
+        "--budget-tokens", callback=_positive, help="Most tokens that the context may take."
+    ),
 ]
 Grounding = Annotated[
     GroundingMode,

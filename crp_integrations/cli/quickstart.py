@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -25,7 +24,7 @@ FOLDER_PREFIX = "crp-quickstart-"
 
 def quickstart(
     store: Annotated[
-        Path | None,
+        str | None,
         typer.Option("--store", envvar="CRP_STORE", help="Keep the store here; else temporary."),
     ] = None,
 ) -> None:
@@ -34,10 +33,10 @@ def quickstart(
         _run(store)
         return
     with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as folder:
-        _run(Path(folder))
+        _run(folder)
 
 
-def _run(store: Path) -> None:
+def _run(store: str) -> None:
     with Relay.open(store) as relay:
         with show.progress() as advance:
             report = relay.ingest(
@@ -46,7 +45,7 @@ def _run(store: Path) -> None:
                 prefix=URI_PREFIX,
                 progress=advance,
             )
-        show.ingested(report, str(store))
+        show.ingested(report, store)
         for question in QUESTIONS:
             show.question(question)
             show.answer(relay.ask(question, budget_tokens=BUDGET_TOKENS))

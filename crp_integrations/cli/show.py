@@ -77,14 +77,17 @@ def ingested(report: IngestReport, store: str) -> None:
 
 @contextmanager
 def progress(*, quiet: bool = False) -> Iterator[Callable[[str, int, int], None]]:
-    """A progress bar on standard error, one line a step; nothing when quiet."""
+    """A progress bar on a terminal's standard error, one line a step; nothing when quiet."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=quiet) as bar:
+    console = Console(stderr=True)
+    # Where nobody watches, nothing is drawn: standard error holds errors only.
+    hidden = quiet or not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
         tasks = {}
 
         def advance(step: str, done: int, total: int) -> None:

@@ -29,7 +29,9 @@ class Guard(Protocol):
     """Decides; equal arguments always get an equal answer, so decisions can be memoised."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """What reports call the guard."""
+        ...
 
     def decide(self, subject: Subject, action: Action, labels: tuple[str, ...]) -> Decision:
         """Decide for things that carry exactly these labels (sorted)."""
@@ -43,22 +45,25 @@ class AllowAll:
 
     def decide(self, subject: Subject, action: Action, labels: tuple[str, ...]) -> Decision:
         """Allow any subject that names a tenant."""
-        if not subject.tenant:
+        if not subject.tenant.strip():
             return Decision(allowed=False, guard=self.name, reason="the subject names no tenant")
         return Decision(allowed=True, guard=self.name, reason="the local guard allows everything")
 
 
-def require(guard: Guard, subject: Subject, action: Action, labels: tuple[str, ...] = ()) -> Decision:
+def require(
+    guard: Guard, subject: Subject, action: Action, labels: tuple[str, ...] = ()
+) -> Decision:
     """Return an allowing decision.
 
     Raises:
         AccessDenied: the guard refuses, or the subject names no tenant.
     """
-    if not subject.tenant:
+    if not subject.tenant.strip():
         raise AccessDenied(f"subject {subject.name!r} names no tenant, so {action} is denied")
     decision = guard.decide(subject, action, labels)
     if not decision.allowed:
         raise AccessDenied(
-            f"guard {decision.guard!r} denies {action} to subject {subject.name!r}: {decision.reason}"
+            f"guard {decision.guard!r} denies {action} to subject {subject.name!r}: "
+            f"{decision.reason}"
         )
     return decision

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from crp_integrations.errors import RequestError
 from crp_integrations.relay.records import Request
+from crp_integrations.relay.settings import first_problem
 
 SESSION_ID = re.compile(r"crp_sess_[A-Za-z0-9]{16,32}")
 
@@ -19,14 +20,14 @@ def admit(**fields: Any) -> Request:
     Raises:
         RequestError: a field has no usable value; names the field and what is wanted.
     """
+    query = fields.get("query")
+    if isinstance(query, str) and not query.strip():
+        raise RequestError("query is empty; ask a question")
     try:
         request = Request(**fields)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        field = ".".join(str(part) for part in first["loc"]) or "request"
-        raise RequestError(f"{field} is not usable: {first['msg']}") from error
-    if not request.query.strip():
-        raise RequestError("query is empty; ask a question")
+        field, problem = first_problem(error)
+        raise RequestError(f"{field or 'request'} is not usable: {problem}") from error
     if request.session_id and not SESSION_ID.fullmatch(request.session_id):
         raise RequestError(
             f"session_id {request.session_id!r:.60} is not crp_sess_ and 16 to 32 letters or digits"

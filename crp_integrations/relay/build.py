@@ -25,7 +25,7 @@ from crp_integrations.relay import settings as settings_file
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import Settings
 from crp_integrations.relay.turn import World
-from crp_integrations.stores.keys import FileKeyRing, FixedKeyRing, MemoryKeyRing
+from crp_integrations.stores.keys import NAMESPACES, FileKeyRing, FixedKeyRing, MemoryKeyRing
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
 
@@ -136,6 +136,19 @@ def limits(settings: Settings) -> Callable[[str], tuple[int, str]]:
         return context_limit(model, settings.context_limits)
 
     return limit
+
+
+def holds_store(folder: str) -> bool:
+    """Whether something was ever written to a store in this folder; makes nothing.
+
+    Raises:
+        ConfigError: it is no folder's name.
+    """
+    place = _place(folder)
+    try:
+        return isinstance(place, Path) and (place / NAMESPACES).is_dir()
+    except OSError as error:
+        raise ConfigError(f"store {folder!r:.80} cannot be used: {error.strerror}") from error
 
 
 def _place(store: str | Path | Store | None) -> Path | Store:

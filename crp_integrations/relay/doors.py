@@ -11,7 +11,7 @@ from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.stages.s13_report import finish
 from crp_integrations.envelope.assemble import assemble
 from crp_integrations.envelope.offered import offered
-from crp_integrations.envelope.records import Envelope
+from crp_integrations.envelope.records import Envelope, PackedFact
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.records import Fact
 from crp_integrations.ports import Embedder
@@ -60,10 +60,17 @@ def pack(
     Raises:
         RequestError: the question is empty or an argument has no usable value.
     """
+    if isinstance(facts, str):
+        raise RequestError("facts is one string; give a list of texts, such as [fact]")
     chosen = settings or load()
-    request = admit(query=question, model=model, grounding=grounding, k=k)
+    request = admit(
+        query=question, model=model, grounding=grounding, k=k, budget_tokens=budget_tokens
+    )
     counter = tokenizers(chosen)(model)
-    left = prompt.room(request, counter, limits(chosen)(model)[0], chosen.envelope)
+    if request.budget_tokens is None:
+        budget = prompt.room(request, counter, limits(chosen)(model)[0], chosen.envelope)
+    else:
+        budget = max(0, request.budget_tokens)
     candidates = offered(
         request.query,
         facts,
@@ -73,12 +80,12 @@ def pack(
     )
     return assemble(
         candidates,
-        budget_tokens=left if budget_tokens is None else max(0, budget_tokens),
+        budget_tokens=budget,
         counter=counter,
         grounding=request.grounding,
         settings=chosen.envelope,
         now=now or clock(chosen).now(),
-        k=k,
+        k=request.k,
         model=model,
         settings_digest=chosen.digest,
     )
@@ -106,8 +113,11 @@ def examine(
         The report: risk, counts, and for each claim what it rests on. Nothing is sealed.
 
     Raises:
-        RequestError: the grounding mode is not one of the three.
+        RequestError: the answer is no text, or the context no list of texts and facts, or the
+            grounding mode not one of the three.
     """
+    if not isinstance(answer, str):
+        raise RequestError(f"answer is {type(answer).__name__}, wanted a text")
     if isinstance(context, str):
         raise RequestError("context is one string; give a list of texts, such as [context]")
     chosen = settings or load()
@@ -129,10 +139,15 @@ def examine(
 
 def _passages(context: Envelope | Sequence[Fact | str]) -> list[tuple[str, str]]:
     items = context.facts if isinstance(context, Envelope) else context
-    return [
-        (f"context-{number}", item) if isinstance(item, str) else (item.fact_id, item.content)
-        for number, item in enumerate(items, 1)
-    ]
+    passages = []
+    for number, item in enumerate(items, 1):
+        if isinstance(item, str):
+            passages.append((f"context-{number}", item))
+        elif isinstance(item, Fact | PackedFact):
+            passages.append((item.fact_id, item.content))
+        else:
+            raise RequestError(f"context {number} is {type(item).__name__}, wanted a text or fact")
+    return passages
 
 
 def _mode(grounding: GroundingMode | str) -> GroundingMode:

@@ -1,60 +1,34 @@
-"""The drivers: they play a Turn against a model until it ends. Only this file awaits."""
+"""The drivers: they play a Turn against a model until it ends. Only this file awaits.
+
+Whatever ends a turn before its verdict, a cancellation and a reply that cannot be examined
+included, its window is sealed, and the error goes on to the caller unchanged.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 
 from crp_integrations.errors import CRPError
-from crp_integrations.messages import Reply
+from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.ports import Model
 from crp_integrations.relay.steps import Dispatch, Fan, Outcome, Playable, Release, Step
 
 FAN_THREADS = 10
 
+Result = Reply | tuple[Outcome, ...]
+
 
 def drive(turn: Playable, model: Model) -> Outcome:
     """Play a turn to its end in the calling thread; a Fan's turns play in threads."""
-    step = turn.begin()
-    while True:
-        match step:
-            case Dispatch(call=call):
-                try:
-                    reply = model.call(call)
-                except CRPError as error:
-                    return turn.fail(error)
-                except BaseException as error:
-                    turn.fail(error)
-                    raise
-                step = turn.receive(reply)
-            case Fan(turns=turns):
-                step = turn.receive(_play_together(turns, model))
-            case _:
-                return step
+    return _play(turn, model, model.call)
 
 
 async def adrive(turn: Playable, model: Model) -> Outcome:
     """Play a turn to its end; reading, examining and closing run off the event loop."""
-    step: Step = await asyncio.to_thread(turn.begin)
-    while True:
-        match step:
-            case Dispatch(call=call):
-                try:
-                    reply = await model.acall(call)
-                except CRPError as error:
-                    return await asyncio.to_thread(turn.fail, error)
-                except BaseException as error:
-                    # A cancelled task cannot await any more, so the window is sealed here.
-                    turn.fail(error)
-                    raise
-                step = await asyncio.to_thread(turn.receive, reply)
-            case Fan(turns=turns):
-                outcomes = await asyncio.gather(*(adrive(child, model) for child in turns))
-                step = await asyncio.to_thread(turn.receive, tuple(outcomes))
-            case _:
-                return step
+    return await _aplay(turn, model, model.acall)
 
 
 def drive_stream(turn: Playable, model: Model) -> Iterator[str | Outcome]:
@@ -63,64 +37,100 @@ def drive_stream(turn: Playable, model: Model) -> Iterator[str | Outcome]:
     The verdict exists before any piece is yielded (CRP-SPEC-005 §1.2); the pieces are those
     in which the model sent its text. The outcome comes last, once.
     """
-    step = turn.begin()
     pieces: list[str] = []
-    while True:
-        match step:
-            case Dispatch(call=call):
-                pieces.clear()
-                reply: Reply | None = None
-                try:
-                    for part in model.stream(call):
-                        if isinstance(part, Reply):
-                            reply = part
-                        else:
-                            pieces.append(part)
-                    whole = _whole(reply, pieces, call.model)
-                except CRPError as error:
-                    step = turn.fail(error)
-                    continue
-                except BaseException as error:
-                    turn.fail(error)
-                    raise
-                step = turn.receive(whole)
-            case Fan(turns=turns):
-                step = turn.receive(_play_together(turns, model))
-            case _:
-                yield from _released(step, pieces)
-                return
+
+    def collect(call: ModelCall) -> Reply:
+        pieces.clear()
+        reply: Reply | None = None
+        for part in model.stream(call):
+            if isinstance(part, Reply):
+                reply = part
+            else:
+                pieces.append(part)
+        return _whole(reply, pieces, call.model)
+
+    yield from _released(_play(turn, model, collect), pieces)
 
 
 async def adrive_stream(turn: Playable, model: Model) -> AsyncIterator[str | Outcome]:
     """The asynchronous twin of `drive_stream`."""
-    step: Step = await asyncio.to_thread(turn.begin)
     pieces: list[str] = []
+
+    async def collect(call: ModelCall) -> Reply:
+        pieces.clear()
+        reply: Reply | None = None
+        async for part in model.astream(call):
+            if isinstance(part, Reply):
+                reply = part
+            else:
+                pieces.append(part)
+        return _whole(reply, pieces, call.model)
+
+    for part in _released(await _aplay(turn, model, collect), pieces):
+        yield part
+
+
+def _play(turn: Playable, model: Model, call_model: Callable[[ModelCall], Reply]) -> Outcome:
+    step = turn.begin()
     while True:
-        match step:
-            case Dispatch(call=call):
-                pieces.clear()
-                reply: Reply | None = None
-                try:
-                    async for part in model.astream(call):
-                        if isinstance(part, Reply):
-                            reply = part
-                        else:
-                            pieces.append(part)
-                    whole = _whole(reply, pieces, call.model)
-                except CRPError as error:
-                    step = await asyncio.to_thread(turn.fail, error)
-                    continue
-                except BaseException as error:
-                    turn.fail(error)
-                    raise
-                step = await asyncio.to_thread(turn.receive, whole)
-            case Fan(turns=turns):
-                outcomes = await asyncio.gather(*(adrive(child, model) for child in turns))
-                step = await asyncio.to_thread(turn.receive, tuple(outcomes))
-            case _:
-                for piece in _released(step, pieces):
-                    yield piece
-                return
+        try:
+            result: Result
+            match step:
+                case Dispatch(call=call):
+                    result = call_model(call)
+                case Fan(turns=turns):
+                    result = _play_together(turns, model)
+                case _:
+                    return step
+        except CRPError as error:
+            return turn.fail(error)
+        except BaseException as error:
+            _seal(turn, error)
+            raise
+        step = _receive(turn, result)
+
+
+async def _aplay(
+    turn: Playable, model: Model, call_model: Callable[[ModelCall], Awaitable[Reply]]
+) -> Outcome:
+    step: Step = await asyncio.to_thread(turn.begin)
+    while True:
+        try:
+            result: Result
+            match step:
+                case Dispatch(call=call):
+                    result = await call_model(call)
+                case Fan(turns=turns):
+                    result = await _await_together(turns, model)
+                case _:
+                    return step
+        except CRPError as error:
+            return await asyncio.to_thread(turn.fail, error)
+        except BaseException as error:
+            # Not a task of the loop's, so neither a second cancellation nor the loop's end
+            # stops the sealing.
+            loop = asyncio.get_running_loop()
+            sealing = loop.run_in_executor(None, copy_context().run, _seal, turn, error)
+            await asyncio.shield(sealing)
+            raise
+        step = await asyncio.to_thread(_receive, turn, result)
+
+
+def _receive(turn: Playable, result: Result) -> Step:
+    """The step after a result; a window whose reply cannot be examined is sealed as failed."""
+    try:
+        return turn.receive(result)
+    except BaseException as error:
+        _seal(turn, error)
+        raise
+
+
+def _seal(turn: Playable, error: BaseException) -> None:
+    """End a turn whose error is on its way to the caller, and stays the error that he gets."""
+    try:
+        turn.fail(error)
+    except Exception as failure:  # noqa: BLE001 - the caller gets the error that came first
+        error.add_note(f"the window could not be sealed: {type(failure).__name__}")
 
 
 def _play_together(turns: tuple[Playable, ...], model: Model) -> tuple[Outcome, ...]:
@@ -130,11 +140,25 @@ def _play_together(turns: tuple[Playable, ...], model: Model) -> tuple[Outcome, 
         return tuple(future.result() for future in running)
 
 
+async def _await_together(turns: tuple[Playable, ...], model: Model) -> tuple[Outcome, ...]:
+    running = [asyncio.ensure_future(adrive(child, model)) for child in turns]
+    try:
+        return tuple(await asyncio.gather(*running))
+    except BaseException:
+        # None of them goes on without a parent.
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        raise
+
+
 def _whole(reply: Reply | None, pieces: list[str], model: str) -> Reply:
     return reply if reply is not None else Reply(text="".join(pieces), model=model)
 
 
 def _released(outcome: Outcome, pieces: list[str]) -> Iterator[str | Outcome]:
     if isinstance(outcome, Release):
-        yield from pieces or ([outcome.answer.text] if outcome.answer.text else [])
+        text = outcome.answer.text
+        # Only what was examined goes out, whatever a model sent on the way.
+        yield from pieces if "".join(pieces) == text else [text] if text else []
     yield outcome

@@ -29,7 +29,7 @@ class Request(Record):
 
     query: str = Field(min_length=1)
     sub_queries: tuple[str, ...] = ()
-    model: str
+    model: str = Field(min_length=1)
     budget_tokens: int | None = None
     grounding: GroundingMode = GroundingMode.PREFERRED
     strategy: Strategy = Strategy.PUSH

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -138,7 +139,7 @@ class Relay:
     async def aask(self, query: str, **asking: Unpack[Asking]) -> Answer:
         """The asynchronous twin of `ask`."""
         turn = self.turn(query, **asking)
-        self._known(turn.request.model)
+        await asyncio.to_thread(self._known, turn.request.model)
         return outcomes.answer(await adrive(turn, self._models))
 
     def stream(self, query: str, **asking: Unpack[Asking]) -> Iterator[str | Answer]:
@@ -154,7 +155,7 @@ class Relay:
     async def astream(self, query: str, **asking: Unpack[Asking]) -> AsyncIterator[str | Answer]:
         """The asynchronous twin of `stream`."""
         turn = self.turn(query, **asking)
-        self._known(turn.request.model)
+        await asyncio.to_thread(self._known, turn.request.model)
         async for part in adrive_stream(turn, self._models):
             yield part if isinstance(part, str) else outcomes.answer(part)
 
@@ -162,8 +163,15 @@ class Relay:
         """What the envelope for a question would be; no model is called, nothing is sealed.
 
         Spec: CRP-SPEC-003 §12
+
+        Raises:
+            RequestError: the request is malformed.
+            ModelNotFound: no provider is known for the model.
+            StoreError: the store could not be read.
         """
-        return preview(self.turn(query, **asking).preview())
+        turn = self.turn(query, **asking)
+        self._known(turn.request.model)
+        return preview(turn.preview())
 
     def close(self) -> None:
         """Release the store's files."""

@@ -47,6 +47,8 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(
         frozen=True,
         extra="forbid",
+        # The key is among what may be wrong.
+        hide_input_in_errors=True,
         env_prefix="CRP_",
         env_nested_delimiter="__",
     )
@@ -138,6 +140,23 @@ def _merged(base: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
+def first_problem(error: ValidationError) -> tuple[str, str]:
+    """The first field that is wrong, empty for the whole, and why; without its value."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    field = ".".join(str(part) for part in first["loc"])
+    return field, first["msg"].removeprefix("Value error, ")
+
+
+def _toml(root: Path | None) -> Path | None:
+    if root is None:
+        return None
+    path = root / TOML_NAME
+    try:
+        return path if path.is_file() else None
+    except OSError as error:
+        raise ConfigError(f"store {str(root)!r:.80} cannot be used: {error.strerror}") from error
+
+
 def load(root: Path | None = None, **arguments: Any) -> Settings:
     """Read the settings once.
 
@@ -148,7 +167,7 @@ def load(root: Path | None = None, **arguments: Any) -> Settings:
     Raises:
         ConfigError: a value is not usable; names the field and the value's problem.
     """
-    path = root / TOML_NAME if root is not None and (root / TOML_NAME).is_file() else None
+    path = _toml(root)
 
     class Located(Settings):
         toml_file = path
@@ -156,10 +175,10 @@ def load(root: Path | None = None, **arguments: Any) -> Settings:
     try:
         located = Located(**arguments)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        field = ".".join(str(part) for part in first["loc"]) or "settings"
-        raise ConfigError(f"setting {field!r} is not usable: {first['msg']}") from error
-    except ValueError as error:
-        raise ConfigError(f"the settings cannot be read: {error}") from error
+        field, problem = first_problem(error)
+        raise ConfigError(f"setting {field or 'settings'!r} is not usable: {problem}") from error
+    except (ValueError, OSError) as error:
+        places = "arguments and CRP_*" if path is None else f"arguments, CRP_* and {path}"
+        raise ConfigError(f"the settings of {places} cannot be read: {error}") from error
     fields = {name: getattr(located, name) for name in Settings.model_fields}
     return Settings.model_construct(**fields)

@@ -18,7 +18,7 @@ from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.assemble import assemble
 from crp_integrations.envelope.gather import gather, recount
 from crp_integrations.envelope.records import Candidates, Envelope
-from crp_integrations.errors import CRPError, ModelError, RequestError
+from crp_integrations.errors import CRPError, ModelError, RequestError, StoreError
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.headers.render import render
 from crp_integrations.messages import ModelCall, Reply
@@ -28,6 +28,7 @@ from crp_integrations.relay.close import Closed, close
 from crp_integrations.relay.records import Answer, Request
 from crp_integrations.relay.settings import Settings
 from crp_integrations.relay.steps import Dispatch, Outcome, Refusal, Release, Step
+from crp_integrations.vectors import FloatRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,12 @@ class Turn:
             return self.fit(self.request.model)
         except CRPError as error:
             return self._end_without_answer("refused", error)
+        except BaseException as error:
+            try:
+                self.fail(error)
+            except StoreError as failure:
+                error.add_note(f"the window could not be sealed: {type(failure).__name__}")
+            raise
 
     def fit(self, model: str, *, context_limit: int | None = None) -> Dispatch:
         """Pack for a model: its tokenizer, its context limit. The last fit is what counts.
@@ -95,7 +102,12 @@ class Turn:
 
         Returns:
             The call to make, with the envelope inside its messages.
+
+        Raises:
+            RequestError: the turn has ended.
+            StoreError: the store cannot be read.
         """
+        self._must_be_open()
         request, world = self.request, self._world
         counter = world.counter_for(model)
         with world.tracer.step("envelope"):
@@ -136,6 +148,7 @@ class Turn:
 
         Raises:
             RequestError: the turn has not begun, has ended, or is given a Fan's outcomes.
+            EngineError: the reply could not be examined; `fail` seals the window.
             StoreError: the window could not be sealed; `receive` may be called again.
         """
         fitted = self._fitted
@@ -189,7 +202,7 @@ class Turn:
             question=self.request.query,
             answer=text,
             passages=tuple((fact.fact_id, fact.content) for fact in facts),
-            vectors=world.namespace.vectors(ids) if ids else None,
+            vectors=self._vectors(ids) if ids else None,
             grounding=self.request.grounding,
         )
         report = examine(
@@ -200,6 +213,14 @@ class Turn:
             tracer=world.tracer,
         )
         return report.changed(flags=(*report.flags, f"guard={world.namespace.guard_name}"))
+
+    def _vectors(self, ids: list[str]) -> FloatRows | None:
+        try:
+            return self._world.namespace.vectors(ids)
+        except StoreError:
+            # A fact that was withdrawn during the call. The model saw it all the same; without
+            # stored vectors its text is embedded again, to equal ones.
+            return None
 
     def _end_without_answer(
         self, outcome: str, error: CRPError, cause: BaseException | None = None

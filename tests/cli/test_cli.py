@@ -39,6 +39,10 @@ def crp(*arguments: object, cwd: Path, **environment: str) -> subprocess.Complet
     )
 
 
+def keyed(*arguments: object, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return crp(*arguments, cwd=cwd, **{"CRP_KEY": KEY, **environment})
+
+
 def files(folder: Path) -> dict[str, bytes]:
     return {
         str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()
@@ -50,15 +54,13 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("cli")
     (root / "docs").mkdir()
     (root / "docs" / "meridian.md").write_text(PAGE)
-    done = crp(
-        "ingest", "docs", "--store", "kb", cwd=root, CRP_CLOCK="2026-05-25T12:00:00Z", CRP_KEY=KEY
-    )
+    done = keyed("ingest", "docs", "--store", "kb", cwd=root, CRP_CLOCK="2026-05-25T12:00:00Z")
     assert done.returncode == 0, done.stderr
     return root
 
 
 def test_ask_shows_answer_envelope_verdict_and_headers(world):
-    shown = crp(
+    shown = keyed(
         "ask", "How much power does the Meridian reactor deliver?", cwd=world, CRP_STORE="kb"
     )
     assert shown.returncode == 0, shown.stderr
@@ -100,13 +102,13 @@ def test_ask_json_is_byte_equal_for_the_same_store_clock_key_and_session(world, 
 
 
 def test_preview_shows_what_an_envelope_would_be(world):
-    shown = crp("preview", "Who operates the reactor?", "--json", "--store", "kb", cwd=world)
+    shown = keyed("preview", "Who operates the reactor?", "--json", "--store", "kb", cwd=world)
     assert shown.returncode == 0, shown.stderr
     assert json.loads(shown.stdout)["facts_available"] >= 2
 
 
 def test_front_matter_names_the_kind(world):
-    shown = crp("ask", "Who operates the reactor?", "--json", "--store", "kb", cwd=world)
+    shown = keyed("ask", "Who operates the reactor?", "--json", "--store", "kb", cwd=world)
     weights = {f["importance_weight"] for f in json.loads(shown.stdout)["envelope"]["facts"]}
     assert weights == {0.9}
 
@@ -123,22 +125,48 @@ def test_front_matter_names_the_kind(world):
         (["ask", "Who?", "--model", "no-such-model", "--store", "kb"], "no-such-model"),
         (["ask", "Who?", "--grounding", "loose", "--store", "kb"], "loose"),
         (["ask", "Who?", "--store", "elsewhere"], "elsewhere"),
-        (["ask", " ", "--store", "kb"], "query"),
+        (["ask", " ", "--store", "kb"], "query is empty"),
+        (["ask", "", "--store", "kb"], "query is empty"),
+        (["ask", "Who?", "--store", ""], "store is empty"),
+        (["ask", "Who?", "--store", "postgres://db"], "postgres:// is not supported"),
+        (["ask", "Who?", "--store", "docs"], "no store at 'docs'"),
+        (["ask", "Who?", "--store", "empty.md"], "no store at 'empty.md'"),
+        (["ask", "Who?", "--store", "a" * 300], "cannot be used"),
+        (["ingest", "docs", "--store", "a" * 300], "cannot be used"),
+        (["ask", "Who?", "--session", "mine", "--store", "kb"], "session_id 'mine'"),
+        (["preview", "Who?", "--store", "docs"], "no store at 'docs'"),
+        (["preview", "Who?", "--model", "no-such-model", "--store", "kb"], "no-such-model"),
+        (["ingest", "nowhere.md", "--store", "elsewhere"], "nowhere.md"),
+        (["ingest", "empty.md", "--store", "elsewhere"], "empty.md"),
+        (["ingest", "docs", "--store", ""], "store is empty"),
+        (["ingest", "docs", "--store", "postgres://db"], "postgres:// is not supported"),
+        (["ingest", "docs", "--store", "empty.md"], "empty.md is a file"),
+        (["ingest", "docs", "--store", "empty.md/kb"], "empty.md is a file"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_sentence_and_the_store_stays(world, arguments, sentence):
+def test_what_is_wrong_is_said_in_one_sentence_and_the_store_stays(
+    here, world, arguments, sentence
+):
     (world / "empty.md").write_bytes(b"")
     (world / "binary.txt").write_bytes(bytes(range(256)) * 8)
-    before = files(world / "kb")
-    done = crp(*arguments, cwd=world)
+    before = files(world)
+    done = here(*arguments, cwd=world, CRP_KEY=KEY)
     assert done.returncode != 0
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
-    assert files(world / "kb") == before
+    assert files(world) == before
     assert not (world / "elsewhere").exists()
     said = [line for line in done.stderr.splitlines() if line.strip()]
     assert len(said) == 1 or said[0].startswith("Usage:")
+
+
+def test_what_a_library_logs_is_not_printed_beside_the_sentence(world):
+    (world / "binary.pdf").write_bytes(bytes(range(256)) * 8)
+    done = keyed("ingest", "binary.pdf", "--store", "kb", cwd=world)
+    assert done.returncode == 1
+    assert done.stderr.startswith("crp: binary.pdf")
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_the_quickstart_runs_without_a_key_from_any_folder(tmp_path):

@@ -81,3 +81,39 @@ def test_examine_without_context_says_that_nothing_supports_it():
     report = examine(FACTS[0], context=[], embedder=HashEmbedder())
     assert report.grounding_pct == 0.0
     assert report.risk_level in {RiskLevel.HIGH, RiskLevel.CRITICAL}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"facts": FACTS[0]}, "list of texts"),
+        ({"facts": FACTS, "model": ""}, "model"),
+        ({"facts": FACTS, "budget_tokens": "many"}, "budget_tokens"),
+        ({"facts": FACTS, "k": 0}, "k is not usable"),
+        ({"facts": FACTS, "grounding": "loose"}, "grounding"),
+    ],
+)
+def test_pack_refuses_by_name_what_it_cannot_use(arguments, sentence):
+    with pytest.raises(RequestError, match=sentence) as caught:
+        packed(**arguments)
+    assert "Meridian" not in str(caught.value)
+
+
+@pytest.mark.parametrize("budget", [0, -3])
+def test_pack_within_nothing_is_an_empty_envelope(budget):
+    envelope = packed(budget_tokens=budget)
+    assert (envelope.facts, envelope.text, envelope.quality_tier) == ((), "", "D")
+    assert len(envelope.dropped) == len(FACTS)
+
+
+@pytest.mark.parametrize(
+    ("answer", "context", "sentence"),
+    [
+        (None, ["x"], "answer is NoneType"),
+        ("x", ["x", 3], "context 2 is int"),
+        ("x", "x", "list of texts"),
+    ],
+)
+def test_examine_refuses_by_name_what_it_cannot_use(answer, context, sentence):
+    with pytest.raises(RequestError, match=sentence):
+        examine(answer, context=context, embedder=HashEmbedder())

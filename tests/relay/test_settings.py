@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import traceback
 from datetime import UTC, datetime
 
 import pytest
@@ -71,6 +72,25 @@ def test_one_field_of_a_preset_can_be_changed_alone():
     literal = load(preset="literal").fabric
     changed = load(preset="literal", fabric={"chunking": {"min_fact_tokens": 3}}).fabric
     assert changed.chunking.min_fact_tokens == 3
-    assert changed.chunking.model_copy(
-        update={"min_fact_tokens": literal.chunking.min_fact_tokens}
-    ) == literal.chunking
+    assert (
+        changed.chunking.model_copy(update={"min_fact_tokens": literal.chunking.min_fact_tokens})
+        == literal.chunking
+    )
+
+
+@pytest.mark.parametrize("key", ["ab" * 20, "secret-" * 9])
+def test_a_key_that_is_not_usable_shows_in_no_part_of_the_error(monkeypatch, key):
+    monkeypatch.setenv("CRP_KEY", key)
+    with pytest.raises(ConfigError, match="'key'") as caught:
+        load()
+    assert key not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "file"])
+def test_a_folder_that_cannot_be_is_refused_or_has_no_settings(tmp_path, name):
+    (tmp_path / "file").write_text("mine")
+    if name == "file":
+        assert load(tmp_path / name) == load()
+    else:
+        with pytest.raises(ConfigError, match="cannot be used"):
+            load(tmp_path / name)

@@ -1,0 +1,211 @@
+"""What happens to a store under a command: two at once, a stop, damage, a lost key, a copy."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from crp_integrations.engines.onnx import OnnxEmbedder
+from tests.cli.test_cli import KEY, PAGE, SESSION, crp, files
+
+FIXED = {"CRP_CLOCK": "2026-05-25T12:00:00Z", "CRP_KEY": KEY}
+QUESTION = "Who operates the reactor?"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("trouble")
+    (root / "docs").mkdir()
+    (root / "docs" / "meridian.md").write_text(PAGE)
+    done = crp("ingest", "docs", "--store", "kb", cwd=root)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return root
+
+
+@pytest.fixture
+def kb(made: Path, tmp_path: Path) -> Path:
+    shutil.copytree(made / "kb", tmp_path / "kb")
+    return tmp_path / "kb"
+
+
+def started(*arguments: str, cwd: Path) -> subprocess.Popen[str]:
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("CRP_")}
+    return subprocess.Popen(
+        [sys.executable, "-m", "crp_integrations.cli.app", *arguments],
+        cwd=cwd,
+        env=inherited,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def refused(done: subprocess.CompletedProcess[str], sentence: str) -> None:
+    assert done.returncode == 1
+    assert sentence in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stdout == ""
+
+
+def test_two_questions_at_once_are_both_answered_and_chained(kb):
+    asking = ["ask", QUESTION, "--store", "kb", "--session", SESSION, "--json"]
+    both = [started(*asking, cwd=kb.parent) for _ in range(2)]
+    ended = [one.communicate(timeout=240) for one in both]
+    assert [one.returncode for one in both] == [0, 0], ended
+    answers = sorted((json.loads(said) for said, _ in ended), key=lambda a: a["window_number"])
+    assert [answer["window_number"] for answer in answers] == [1, 2]
+    assert answers[1]["report"]["chain_integrity"] == "VALID"
+
+
+def test_an_interrupted_ingestion_says_so_and_leaves_the_store(here, kb, monkeypatch):
+    def interrupted(self, texts):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(OnnxEmbedder, "embed_passages", interrupted)
+    (kb.parent / "more.md").write_text(PAGE.replace("Meridian", "Aurora"))
+    before = files(kb)
+    done = here("ingest", "more.md", "--store", "kb", cwd=kb.parent)
+    assert done.returncode == 130
+    assert done.stderr.splitlines()[-1].startswith("crp: interrupted")
+    assert files(kb) == before
+
+
+@pytest.mark.parametrize("command", [["ask", QUESTION], ["preview", QUESTION], ["ingest", "docs"]])
+def test_a_damaged_database_is_named_and_left_alone(here, kb, command):
+    (database,) = kb.rglob("*.sqlite")
+    with database.open("r+b") as file:
+        file.write(b"no database any more")
+    shutil.copytree(kb, kb.parent / "docs")
+    before = files(kb)
+    refused(here(*command, "--store", "kb", cwd=kb.parent), "is damaged")
+    assert files(kb) == before
+
+
+@pytest.mark.parametrize("command", [["ask", QUESTION], ["ingest", "more.md"]])
+def test_a_lost_key_is_not_replaced(here, kb, command):
+    (kb.parent / "more.md").write_text(PAGE.replace("Meridian", "Aurora"))
+    (kb / "keys").unlink()
+    before = files(kb)
+    refused(here(*command, "--store", "kb", cwd=kb.parent), "keys is missing")
+    assert files(kb) == before
+
+
+@pytest.mark.parametrize("content", [b"{}", b"\xff\xfe", b""])
+def test_a_broken_key_file_is_named(here, kb, content):
+    (kb / "keys").write_bytes(content)
+    before = files(kb)
+    refused(here("ask", QUESTION, "--store", "kb", cwd=kb.parent), "key file")
+    assert files(kb) == before
+
+
+def test_another_key_does_not_go_on_with_a_chain(here, kb):
+    before = files(kb)
+    refused(here("ask", QUESTION, "--store", "kb", cwd=kb.parent, CRP_KEY=KEY), "another key")
+    assert files(kb) == before
+
+
+def test_a_copied_store_goes_on_where_it_was(here, kb, tmp_path):
+    asking = ["ask", QUESTION, "--session", SESSION, "--json", "--store"]
+    assert here(*asking, "kb", cwd=tmp_path).returncode == 0
+    shutil.copytree(kb, tmp_path / "elsewhere" / "copy")
+    shutil.rmtree(kb)
+    done = here(*asking, "elsewhere/copy", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["window_number"] == 2
+    assert answer["report"]["chain_integrity"] == "VALID"
+
+
+def test_new_stores_of_equal_documents_answer_byte_for_byte(made, tmp_path):
+    outputs = []
+    for seed in ("1", "2"):
+        said = []
+        for command in (
+            ["ingest", "docs", "--json"],
+            ["ask", QUESTION, "--session", SESSION, "--json"],
+            ["ask", "How much power?", "--session", SESSION, "--json"],
+        ):
+            done = crp(*command, "--store", tmp_path / seed, cwd=made, PYTHONHASHSEED=seed, **FIXED)
+            assert done.returncode == 0, done.stderr
+            said.append(done.stdout)
+        outputs.append(said)
+    assert outputs[0] == outputs[1]
+
+
+@pytest.mark.parametrize(
+    ("module", "command", "sentence"),
+    [
+        ("pypdf", ["ingest", "page.pdf"], "crp-integrations[pdf]"),
+        ("litellm", ["ask", QUESTION, "--model", "gpt-4o"], "crp-integrations[litellm]"),
+    ],
+)
+def test_a_missing_extra_is_named_with_its_pip_line(kb, module, command, sentence):
+    (kb.parent / "page.pdf").write_bytes(b"%PDF-1.4")
+    (kb.parent / "block").mkdir()
+    (kb.parent / "block" / "sitecustomize.py").write_text(
+        "import sys\n"
+        "class Missing:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name.split('.')[0] == {module!r}:\n"
+        "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
+        "sys.meta_path.insert(0, Missing())\n"
+    )
+    before = files(kb)
+    paths = os.pathsep.join([str(kb.parent / "block"), str(Path(__file__).parents[2])])
+    done = crp(*command, "--store", "kb", cwd=kb.parent, PYTHONPATH=paths)
+    refused(done, sentence)
+    assert files(kb) == before
+
+
+def test_the_model_without_a_key_says_what_to_set(here, kb, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    asking = ["ask", QUESTION, "--model", "openai/gpt-4o-mini", "--store", "kb"]
+    refused(here(*asking, cwd=kb.parent), "OPENAI_API_KEY")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("CRP_KEY", "not-a-key-but-a-secret"),
+        ("CRP_KEY", "ab" * 20),
+        ("CRP_CLOCK", "yesterday"),
+        ("CRP_MAX_WINDOWS", "0"),
+        ("CRP_ENVELOPE", "{not json"),
+        ("CRP_ENVELOPE__K_NEAREST", "many"),
+    ],
+)
+def test_an_unusable_setting_is_named_and_a_key_never_shown(here, kb, name, value):
+    before = files(kb)
+    done = here("ask", QUESTION, "--store", "kb", cwd=kb.parent, **{name: value})
+    refused(done, name.removeprefix("CRP_").lower().split("__")[0])
+    if name == "CRP_KEY":
+        assert value not in done.stderr
+    assert files(kb) == before
+
+
+@pytest.mark.parametrize("content", [b"modle = 1", b"model = = 1", b"\xff"])
+def test_a_broken_settings_file_is_named(here, kb, content):
+    (kb / "crp.toml").write_bytes(content)
+    before = files(kb)
+    refused(here("ask", QUESTION, "--store", "kb", cwd=kb.parent), "setting")
+    assert files(kb) == before
+
+
+def test_a_pipe_that_is_closed_early_shows_no_traceback(kb):
+    command = f"{sys.executable} -m crp_integrations.cli.app ask {QUESTION!r} --store kb | head -1"
+    done = subprocess.run(
+        ["/bin/sh", "-c", command], cwd=kb.parent, capture_output=True, text=True, timeout=240
+    )
+    assert "Traceback" not in done.stderr
+
+
+def test_letters_that_are_no_text_are_refused(here, kb):
+    done = here("ask", os.fsdecode(b"caf\xe9?"), "--store", "kb", cwd=kb.parent)
+    refused(done, "query")
