@@ -13,6 +13,7 @@ from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.envelope.similar import duplicates_and_conflicts
 from crp_integrations.errors import StoreBusy, StoreError
 from crp_integrations.ports import TokenCounter
+from crp_integrations.vectors import FloatRows
 
 if TYPE_CHECKING:
     from crp_integrations.fabric.namespace import Namespace
@@ -53,10 +54,12 @@ def gather(
     """
     needs = tuple(sub_queries) or (query,)
     nearest = settings.k_nearest if k_nearest is None else k_nearest
+    # Embedding is the dear part of a question, so it is done once for search and scores.
+    vectors = [namespace.embedder.embed_query(need) for need in needs] if namespace.size() else []
     for attempt in range(_ATTEMPTS):
         generation = namespace.generation()
         try:
-            candidates = _read(namespace, query, needs, counter, settings, nearest)
+            candidates = _read(namespace, query, needs, vectors, counter, settings, nearest)
         except StoreError:
             # A fact that vanished between two reads; anything else fails again.
             if attempt + 1 == _ATTEMPTS or namespace.generation() == generation:
@@ -71,14 +74,15 @@ def _read(
     namespace: Namespace,
     query: str,
     needs: tuple[str, ...],
+    vectors: Sequence[FloatRows],
     counter: TokenCounter,
     settings: EnvelopeSettings,
     k_nearest: int,
 ) -> Candidates:
-    embedder = namespace.embedder
     found: set[str] = set()
-    for need in needs if namespace.size() else ():
-        hits = namespace.nearest(embedder.embed_query(need), k_nearest)
+    # Without vectors the fabric was empty, and nothing is looked for.
+    for need, vector in zip(needs, vectors, strict=False):
+        hits = namespace.nearest(vector, k_nearest)
         if settings.k_lexical:
             hits = [*hits, *namespace.search_text(need, settings.k_lexical)]
         found.update(hit.fact_id for hit in hits)
@@ -99,14 +103,14 @@ def _read(
         sub_queries=needs,
         facts=tuple(
             candidate(fact, relevance, counts[fact.fact_id])
-            for fact, relevance in zip(facts, relevances(rows, needs, embedder), strict=True)
+            for fact, relevance in zip(facts, relevances(rows, vectors), strict=True)
         ),
         tokenizer=counter.identity,
         duplicates=duplicates,
         conflicts=conflicts,
         state_hash=namespace.state_hash(),
         memory_tier_hit=COLD_TIER,
-        relevant_floor=relevant_floor(embedder),
+        relevant_floor=relevant_floor(namespace.embedder),
     )
 
 

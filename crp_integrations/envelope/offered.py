@@ -69,7 +69,7 @@ def offered(
         rows = unit_rows(np.asarray(vectors)[places], dimensions=wanted) if places else vectors
     needs = tuple(sub_queries) or (query,)
     if scores is None:
-        similar = relevances(rows, needs, embedder)
+        similar = relevances(rows, [embedder.embed_query(need) for need in needs])
     else:
         similar = [scores[place] for place in places]
     counts = counter.count_many([marker_text(content) for content in contents])
@@ -106,14 +106,14 @@ def candidate(fact: Fact, relevance: int, tokens: int) -> Candidate:
     )
 
 
-def relevances(rows: FloatRows, needs: Sequence[str], embedder: Embedder) -> list[int]:
-    """Best cosine of each row to any of the information needs, in fixed point.
+def relevances(rows: FloatRows, needs: Sequence[FloatRows]) -> list[int]:
+    """Best cosine of each row to the vector of any information need, in fixed point.
 
     Spec: CRP-SPEC-003 §6.3
     """
     if not len(rows):
         return []
-    best = np.max([cosine(rows, embedder.embed_query(need)) for need in needs], axis=0)
+    best = np.max([cosine(rows, need) for need in needs], axis=0)
     return [to_fixed(float(score)) for score in best]
 
 

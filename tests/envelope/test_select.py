@@ -443,3 +443,15 @@ def test_counting_again_for_another_model() -> None:
         "four": WordCounter().count("[10] four\n\n"),
     }
     assert recounted(again, LetterCounter()) == found
+
+
+def test_each_information_need_is_embedded_once() -> None:
+    asked: list[str] = []
+
+    class Counting(HashEmbedder):
+        def embed_query(self, text: str) -> FloatRows:
+            asked.append(text)
+            return super().embed_query(text)
+
+    select(bound(embedder=Counting()), "whole", sub_queries=("one", "two"))
+    assert asked == ["one", "two"]
