@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,16 @@ from crp_integrations.fabric.ports import Store
 from crp_integrations.guard.decisions import AllowAll, Guard
 from crp_integrations.guard.subjects import LOCAL, Subject
 from crp_integrations.loaders.load import load as load_documents
-from crp_integrations.ports import Clock, Embedder, KeyRing, Model, Silent, TokenCounter, Tracer
+from crp_integrations.ports import (
+    Clock,
+    Embedder,
+    Ids,
+    KeyRing,
+    Model,
+    Silent,
+    TokenCounter,
+    Tracer,
+)
 from crp_integrations.relay import settings as settings_file
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import Settings
@@ -42,6 +52,9 @@ def open_relay(
     verifier: Verifier | None = None,
     models: Model | None = None,
     tracer: Tracer | None = None,
+    clock: Clock | datetime | str | None = None,
+    ids: Ids | None = None,
+    keyring: KeyRing | None = None,
     settings: Settings | None = None,
     **arguments: Any,
 ) -> Relay:
@@ -54,6 +67,12 @@ def open_relay(
         embedder: None for the MiniLM that ships.
         verifier: None for `alignment@1`.
         models: a `Model` for all names; None for `extractive` and LiteLLM.
+        tracer: opens a span around each step; None for none.
+        clock: a clock, or a moment at which it stands still; None for the settings' moment,
+            else the system's clock.
+        ids: makes session ids; None for the system's randomness.
+        keyring: holds the master key; None for the settings' key, else the one kept in the
+            store's folder, else one that is gone with the relay.
         settings: a whole tree; else it is read from `arguments`, `CRP_*` and crp.toml.
 
     Raises:
@@ -61,13 +80,15 @@ def open_relay(
         AccessDenied: the subject names no tenant.
     """
     place = _place(store)
-    root = place if isinstance(place, Path) else None
+    opened: Store = SqliteStore(place) if isinstance(place, Path) else place
+    root = opened.root if isinstance(opened, SqliteStore) else None
+    if isinstance(clock, datetime | str):
+        arguments["clock"], clock = clock, None
     if settings is not None and arguments:
         raise ConfigError(f"settings and {sorted(arguments)[0]!r} were given; give one of them")
     chosen = settings or settings_file.load(root, **arguments)
-    opened: Store = SqliteStore(place) if isinstance(place, Path) else place
-    keyring = _keyring(chosen, root)
-    now = clock(chosen)
+    keys = keyring or _keyring(chosen, root)
+    now = clock or clock_of(chosen.clock)
     reading = tracer or Silent()
     count = tokenizers(chosen)
     fabric = Fabric(
@@ -75,15 +96,15 @@ def open_relay(
         embedder or default_embedder(),
         count(FACT_TOKENIZER_MODEL),
         now,
-        keyring,
+        keys,
         settings=chosen.fabric,
         tracer=reading,
     )
     world = World(
         namespace=fabric.bind(subject, guard or AllowAll()),
         clock=now,
-        ids=RandomIds(),
-        keyring=keyring,
+        ids=ids or RandomIds(),
+        keyring=keys,
         tracer=reading,
         verifier=verifier or default_verifier(),
         counter_for=count,

@@ -12,7 +12,9 @@ from crp_integrations.errors import (
 )
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.messages import Reply, ToolCall, Usage
-from tests.doubles import ScriptedModel
+from crp_integrations.stores.keys import FixedKeyRing
+from crp_integrations.stores.sqlite import SqliteStore
+from tests.doubles import NOON, CountingIds, FixedClock, HashEmbedder, ScriptedModel
 from tests.relay.conftest import FACTS
 
 SESSION = "crp_sess_7f3a9bc2d4e1f083"
@@ -184,3 +186,40 @@ def test_tenants_of_one_store_do_not_see_each_other(open_relay):
 def test_an_address_of_an_unknown_kind_is_refused():
     with pytest.raises(ConfigError, match="postgresql"):
         Relay.open("postgresql://somewhere/db")
+
+
+def test_a_store_object_over_a_folder_uses_the_folders_key_and_settings(tmp_path):
+    (tmp_path / "crp.toml").write_text("max_windows = 3\n")
+    options = {"embedder": HashEmbedder()}
+    with Relay.open(SqliteStore(tmp_path), **options) as relay:
+        relay.fabric.add(list(FACTS))
+        assert relay.ask(QUESTION, session_id=SESSION).headers["CRP-Context-Window"] == "1/3"
+    with Relay.open(tmp_path, **options) as relay:
+        answer = relay.ask(QUESTION, session_id=SESSION)
+    assert answer.headers["CRP-Context-Window"] == "2/3"
+    assert answer.headers["CRP-Provenance-Chain-Integrity"] == "VALID"
+
+
+def test_clock_ids_and_keyring_can_be_handed_in(tmp_path):
+    def answer(name: str) -> Answer:
+        with Relay.open(
+            tmp_path / name,
+            embedder=HashEmbedder(),
+            clock=FixedClock(),
+            ids=CountingIds(),
+            keyring=FixedKeyRing(b"k" * 32),
+        ) as relay:
+            relay.fabric.add(list(FACTS))
+            return relay.ask(QUESTION)
+
+    first, second = answer("one"), answer("two")
+    assert first == second
+    assert first.session_id == "crp_sess_0000000000000001"
+    assert first.envelope.created_at == NOON
+    assert not (tmp_path / "one" / "keys").exists()
+
+
+@pytest.mark.parametrize("clock", [NOON, "2026-05-25T12:00:00Z"])
+def test_a_moment_is_a_clock_that_stands_still(clock):
+    relay = Relay.open(embedder=HashEmbedder(), clock=clock)
+    assert relay.turn(QUESTION).preview().created_at == NOON

@@ -66,6 +66,11 @@ class SqliteStore:
         self._closed = False
 
     @property
+    def root(self) -> Path:
+        """The store's folder, which also holds its key and its crp.toml."""
+        return self._root
+
+    @property
     def name(self) -> str:
         """Kind and place for people."""
         return f"sqlite:{self._root}"
