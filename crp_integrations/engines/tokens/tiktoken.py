@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import tiktoken
 
-from crp_integrations.engines.tokens.overhead import OPENAI, Overhead, messages_tokens
+from crp_integrations.engines.tokens.counted import Counted
+from crp_integrations.engines.tokens.overhead import OPENAI, Overhead
 from crp_integrations.engines.tokens.text import pieces
 from crp_integrations.errors import ConfigError, EngineError
-from crp_integrations.messages import Message
 from crp_integrations.vocabulary import Exactness
 
 # The patterns of tiktoken's own `tiktoken_ext.openai_public`, whose functions cannot be
@@ -37,7 +37,7 @@ _O200K_PATTERN = "|".join(
 PATTERNS: Mapping[str, str] = {"cl100k_base": _CL100K_PATTERN, "o200k_base": _O200K_PATTERN}
 
 
-class TiktokenCounter:
+class TiktokenCounter(Counted):
     """Counts with a byte-pair encoding; special tokens in a text count as plain text."""
 
     def __init__(
@@ -50,25 +50,8 @@ class TiktokenCounter:
         overhead: Overhead = OPENAI,
     ) -> None:
         self._encoding = encoding
-        self._identity = f"tiktoken:{encoding.name}:{vocabulary_hash[:16]}"
-        self._exactness = exactness
-        self._source = source
-        self._overhead = overhead
-
-    @property
-    def identity(self) -> str:
-        """Engine, encoding and the first 16 digits of the vocabulary's hash."""
-        return self._identity
-
-    @property
-    def exactness(self) -> Exactness:
-        """How far the counts can be trusted for the model at hand."""
-        return self._exactness
-
-    @property
-    def source(self) -> str:
-        """The encoding and where its file was found."""
-        return self._source
+        identity = f"tiktoken:{encoding.name}:{vocabulary_hash[:16]}"
+        super().__init__(identity, exactness, source, overhead)
 
     def count(self, text: str) -> int:
         """Tokens of a text."""
@@ -83,14 +66,6 @@ class TiktokenCounter:
                 engine="tiktoken",
                 version=tiktoken.__version__,
             ) from error
-
-    def count_many(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text."""
-        return [self.count(text) for text in texts]
-
-    def count_messages(self, messages: Sequence[Message]) -> int:
-        """Tokens of a conversation with the format around each message."""
-        return messages_tokens(messages, self.count, self._overhead)
 
 
 def encoding(name: str, data: bytes, pattern: str) -> tiktoken.Encoding:
