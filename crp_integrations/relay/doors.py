@@ -93,9 +93,9 @@ def pack(
 
 def examine(
     answer: str,
-    *,
     context: Envelope | Sequence[Fact | str],
     question: str | None = None,
+    *,
     grounding: GroundingMode | str = GroundingMode.PREFERRED,
     embedder: Embedder | None = None,
     settings: Settings | None = None,
