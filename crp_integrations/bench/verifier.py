@@ -1,10 +1,12 @@
 """Measures the provenance engine on labelled answers and pairs.
 
-`python -m crp_integrations.bench.verifier --data FILE… --json OUT` reads gzip JSON lines of two
-shapes: answers (`task, question, context, answer, hallucinated`) and pairs (`evidence, claim,
-label`, where everything but `supported` counts as hallucinated). Three judges are measured: the
-rule of CRP-SPEC-005 §4.3 to the letter, always saying "hallucinated", and the default engine.
-An answer is called hallucinated from MEDIUM on; AUROC uses the composite score.
+`python -m crp_integrations.bench.verifier --data FILE… --json OUT --sample 200` reads gzip JSON
+lines of two shapes: answers (`task, question, context, answer, hallucinated`) and pairs
+(`evidence, claim, label`, where everything but `supported` counts as hallucinated). Three systems
+are measured: `crp`, the default engine; `literal`, the rule of CRP-SPEC-005 §4.3 to the letter;
+and `always_positive`, which always says "hallucinated". An answer is called hallucinated from
+MEDIUM on; AUROC uses the composite score. The file holds
+`{"results": {system: {dataset: {task or "all": {metric: value}}}}}`.
 
 The engine's `lexical_grounded`, `lexical_mixed` and entailment curve were set by eye on every
 seventh row of RAGTruth, so its figures there are not held out. The other files were only measured.
@@ -36,6 +38,7 @@ from crp_integrations.ports import Embedder
 FACT = 800
 SEED = 0
 CUT = min(cut for cut, _ in LEVEL_CUTS)
+PRESETS = {"crp": "default", "literal": "literal"}
 Figures = dict[str, Any]
 
 
@@ -146,16 +149,20 @@ def by_task(cases: Sequence[Case], scores: Sequence[float]) -> dict[str, Figures
 
 def measure(
     cases: Sequence[Case], embedder: Embedder | None, rules: Iterable[str]
-) -> dict[str, Any]:
-    """The three judges over the cases, with processor milliseconds a case."""
-    found: dict[str, Any] = {"always": by_task(cases, [1.0] * len(cases))}
+) -> dict[str, dict[str, Figures]]:
+    """For each system the figures of each task and of all, with processor milliseconds a case.
+
+    Args:
+        rules: of `PRESETS`, the systems that are run beside `always_positive`.
+    """
+    found = {"always_positive": by_task(cases, [1.0] * len(cases))}
     for name in rules:
-        settings = DpeSettings.preset(name)
+        settings = DpeSettings.preset(PRESETS[name])
         before = time.process_time()
         scores = [judge(case, embedder, settings).composite_score for case in cases]
         spent = time.process_time() - before
         found[name] = by_task(cases, scores)
-        found[name]["cpu_ms"] = round(1000 * spent / max(1, len(cases)), 1)
+        found[name]["all"]["cpu_ms"] = round(1000 * spent / max(1, len(cases)), 1)
     return found
 
 
@@ -168,15 +175,18 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--lexical", action="store_true", help="without an embedder")
     given = parser.parse_args(arguments)
     embedder = None if given.lexical else OnnxEmbedder()
-    rules = ("default",) if given.lexical else ("default", "literal")
-    report: dict[str, Any] = {"embedder": embedder.identity if embedder else "none", "cut": CUT}
+    rules = ("crp",) if given.lexical else ("crp", "literal")
+    results: dict[str, dict[str, dict[str, Figures]]] = {}
     for path in given.data:
         cases = read(path)
         if given.sample:
             # Rows come in runs of one source, so even steps would pick one model's answers.
             chooser = random.Random(SEED)  # noqa: S311
             cases = chooser.sample(cases, min(given.sample, len(cases)))
-        report[path.name] = measure(cases, embedder, rules)
+        for system, by_name in measure(cases, embedder, rules).items():
+            results.setdefault(system, {})[path.name.split(".")[0]] = by_name
+    identity = embedder.identity if embedder else "none"
+    report = {"embedder": identity, "cut": CUT, "sample": given.sample, "results": results}
     text = json.dumps(report, indent=2) + "\n"
     sys.stdout.write(text)
     if given.json:

@@ -54,6 +54,8 @@ class DpeSettings(Part):
         common_knowledge: names that need no source (§5.2, decision D10).
         pairs: contradiction is looked for in `all` pairs of claims or in those that `share` a
             word or value (§5.4, decision D15).
+        most_pair_values: figures, dates and names of a claim above which it is not compared with
+            other claims; the report's flags count such claims (§5.4, D15).
         windows: windows of the context that the verifier reads for each claim (§6.2, D6).
         longest_claim: characters; a longer claim is NOT_CHECKED (§6.2, D6).
         most_claims: claims that are checked; further ones are NOT_CHECKED (D6).
@@ -77,6 +79,7 @@ class DpeSettings(Part):
     common_knowledge: tuple[str, ...] = COMMON_KNOWLEDGE
     pairs: Literal["all", "share"] = "share"
 
+    most_pair_values: int = Field(default=40, ge=1)
     windows: int = Field(default=3, ge=1)
     longest_claim: int = Field(default=4_000, ge=1)
     most_claims: int = Field(default=2_000, ge=1)

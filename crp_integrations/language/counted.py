@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
 
-from crp_integrations.language.numerals import Numeral, read
+from crp_integrations.language.numerals import TIMES, Numeral, read
 from crp_integrations.language.units import SPELLINGS
 
 Kind = Literal["number", "percent", "money", "measure", "ordinal"]
@@ -201,7 +201,7 @@ def _after(text: str, end: int, value: Decimal, numeral: Numeral) -> tuple[int, 
     times = _TIMES.match(text, end)
     if times is not None:
         return times.end(), value, "measure", "times"
-    if numeral.worded and text[max(0, end - 6) : end].lower().endswith(("twice", "thrice")):
+    if numeral.worded and text[max(0, end - 6) : end].lower().endswith(tuple(TIMES)):
         return end, value, "measure", "times"
     if numeral.share:
         return end, value * 100, "percent", "%"

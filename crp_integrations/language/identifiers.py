@@ -50,10 +50,14 @@ _OTHER = re.compile(
     r"(?<![\w&])#\d+(?!\w)"
     r"|(?<![\w.])\+\d{1,3}(?:[ -]?\(?\d{1,5}\)?){2,5}(?!\w)"
     r"|(?<![\w.-])\(?\d{3}\)?[ -]\d{3}-\d{4}(?![\w-])"
+    r"|(?<![\w.$])[A-Za-z][A-Za-z0-9]*_\w+|(?<![\w-])--[a-z][\w-]+"  # names of code
 )
 # "mid-2024" and "sub-10" hold a date or a number; "covid-19" is written with capitals mostly.
 _LOOSE = re.compile(r"(?:[a-z]+|Mid|Pre|Post|Sub|Non|Early|Late|Top)-\d+(?:[.,]\d+)*[a-z]*")
-_MONTH = re.compile(r"(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*[-.]?\d+")
+_DATE = re.compile(
+    r"(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*[-.]?\d+"
+    r"|(?i:fy)(?:\d{2}|\d{4})\Z"  # a fiscal year
+)
 _TRAIL = ".,;:!?'\")]}*_"
 
 
@@ -102,5 +106,5 @@ def _stretches(text: str) -> Iterator[tuple[int, int]]:
             code = _CODE.match(token)
             if code is not None and _POINTED.fullmatch(token) is None:
                 yield match.start(), match.start() + code.end()
-        elif token[0].isalpha() and not (_LOOSE.fullmatch(token) or _MONTH.match(token)):
+        elif token[0].isalpha() and not (_LOOSE.fullmatch(token) or _DATE.match(token)):
             yield match.span()

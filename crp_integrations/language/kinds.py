@@ -51,6 +51,7 @@ _META = re.compile(
     r"|\s+are)\s+welcome\b)",
     _I,
 )
+_CITES = re.compile(r"(?:sources?|references?|citations?|see)\W*(?:\[\^?\w{1,16}\]\W*)+\Z", _I)
 _SILENT = re.compile(
     rf"(?:(?:unfortunately|however|but|sorry),?\s+)?(?:i\s+(?:cannot|can't|could\s+not|couldn't"
     rf"|do\s+not|don't|did\s+not)\s+(?:find|see|have|know|answer|determine)\b"
@@ -122,6 +123,8 @@ def kind_of(text: str, *, heading: bool = False, numbered: bool = False) -> Clai
         opened = True
         rest = rest[match.end() :]
     if not any(character.isalnum() for character in rest):
+        return ClaimType.META
+    if _CITES.match(rest):
         return ClaimType.META
     found = words(rest)
     if _SILENT.match(rest) and not _second_clause(rest):

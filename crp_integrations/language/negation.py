@@ -39,7 +39,8 @@ _SCOPE = 4
 _MOST_PLACES = 64
 # Opposites: the second word of a pair is the first one denied.
 _PAIRS = """increase/decrease increase/decline rise/fall grow/shrink increase/drop increase/reduce
-    raise/lower gain/lose accept/reject approve/reject allow/prohibit permit/forbid
+    increase/fall grow/fall raise/lower gain/lose accept/reject approve/reject allow/prohibit
+    permit/forbid
     allow/ban include/exclude include/omit success/failure succeed/fail pass/fail win/lose
     open/close true/false profit/loss maximum/minimum mandatory/optional required/optional
     safe/dangerous positive/negative enable/disable support/oppose agree/disagree
@@ -49,7 +50,8 @@ _PAIRS = """increase/decrease increase/decline rise/fall grow/shrink increase/dr
     begin/end import/export inside/outside internal/external public/private buy/sell
     create/destroy present/absent presence/absence same/different majority/minority
     sufficient/insufficient everyone/nobody surplus/deficit encourage/discourage
-    appear/disappear connect/disconnect employed/unemployed expand/contract accelerate/slow
+    appear/disappear add/remove raise/cut advance/retreat connect/disconnect
+    employed/unemployed expand/contract accelerate/slow
     strengthen/weaken improve/worsen benefit/harm"""
 _CLASSES: dict[str, tuple[str, bool]] = {}
 
@@ -180,6 +182,9 @@ def _one_way(own: tuple[_Mark, ...], other: tuple[_Mark, ...]) -> bool:
             places[mark.canon][:_MOST_PLACES],
             key=lambda at: (_likeness(own, place, other, at), -abs(at - place)),
         )
+        # The same word without a cue of its own: whether a cue reaches so far is too unsure.
+        if not heads[place] and other[match].negative == mark.negative:
+            continue
         if other[match].denied != mark.denied:
             return True
     return False
@@ -226,6 +231,15 @@ def _marks(text: str) -> tuple[_Mark, ...]:
         weight = 0 if word.endswith("ly") else 1
         active = [(cue, left - weight) for cue, left in active if left > weight]
     return tuple(marks)
+
+
+def without_sense(word: str) -> str:
+    """What a word is about, whichever of two opposites it says.
+
+    >>> without_sense("rose") == without_sense("fell") != without_sense("stayed")
+    True
+    """
+    return _canon(word.lower())[0]
 
 
 @lru_cache(maxsize=16_384)

@@ -34,6 +34,7 @@ SCALES = {
     "bln": Decimal(10**9),
     "tn": Decimal(10**12),
 }
+TIMES = {"once": 1, "twice": 2, "thrice": 3}
 ORDINALS = {
     word: number
     for number, word in enumerate(
@@ -82,8 +83,11 @@ _RAISED = str.maketrans(
 _WORDS = "|".join(sorted((*ONES, *TENS), key=len, reverse=True))
 START = re.compile(
     r"(?<![\w])(?:\.?\d|[\u00bc-\u00be\u2150-\u215e]"
-    rf"|(?:{_WORDS})(?![a-z])|half(?!\w)|(?:a|an)\s(?:(?:couple\s)?hundred|thousand|million|billion"
-    r"|trillion|dozen|third|quarter|fifth|tenth|half)(?!\w)|twice(?!\w)|thrice(?!\w))",
+    rf"|(?:{_WORDS})(?![a-z])|(?<!first )(?<!second )(?<!latter )half(?!\w)"
+    r"|(?:a|an)\s(?:(?:couple\s)?hundred|thousand|million|billion"
+    r"|trillion|dozen|third|quarter|fifth|tenth|half)(?!\w)|twice(?!\w)|thrice(?!\w)"
+    r"|once(?=\s(?:(?:hour|dai|week|month|year)ly|annually|(?:an?|per|every|each)\s(?:hour|day|week"
+    r"|month|quarter|year)|per\sannum)\b))",
     re.IGNORECASE,
 )
 _DIGITS = re.compile(
@@ -191,8 +195,8 @@ def _worded(text: str, place: int) -> Numeral | None:
     if match is None:
         return None
     word = match.group().lower()
-    if word in ("twice", "thrice"):
-        return Numeral(match.end(), Decimal(2 if word == "twice" else 3), worded=True)
+    if word in TIMES:
+        return Numeral(match.end(), Decimal(TIMES[word]), worded=True)
     if word == "couple":
         match = _WORD.match(text, match.end() + 1)
         return None if match is None else Numeral(match.end(), Decimal(200), True, True)

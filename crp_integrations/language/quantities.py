@@ -112,10 +112,10 @@ _ORDINAL = re.compile(
 )
 _TENS = {"twenty": 20, "thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "seventy": 70}
 _TENS |= {"eighty": 80, "ninety": 90}
-# "[1]" and "passage 2" point at a source and "1." opens a list item; none counts anything.
+# "[1]", "[^1]" and "passage 2" point at a source and "1." opens a list item; none counts anything.
 _MARKER = re.compile(
     r"(?<!\w)(?i:passages?|documents?|sources?|excerpts?|snippets?|context)\s\d{1,3}(?!\w|[.,]\d)"
-    r"|\[\d{1,3}(?:\s?[,;\u2013-]\s?\d{1,3})*\]|^[ \t]{0,24}\(?\d{1,3}[.)](?=\s)",
+    r"|\[\^\w{1,16}\]|\[\d{1,3}(?:\s?[,;\u2013-]\s?\d{1,3})*\]|^[ \t]{0,24}\(?\d{1,3}[.)](?=\s)",
     re.MULTILINE,
 )
 _CONNECTIVE = re.compile(r"\s*(?:,|:|of all\b|and foremost\b|name\b|person\b|hand\b|place,)", _I)
@@ -170,8 +170,15 @@ def _all(text: str) -> tuple[Quantity, ...]:
 def _at(text: str, place: int, free: list[bool]) -> list[Quantity] | None:
     """The point or interval that begins at a place."""
     first = piece_at(text, place)
-    if first is None or not all(free[place : first.end]):
+    if first is None:
         return None
+    if not all(free[place : first.end]):
+        # In "45 mL/min/1.73" the unit is read as a code; the figure before it stays one.
+        numeral = first.numeral
+        if not all(free[place : numeral.end]):
+            return None
+        bare = Piece(place, numeral.end, numeral.value, "number", "", numeral, first.scale)
+        return [_quantity(text, bare)]
     before = text[max(0, first.start - 24) : first.start]
     link = _LINK.match(text, first.end)
     if link is not None and (link["and"] is None or _BETWEEN.search(before)):

@@ -3,7 +3,7 @@
 from crp_integrations.bench.sentences import score
 
 
-def test_score_counts_inner_boundaries():
+def test_score_counts_inner_boundaries() -> None:
     right = score([["It works.", "It lasts."], ["One."]])
     assert (right["f1"], right["boundaries"]) == (1.0, 1.0)
     wrong = score([["It works", "it lasts."]])

@@ -45,3 +45,15 @@ def test_what_is_no_contradiction(answer: str) -> None:
 def test_what_the_context_says_twice_is_not_the_answers_fault() -> None:
     context = [PAIRS[0][0], PAIRS[0][1]]
     assert check(" ".join(context), context).contradiction_count == 0
+
+
+def test_a_listing_that_is_not_compared_is_said_to_be() -> None:
+    first, second = "The lake is 40 metres deep.", "The lake is 55 metres deep."
+    listing = DpeSettings.model_validate({"most_pair_values": 1})
+    longer = "In 2018 the lake was 40 metres deep."
+    report = check(f"{longer} {second}", [longer], settings=listing)
+    assert "not-paired=1" in report.flags
+    assert report.thresholds["most_pair_values"] == 1.0
+    whole = check(f"{first} {second}", [first], settings=listing)
+    assert whole.contradiction_count == 1
+    assert not any(flag.startswith("not-paired") for flag in whole.flags)

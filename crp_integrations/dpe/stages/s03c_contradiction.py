@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import lru_cache
 
 from crp_integrations.dpe.records import Claim, Finding
+from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.state import State, is_open
 from crp_integrations.dpe.verifier.readings import Reading, read
-from crp_integrations.dpe.verifier.slots import pair
+from crp_integrations.dpe.verifier.slots import canonical, pair
 from crp_integrations.language.negation import polarity_differs
 from crp_integrations.vocabulary import Attribution, ClaimType
 
@@ -30,9 +32,10 @@ def contradictions(state: State) -> list[Finding]:
 
     Spec: CRP-SPEC-005 §5.4 (decision D15)
     """
-    claims = [c for c in state.claims if c.claim_type is ClaimType.FACTUAL and is_open(c)]
+    settings = state.tools.settings
+    claims = [claim for claim in _candidates(state) if not is_listing(claim, settings)]
     found: dict[str, Finding] = {}
-    for first, second in _pairs(claims, state.tools.settings.pairs == "share"):
+    for first, second in _pairs(claims, settings.pairs == "share"):
         if second.claim_id in found or (_rests(first) and _rests(second)):
             continue
         if _contradict(read(first.reads_as), read(second.reads_as)):
@@ -46,6 +49,24 @@ def contradictions(state: State) -> list[Finding]:
                 expected=first.text,
             )
     return list(found.values())
+
+
+def is_listing(claim: Claim, settings: DpeSettings) -> bool:
+    """Whether a claim has too many values to be compared with other claims.
+
+    Comparing all values of two listings with each other is dear and says little. Such claims
+    are counted in the report's flags, so that they are not taken for compared.
+    """
+    return len(claim.entities) > settings.most_pair_values
+
+
+def unpaired(state: State) -> int:
+    """Claims that stage 3c left out because they are listings."""
+    return sum(is_listing(claim, state.tools.settings) for claim in _candidates(state))
+
+
+def _candidates(state: State) -> list[Claim]:
+    return [c for c in state.claims if c.claim_type is ClaimType.FACTUAL and is_open(c)]
 
 
 def _rests(claim: Claim) -> bool:
@@ -67,7 +88,15 @@ def _pairs(claims: list[Claim], share: bool) -> Iterator[tuple[Claim, Claim]]:
             having[stem].append(place)
 
 
+@lru_cache(maxsize=4096)
+def _figures(reading: Reading) -> frozenset[str]:
+    return frozenset(canonical(value) for value in reading.values if value.family != "name")
+
+
 def _contradict(first: Reading, second: Reading) -> bool:
+    # A quick no: one differing value, and one more written in another unit, is all there may be.
+    if len(_figures(first) - _figures(second)) > 2:
+        return False
     own = {word.stem for word in second.words}
     other = {word.stem for word in first.words}
     both = own | other

@@ -10,6 +10,7 @@ from collections import Counter
 from crp_integrations.dpe.records import Report, StageRun
 from crp_integrations.dpe.stages.s02_attribution import LEXICAL
 from crp_integrations.dpe.stages.s03_fidelity import counted
+from crp_integrations.dpe.stages.s03c_contradiction import unpaired
 from crp_integrations.dpe.state import State
 from crp_integrations.dpe.verifier.features import THRESHOLDS
 from crp_integrations.seals import digest, sha256
@@ -107,6 +108,9 @@ def _flags(state: State) -> tuple[str, ...]:
     unchecked = sum(claim.checked is Checked.NOT_CHECKED for claim in state.claims)
     if unchecked:
         flags.append(f"not-checked={unchecked}")
+    listings = unpaired(state)
+    if listings:
+        flags.append(f"not-paired={listings}")
     return tuple(flags)
 
 

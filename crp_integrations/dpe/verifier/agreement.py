@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from decimal import Decimal
+from functools import lru_cache
 
 from crp_integrations.dpe.verifier.readings import Value
 from crp_integrations.language.dates import DateMention, gives
@@ -25,6 +27,11 @@ LEAST_DIGITS = 2
 MOST_DIGITS = 12
 # A bound is a fair word for a number at most this many times as large.
 NEAR_BOUND = Decimal("1.25")
+_VERSION = re.compile(r"\bv(?:er(?:sion)?)?\.?\s?(?=\d+\.\d)")
+_WHOLE_VERSION = re.compile(r"\bver(?:sion)?\.?\s?(?=\d)")
+_SHORT = re.compile(r"(?:\b(art|sec|sect|fig|chap|para)s?\.\s?|(\u00a7)\s?)(?=\d)")
+_LONG = {"art": "article", "fig": "figure", "chap": "chapter", "para": "paragraph"}
+_GLUED_M = re.compile(r"\dm\Z")
 SMALL_WORDS = frozenset({"of", "the", "and", "for", "in", "on", "at", "a", "an", "de", "la", "&"})
 
 
@@ -33,7 +40,13 @@ def same_value(claim: Value, source: Value) -> bool:
     if isinstance(claim.of, Quantity) and isinstance(source.of, Quantity):
         if claim.of.bound and claim.of.bound == source.of.bound and claim.of.unit == source.of.unit:
             # "About 630" does not allow for "about 650": only one side was changed.
-            return (claim.of.low, claim.of.high) == (source.of.low, source.of.high)
+            same = (claim.of.low, claim.of.high) == (source.of.low, source.of.high)
+            return same or rounded(claim.of, source.of)
+        if _million(claim.of) != _million(source.of):
+            # "3.4m" is metres by itself, and millions beside "3.4 million".
+            pair = [_in_millions(q) if _million(q) else q for q in (claim.of, source.of)]
+            if (pair[0].low, pair[0].high) == (pair[1].low, pair[1].high):
+                return pair[0].unit == pair[1].unit
         return (
             _bare(claim.of, source.of)
             or agree(claim.of, source.of)
@@ -47,6 +60,15 @@ def same_value(claim: Value, source: Value) -> bool:
     if {claim.family, source.family} == {"quantity", "date"}:
         return plain(claim.text) == plain(source.text)
     return False
+
+
+def _million(quantity: Quantity) -> bool:
+    return quantity.unit == "m" and _GLUED_M.search(quantity.text) is not None
+
+
+def _in_millions(quantity: Quantity) -> Quantity:
+    low, high = (end.scaleb(6) for end in (quantity.low, quantity.high))
+    return replace(quantity, low=low, high=high, kind="number", unit="")
 
 
 def _bare(claim: Quantity, source: Quantity) -> bool:
@@ -96,7 +118,11 @@ def bounded(claim: Quantity, source: Quantity) -> bool:
     >>> bounded(quantities("more than 4 million")[0], quantities("4.2 million")[0])
     True
     """
-    if source.bound or claim.bound not in ("least", "most") or not same_kind(claim, source):
+    if (
+        source.bound not in ("", "about")
+        or claim.bound not in ("least", "most")
+        or not same_kind(claim, source)
+    ):
         return False
     own, other = to_base(claim.value, claim.unit)[0], to_base(source.value, source.unit)[0]
     low, high = (own, other) if claim.bound == "least" else (other, own)
@@ -110,13 +136,24 @@ def _power(text: str) -> int:
     return next(power for name, power in _POWER.items() if match[name])
 
 
-def name_words(text: str) -> list[str]:
+def alike(text: str) -> str:
+    """A folded text with its versions and references written one way.
+
+    >>> alike("version 2.3.1"), alike("v2.3.1"), alike("version 2"), alike("art. 50")
+    ('2.3.1', '2.3.1', 'v2', 'article 50')
+    """
+    text = _WHOLE_VERSION.sub("v", _VERSION.sub("", text))
+    return _SHORT.sub(lambda match: f"{_LONG.get(match[1], 'section')} ", text)
+
+
+@lru_cache(maxsize=16_384)
+def name_words(text: str) -> tuple[str, ...]:
     """The words of a name that identify it, folded, in lower case, possessives off."""
-    return [
+    return tuple(
         word.removesuffix("'s").replace(".", "")
-        for word in _WORD.findall(plain(text))
+        for word in _WORD.findall(alike(plain(text)))
         if word not in SMALL_WORDS
-    ]
+    )
 
 
 def initials(text: str) -> str:
@@ -124,6 +161,7 @@ def initials(text: str) -> str:
     return "".join(word[0] for word in name_words(text))
 
 
+@lru_cache(maxsize=65_536)
 def same_name(claim: str, source: str) -> bool:
     """Whether two names can be the same one: equal, contained, an acronym, or a short form.
 
@@ -156,9 +194,9 @@ def is_form_of(name: str, whole: str) -> bool:
     return _is_acronym(left, whole) or _is_acronym(right, name)
 
 
-def _is_acronym(words: list[str], name: str) -> bool:
+def _is_acronym(words: tuple[str, ...], name: str) -> bool:
     return len(words) == 1 and len(words[0]) > 1 and words[0] == initials(name)
 
 
-def _joined(words: list[str]) -> str:
+def _joined(words: tuple[str, ...]) -> str:
     return re.sub(r"[^\w]", "", "".join(words))

@@ -12,8 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from crp_integrations.dpe.verifier.agreement import is_form_of, name_words, same_value
+from crp_integrations.dpe.verifier.agreement import (
+    alike,
+    is_form_of,
+    name_words,
+    same_value,
+)
 from crp_integrations.dpe.verifier.readings import Reading, Value, read
+from crp_integrations.dpe.verifier.slots import Slot, slots_of
 from crp_integrations.language.overlap import Index
 from crp_integrations.language.quantities import Quantity
 from crp_integrations.language.sentences import split_sentences
@@ -24,8 +30,15 @@ from crp_integrations.language.words import stem
 LONGEST_UNIT = 700
 UNIT_STEP = 500
 AND = frozenset({"and", "or", "to"})
-_ADDRESS = re.compile(r"://|www\.|\w@\w")
+# Addresses and names of code are one word each: their parts elsewhere are no trace.
+_ADDRESS = re.compile(r"://|www\.|\w@\w|\w_\w|^--\w")
+_QUARTER = re.compile(r"q([1-4])")
+_QUARTERS = (("first", "1st"), ("second", "2nd"), ("third", "3rd"), ("fourth", "4th"))
 _GAP = re.compile(r"[^\w]+")
+# What makes "-5" another number than "5", and "$5" another sum than "€5", is no gap.
+_GAP_BUT_SIGNS = re.compile(
+    r"(?:[^\w$\u20ac\u00a3\u00a5\u20b9%\u00b0.,:-]|(?<!\d)[.,:]|[.,:](?!\d)|(?<=\w)-|-(?!\d))+"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +82,12 @@ def _at_space(text: str, place: int, end: int) -> int:
 
 def _row(text: str) -> str:
     """The words of a text in a row, without punctuation, for looking them up."""
-    return " ".join(_GAP.sub(" ", plain(text)).split())
+    return " ".join(_GAP.sub(" ", alike(plain(text))).split())
+
+
+def _wording(text: str) -> str:
+    """The words of a text in a row with the signs of its figures, between blanks."""
+    return f" {' '.join(_GAP_BUT_SIGNS.sub(' ', plain(text)).split())} "
 
 
 class Context:
@@ -103,11 +121,11 @@ class Context:
 
     def holds(self, unit: Unit, text: str) -> bool:
         """Whether a unit has a text as it is."""
-        return f" {_row(text)} " in f" {_row(self.text(unit))} "
+        return _wording(text) in _wording(self.text(unit))
 
     def within(self, unit: Unit, sentence: str) -> bool:
         """Whether a sentence repeats a whole unit."""
-        return f" {_row(self.text(unit))} " in f" {_row(sentence)} "
+        return _wording(self.text(unit)) in _wording(sentence)
 
     def span_around(self, unit: Unit, longest: int) -> tuple[int, int]:
         """The stretch of the passage with the unit and its neighbours, where they fit.
@@ -134,8 +152,20 @@ class Context:
         return [read(passage) for passage in self.passages]
 
     @cached_property
+    def slots(self) -> list[dict[int, Slot]]:
+        """For every whole passage the slot of each of its values, by where the value starts."""
+        return [
+            {v.start: slot for v, slot in zip(r.values, slots_of(r), strict=True)}
+            for r in self.readings
+        ]
+
+    @cached_property
     def _plain(self) -> list[str]:
         return [f" {_row(passage)} " for passage in self.passages]
+
+    @cached_property
+    def _wordings(self) -> list[str]:
+        return [_wording(passage) for passage in self.passages]
 
     @cached_property
     def _stems(self) -> frozenset[str]:
@@ -153,8 +183,12 @@ class Context:
         """
         words = name_words(name)
         row = _row(name)
-        if not row or any(f" {row} " in text for text in self._plain):
+        if not row or self._has(row):
             return True
+        quarter = _QUARTER.fullmatch(row)
+        if quarter is not None:
+            spelled = _QUARTERS[int(quarter[1]) - 1]
+            return any(self._has(f"{word} quarter") for word in spelled)
         if _ADDRESS.search(name):
             return False
         squeezed = row.replace(" ", "")
@@ -212,5 +246,5 @@ class Context:
 
     def verbatim(self, text: str) -> bool:
         """Whether a text stands in some passage as it is, but for spaces and punctuation."""
-        row = _row(text)
-        return bool(row) and any(f" {row} " in passage for passage in self._plain)
+        wording = _wording(text)
+        return not wording.isspace() and any(wording in passage for passage in self._wordings)

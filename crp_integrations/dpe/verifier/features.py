@@ -12,9 +12,9 @@ from typing import Final
 
 from crp_integrations.dpe.verifier.agreement import same_name
 from crp_integrations.dpe.verifier.context import Context, Unit
-from crp_integrations.dpe.verifier.readings import Reading, Value, read
-from crp_integrations.dpe.verifier.senses import Flip, denied_before, flipped, stripped
-from crp_integrations.dpe.verifier.slots import Slot, Slots, pair, slots_of
+from crp_integrations.dpe.verifier.readings import PERIOD, Reading, Value, read
+from crp_integrations.dpe.verifier.senses import Flip, denied_before, flipped, likeness, stripped
+from crp_integrations.dpe.verifier.slots import Slots, pair, slots_of
 from crp_integrations.language.quantities import Quantity
 from crp_integrations.language.spans import Span
 
@@ -271,18 +271,10 @@ def _traces(value: Value, claim: Reading, context: Context) -> bool:
         return _ends_trace(value, context)
     if not _is_small(value):
         return True
-    near = _slot(claim, value)
+    near = dict(zip((v.start for v in claim.values), slots_of(claim), strict=True))[value.start]
     if not near.around:
         return True
-    return any(
-        near.around & _slot(context.readings[passage], other).around for passage, other in places
-    )
-
-
-def _slot(reading: Reading, value: Value) -> Slot:
-    return next(
-        slot for own, slot in zip(reading.values, slots_of(reading), strict=True) if own is value
-    )
+    return any(near.around & context.slots[p][other.start].around for p, other in places)
 
 
 def _ends_trace(value: Value, context: Context) -> bool:
@@ -301,8 +293,10 @@ def _ends_trace(value: Value, context: Context) -> bool:
 
 
 def _is_wording(value: Value) -> bool:
-    """Whether it is "one", "first" or "second": these order a text more often than they count."""
+    """Whether it is "one", "first" or "daily": these order a text more often than they count."""
     quantity = value.of
+    if isinstance(quantity, Quantity) and quantity.unit.startswith(PERIOD):
+        return True
     spelled = not any(character.isdigit() for character in value.text)
     return (
         isinstance(quantity, Quantity)
@@ -364,7 +358,8 @@ def _flip(claim: Reading, best: _Compared, whole: bool, known: bool) -> Flip | N
     if whole:
         # Without its sentence a quoted clause may have left its own "not" in the next clause.
         return denied_before(claim.text, best.source) if known else None
-    return flipped(claim, best.source) if best.frame >= THRESHOLDS["negation_frame"] else None
+    frame = best.frame if best.slots.rivals else max(best.frame, likeness(claim, best.source))
+    return flipped(claim, best.source) if frame >= THRESHOLDS["negation_frame"] else None
 
 
 def _condition(claim: Reading, sentence: str, best: _Compared) -> Span | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import lru_cache
 from typing import Literal
 
@@ -26,6 +27,14 @@ MARKER = re.compile(r"\[(\d{1,4})\]|\[(\d{1,4}(?:\s?,\s?\d{1,4})+)\]")
 _LIST = re.compile(r"(?:^|\n)[ \t>*#-]*(\d{1,3})[.)](?=\s)")
 # A single capital between quotation marks is a title, where elsewhere it opens a sentence.
 _TITLE = re.compile(r"[\"“]([A-Z][\w'-]{2,})[\"”]")
+# How often: "twice daily", "per year". It is compared like a unit, and needs no source itself.
+_PERIOD = re.compile(
+    r"(?i)\b(?P<ly>hourly|daily|weekly|fortnightly|monthly|quarterly|yearly|annually)\b"
+    r"|(?:\b(?:per|each|every)\s|(?<=[a-z0-9])/|(?<=once )an?\s|(?<=twice )an?\s|(?<=times )an?\s)"
+    r"(?P<noun>second|minute|hour|day|week|fortnight|month|quarter|year|annum)\b"
+)
+_PERIOD_OF = {"daily": "day", "annually": "year", "annum": "year"}
+PERIOD = "per "
 _LEAD = re.compile(r"(?i:the|a|an)\s+")
 
 
@@ -70,15 +79,20 @@ class Reading:
 
 def values_of(text: str) -> list[Value]:
     """The typed values of a text in order of place; no two overlap."""
-    blocked = [match.span() for match in MARKER.finditer(text)]
-    blocked += [match.span(1) for match in _LIST.finditer(text)]
+    # One byte for each character, so that the work grows with the text and no faster.
+    blocked = bytearray(len(text))
+    for start, end in (
+        *(match.span() for match in MARKER.finditer(text)),
+        *(match.span(1) for match in _LIST.finditer(text)),
+    ):
+        blocked[start:end] = b"\x01" * (end - start)
     found: list[Value] = []
 
     def take(
         start: int, end: int, family: Family, kind: str, of: Quantity | DateMention | None
     ) -> None:
-        if start < end and not any(a < end and start < b for a, b in blocked):
-            blocked.append((start, end))
+        if start < end and 1 not in blocked[start:end]:
+            blocked[start:end] = b"\x01" * (end - start)
             found.append(Value(start, end, text[start:end], family, kind, of))
 
     for date in dates(text):
@@ -86,6 +100,12 @@ def values_of(text: str) -> list[Value]:
     for quantity in quantities(text):
         kind = "number" if quantity.kind in ("number", "ordinal") else "quantity"
         take(quantity.start, quantity.end, "quantity", kind, quantity)
+    for match in _PERIOD.finditer(text):
+        name = (match["ly"] or match["noun"]).lower()
+        unit = PERIOD + _PERIOD_OF.get(name, name.removesuffix("ly"))
+        one = Decimal(1)
+        often = Quantity(*match.span(), match.group(), one, one, one, "measure", unit)
+        take(*match.span(), "quantity", "quantity", often)
     for span in identifiers(text):
         take(span.start, span.end, "name", _name_kind(span.of(text)), None)
     for name in names(text):
@@ -112,8 +132,11 @@ def read(text: str) -> Reading:
     """
     values = tuple(values_of(text))
     every = content_words(text)
-    typed = [value for value in values if value.family != "name"]
-    markers = [match.span() for match in MARKER.finditer(text)]
-    spans = [(value.start, value.end) for value in typed] + markers
-    words = tuple(w for w in every if not any(a <= w.start < b for a, b in spans))
+    inside = bytearray(len(text))
+    for start, end in (
+        *((value.start, value.end) for value in values if value.family != "name"),
+        *(match.span() for match in MARKER.finditer(text)),
+    ):
+        inside[start:end] = b"\x01" * (end - start)
+    words = tuple(word for word in every if not inside[word.start])
     return Reading(text, words, values, frozenset(word.stem for word in every))

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from crp_integrations.dpe.verifier.readings import Reading
 from crp_integrations.language.conditions import dropped
-from crp_integrations.language.negation import negations, polarity_differs
+from crp_integrations.language.negation import negations, polarity_differs, without_sense
 from crp_integrations.language.spans import Span
+from crp_integrations.language.text import plain
 from crp_integrations.language.words import ContentWord, content_stems, content_words
 
 # Content words after a negation cue that it can be about.
@@ -24,6 +25,8 @@ SAME_WORDS = 0.6
 MUCH = 0.6
 MOST = 0.85
 _NOT_ONLY = re.compile(r"(?i)\bnot only\b")
+# Directions are stop words elsewhere; here they are half of what a figure says.
+_WAY = re.compile(r"\b(?:up|down|above|below|over|under|before|after)\b")
 _MODAL = re.compile(r"(?i)\b(?:may|might|could|can|possibl[ey]|potential(?:ly)?|perhaps)\b")
 _CIRCUMSTANCE = re.compile(
     r"(?i)(?:where|when|whenever|until|at least|at most|up to|some|most|mostly|mainly|usually"
@@ -54,17 +57,30 @@ def flipped(claim: Reading, source: Reading) -> Flip | None:
     if not polarity_differs(claim.text, source.text):
         return None
     own, other = _cues(claim), _cues(source)
-    words = {word.stem for word in claim.words}
     if len(own) == len(other):
         # Opposites such as "began" and "ended" may stand in both: neither replaced the other.
-        both = words | {word.stem for word in source.words}
-        if words <= source.stems or len(words & source.stems) < SAME_WORDS * len(both):
+        words, there = _terms(claim), _terms(source)
+        if words <= there or len(words & there) < SAME_WORDS * len(words | there):
             return None
     elif not any(scope & source.stems for _, scope in own) and not any(
         scope & claim.stems for _, scope in other
     ):
         return None
     return Flip(_place(own, claim), _place(other, source))
+
+
+def likeness(claim: Reading, source: Reading) -> float:
+    """Share of the claim's words that the source has, itself or its opposite, [0, 1]."""
+    have = {without_sense(_text(source, word)) for word in source.words}
+    own = [without_sense(_text(claim, word)) for word in claim.words]
+    return sum(word in have for word in own) / len(own) if own else 1.0
+
+
+def _terms(reading: Reading) -> frozenset[str]:
+    """The words, directions and figures of a text."""
+    lower = reading.text.lower()
+    figures = (plain(value.text) for value in reading.values if value.family != "name")
+    return frozenset({word.stem for word in reading.words}.union(figures, _WAY.findall(lower)))
 
 
 def _cues(reading: Reading) -> list[tuple[Span, frozenset[str]]]:

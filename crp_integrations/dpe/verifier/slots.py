@@ -10,15 +10,16 @@ from bisect import bisect_left
 from dataclasses import dataclass
 
 from crp_integrations.dpe.verifier.agreement import same_value
-from crp_integrations.dpe.verifier.readings import Reading, Value
+from crp_integrations.dpe.verifier.readings import PERIOD, Reading, Value
 from crp_integrations.language.dates import DateMention, compatible
-from crp_integrations.language.quantities import Quantity
+from crp_integrations.language.quantities import Quantity, same_kind
 
 # Content words on each side of a value that describe its slot.
 REACH = 3
 # A figure this surely in another's slot, and less surely in its own by the margin, was moved.
 AWAY = 0.75
 MARGIN = 0.25
+_OTHER_WAY = {"from": "to", "to": "from"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ def slots_of(reading: Reading) -> list[Slot]:
     Figures and dates are neighbours as words are: in a table row they are the only ones.
     """
     tokens = [(word.start, word.end, word.stem) for word in reading.words]
-    tokens += [(v.start, v.end, _canonical(v)) for v in reading.values if v.family != "name"]
+    tokens += [(v.start, v.end, canonical(v)) for v in reading.values if v.family != "name"]
     tokens.sort()
     starts = [start for start, _, _ in tokens]
     found = []
@@ -82,7 +83,8 @@ def slots_of(reading: Reading) -> list[Slot]:
     return found
 
 
-def _canonical(value: Value) -> str:
+def canonical(value: Value) -> str:
+    """A figure or date written one way, a name as it stands."""
     if isinstance(value.of, Quantity):
         return f"#{value.of.value.normalize()}{value.of.unit}"
     if isinstance(value.of, DateMention):
@@ -123,8 +125,11 @@ def comparable(claim: Value, source: Value) -> bool:
     if isinstance(claim.of, DateMention) and isinstance(source.of, DateMention):
         return not compatible(claim.of, source.of)
     if isinstance(claim.of, Quantity) and isinstance(source.of, Quantity):
-        # An order is no amount, and a time of day is neither.
-        kinds = [(q.kind == "ordinal", q.unit == "clock") for q in (claim.of, source.of)]
+        # An order is no amount, a time of day is neither, and how often is none of them.
+        kinds = [
+            (q.kind == "ordinal", q.unit == "clock", q.unit.startswith(PERIOD))
+            for q in (claim.of, source.of)
+        ]
         return kinds[0] == kinds[1]
     if claim.family == source.family:
         return True
@@ -172,7 +177,7 @@ def pair(claim: Reading, source: Reading) -> Slots:
     moved = [
         away
         for value in matched
-        if (away := _moved(value, said[id(value)], source, places, id(value) in partner))
+        if (away := _away(claim, value, said[id(value)], source, places, id(value) in partner))
     ]
     swapped = {id(away.claim) for away in moved}
     return Slots(
@@ -186,6 +191,32 @@ def _likeness(claim: Value, source: Value) -> float:
     return 0.3 if claim.kind == source.kind else 0.0
 
 
+def _away(
+    claim: Reading,
+    value: Value,
+    equal: list[Value],
+    source: Reading,
+    places: dict[int, Slot],
+    paired: bool,
+) -> Pair | None:
+    """A figure in another one's place; "from" and "to" right before it settle the matter."""
+    way = _way(claim, value)
+    ways = {_way(source, other) for other in equal}
+    if not way or way not in ways | {_OTHER_WAY[name] for name in ways if name}:
+        return _moved(value, equal, source, places, paired)
+    if way in ways:
+        return None
+    for other in source.values:
+        if _alike(value, other) and not same_value(value, other) and _way(source, other) == way:
+            return Pair(value, other, 1.0)
+    return None
+
+
+def _way(reading: Reading, value: Value) -> str:
+    before = reading.text[max(0, value.start - 5) : value.start].lower().split()
+    return before[-1] if value.family == "quantity" and before and before[-1] in _OTHER_WAY else ""
+
+
 def _moved(
     value: Value, equal: list[Value], source: Reading, places: dict[int, Slot], paired: bool
 ) -> Pair | None:
@@ -197,14 +228,26 @@ def _moved(
     if value.family == "name":
         return None
 
-    def power(other: Value) -> float:
-        return strength(places[id(value)], places[id(other)], name=True)
+    here = places[id(value)]
 
+    def power(other: Value) -> float:
+        return strength(here, places[id(other)], name=True)
+
+    if paired and not here.left:
+        # It opens a reordered clause; what follows it now says nothing of what it belonged to.
+        return None
     at_home = max(power(other) for other in equal)
     if at_home > (AWAY - MARGIN if paired else AWAY):
         return None
-    rivals = [o for o in source.values if o.kind == value.kind and not same_value(value, o)]
+    rivals = [o for o in source.values if _alike(value, o) and not same_value(value, o)]
     best = max(rivals, key=power, default=None)
     if best is None or power(best) < max(AWAY, at_home):
         return None
     return Pair(value, best, 1.0)
+
+
+def _alike(one: Value, other: Value) -> bool:
+    """Whether two values measure the same: a percentage does not move to a price's place."""
+    if isinstance(one.of, Quantity) and isinstance(other.of, Quantity):
+        return same_kind(one.of, other.of)
+    return one.kind == other.kind

@@ -7,7 +7,8 @@ vocabulary, `family` with a relative's, `estimate` with a factor on top of anoth
 
 Read in this order: `choose` (the door, `counter_for`), `families` (which name means what),
 `offline` (where vocabularies lie on this machine), `overhead` (tokens around messages),
-`counted` (what all counters share), then the engines `tiktoken`, `mistral`, `huggingface`, `sentencepiece`, `estimate`.
+`counted` (what all counters share), then the engines `tiktoken`, `mistral`, `huggingface`,
+`sentencepiece`, `estimate`.
 
 What makes a count exact: OpenAI models need `litellm` or `llama-index-core`, whose wheels
 hold the vocabularies; Mistral models need `mistral-common`, and the older ones `sentencepiece`
