@@ -119,7 +119,7 @@ def test_a_path_that_is_no_folder(tmp_path: Path, way: str) -> None:
 
 
 def test_a_path_with_a_nul() -> None:
-    with pytest.raises(ConfigError, match="cannot be looked at"):
+    with pytest.raises(ConfigError, match="cannot be used"):
         SqliteStore("a\0b")
 
 

@@ -163,7 +163,9 @@ class SqliteStore:
         except (FileNotFoundError, NotADirectoryError):
             return False
         except (OSError, ValueError) as error:
-            raise ConfigError(f"store {str(self._root)!r} cannot be looked at: {error}") from error
+            # A name with a NUL is a ValueError, which has no message of the system's.
+            why = getattr(error, "strerror", None) or error
+            raise ConfigError(f"store {str(self._root)!r:.80} cannot be used: {why}") from error
 
 
 def _transaction(
