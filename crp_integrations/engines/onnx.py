@@ -7,22 +7,37 @@ save nothing here either). Text above the passage window is embedded in windows.
 
 from __future__ import annotations
 
+import importlib
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, ModuleType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
-import onnxruntime
 import tokenizers
 
 from crp_integrations import seals, weights
 from crp_integrations.errors import ConfigError, EngineError
 from crp_integrations.vectors import FloatRows, unit_rows
 
+if TYPE_CHECKING:
+    import onnxruntime
+
 WINDOWS: Final = "windows@1"
+
+
+def library() -> ModuleType:
+    """onnxruntime, imported so that it reports nothing.
+
+    From 1.31 on its builds keep a device id in the home folder and send usage to their maker,
+    unless this variable stands before the library is loaded.
+    """
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+    runtime: ModuleType = importlib.import_module("onnxruntime")
+    return runtime
 
 
 def windows(count: int, size: int, overlap: int) -> list[tuple[int, int]]:
@@ -86,6 +101,14 @@ class OnnxEmbedder:
         self._identity = f"{card.name}/{card.version}+{seals.digest(decisive)}"
         self._lock = threading.Lock()
         self._loaded: tuple[onnxruntime.InferenceSession, tokenizers.Tokenizer] | None = None
+
+    def verify(self) -> None:
+        """Check every file against its published hash, without loading the model.
+
+        Raises:
+            EngineError: a file is missing or was changed; names it.
+        """
+        self._weights.verify()
 
     @property
     def identity(self) -> str:
@@ -156,6 +179,7 @@ class OnnxEmbedder:
         # The bytes that were hashed are the ones that are loaded.
         model = self._weights.read("model.onnx")
         vocabulary = self._weights.read("tokenizer.json")
+        onnxruntime = library()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = self._threads
         options.inter_op_num_threads = 1
@@ -185,7 +209,7 @@ def _mean(session: onnxruntime.InferenceSession, tokens: Sequence[int]) -> npt.N
     try:
         rows = session.run(["mean"], {"input_ids": np.array([tokens], dtype=np.int64)})[0]
     except Exception as error:
-        raise _failed(f"a run over {len(tokens)} tokens failed", onnxruntime) from error
+        raise _failed(f"a run over {len(tokens)} tokens failed", library()) from error
     mean: npt.NDArray[np.float32] = rows[0]
     return mean
 

@@ -126,7 +126,9 @@ def compare(out: Path, weights: Path, texts: Path, limit: int = 200) -> float:
     Returns:
         The largest absolute difference of a component between unit vectors.
     """
-    import onnxruntime
+    from crp_integrations.engines.onnx import library
+
+    onnxruntime = library()
     import tokenizers
     import torch
     import transformers

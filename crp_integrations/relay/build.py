@@ -124,8 +124,14 @@ def open_relay(
 
 @cache
 def default_embedder() -> Embedder:
-    """The shipped embedder, loaded once a process and checked against its hash."""
-    return OnnxEmbedder()
+    """The shipped embedder, made once a process; an altered file is refused (decision D19).
+
+    Raises:
+        EngineError: a file of the model is not the one that was published.
+    """
+    embedder = OnnxEmbedder()
+    embedder.verify()
+    return embedder
 
 
 @cache

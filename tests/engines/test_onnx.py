@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
@@ -219,3 +222,33 @@ def test_a_card_of_another_length_is_found_out(copy: Path) -> None:
 def test_threads_must_be_positive() -> None:
     with pytest.raises(ConfigError, match="threads is 0"):
         OnnxEmbedder(threads=0)
+
+
+def test_the_runtime_reports_nothing_to_its_maker(tmp_path: Path) -> None:
+    # Its builds would keep a device id and a queue of events in the home folder.
+    code = (
+        "from crp_integrations.engines.onnx import OnnxEmbedder\n"
+        "OnnxEmbedder().embed_query('text')\n"
+        "print('embedded')\n"
+    )
+    environment = {k: v for k, v in os.environ.items() if k != "ORT_DISABLE_TELEMETRY"}
+    environment |= {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / ".cache")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout == "embedded\n", done.stderr
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_altered_files_are_found_without_loading_the_model(tmp_path: Path) -> None:
+    source = weights.load("minilm").path
+    for file in source.iterdir():
+        if file.suffix in (".json", ".onnx"):
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+    OnnxEmbedder(tmp_path).verify()
+    model = tmp_path / "model.onnx"
+    data = bytearray(model.read_bytes())
+    data[len(data) // 2] ^= 1
+    model.write_bytes(data)
+    with pytest.raises(EngineError, match=r"model\.onnx"):
+        OnnxEmbedder(tmp_path).verify()
