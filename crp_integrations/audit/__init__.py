@@ -2,9 +2,10 @@
 
 In: drafts of events, ends of windows, a key and a journal that a store keeps. Out: chained
 events and seals, and the place where a chain is broken. Read `records.py`, `ports.py`,
-`keys.py`, then `journal.py` and `windows.py`.
+`keys.py`, then `journal.py`, `windows.py` and `trail.py`, which checks both together.
 
 The room never sees a fact's or an answer's text, only ids, hashes and counts, and it asks no
-clock: a timestamp is an argument. A chain shows every change and every loss before its end; that
-its last links were cut off shows only against a tip that was noted elsewhere.
+clock: a timestamp is an argument. A chain shows every change and every loss before its end. That
+the last windows were cut off together with their events shows only against a tip that was noted
+elsewhere.
 """

@@ -42,3 +42,7 @@ class JournalFacet(Protocol):
     def seals(self, session_id: str) -> list[WindowSeal]:
         """The session's windows by number."""
         ...
+
+    def all_seals(self) -> Iterator[WindowSeal]:
+        """The windows of all sessions, by session id (code points), then by number."""
+        ...

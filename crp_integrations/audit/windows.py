@@ -84,16 +84,7 @@ def first_break(seals: Sequence[WindowSeal], key: bytes) -> int | None:
         Zero-based index of the first bad seal, None when all are good.
     """
     for index, one in enumerate(seals):
-        wanted = window_hmac(
-            key,
-            session_id=one.session_id,
-            window_number=one.window_number,
-            timestamp=one.timestamp,
-            response_hash=one.response_hash,
-            report_hash=one.report_hash,
-            parent_hmac=one.parent_hmac,
-        )
-        if not same(wanted, one.hmac) or not _follows(one, seals[index - 1] if index else None):
+        if not _fits(one, key) or not _follows(one, seals[index - 1] if index else None):
             return index
     return None
 
@@ -102,6 +93,9 @@ def verify(seals: Sequence[WindowSeal], key: bytes) -> ChainIntegrity:
     """State of a session's chain.
 
     Spec: CRP-SPEC-005 §15.3
+
+    It speaks of the seals' HMACs, which do not cover a window's id, outcome, ETag and risk level,
+    and of no event; `trail.verify_trail` checks all of them.
 
     Returns:
         UNVERIFIED without windows, BROKEN when one does not verify, PARTIAL when all do but the
@@ -112,6 +106,24 @@ def verify(seals: Sequence[WindowSeal], key: bytes) -> ChainIntegrity:
     if first_break(seals, key) is not None:
         return ChainIntegrity.BROKEN
     return ChainIntegrity.VALID if seals[0].window_number == 1 else ChainIntegrity.PARTIAL
+
+
+def _fits(one: WindowSeal, key: bytes) -> bool:
+    """Whether a seal's HMAC is that of its fields."""
+    try:
+        wanted = window_hmac(
+            key,
+            session_id=one.session_id,
+            window_number=one.window_number,
+            timestamp=one.timestamp,
+            response_hash=one.response_hash,
+            report_hash=one.report_hash,
+            parent_hmac=one.parent_hmac,
+        )
+    except ValueError:
+        # A field that holds the separator was never sealed.
+        return False
+    return same(wanted, one.hmac)
 
 
 def _follows(one: WindowSeal, before: WindowSeal | None) -> bool:

@@ -9,6 +9,7 @@ from crp_integrations.audit import windows
 from crp_integrations.audit.journal import EventDraft, append
 from crp_integrations.audit.keys import journal_key, session_key
 from crp_integrations.audit.records import WindowSeal
+from crp_integrations.audit.trail import closing
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.stages.s13_report import finish
 from crp_integrations.envelope.records import Envelope
@@ -58,7 +59,9 @@ def close(
     Spec: CRP-SPEC-005 §15.1
 
     The window's number is taken inside the transaction, so two turns of one session that end
-    at the same time get different numbers and one unbroken chain.
+    at the same time get different numbers and one unbroken chain. The report's
+    `chain_integrity` speaks of the HMACs of the session's earlier seals only; `Relay.verify`
+    checks the whole trail.
 
     Args:
         envelope: None when the window ended before there was one.
@@ -162,5 +165,6 @@ def _events(
         ):
             if count:
                 events.append((event_type, {"count": count}))
-    events[-1][1]["window_hmac"] = seal.hmac
+    # The seal's formula leaves some of its fields out; here the journal's chain covers them.
+    events[-1][1].update(closing(seal))
     return events

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, Unpack
 
+from crp_integrations.audit.keys import journal_key, session_key
+from crp_integrations.audit.trail import Trail, verify_trail
 from crp_integrations.envelope.assemble import preview
 from crp_integrations.envelope.records import EnvelopePreview
 from crp_integrations.errors import RequestError
@@ -172,6 +174,31 @@ class Relay:
         turn = self.turn(query, **asking)
         self._known(turn.request.model)
         return preview(turn.preview())
+
+    def verify(self) -> Trail:
+        """Verify everything that was sealed in this namespace.
+
+        Spec: CRP-SPEC-005 §15.3
+
+        The whole journal and all windows are read, so the time grows with them. Windows that were
+        cut off the end together with their events show only against a `Trail.tip` noted elsewhere.
+
+        Returns:
+            How many events, windows and sessions were found whole, and the last event's HMAC.
+
+        Raises:
+            ChainBroken: something was changed, left out, added or moved; says what and where.
+            StoreDamaged: a stored record does not read back.
+            StoreError: the store could not be read.
+        """
+        keyring = self._world.keyring
+        with self.fabric.begin(write=False) as transaction:
+            return verify_trail(
+                transaction.journal.events(),
+                transaction.journal.all_seals(),
+                journal_key=journal_key(keyring, self.fabric.subject.tenant),
+                session_key=lambda session_id: session_key(keyring, session_id),
+            )
 
     def close(self) -> None:
         """Release the store's files."""

@@ -40,6 +40,7 @@ class JournalConformance:
             assert list(transaction.journal.events()) == []
             assert transaction.journal.last_seal("s") is None
             assert transaction.journal.seals("s") == []
+            assert list(transaction.journal.all_seals()) == []
 
     def test_events_come_back_in_order_and_verify(self, store: Store) -> None:
         """The chain goes on over transactions and survives the store."""
@@ -73,6 +74,17 @@ class JournalConformance:
             assert transaction.journal.seals("s") == made
             assert transaction.journal.last_seal("s") == made[-1]
             assert transaction.journal.seals("t") == [seal("t", 1)]
+
+    def test_all_seals_by_session_and_number(self, store: Store) -> None:
+        """Every seal once, sessions by code points, also where they are read in pages."""
+        names = ("Z", "a", "ab", "\u00fc", "\uffee", "\U0001f600")
+        made = [seal(name, number) for name in names for number in range(1, 6)]
+        made[10:10] = [seal("aa", number) for number in range(1, 2_101)]
+        with store.begin(NAMESPACE) as transaction:
+            for one in [*made[7:], *made[:7]]:
+                transaction.journal.seal(one)
+        with store.begin(NAMESPACE, write=False) as transaction:
+            assert list(transaction.journal.all_seals()) == made
 
     def test_a_window_is_sealed_once(self, store: Store) -> None:
         """A second seal of the same number is refused and the first one stays."""

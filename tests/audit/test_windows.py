@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from crp_integrations.audit import windows
 from crp_integrations.audit.records import WindowSeal
 from crp_integrations.errors import StoreError
-from crp_integrations.seals import window_hmac
+from crp_integrations.seals import SEPARATOR, window_hmac
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.vocabulary import ChainIntegrity
 
@@ -133,3 +133,10 @@ def test_a_wrong_number_is_refused(number: int) -> None:
         with pytest.raises(StoreError, match=f"window {number} .* next one is 2"):
             windows.seal(transaction.journal, KEY, window_number=number, **fields)
         assert len(transaction.journal.seals(SESSION)) == 1
+
+
+@pytest.mark.parametrize("field", ["session_id", "timestamp", "response_hash", "report_hash"])
+def test_a_separator_put_into_a_seal_breaks_it(field: str) -> None:
+    made = chain()
+    made[1] = made[1].model_copy(update={field: f"a{SEPARATOR}b"})
+    assert windows.first_break(made, KEY) == 1

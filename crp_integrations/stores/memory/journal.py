@@ -52,3 +52,8 @@ class MemoryJournal:
     def seals(self, session_id: str) -> list[WindowSeal]:
         """The session's windows by number."""
         return list(self._draft.state.seals.get(session_id, ()))
+
+    def all_seals(self) -> Iterator[WindowSeal]:
+        """The windows of all sessions, by session id, then by number."""
+        sessions = self._draft.state.seals
+        return (seal for session_id in sorted(sessions) for seal in sessions[session_id])

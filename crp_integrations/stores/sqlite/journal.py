@@ -16,8 +16,10 @@ EVENT_COLUMNS = ", ".join(columns(Event))
 SEAL_COLUMNS = ", ".join(columns(WindowSeal))
 ADD_EVENT = insertion("events", Event)
 ADD_SEAL = insertion("seals", WindowSeal)
-# Events read at a time; a journal is longer than what should be held at once.
+# Events or seals read at a time; a journal is longer than what should be held at once.
 PAGE = 1_000
+# SQLite's lowest integer; no window has it as its number.
+FIRST_INTEGER = -(2**63)
 
 
 class SqliteJournal:
@@ -78,6 +80,27 @@ class SqliteJournal:
             [session_id],
         )
         return [record(WindowSeal, values) for values in found]
+
+    def all_seals(self) -> Iterator[WindowSeal]:
+        """The windows of all sessions, by session id, then by number."""
+        self._gate.reading()
+        return self._seal_pages()
+
+    def _seal_pages(self) -> Iterator[WindowSeal]:
+        after: tuple[str, int] = ("", FIRST_INTEGER)
+        while True:
+            self._gate.reading()
+            found = self._connection.rows(
+                f"SELECT {SEAL_COLUMNS} FROM seals WHERE (session_id, window_number) > (?, ?) "
+                "ORDER BY session_id, window_number LIMIT ?",
+                [*after, PAGE],
+            )
+            for values in found:
+                seal = record(WindowSeal, values)
+                yield seal
+                after = (seal.session_id, seal.window_number)
+            if len(found) < PAGE:
+                return
 
     def _pages(self, after: int, last: int) -> Iterator[Event]:
         while after < last:
