@@ -52,7 +52,8 @@ _PAIRS = """increase/decrease increase/decline rise/fall grow/shrink increase/dr
     sufficient/insufficient everyone/nobody surplus/deficit encourage/discourage
     appear/disappear add/remove raise/cut advance/retreat connect/disconnect
     employed/unemployed expand/contract accelerate/slow
-    strengthen/weaken improve/worsen benefit/harm"""
+    strengthen/weaken improve/worsen benefit/harm approve/deny grant/deny permit/prohibit
+    allow/forbid cause/prevent attach/detach ascend/descend arrive/depart"""
 _CLASSES: dict[str, tuple[str, bool]] = {}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from crp_integrations.vocabulary import RiskLevel
-from tests.dpe.helpers import check, kinds
+from tests.dpe.helpers import check, kinds, only
 
 NUMBER, DATE, NAME = "NUMBER_CHANGED", "DATE_SHIFTED", "ENTITY_SUBSTITUTED"
 FLIP, FABRICATED = "NEGATION_FLIP", "fabrication"
@@ -88,3 +88,88 @@ def test_other_words_for_the_same_thing_pass(source: str, answer: str) -> None:
 @pytest.mark.requirement("005-5.2-3", "005-5.3-1", "005-5.3-8")
 def test_one_small_change_is_found(source: str, answer: str, kind: str) -> None:
     assert kind in kinds(check(answer, [source]))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("The valve is always open.", "The valve is never open."),
+        ("The cache is flushed always.", "The cache is never flushed."),
+        ("The tests failed to pass.", "The tests passed."),
+        ("The team failed to deliver the report.", "The team delivered the report."),
+        ("The board refused to sign the contract.", "The board signed the contract."),
+        ("The operator was unable to restart the pump.", "The operator restarted the pump."),
+        ("The device ships without a charger.", "The device ships with a charger."),
+        ("The plan no longer covers dental care.", "The plan covers dental care."),
+        ("None of the servers were patched.", "All of the servers were patched."),
+        ("None of the servers were patched.", "The servers were patched."),
+        (
+            "Neither the pump nor the valve was replaced.",
+            "Both the pump and the valve were replaced.",
+        ),
+        ("The application was accepted.", "The application was rejected."),
+        ("The request was approved by the board.", "The request was denied by the board."),
+        ("The board approved the merger.", "The merger was rejected by the board."),
+        ("The gate was opened at noon.", "The gate was closed at noon."),
+        ("The gate is open.", "The gate is closed."),
+        ("Smoking is allowed in the lobby.", "Smoking is forbidden in the lobby."),
+        ("The policy permits remote work.", "The policy prohibits remote work."),
+        ("The additive causes corrosion.", "The additive prevents corrosion."),
+        ("The home side won the match.", "The home side lost the match."),
+        ("The engine passed the inspection.", "The engine failed the inspection."),
+        ("The feature is enabled by default.", "The feature is disabled by default."),
+        ("Breakfast is included in the price.", "Breakfast is excluded from the price."),
+        ("The log is written before the commit.", "The log is written after the commit."),
+        ("The minimum age is 18.", "The maximum age is 18."),
+        ("The tank sits above the pump.", "The tank sits below the pump."),
+        ("The service was started on Monday.", "The service was stopped on Monday."),
+        ("The door must be locked.", "The door must be unlocked."),
+        ("The pump uses more power.", "The pump uses less power."),
+    ],
+)
+@pytest.mark.requirement("005-5.3-1")
+def test_a_denial_or_an_opposite_is_one_finding_both_ways(one: str, other: str) -> None:
+    for answer, source in ((one, other), (other, one)):
+        report = check(answer, [source, "The depot in Leeds is large."])
+        assert only(report).kind == FLIP
+        assert report.risk_level is not RiskLevel.LOW
+        assert kinds(check(answer, [answer, source])) == []
+        assert kinds(check(answer, [f"{source} {answer}"])) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("The crew needs more than 20 workers.", "The crew needs fewer than 20 workers."),
+        ("The crew needs at least 20 workers.", "The crew needs at most 20 workers."),
+    ],
+)
+@pytest.mark.requirement("005-5.3-1")
+def test_a_turned_bound_is_one_finding(one: str, other: str) -> None:
+    assert only(check(one, [other])).kind == NUMBER
+    assert only(check(other, [one])).kind == NUMBER
+
+
+@pytest.mark.parametrize(
+    ("source", "answer"),
+    [
+        ("The gate closed at noon and opened at six.", "The gate opened at six."),
+        ("The gate closed at noon and opened at six.", "The gate closed at noon."),
+        ("At noon the gate was closed.", "The gate was closed at noon."),
+        ("The tests failed to pass.", "The tests did not pass."),
+        ("The request was rejected by the board.", "The request was denied by the board."),
+        ("The request was rejected by the board.", "The board rejected the request."),
+        ("The request was rejected by the board.", "The request was not accepted by the board."),
+        ("Smoking is forbidden in the lobby.", "Smoking is not allowed in the lobby."),
+        ("The tank sits above the pump.", "The pump sits below the tank."),
+        ("Norton bought the shares from Ellis.", "Ellis sold the shares to Norton."),
+        ("The feature is enabled by default and can be disabled.", "The feature can be disabled."),
+        (
+            "Neither the pump nor the valve was replaced.",
+            "Neither the valve nor the pump was replaced.",
+        ),
+    ],
+)
+@pytest.mark.requirement("005-5.3-8")
+def test_the_same_sense_in_other_words_is_no_flip(source: str, answer: str) -> None:
+    assert kinds(check(answer, [source])) == []

@@ -124,6 +124,7 @@ def align(
         found,
         key=lambda c: (
             whole and context.holds(c.unit, text),
+            not (whole and denied_before(text, c.source)),
             round(c.choice, 6),
             -len(c.slots.rivals),
         ),
@@ -359,7 +360,16 @@ def _flip(claim: Reading, best: _Compared, whole: bool, known: bool) -> Flip | N
         # Without its sentence a quoted clause may have left its own "not" in the next clause.
         return denied_before(claim.text, best.source) if known else None
     frame = best.frame if best.slots.rivals else max(best.frame, likeness(claim, best.source))
-    return flipped(claim, best.source) if frame >= THRESHOLDS["negation_frame"] else None
+    if frame < THRESHOLDS["negation_frame"]:
+        return None
+    # "At least" for "at most" is a changed figure already.
+    turned = any(
+        isinstance(rival.claim.of, Quantity)
+        and isinstance(rival.source.of, Quantity)
+        and {rival.claim.of.bound, rival.source.of.bound} == {"least", "most"}
+        for rival in best.slots.rivals
+    )
+    return flipped(claim, best.source, opposites=not turned)
 
 
 def _condition(claim: Reading, sentence: str, best: _Compared) -> Span | None:

@@ -21,12 +21,18 @@ _CLAUSE_END = re.compile(r"(?i)[,;:.!?()]|\s(?:and|but|or|while|so|because)\s")
 _ADVERB = re.compile(r"ly\Z")
 # Share of all words that two texts share before opposites count without a cue.
 SAME_WORDS = 0.6
+# The same where a word and its opposite count as one, for short texts.
+SAME_SENSES = 0.8
 # Share of the source's other words that the answer repeats when a condition was stripped.
 MUCH = 0.6
 MOST = 0.85
 _NOT_ONLY = re.compile(r"(?i)\bnot only\b")
 # Directions are stop words elsewhere; here they are half of what a figure says.
-_WAY = re.compile(r"\b(?:up|down|above|below|over|under|before|after)\b")
+_WAY = re.compile(r"\b(?:up|down|above|below|over|under|before|after|more|most)\b")
+# Opposites that say the same when their two sides change places: "A above B", "B below A".
+_CONVERSE = frozenset(
+    without_sense(word) for word in "above before over buy higher more better early".split()
+)
 _MODAL = re.compile(r"(?i)\b(?:may|might|could|can|possibl[ey]|potential(?:ly)?|perhaps)\b")
 _CIRCUMSTANCE = re.compile(
     r"(?i)(?:where|when|whenever|until|at least|at most|up to|some|most|mostly|mainly|usually"
@@ -47,20 +53,22 @@ class Flip:
     source: Span
 
 
-def flipped(claim: Reading, source: Reading) -> Flip | None:
+def flipped(claim: Reading, source: Reading, *, opposites: bool = True) -> Flip | None:
     """What one of two closely aligned texts denies and the other asserts.
 
     A cue counts when the other side has a word that it is about: a source that also denies
     something else is no contradiction. Opposites without a cue ("rose", "fell") count when the
     two texts are otherwise much the same.
+
+    Args:
+        opposites: whether opposites count without a cue.
     """
     if not polarity_differs(claim.text, source.text):
         return None
     own, other = _cues(claim), _cues(source)
     if len(own) == len(other):
         # Opposites such as "began" and "ended" may stand in both: neither replaced the other.
-        words, there = _terms(claim), _terms(source)
-        if words <= there or len(words & there) < SAME_WORDS * len(words | there):
+        if not opposites or not _turned(claim, source):
             return None
     elif not any(scope & source.stems for _, scope in own) and not any(
         scope & claim.stems for _, scope in other
@@ -70,17 +78,67 @@ def flipped(claim: Reading, source: Reading) -> Flip | None:
 
 
 def likeness(claim: Reading, source: Reading) -> float:
-    """Share of the claim's words that the source has, itself or its opposite, [0, 1]."""
-    have = {without_sense(_text(source, word)) for word in source.words}
-    own = [without_sense(_text(claim, word)) for word in claim.words]
+    """Share of the claim's words that the source has, itself or its opposite, [0, 1].
+
+    The words of a negation, such as "failed" in "failed to", are not counted.
+    """
+    have = {term.sense for term in _terms(source)}
+    inside = bytearray(len(claim.text))
+    for cue in negations(claim.text):
+        inside[cue.start : cue.end] = b"\x01" * (cue.end - cue.start)
+    own = [without_sense(_text(claim, word)) for word in claim.words if not inside[word.start]]
     return sum(word in have for word in own) / len(own) if own else 1.0
 
 
-def _terms(reading: Reading) -> frozenset[str]:
-    """The words, directions and figures of a text."""
-    lower = reading.text.lower()
-    figures = (plain(value.text) for value in reading.values if value.family != "name")
-    return frozenset({word.stem for word in reading.words}.union(figures, _WAY.findall(lower)))
+@dataclass(frozen=True, slots=True)
+class _Term:
+    """A word, direction or figure, what it is about whichever way, and where it stands."""
+
+    text: str
+    sense: str
+    start: int
+
+
+def _terms(reading: Reading) -> list[_Term]:
+    found = [
+        _Term(word.stem, without_sense(_text(reading, word)), word.start) for word in reading.words
+    ]
+    found += [
+        _Term(plain(value.text), plain(value.text), value.start)
+        for value in reading.values
+        if value.family != "name"
+    ]
+    ways = _WAY.finditer(reading.text.lower())
+    return found + [_Term(way.group(), without_sense(way.group()), way.start()) for way in ways]
+
+
+def _turned(claim: Reading, source: Reading) -> bool:
+    """Whether the claim is the source with a word in its opposite's place."""
+    own, other = _terms(claim), _terms(source)
+    words, there = {term.text for term in own}, {term.text for term in other}
+    if words <= there:
+        return False
+    senses, found = {term.sense for term in own}, {term.sense for term in other}
+    # One of a sense is enough, and keeps the work in line with the text.
+    lone = {term.sense: term for term in own if term.text not in there}
+    facing = {term.sense: term for term in other if term.text not in words}
+    pairs = [(mine, facing[sense]) for sense, mine in lone.items() if sense in facing]
+    alike = bool(pairs) and len(senses & found) >= SAME_SENSES * len(senses | found)
+    if not alike and len(words & there) < SAME_WORDS * len(words | there):
+        return False
+    return not any(
+        mine.sense in _CONVERSE and _sides_change(own, mine, other, theirs)
+        for mine, theirs in pairs
+    )
+
+
+def _sides_change(own: list[_Term], mine: _Term, other: list[_Term], theirs: _Term) -> bool:
+    """Whether what stood before one word stands behind the other one."""
+    before = {term.sense for term in own if term.start < mine.start}
+    after = {term.sense for term in own if term.start > mine.start}
+    first = {term.sense for term in other if term.start < theirs.start}
+    last = {term.sense for term in other if term.start > theirs.start}
+    return bool(before & last and after & first)
 
 
 def _cues(reading: Reading) -> list[tuple[Span, frozenset[str]]]:
