@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,7 +9,8 @@ import typer
 from crp_integrations import Relay
 from crp_integrations.cli import options, show
 
-Paths = Annotated[list[Path], typer.Argument(help="Files and folders.")]
+# As text: a `Path` would make the current folder of an empty argument.
+Paths = Annotated[list[str], typer.Argument(help="Files and folders.")]
 
 
 def ingest(

@@ -14,11 +14,13 @@ from rich.text import Text
 
 from crp_integrations.dpe.records import Claim, Report
 from crp_integrations.envelope.records import Envelope, EnvelopePreview
-from crp_integrations.fabric.records import IngestReport
+from crp_integrations.fabric.records import IngestReport, shown
 from crp_integrations.relay.records import Answer
 from crp_integrations.vocabulary import Attribution, Checked, RiskLevel
 
 EXCERPT = 96
+# So many of the documents that were skipped are named.
+SKIPPED_NAMES = 5
 RISK_STYLE = {
     RiskLevel.LOW: "green",
     RiskLevel.MEDIUM: "yellow",
@@ -68,11 +70,21 @@ def preview(seen: EnvelopePreview) -> None:
 
 
 def ingested(report: IngestReport, store: str) -> None:
-    """What an ingestion added, in one line."""
+    """What an ingestion added, in one line, and what it skipped, by name."""
     parts = [f"{len(report.facts)} facts from {len(report.sources)} sources added to {store}"]
     if report.unchanged:
         parts.append(f"{len(report.unchanged)} sources unchanged")
-    _console().print(Text("; ".join(parts)))
+    lines = ["; ".join(parts)]
+    if report.skipped:
+        count = len(report.skipped)
+        noun = "document" if count == 1 else "documents"
+        lines.append(f"{count} {noun} skipped: too little text for a fact")
+        names = [" ".join(shown(uri).splitlines()) for uri in report.skipped[:SKIPPED_NAMES]]
+        lines += [f"  {_plain(name, whole=True)}" for name in names]
+        if count > SKIPPED_NAMES:
+            lines.append(f"  and {count - SKIPPED_NAMES} more")
+    # No line is broken, so that a path can be copied whole.
+    _console().print(Text("\n".join(lines)), soft_wrap=True)
 
 
 @contextmanager

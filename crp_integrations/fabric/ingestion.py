@@ -22,7 +22,14 @@ from crp_integrations.fabric.changes import USER_SOURCE, Change, additions, comp
 from crp_integrations.fabric.chunking import Chunk, chunk
 from crp_integrations.fabric.importance import importance
 from crp_integrations.fabric.ports import FactsFacet, Transaction
-from crp_integrations.fabric.records import Document, Fact, IngestReport, Source, source_id
+from crp_integrations.fabric.records import (
+    Document,
+    Fact,
+    IngestReport,
+    Source,
+    shown,
+    source_id,
+)
 from crp_integrations.fabric.settings import FabricSettings
 from crp_integrations.fabric.state_hash import state_hash
 from crp_integrations.ports import Clock, Embedder, TokenCounter, Tracer
@@ -77,9 +84,13 @@ class Ingestion:
         labels: tuple[str, ...],
         progress: Progress,
     ) -> IngestReport:
-        """Ingest documents.
+        """Ingest documents; those with too little text for a fact are skipped and named.
 
         Spec: CRP-SPEC-009 §4.1
+
+        Raises:
+            IngestError: a URI is given twice with different content, or nothing that is given
+                has enough text for a fact.
         """
         with self.tracer.step("fabric.read"):
             given = _distinct(documents, progress)
@@ -127,16 +138,31 @@ class Ingestion:
 
         with self.tracer.step("fabric.chunk"):
             chunks: list[list[Chunk]] = []
+            refused: dict[str, str] = {}
             for number, document in enumerate(waiting):
                 progress("chunk", number, len(waiting))
-                chunks.append(self._chunks(document))
+                cut, reason = self._chunks(document)
+                chunks.append(cut)
+                if reason:
+                    refused[document.uri] = reason
             progress("chunk", len(waiting), len(waiting))
+        if len(refused) == len(given):
+            more = f" (the first of {len(refused)} documents like it)" if len(refused) > 1 else ""
+            raise IngestError(next(iter(refused.values())) + more)
         with self.tracer.step("fabric.facts"):
             made = [
                 (entries[document.uri], self._facts(document, entries[document.uri], cut))
                 for document, cut in zip(waiting, chunks, strict=True)
+                # One that is stored has changed: what its facts say is no longer in it.
+                if cut or stored[document.uri] is not None
             ]
             with self.begin(False) as transaction:
+                if not made:
+                    return IngestReport(
+                        unchanged=unchanged,
+                        skipped=tuple(refused),
+                        state_hash=state_hash(transaction.facts.state()),
+                    )
                 changes = [compare(transaction.facts, source, said) for source, said in made]
         with self.tracer.step("fabric.embed"):
             vectors = self._embed(changes, progress)
@@ -154,6 +180,7 @@ class Ingestion:
             sources=tuple(change.source.source_id for change in changes),
             facts=tuple(fact.fact_id for change in changes for fact in change.new),
             unchanged=unchanged,
+            skipped=tuple(refused),
             state_hash=after,
         )
 
@@ -184,18 +211,19 @@ class Ingestion:
 
     # --- documents ---------------------------------------------------------------------
 
-    def _chunks(self, document: Document) -> list[Chunk]:
+    def _chunks(self, document: Document) -> tuple[list[Chunk], str]:
+        """A document's passages, or none and a sentence that says what is too little."""
         settings = self.settings.chunking
         chunks = chunk(document, counter=self.counter, settings=settings)
         if not chunks:
-            raise IngestError(f"{document.uri} holds no text")
+            return [], f"{shown(document.uri)} holds no text"
         tokens = self.counter.count(chunks[0].content) if len(chunks) == 1 else None
         if tokens is not None and tokens < settings.min_fact_tokens:
-            raise IngestError(
-                f"{document.uri} holds {tokens} tokens, and a fact needs at least "
+            return [], (
+                f"{shown(document.uri)} holds {tokens} tokens, and a fact needs at least "
                 f"{settings.min_fact_tokens} (setting fabric.chunking.min_fact_tokens)"
             )
-        return chunks
+        return chunks, ""
 
     def _facts(self, document: Document, source: Source, chunks: list[Chunk]) -> list[Fact]:
         """Each chunk, one coherent passage, becomes one fact.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Annotated, Any
+from urllib.parse import unquote
 from uuid import UUID, uuid5
 
 from pydantic import AfterValidator, Field, JsonValue, model_validator
@@ -39,6 +40,12 @@ def source_id(uri: str) -> str:
     Spec: CRP-SPEC-009 §4.5
     """
     return str(uuid5(ID_SPACE, "source\u241f" + uri))
+
+
+def shown(uri: str) -> str:
+    """A URI as people write it: the path of one that begins with `file://`, others unchanged."""
+    path = uri.removeprefix("file://")
+    return uri if path == uri else unquote(path)
 
 
 class Fact(Record):
@@ -178,6 +185,8 @@ class IngestReport(Record):
     Attributes:
         sources, facts: ids of what was added, in order.
         unchanged: URIs of documents, or ids of added facts, that were already there.
+        skipped: URIs of documents with too little text for a fact; nothing of them is stored. One
+            that gave facts before keeps its source, and these facts become STALE.
     """
 
     SCHEMA = "ingest-report/1"
@@ -185,4 +194,5 @@ class IngestReport(Record):
     sources: tuple[str, ...] = ()
     facts: tuple[str, ...] = ()
     unchanged: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
     state_hash: str = ""

@@ -16,6 +16,10 @@ _MARKS = (
 )
 
 
+class NoTextError(IngestError):
+    """A file can be read and holds no text: no reason to refuse the folder that it lies in."""
+
+
 def decode(data: bytes, *, name: str, declared: str = "") -> str:
     """Decode by byte-order mark, else by the encoding declared, else as UTF-8.
 
@@ -29,6 +33,7 @@ def decode(data: bytes, *, name: str, declared: str = "") -> str:
 
     Raises:
         IngestError: the bytes are not text in that encoding.
+        NoTextError: they are nothing but white space.
     """
     encoding, body = declared or "utf-8", data
     for mark, marked in _MARKS:
@@ -47,5 +52,5 @@ def decode(data: bytes, *, name: str, declared: str = "") -> str:
         raise IngestError(f"{name} is not text: it holds NUL characters")
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if not text.strip():
-        raise IngestError(f"{name} holds no text")
+        raise NoTextError(f"{name} holds no text")
     return text

@@ -48,6 +48,9 @@ def find(path: str | Path) -> Found:
     Raises:
         IngestError: there is nothing at the path, or nothing that can be loaded.
     """
+    # `Path("")` is the current folder, which nobody means by a variable that is not set.
+    if path == "":
+        raise IngestError("the path '' is empty; give a file or a folder")
     start = Path(path)
     try:
         if not start.exists():
@@ -91,15 +94,12 @@ def read_bytes(file: Path) -> bytes:
     """A file's bytes.
 
     Raises:
-        IngestError: it cannot be read, or it is empty.
+        IngestError: it cannot be read.
     """
     try:
-        data = file.read_bytes()
+        return file.read_bytes()
     except OSError as error:
         raise IngestError(f"{file} cannot be read: {_reason(error)}") from error
-    if not data.strip():
-        raise IngestError(f"{file} is empty")
-    return data
 
 
 def _reason(error: OSError | ValueError) -> str:

@@ -15,6 +15,10 @@ from crp_integrations.errors import IngestError
 from crp_integrations.vocabulary import SourceKind
 
 _FENCE = re.compile(r"---[ \t]*\n(?P<yaml>.*?)(?:^|\n)(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
+# What protects or ranks a document is never taken for text because of an error beside it.
+_TELLS = re.compile(r"""^[\s{?,-]*["']?(?:kind|labels)["']?\s*:""", re.MULTILINE)
+# What yaml raises besides its own errors: for a date in month 13, `!!bool perhaps`, deep nesting.
+_UNUSABLE = (yaml.YAMLError, ValueError, ArithmeticError, LookupError, AttributeError, TypeError)
 # A few aliases of YAML can stand for billions of values.
 _MOST_VALUES = 10_000
 
@@ -36,6 +40,9 @@ class About:
 def split(text: str, *, name: str) -> tuple[About, int]:
     """Read the YAML between two lines of `---` at the start of a text.
 
+    A block that is no mapping in YAML is text of the document, such as a template's or a
+    sentence between two rules, unless a line of it begins with `kind:` or `labels:`.
+
     Args:
         text: a whole file with line feeds at line ends.
         name: how messages call the file.
@@ -44,14 +51,16 @@ def split(text: str, *, name: str) -> tuple[About, int]:
         What it says, and the offset where the document begins behind it.
 
     Raises:
-        IngestError: there is such a block, and it is not YAML or has an unknown kind.
+        IngestError: the block names kind or labels and is not YAML, or has an unknown kind.
     """
     match = _FENCE.match(text)
     if match is None:
         return About(), 0
     try:
         values = yaml.safe_load(match["yaml"])
-    except yaml.YAMLError as error:
+    except (*_UNUSABLE, RecursionError) as error:
+        if _TELLS.search(match["yaml"]) is None:
+            return About(), 0
         problem = getattr(error, "problem", None) or "it cannot be parsed"
         mark = getattr(error, "problem_mark", None)
         place = f" in line {mark.line + 2}" if mark is not None else ""
@@ -59,7 +68,10 @@ def split(text: str, *, name: str) -> tuple[About, int]:
     if values is None:
         return About(), match.end()
     if not isinstance(values, Mapping):
-        # Two rules around a sentence, and no front matter.
+        if _TELLS.search(match["yaml"]) is not None:
+            raise IngestError(
+                f"the front matter of {name} is not a list of keys; write `key: value` in each line"
+            )
         return About(), 0
     return about(values, name=name), match.end()
 

@@ -12,9 +12,8 @@ from pathlib import PurePath
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from crp_integrations.errors import IngestError
 from crp_integrations.fabric.records import Block, Document
-from crp_integrations.loaders.decoding import decode
+from crp_integrations.loaders.decoding import NoTextError, decode
 from crp_integrations.loaders.text import LONG_ITEM
 from crp_integrations.seals import sha256
 
@@ -43,7 +42,8 @@ def read(data: bytes, *, uri: str, name: str) -> Document:
     """A document from the bytes of an HTML page.
 
     Raises:
-        IngestError: the bytes are not text, or nothing readable is in the page.
+        IngestError: the bytes are not text.
+        NoTextError: nothing readable is in the page.
     """
     declared = _CHARSET.search(data[:_CHARSET_WITHIN])
     text = decode(data, name=name, declared=declared[1].decode("ascii") if declared else "")
@@ -53,11 +53,11 @@ def read(data: bytes, *, uri: str, name: str) -> Document:
     _remove(tree.root, _NEVER)
     root = _main(tree)
     if root is None:
-        raise IngestError(f"{name} holds no text")
+        raise NoTextError(f"{name} holds no text")
     page = _Page()
     page.walk(root)
     if not page.blocks:
-        raise IngestError(f"{name} holds no text")
+        raise NoTextError(f"{name} holds no text")
     return Document(
         uri=uri,
         title=named or page.title or PurePath(name).stem,

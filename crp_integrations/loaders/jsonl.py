@@ -22,17 +22,18 @@ def read(data: bytes, *, uri: str, name: str) -> Iterator[Document]:
 
     Each line is an object with `text` or `content`, and optionally `uri` or `id`, `title`,
     `kind`, `labels` and `metadata`. A line that names neither URI nor id is known by its
-    content, so that lines put before it do not make it another document.
+    content, so that lines put before it do not make it another document. A line whose text is
+    empty is a document without blocks, known by its number.
 
     Raises:
         IngestError: a line cannot be used; names the file and the line.
     """
     for number, line in enumerate(decode(data, name=name).split("\n"), 1):
         if line.strip():
-            yield _document(line, uri=uri, name=f"{name} line {number}")
+            yield _document(line, number, uri=uri, name=f"{name} line {number}")
 
 
-def _document(line: str, *, uri: str, name: str) -> Document:
+def _document(line: str, number: int, *, uri: str, name: str) -> Document:
     try:
         value: Any = json.loads(line)
         # Escapes can spell half a character, which no encoding can write.
@@ -45,7 +46,7 @@ def _document(line: str, *, uri: str, name: str) -> Document:
     if not isinstance(value, dict):
         raise IngestError(f"{name} is not a JSON object")
     text = next((value[key] for key in _TEXT_KEYS if value.get(key) is not None), None)
-    if not isinstance(text, str) or not text.strip() or "\x00" in text:
+    if not isinstance(text, str) or "\x00" in text:
         raise IngestError(f"{name} has no usable text under 'text' or 'content'")
     extra = value.get("metadata") or {}
     if not isinstance(extra, dict):
@@ -56,7 +57,7 @@ def _document(line: str, *, uri: str, name: str) -> Document:
     )
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     return Document(
-        uri=_uri(value, text, uri, name),
+        uri=_uri(value, text, number, uri=uri, name=name),
         title=described.title or text.strip().split("\n", 1)[0][:80],
         blocks=tuple(paragraphs(text)),
         document_hash=digest(
@@ -68,7 +69,7 @@ def _document(line: str, *, uri: str, name: str) -> Document:
     )
 
 
-def _uri(value: dict[str, Any], text: str, uri: str, name: str) -> str:
+def _uri(value: dict[str, Any], text: str, number: int, *, uri: str, name: str) -> str:
     for key in ("uri", "id"):
         own = value.get(key)
         if own is None:
@@ -76,4 +77,6 @@ def _uri(value: dict[str, Any], text: str, uri: str, name: str) -> str:
         if isinstance(own, bool) or not isinstance(own, str | int) or not str(own).strip():
             raise IngestError(f"{name} has an unusable {key}; wanted a text or a number")
         return str(own) if key == "uri" else f"{uri}#{own}"
+    if not text.strip():
+        return f"{uri}#line-{number}"
     return f"{uri}#sha256-{sha256_hex(text)[:_HASH_DIGITS]}"

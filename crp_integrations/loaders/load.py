@@ -10,7 +10,9 @@ from pathlib import Path
 from crp_integrations.errors import IngestError, MissingExtra
 from crp_integrations.fabric.records import Document
 from crp_integrations.loaders import html, jsonl, markdown, text
+from crp_integrations.loaders.decoding import NoTextError
 from crp_integrations.loaders.find import SUFFIXES, find, read_bytes
+from crp_integrations.seals import sha256
 
 _LOG = logging.getLogger("crp_integrations.loaders")
 _HTML = re.compile(
@@ -30,26 +32,35 @@ def load(path: str | Path, *, prefix: str | None = None) -> Iterator[Document]:
             the resolved path, so that one file is one source from wherever it is named.
 
     Yields:
-        Documents, at least one.
+        Documents, at least one. A file of a folder that holds no text is one without blocks.
 
     Raises:
-        IngestError: something cannot be loaded; names it.
+        IngestError: something cannot be loaded, or a file that was named itself holds no text;
+            names it.
         MissingExtra: a PDF is among the files and `pypdf` is not installed.
     """
     found = find(path)
     if found.skipped:
         _LOG.info("skipped %d files of unknown kinds in a folder", len(found.skipped))
+    named = not Path(path).is_dir()
     for file in found.files:
         if prefix is None:
             uri = file.resolve().as_uri()
         else:
             uri = prefix + file.relative_to(found.root).as_posix()
-        yield from _read(file, uri)
+        data = read_bytes(file)
+        try:
+            yield from _read(file, data, uri)
+        except NoTextError:
+            if named:
+                raise
+            yield Document(uri=uri, title=file.stem, blocks=(), document_hash=sha256(data))
 
 
-def _read(file: Path, uri: str) -> Iterator[Document]:
-    data = read_bytes(file)
+def _read(file: Path, data: bytes, uri: str) -> Iterator[Document]:
     name = str(file)
+    if not data.strip():
+        raise NoTextError(f"{name} is empty")
     match SUFFIXES.get(file.suffix.lower()) or _sniff(data):
         case "markdown":
             yield markdown.read(data, uri=uri, name=name)

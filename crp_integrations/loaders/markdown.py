@@ -14,10 +14,9 @@ from pathlib import PurePath
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from crp_integrations.errors import IngestError
 from crp_integrations.fabric.records import Block, Document
 from crp_integrations.loaders import front_matter
-from crp_integrations.loaders.decoding import decode
+from crp_integrations.loaders.decoding import NoTextError, decode
 from crp_integrations.loaders.text import LONG_ITEM
 from crp_integrations.seals import sha256
 
@@ -32,12 +31,13 @@ def read(data: bytes, *, uri: str, name: str) -> Document:
 
     Raises:
         IngestError: the bytes are not text, or the front matter cannot be read.
+        NoTextError: there is no text behind the front matter.
     """
     text = decode(data, name=name)
     about, begin = front_matter.split(text, name=name)
     blocks, title = _blocks(text, begin)
     if not blocks:
-        raise IngestError(f"{name} holds no text")
+        raise NoTextError(f"{name} holds no text")
     return Document(
         uri=uri,
         title=about.title or title or PurePath(name).stem,

@@ -111,6 +111,9 @@ class Relay:
                 files lie; None takes the absolute path.
             progress: called with a step's name, how much is done and how much there is.
 
+        Returns:
+            What was added, what was unchanged, and which documents had too little text.
+
         Raises:
             IngestError: a path or file cannot be read; the store is as it was.
         """

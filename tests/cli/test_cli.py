@@ -139,6 +139,8 @@ def test_front_matter_names_the_kind(world):
         (["ingest", "nowhere.md", "--store", "elsewhere"], "nowhere.md"),
         (["ingest", "empty.md", "--store", "elsewhere"], "empty.md"),
         (["ingest", "docs", "--store", ""], "store is empty"),
+        (["ingest", "", "--store", "elsewhere"], "the path '' is empty"),
+        (["ingest", "docs", "", "--store", "kb"], "the path '' is empty"),
         (["ingest", "docs", "--store", "postgres://db"], "postgres:// is not supported"),
         (["ingest", "docs", "--store", "empty.md"], "empty.md is a file"),
         (["ingest", "docs", "--store", "empty.md/kb"], "empty.md is a file"),

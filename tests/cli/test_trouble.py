@@ -209,3 +209,34 @@ def test_a_pipe_that_is_closed_early_shows_no_traceback(kb):
 def test_letters_that_are_no_text_are_refused(here, kb):
     done = here("ask", os.fsdecode(b"caf\xe9?"), "--store", "kb", cwd=kb.parent)
     refused(done, "query")
+
+
+def test_odd_files_of_a_folder_are_skipped_and_named(here, tmp_path):
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "good.md").write_text(PAGE)
+    (docs / "jinja.md").write_text("---\n{{ page }}\n---\n" + PAGE.split("---\n")[2])
+    for number in range(6):
+        (docs / f"empty{number}.md").write_text("")
+    (docs / "tiny.md").write_text("See README.")
+    done = here("ingest", "docs", "--store", "kb", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    first, second, *names = done.stdout.splitlines()
+    assert "from 2 sources added to kb" in first
+    assert second == "7 documents skipped: too little text for a fact"
+    assert [name.rpartition("/")[2] for name in names] == [
+        *(f"empty{number}.md" for number in range(5)),
+        "  and 2 more",
+    ]
+    assert "file:" not in done.stdout
+    told = json.loads(here("ingest", "docs", "--store", "kb", "--json", cwd=tmp_path).stdout)
+    assert (len(told["skipped"]), len(told["unchanged"])) == (7, 2)
+    assert told["skipped"][-1] == (docs / "tiny.md").as_uri()
+
+
+def test_a_folder_of_empty_files_is_refused(here, tmp_path):
+    (tmp_path / "docs").mkdir()
+    for name in ("a.md", "b.md"):
+        (tmp_path / "docs" / name).write_text("")
+    refused(here("ingest", "docs", "--store", "kb", cwd=tmp_path), "a.md holds no text")
+    assert not (tmp_path / "kb").exists()

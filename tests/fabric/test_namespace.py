@@ -311,9 +311,69 @@ def test_a_bad_document_leaves_the_store_as_it_was(place: int) -> None:
     namespace.ingest([document("old", sentence(1))])
     before = (namespace.state_hash(), namespace.generation(), events(made))
     batch = [document("a", sentence(2)), document("b", sentence(3))]
-    batch.insert(place, document("bad", "too short"))
-    with pytest.raises(IngestError, match="test:bad holds 2 tokens"):
+    batch.insert(place, document("a", sentence(4)))
+    with pytest.raises(IngestError, match="test:a is given twice"):
         namespace.ingest(batch)
+    assert (namespace.state_hash(), namespace.generation(), events(made)) == before
+
+
+def blank(name: str) -> Document:
+    return document(name, "x").model_copy(update={"blocks": ()})
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_too_little_text_is_skipped_and_named_beside_documents_that_give_facts(place: int) -> None:
+    namespace = fabric().bind(ACME)
+    batch = [document("a", sentence(2)), document("b", sentence(3))]
+    batch[place:place] = [document("short", "too short"), blank("blank")]
+    report = namespace.ingest(batch)
+    assert report.skipped == ("test:short", "test:blank")
+    assert (len(report.sources), len(report.facts)) == (2, 2)
+    assert {source.uri for source in namespace.sources()} == {"test:a", "test:b"}
+    assert contents(namespace) == {sentence(2), sentence(3)}
+    assert report.state_hash == namespace.state_hash()
+
+
+def test_too_little_text_is_skipped_beside_documents_that_are_unchanged() -> None:
+    made = fabric()
+    namespace = made.bind(ACME)
+    namespace.ingest([document("a", sentence(1))])
+    before = (namespace.state_hash(), namespace.generation(), events(made))
+    report = namespace.ingest([document("a", sentence(1)), blank("blank")])
+    assert (report.unchanged, report.skipped) == (("test:a",), ("test:blank",))
+    assert (report.sources, report.facts, report.state_hash) == ((), (), before[0])
+    assert (namespace.state_hash(), namespace.generation(), events(made)) == before
+
+
+def test_facts_of_a_document_that_has_too_little_text_now_become_stale() -> None:
+    namespace = fabric().bind(ACME)
+    batch = [document("a", sentence(1)), document("b", sentence(2))]
+    ids = namespace.ingest(batch).facts
+
+    def states() -> list[FactStatus]:
+        return [fact.status for fact in namespace.facts(ids)]
+
+    short = document("a", "Moved away.")
+    report = namespace.ingest([short, batch[1]])
+    assert (report.skipped, report.facts) == (("test:a",), ())
+    assert states() == [FactStatus.STALE, FactStatus.ACTIVE]
+    assert namespace.ingest([short, batch[1]]).unchanged == ("test:a", "test:b")
+    namespace.ingest([batch[0]])
+    assert states() == [FactStatus.ACTIVE, FactStatus.ACTIVE]
+
+
+def test_a_batch_with_too_little_text_everywhere_is_refused_by_path() -> None:
+    made = fabric()
+    namespace = made.bind(ACME)
+    namespace.ingest([document("old", sentence(1))])
+    before = (namespace.state_hash(), namespace.generation(), events(made))
+    short = document("s", "too short", uri="file:///docs/a%20b.md")
+    with pytest.raises(IngestError, match=r"^/docs/a b\.md holds 2 tokens, and a fact needs"):
+        namespace.ingest([short])
+    with pytest.raises(IngestError, match=r"test:blank holds no text.*first of 2"):
+        namespace.ingest([blank("blank"), short])
+    with pytest.raises(IngestError, match="test:old holds no text"):
+        namespace.ingest([blank("old")])
     assert (namespace.state_hash(), namespace.generation(), events(made)) == before
 
 

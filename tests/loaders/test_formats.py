@@ -133,12 +133,37 @@ def test_front_matter_names_kind_title_and_labels() -> None:
         ("kind: gossip", "has kind 'gossip', wanted one of regulatory"),
         ("labels: {a: 1}", "labels"),
         ("labels: [1]", "labels"),
-        ("a: [1", "not YAML in line"),
+        ("kind: web\na: [1", "not YAML in line"),
+        ("a: {{ b }}\n  labels: [x]", "not YAML in line"),
+        ("{{ a }}\nlabels : [x]", "not YAML"),
+        ('{{ a }}\n"labels": [x]', "not YAML"),
+        ("labels:secret", "not a list of keys"),
+        ("kind: web\ndate: 2024-13-45", "not YAML"),
     ],
 )
 def test_front_matter_that_cannot_be_used_is_refused(head: str, message: str) -> None:
     with pytest.raises(IngestError, match=message):
         read_markdown(f"---\n{head}\n---\nText.")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "{{ page.title }}",
+        "title: {{ page.title }}\nlayout: {% block x %}",
+        "a: [1",
+        "date: 2024-13-45",
+        "a: !!bool perhaps",
+        "my kind: of town: is this",
+    ],
+)
+def test_a_block_that_is_not_yaml_and_names_no_kind_or_labels_is_text(head: str) -> None:
+    source = f"---\n{head}\n---\n\nThe text below."
+    document = read_markdown(source)
+    assert (document.kind, document.labels, document.metadata) == (None, (), {})
+    said = "\n".join(block.text for block in document.blocks)
+    assert all(line in said for line in head.split("\n"))
+    assert document.blocks[-1].text == "The text below."
 
 
 def test_front_matter_cannot_grow_without_end() -> None:
@@ -245,7 +270,8 @@ def test_jsonl_lines_are_documents() -> None:
     [
         ("{", "is not JSON"),
         ("[1]", "is not a JSON object"),
-        ('{"text": ""}', "no usable text"),
+        ('{"text": null}', "no usable text"),
+        ('{"title": "a"}', "no usable text"),
         ('{"text": 5}', "no usable text"),
         ('{"text": "a\\ud800"}', "not Unicode"),
         ('{"text": "a", "kind": "x"}', "has kind 'x'"),
@@ -258,6 +284,17 @@ def test_a_bad_line_is_named(line: str, message: str) -> None:
     data = f'{{"text": "fine"}}\n{line}\n'.encode()
     with pytest.raises(IngestError, match=f"a.jsonl line 2.*{message}"):
         list(jsonl.read(data, uri="u", name="a.jsonl"))
+
+
+def test_a_line_with_an_empty_text_is_a_document_without_blocks() -> None:
+    lines = [
+        '{"text": "", "title": "A"}',
+        '{"content": " \\n", "title": "B"}',
+        '{"text": "", "id": 7}',
+    ]
+    documents = list(jsonl.read("\n".join(lines).encode(), uri="u", name="a.jsonl"))
+    assert [document.uri for document in documents] == ["u#line-1", "u#line-2", "u#7"]
+    assert [document.blocks for document in documents] == [(), (), ()]
 
 
 LONG = "This line is as long as the page is wide, so that the next line follows it"

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,8 @@ def test_paths_that_cannot_be_loaded(tmp_path: Path) -> None:
         list(load(tmp_path / "nothing"))
     with pytest.raises(IngestError, match="holds no file that can be loaded"):
         list(load(tmp_path))
+    with pytest.raises(IngestError, match="the path '' is empty"):
+        list(load(""))
     with pytest.raises(IngestError, match=r"does not exist|cannot be read"):
         list(load("a\x00b"))
     fifo = tmp_path / "pipe.md"
@@ -96,6 +99,39 @@ def test_paths_that_cannot_be_loaded(tmp_path: Path) -> None:
 def test_empty_files_are_refused(tmp_path: Path, name: str, data: bytes) -> None:
     (tmp_path / name).write_bytes(data)
     with pytest.raises(IngestError, match=f"{name} is empty"):
+        list(load(tmp_path / name))
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        *product(("b.txt", "b.md", "b.html", "b.jsonl", "b.pdf"), (b"", b" \n\t\n")),
+        # Marks of byte order around nothing; a PDF has none.
+        *product(("b.txt", "b.md", "b.html", "b.jsonl"), (b"\xef\xbb\xbf", b"\xff\xfe \x00\n\x00")),
+    ],
+)
+def test_an_empty_file_of_a_folder_is_a_document_without_blocks(
+    tmp_path: Path, name: str, data: bytes
+) -> None:
+    (tmp_path / "a.md").write_text(TEXT)
+    (tmp_path / name).write_bytes(data)
+    full, empty = load(tmp_path)
+    assert texts(full) == [TEXT]
+    assert (empty.uri, empty.title, empty.blocks) == ((tmp_path / name).as_uri(), "b", ())
+    with pytest.raises(IngestError, match=name):
+        list(load(tmp_path / name))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("b.md", "---\ntitle: T\n---\n"), ("b.md", "<!-- x -->"), ("b.html", "<nav>x</nav>")],
+)
+def test_a_file_of_a_folder_with_markup_only_has_no_blocks(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    assert [document.blocks for document in load(tmp_path)] == [()]
+    with pytest.raises(IngestError, match="holds no text"):
         list(load(tmp_path / name))
 
 
