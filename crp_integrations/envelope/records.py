@@ -6,7 +6,7 @@ computed with, so an envelope can be rebuilt byte for byte from its candidates a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
 from pydantic import Field
@@ -75,7 +75,6 @@ class Candidates:
     conflicts: tuple[tuple[int, int], ...] = ()
     state_hash: str = ""
     memory_tier_hit: int = 3
-    community_sizes: tuple[tuple[str, int], ...] = field(default=())
     relevant_floor: int | None = None
 
 

@@ -1,4 +1,4 @@
-"""Overlap, keywords, words and differences."""
+"""Overlap, words and differences."""
 
 import random
 
@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crp_integrations.language.differences import differ
-from crp_integrations.language.keywords import keywords
 from crp_integrations.language.overlap import Index, best_windows, coverage, inverse_frequency
 from crp_integrations.language.words import content_stems, stem, words
 
@@ -46,16 +45,6 @@ def test_windows_lie_in_their_passages(passages, claim):
         assert 0 <= window.start < window.end <= len(passages[window.passage])
         assert 0.0 <= window.score <= 1.0
     assert [w.score for w in windows] == sorted((w.score for w in windows), reverse=True)
-
-
-def test_keywords():
-    texts = [
-        "The envelope is packed by the budget.",
-        "An envelope has a budget.",
-        "Envelope tiers.",
-    ]
-    assert keywords(texts, 2) == ["envelope", "budget"]
-    assert keywords([], 3) == []
 
 
 @pytest.mark.parametrize(
