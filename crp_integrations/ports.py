@@ -18,7 +18,9 @@ from crp_integrations.vocabulary import Exactness
 
 @runtime_checkable
 class Embedder(Protocol):
-    """Turns text into unit vectors.
+    """Turns text into unit vectors; safe under threads, since slices are embedded side by side.
+
+    Spec: CRP-SPEC-009 §3.4
 
     Attributes:
         identity: name and hash of everything that decides the vectors' bytes.

@@ -87,5 +87,6 @@ def from_bytes(rows: Sequence[bytes], dimensions: int) -> FloatRows:
         if len(row) != 4 * dimensions:
             wanted = 4 * dimensions
             raise EngineError(f"stored vector {number} has {len(row)} bytes, wanted {wanted}")
-    block = np.frombuffer(b"".join(rows), dtype="<f4").reshape(len(rows), dimensions)
-    return block.astype(np.float32)
+    # An array over a bytearray can be written into, so on most machines nothing is copied again.
+    block = np.frombuffer(bytearray().join(rows), dtype="<f4").reshape(len(rows), dimensions)
+    return block.astype(np.float32, copy=False)

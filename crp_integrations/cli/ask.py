@@ -8,8 +8,7 @@ import typer
 
 from crp_integrations import Relay
 from crp_integrations.cli import options, show
-from crp_integrations.errors import StoreError
-from crp_integrations.relay.build import holds_store
+from crp_integrations.cli.opening import existing
 from crp_integrations.vocabulary import GroundingMode
 
 Question = Annotated[str, typer.Argument(help="The question.")]
@@ -21,6 +20,7 @@ def ask(
     budget_tokens: options.BudgetTokens = None,
     grounding: options.Grounding = GroundingMode.PREFERRED,
     session: options.Session = None,
+    cache: options.Cache = None,
     store: options.Store = options.DEFAULT_STORE,
     as_json: options.AsJson = False,
 ) -> None:
@@ -32,6 +32,7 @@ def ask(
             budget_tokens=budget_tokens,
             grounding=grounding,
             session_id=session,
+            cache=cache,
         )
     if as_json:
         typer.echo(answer.model_dump_json(indent=2))
@@ -44,27 +45,16 @@ def preview(
     model: options.ModelName = None,
     budget_tokens: options.BudgetTokens = None,
     grounding: options.Grounding = GroundingMode.PREFERRED,
+    cache: options.Cache = None,
     store: options.Store = options.DEFAULT_STORE,
     as_json: options.AsJson = False,
 ) -> None:
     """Show what the context for a question would be, without asking a model."""
     with Relay.open(existing(store)) as relay:
         seen = relay.preview(
-            question, model=model, budget_tokens=budget_tokens, grounding=grounding
+            question, model=model, budget_tokens=budget_tokens, grounding=grounding, cache=cache
         )
     if as_json:
         typer.echo(seen.model_dump_json(indent=2))
     else:
         show.preview(seen)
-
-
-def existing(store: str) -> str:
-    """The store's folder, so that a question never makes a store where there was none.
-
-    Raises:
-        ConfigError: what was given is no folder's name.
-        StoreError: there is no store, so there is nothing to ask.
-    """
-    if not holds_store(store):
-        raise StoreError(f"there is no store at {store!r}; make one with: crp ingest PATH")
-    return store

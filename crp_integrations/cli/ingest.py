@@ -17,10 +17,11 @@ def ingest(
     paths: Paths,
     kind: options.Kind = None,
     store: options.Store = options.DEFAULT_STORE,
+    shared: options.Shared = "",
     as_json: options.AsJson = False,
 ) -> None:
     """Put files and folders into the store: all of them, or none when one cannot be read."""
-    with Relay.open(store) as relay, show.progress(quiet=as_json) as advance:
+    with Relay.open(store, shared=shared) as relay, show.progress(quiet=as_json) as advance:
         report = relay.ingest(paths, kind=kind, progress=advance)
     if as_json:
         typer.echo(report.model_dump_json(indent=2))

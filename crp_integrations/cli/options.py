@@ -45,4 +45,12 @@ Session = Annotated[
     str | None,
     typer.Option("--session", envvar="CRP_SESSION", help="Session id, crp_sess_ and 16 to 32."),
 ]
+Cache = Annotated[
+    str | None,
+    typer.Option("--cache", help="Directives such as no-store, max-age=3600 or reuse-ckf."),
+]
+Shared = Annotated[
+    str,
+    typer.Option("--shared", help="A shared namespace of the store, for the operator."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]

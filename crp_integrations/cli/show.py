@@ -35,21 +35,22 @@ ATTRIBUTION_STYLE = {
 }
 
 
-def _console() -> Console:
+def terminal() -> Console:
+    """Standard output, on which nothing is coloured for what it happens to look like."""
     return Console(highlight=False)
 
 
 def question(text: str) -> None:
     """The question as a rule across the screen."""
-    console = _console()
+    console = terminal()
     console.print()
     console.rule(Text(text, style="bold"))
 
 
 def answer(given: Answer) -> None:
     """Answer, envelope, verdict per claim and headers, in this order."""
-    _console().print(
-        Panel(Text(_plain(given.text, whole=True)), title="Answer", title_align="left"),
+    terminal().print(
+        Panel(Text(plain(given.text, whole=True)), title="Answer", title_align="left"),
         _envelope(given.envelope),
         _verdict(given.report),
         _headers(given.headers),
@@ -66,12 +67,16 @@ def preview(seen: EnvelopePreview) -> None:
     table.add_row("ETag", seen.etag)
     for cap in seen.caps:
         table.add_row(f"At most {cap.ceiling.value}", cap.reason)
-    _console().print(table)
+    terminal().print(table)
 
 
 def ingested(report: IngestReport, store: str) -> None:
     """What an ingestion added, in one line, and what it skipped, by name."""
     parts = [f"{len(report.facts)} facts from {len(report.sources)} sources added to {store}"]
+    if report.stale:
+        parts.append(f"{len(report.stale)} facts gone stale")
+    if report.returned:
+        parts.append(f"{len(report.returned)} facts active again")
     if report.unchanged:
         parts.append(f"{len(report.unchanged)} sources unchanged")
     lines = ["; ".join(parts)]
@@ -80,11 +85,11 @@ def ingested(report: IngestReport, store: str) -> None:
         noun = "document" if count == 1 else "documents"
         lines.append(f"{count} {noun} skipped: too little text for a fact")
         names = [" ".join(shown(uri).splitlines()) for uri in report.skipped[:SKIPPED_NAMES]]
-        lines += [f"  {_plain(name, whole=True)}" for name in names]
+        lines += [f"  {plain(name, whole=True)}" for name in names]
         if count > SKIPPED_NAMES:
             lines.append(f"  and {count - SKIPPED_NAMES} more")
     # No line is broken, so that a path can be copied whole.
-    _console().print(Text("\n".join(lines)), soft_wrap=True)
+    terminal().print(Text("\n".join(lines)), soft_wrap=True)
 
 
 @contextmanager
@@ -120,7 +125,7 @@ def _envelope(envelope: Envelope) -> Group:
             str(fact.position),
             f"{fact.composite_score:.3f}",
             str(fact.token_count),
-            Text(_plain(fact.content)),
+            Text(plain(fact.content)),
         )
     counter = f"{envelope.token_exactness.value}, {envelope.tokenizer.split('+')[0]}"
     counts = (
@@ -148,7 +153,7 @@ def _verdict(report: Report) -> Group:
     for name in ("claim", "verdict", "rests on"):
         table.add_column(name, overflow="fold")
     for claim in report.claims:
-        table.add_row(Text(_plain(claim.text)), _claim_verdict(claim), Text(_basis(claim)))
+        table.add_row(Text(plain(claim.text)), _claim_verdict(claim), Text(_basis(claim)))
     summary = Text.assemble(
         "Risk ",
         (report.risk_level.value, RISK_STYLE[report.risk_level]),
@@ -167,7 +172,7 @@ def _claim_verdict(claim: Claim) -> Text:
     if claim.checked is not Checked.CHECKED:
         text.append(f"\n{claim.checked.value}", style="yellow")
     for finding in claim.findings:
-        expected = f", context has {_plain(finding.expected)}" if finding.expected else ""
+        expected = f", context has {plain(finding.expected)}" if finding.expected else ""
         text.append(f"\n{finding.kind}{expected}", style="red")
     return text
 
@@ -187,7 +192,7 @@ def _headers(headers: dict[str, str]) -> Table:
     return table
 
 
-def _plain(text: str, *, whole: bool = False) -> str:
+def plain(text: str, *, whole: bool = False) -> str:
     """Text without control characters, so that nothing in it can steer the terminal."""
     kept = "".join(c if c.isprintable() or c == "\n" else " " for c in text)
     if whole:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import importlib
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -44,7 +46,11 @@ class LlamaIndexLike(Protocol):
 
 
 class _Adapted:
-    """The port over two functions that give lists of numbers."""
+    """The port over two functions that give lists of numbers.
+
+    Objects of the frameworks promise nothing about threads (the tokenizers behind some of them
+    refuse to be borrowed twice), so they are called one at a time unless `parallel` is true.
+    """
 
     def __init__(
         self,
@@ -54,6 +60,8 @@ class _Adapted:
         identity: str,
         dimensions: int | None,
         thresholds: Mapping[str, float] | None,
+        *,
+        parallel: bool = False,
     ) -> None:
         if not identity:
             raise EngineError("an embedder's identity is empty, wanted a name", engine=library)
@@ -63,6 +71,7 @@ class _Adapted:
         self._identity = identity
         self._dimensions = dimensions
         self._thresholds = MappingProxyType(dict(thresholds or {}))
+        self._turn: AbstractContextManager[Any] = nullcontext() if parallel else threading.Lock()
 
     @property
     def identity(self) -> str:
@@ -114,7 +123,8 @@ class _Adapted:
 
     def _call(self, function: Callable[[Any], Any], argument: Any) -> Any:
         try:
-            return function(argument)
+            with self._turn:
+                return function(argument)
         except (EngineError, MissingExtra):
             raise
         except Exception as error:  # any class of any library, or of the service behind it
@@ -220,6 +230,7 @@ class LiteLLMEmbedder(_Adapted):
             identity or f"litellm/{model}",
             dimensions,
             thresholds,
+            parallel=True,
         )
 
     def _embed(self, texts: list[str]) -> list[Any]:

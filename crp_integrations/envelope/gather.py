@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -16,10 +17,7 @@ from crp_integrations.ports import TokenCounter
 from crp_integrations.vectors import FloatRows
 
 if TYPE_CHECKING:
-    from crp_integrations.fabric.namespace import Namespace
-
-# Vector search over the whole fabric: tier 3 of the memory cascade.
-COLD_TIER = 3
+    from crp_integrations.fabric.view import View
 
 _ATTEMPTS = 3
 
@@ -30,7 +28,7 @@ def counting_key(counter: TokenCounter) -> str:
 
 
 def gather(
-    namespace: Namespace,
+    namespace: View,
     query: str,
     *,
     sub_queries: Sequence[str] = (),
@@ -43,7 +41,8 @@ def gather(
     Spec: CRP-SPEC-003 §5.2, §6.3
 
     Args:
-        namespace: bound to tenant, subject and guard; its embedder made the index.
+        namespace: bound to tenant, subject and guard; its embedder made the index. A view with a
+            session's facts gives them as candidates too.
         query: the question as asked.
         sub_queries: information needs of the question; empty means it is one.
         counter: the target model's token counter.
@@ -71,7 +70,7 @@ def gather(
 
 
 def _read(
-    namespace: Namespace,
+    namespace: View,
     query: str,
     needs: tuple[str, ...],
     vectors: Sequence[FloatRows],
@@ -80,12 +79,19 @@ def _read(
     k_nearest: int,
 ) -> Candidates:
     found: set[str] = set()
+    beyond: list[tuple[FloatRows, float]] = []
     # Without vectors the fabric was empty, and nothing is looked for.
     for need, vector in zip(needs, vectors, strict=False):
-        hits = namespace.nearest(vector, k_nearest)
+        # One more than wanted tells whether as near a fact was left out.
+        ranked = namespace.nearest(vector, k_nearest + 1)
+        hits = ranked[:k_nearest]
+        if len(ranked) > k_nearest and ranked[-1].score >= hits[-1].score:
+            beyond.append((vector, hits[-1].score))
         if settings.k_lexical:
             hits = [*hits, *namespace.search_text(need, settings.k_lexical)]
         found.update(hit.fact_id for hit in hits)
+    if beyond:
+        found |= _expansion(namespace, beyond, found, k_nearest, settings)
     facts = sorted(namespace.facts(sorted(found)), key=lambda fact: fact.fact_id)
     ids = [fact.fact_id for fact in facts]
     contents = [fact.content for fact in facts]
@@ -109,12 +115,49 @@ def _read(
         duplicates=duplicates,
         conflicts=conflicts,
         state_hash=namespace.state_hash(),
-        memory_tier_hit=COLD_TIER,
+        memory_tier_hit=namespace.memory_tier(),
         relevant_floor=relevant_floor(namespace.embedder),
     )
 
 
-def recount(candidates: Candidates, namespace: Namespace, counter: TokenCounter) -> Candidates:
+def _expansion(
+    namespace: View,
+    beyond: Sequence[tuple[FloatRows, float]],
+    found: set[str],
+    k_nearest: int,
+    settings: EnvelopeSettings,
+) -> set[str]:
+    """Facts of communities of which few were found although many are as near as the last hit.
+
+    Spec: CRP-SPEC-003 §5.2 (decision E16)
+
+    Args:
+        beyond: vector of a need and score of its K-th hit, where something else is as near.
+        found: ids of what was found.
+    """
+    held = Counter(fact.community_label for fact in namespace.facts(sorted(found)))
+    added: set[str] = set()
+    for vector, least in beyond:
+        # Communities are at most as many as hits, and each may bring so many more.
+        ranked = namespace.nearest(vector, k_nearest * (1 + settings.expansion_most))
+        near = namespace.facts([hit.fact_id for hit in ranked if hit.score >= least])
+        reach = Counter(fact.community_label for fact in near)
+        brought: Counter[str] = Counter()
+        for fact in near:
+            label = fact.community_label
+            if (
+                label is not None
+                and fact.fact_id not in found
+                and 0 < held[label] < settings.expansion_below
+                and reach[label] >= settings.expansion_reach
+                and brought[label] < settings.expansion_most
+            ):
+                brought[label] += 1
+                added.add(fact.fact_id)
+    return added
+
+
+def recount(candidates: Candidates, namespace: View, counter: TokenCounter) -> Candidates:
     """The same candidates sized for another model, from the counts that the fabric keeps.
 
     Facts that were withdrawn since they were gathered are candidates no more.

@@ -18,6 +18,9 @@ class EnvelopeSettings(Part):
     Attributes:
         k_nearest: nearest neighbours read for each sub-query (§5.2), facts.
         k_lexical: best lexical hits read for each sub-query, facts; 0 reads none.
+        expansion_below: facts of a community, below which more of it are read (§5.2).
+        expansion_reach: facts of the community that must be as near as the K-th hit (§5.2).
+        expansion_most: most facts that a community is expanded by (decision E16).
         relevance_weight: weight of the cosine to the question (§6.2).
         importance_factor: weight of the fact's own importance (§6.2).
         freshness_weight: weight of recency (§6.2).
@@ -63,6 +66,9 @@ class EnvelopeSettings(Part):
 
     k_nearest: int = Field(default=50, ge=1)
     k_lexical: int = Field(default=50, ge=0)
+    expansion_below: int = Field(default=3, ge=0)
+    expansion_reach: int = Field(default=10, ge=1)
+    expansion_most: int = Field(default=10, ge=0)
 
     relevance_weight: float = Field(default=0.50, ge=0.0, le=1.0)
     importance_factor: float = Field(default=0.25, ge=0.0, le=1.0)

@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from crp_integrations.audit.journal import sealed_with
 from crp_integrations.audit.keys import journal_key
 from crp_integrations.audit.ports import JournalFacet
-from crp_integrations.errors import AccessDenied, ConfigError
-from crp_integrations.fabric.index import Index
-from crp_integrations.fabric.ingestion import EMBEDDER_SETTING
+from crp_integrations.errors import AccessDenied, ConfigError, RequestError
+from crp_integrations.fabric.coming import moving_to, reading_as
+from crp_integrations.fabric.communities.similarity import Similarity
+from crp_integrations.fabric.epoch import EMBEDDER_SETTING
 from crp_integrations.fabric.namespace import Namespace
-from crp_integrations.fabric.ports import FactsFacet, Store, Transaction
+from crp_integrations.fabric.notices import log_notice
+from crp_integrations.fabric.ports import (
+    CommunityEngine,
+    FactsFacet,
+    GraphEngine,
+    LexicalEngine,
+    Notify,
+    Store,
+    Transaction,
+)
+from crp_integrations.fabric.progress import Progress, silent
+from crp_integrations.fabric.reembedding import Reembedding, ReembedReport
+from crp_integrations.fabric.search.hot import HotTier
+from crp_integrations.fabric.search.index import Index
+from crp_integrations.fabric.search.lexical import Lexical
+from crp_integrations.fabric.search.live import Live
 from crp_integrations.fabric.settings import FabricSettings
-from crp_integrations.fabric.state_hash import state_hash
+from crp_integrations.fabric.shared import check_configured, refuse_reserved, stored_name
 from crp_integrations.guard.decisions import AllowAll, Guard
 from crp_integrations.guard.subjects import LOCAL, Subject
 from crp_integrations.ports import Clock, Embedder, KeyRing, Silent, TokenCounter, Tracer
@@ -24,8 +41,7 @@ class Fabric:
     """Knowledge of many tenants in one store; safe between threads.
 
     A fabric reads and writes nothing by itself: `bind` gives the namespace that does. What
-    the namespaces of one tenant share, the index and the state hash of a generation, is kept
-    here.
+    the namespaces of one tenant share, the index and the state hash, is kept here.
 
     Args:
         store: where everything is kept.
@@ -33,6 +49,11 @@ class Fabric:
         counter: counts the tokens that chunking and the length of facts mean.
         clock: tells when facts were ingested.
         keyring: for the journal.
+        regions: stores by the region whose data they keep (§7.2).
+        graphs: builds the graphs of large namespaces; None searches exactly at any size.
+        leiden: finds communities; None for a fabric that has none.
+        lexical: searches large namespaces for words; None leaves it to the store.
+        notify: told of quarantines and changed sources; None for the log.
     """
 
     def __init__(
@@ -44,6 +65,11 @@ class Fabric:
         keyring: KeyRing,
         settings: FabricSettings | None = None,
         tracer: Tracer | None = None,
+        regions: Mapping[str, Store] | None = None,
+        graphs: GraphEngine | None = None,
+        notify: Notify | None = None,
+        leiden: CommunityEngine | None = None,
+        lexical: LexicalEngine | None = None,
     ) -> None:
         self.store = store
         self.embedder = embedder
@@ -52,51 +78,150 @@ class Fabric:
         self.keyring = keyring
         self.settings = settings or FabricSettings()
         self.tracer: Tracer = tracer or Silent()
+        self.notify: Notify = notify or log_notice
+        self.leiden = leiden
+        self.lexical = lexical
+        # Similarity graphs by namespace, of a store that has no place for files.
+        self.similarities: dict[str, Similarity] = {}
         self._lock = threading.Lock()
-        self._indexes: dict[str, Index] = {}
-        self._hashes: dict[str, tuple[int, str]] = {}
+        self.graphs = graphs
+        self._live: dict[str, Live] = {}
+        self._words: dict[str, Lexical] = {}
+        self.hot = HotTier(self.settings.hot, self.settings.lifecycle.session_idle_hours)
+        # A region is a fabric of its own: nothing is shared between two, not even what is kept in
+        # memory.
+        self.residency = ""
+        self._regions = {
+            name.lower(): Fabric(
+                place,
+                embedder,
+                counter,
+                clock,
+                keyring,
+                settings=settings,
+                tracer=tracer,
+                graphs=graphs,
+                notify=notify,
+                leiden=leiden,
+                lexical=lexical,
+            )
+            for name, place in (regions or {}).items()
+        }
+        for name, region in self._regions.items():
+            region.residency = name
 
-    def bind(self, subject: Subject = LOCAL, guard: Guard | None = None) -> Namespace:
-        """The subject's namespace, the only way to read.
+    def bind(
+        self, subject: Subject = LOCAL, guard: Guard | None = None, *, residency: str = ""
+    ) -> Namespace:
+        """The subject's namespace, the only way to read: own facts and the shared ones.
+
+        Spec: CRP-SPEC-009 §7.2, §9.1, §9.2
 
         Args:
             subject: who asks; the tenant decides which namespace.
             guard: decides on labels; None for the local guard that allows everything.
+            residency: region whose store alone is read and written, the shared namespaces
+                included; empty for the store that belongs to no region.
 
         Raises:
-            AccessDenied: the subject names no tenant.
+            AccessDenied: the subject names no tenant, or one that is kept for shared namespaces.
+            RequestError: there is no such region.
             ConfigError: the stored vectors are of another embedder, or the journal was sealed
                 with another key.
         """
         if not subject.tenant.strip():
             raise AccessDenied(f"subject {subject.name!r} names no tenant, so access is denied")
-        with self.begin(subject, write=False) as transaction:
+        refuse_reserved(subject.tenant)
+        return self.region(residency)._bound(subject, guard, self.settings.shared)
+
+    def bind_shared(
+        self, name: str, guard: Guard | None = None, *, residency: str = ""
+    ) -> Namespace:
+        """The operator's writable namespace behind a shared name.
+
+        Whoever holds the fabric is the operator; tenants are given namespaces only.
+
+        Spec: CRP-SPEC-009 §9.2
+
+        Args:
+            name: one of `settings.shared`.
+
+        Raises:
+            RequestError: there is no such region.
+            ConfigError: the name is not configured; else as `bind`.
+        """
+        check_configured(name, self.settings.shared)
+        operator = Subject(tenant=stored_name(name), name="operator")
+        return self.region(residency)._bound(operator, guard, ())
+
+    def region(self, residency: str) -> Fabric:
+        """The fabric of a region; this one for an empty name.
+
+        Spec: CRP-SPEC-009 §7.2
+
+        Raises:
+            RequestError: there is no such region; names those that there are.
+        """
+        if not residency:
+            return self
+        found = self._regions.get(residency.lower())
+        if found is None:
+            raise RequestError(
+                f"residency {residency!r:.40} is not one of the regions {self.regions}"
+            )
+        return found
+
+    @property
+    def regions(self) -> list[str]:
+        """Names of the regions, ascending."""
+        return sorted(self._regions)
+
+    def _bound(self, subject: Subject, guard: Guard | None, shared: Sequence[str]) -> Namespace:
+        with self.begin(subject.tenant, write=False) as transaction:
             self.check_embedder(transaction.facts)
-            self.check_key(subject, transaction.journal)
-        return Namespace(self, subject, guard or AllowAll())
+            self.check_key(subject.tenant, transaction.journal)
+        names = [stored_name(name) for name in shared]
+        for name in names:
+            with self.begin(name, write=False) as transaction:
+                self.check_embedder(transaction.facts, name)
+        return Namespace(self, subject, guard or AllowAll(), names)
 
     # --- for namespaces ----------------------------------------------------------------
 
-    def begin(self, subject: Subject, *, write: bool) -> AbstractContextManager[Transaction]:
-        """A transaction of the subject's tenant; for `Namespace` alone."""
-        return self.store.begin(subject.tenant, write=write)
+    def begin(self, name: str, *, write: bool) -> AbstractContextManager[Transaction]:
+        """A transaction of one namespace; for `Namespace` and `Reading` alone.
 
-    def check_embedder(self, facts: FactsFacet) -> None:
+        A reading one shows what is prepared for this embedder while the namespace is on its way
+        to it (§3.4).
+        """
+        begun = self.store.begin(name, write=write)
+        return begun if write else reading_as(begun, self.embedder.identity)
+
+    def check_embedder(self, facts: FactsFacet, shared: str = "") -> None:
         """Refuse to mix vectors of two embedders.
 
         Spec: CRP-SPEC-009 §3.4
+
+        Args:
+            shared: name of the shared namespace that the facts are of, for the message.
 
         Raises:
             ConfigError: names the embedder stored and the one at hand.
         """
         stored = facts.setting(EMBEDDER_SETTING)
         if stored is not None and stored != self.embedder.identity:
+            if moving_to(facts, self.embedder.identity):
+                raise ConfigError(
+                    f"the namespace is on its way from embedder {stored!r} to "
+                    f"{self.embedder.identity!r}: until it is there, write with the first"
+                )
+            place = f"namespace {shared!r} of {self.store.name}" if shared else self.store.name
             raise ConfigError(
-                f"the vectors in {self.store.name} were made by embedder {stored!r}, not by "
+                f"the vectors in {place} were made by embedder {stored!r}, not by "
                 f"{self.embedder.identity!r}; open it with the first, or ingest into a new store"
             )
 
-    def check_key(self, subject: Subject, journal: JournalFacet) -> None:
+    def check_key(self, name: str, journal: JournalFacet) -> None:
         """Refuse to go on with a chain under another key: neither part would verify.
 
         An empty journal asks for no key, so that looking at a store makes none.
@@ -106,36 +231,83 @@ class Fabric:
         """
         if journal.tip() is None:
             return
-        if not sealed_with(journal, journal_key(self.keyring, subject.tenant)):
+        if not sealed_with(journal, journal_key(self.keyring, name)):
             # A stranger's key ring may show its key when it is printed; its type does not.
             ring = getattr(self.keyring, "path", None) or type(self.keyring).__name__
             raise ConfigError(
-                f"the journal of namespace {subject.tenant!r} in {self.store.name} was sealed "
+                f"the journal of namespace {name!r} in {self.store.name} was sealed "
                 f"with another key than that of {ring}; open it with the key that it was made with"
             )
 
-    def index(self, subject: Subject) -> Index:
-        """The index of the tenant's present generation."""
-        with self.begin(subject, write=False) as transaction:
-            generation = transaction.facts.generation()
-            known = self._indexes.get(subject.tenant)
-            if known is not None and known.generation == generation:
-                return known
-            # One thread reads the vectors; the others wait for its block.
-            with self._lock:
-                known = self._indexes.get(subject.tenant)
-                if known is None or known.generation != generation:
-                    self.check_embedder(transaction.facts)
-                    known = Index.read(transaction.facts)
-                    self._indexes[subject.tenant] = known
-                return known
+    def reembed(
+        self, name: str, embedder: Embedder, progress: Progress | None = None
+    ) -> ReembedReport:
+        """Move a namespace to another embedder; for `Namespace.reembed` and the operator.
 
-    def state_hash(self, subject: Subject) -> str:
-        """The state hash of the tenant's present generation."""
-        with self.begin(subject, write=False) as transaction:
-            generation = transaction.facts.generation()
-            known = self._hashes.get(subject.tenant)
-            if known is None or known[0] != generation:
-                known = (generation, state_hash(transaction.facts.state()))
-                self._hashes[subject.tenant] = known
-            return known[1]
+        Neither the old embedder nor a bound namespace is needed: a fabric that was made with the
+        new one, which nothing can be bound from yet, moves its own namespaces with it.
+
+        Spec: CRP-SPEC-009 §3.4
+
+        Args:
+            name: of the namespace, as a tenant is called.
+            embedder: the new one.
+            progress: called with step, done and total.
+
+        Raises:
+            ConfigError: another process moves the namespace to a third embedder, or the journal was
+                sealed with another key.
+            StoreBusy: another writer held the store for too long; what is prepared stays.
+        """
+        with self.store.begin(name, write=False) as transaction:
+            self.check_key(name, transaction.journal)
+        report = Reembedding(
+            begin=lambda write: self.store.begin(name, write=write),
+            embedder=embedder,
+            clock=self.clock,
+            key=lambda: journal_key(self.keyring, name),
+            settings=self.settings,
+            tracer=self.tracer,
+            hash_in=self.live(name).hash_in,
+        ).carry_out(progress or silent)
+        if self.graphs is not None:
+            # This fabric may still be one of the old embedder, so its own memory stays out of it.
+            Live(
+                lambda: self.store.begin(name, write=False),
+                self.store.cache(name),
+                self.settings.graph,
+                self.graphs,
+            ).settle(thorough=True)
+        return report
+
+    def live(self, name: str) -> Live:
+        """What is kept in memory of a namespace."""
+        with self._lock:
+            if name not in self._live:
+                self._live[name] = Live(
+                    lambda: self.begin(name, write=False),
+                    None if self.graphs is None else self.store.cache(name),
+                    self.settings.graph,
+                    self.graphs,
+                    self.check_embedder,
+                )
+            return self._live[name]
+
+    def words(self, name: str, size: int) -> Lexical | None:
+        """What searches a namespace of so many facts for words; None for the store itself."""
+        if self.lexical is None or size < self.settings.lexical_from:
+            return None
+        with self._lock:
+            if name not in self._words:
+                self._words[name] = Lexical(self.lexical)
+            return self._words[name]
+
+    def index(self, name: str) -> Index:
+        """The index of a namespace's present state."""
+        with self.begin(name, write=False) as transaction:
+            return self.live(name).picture(transaction.facts).index
+
+    def state_hash(self, name: str) -> str:
+        """The state hash of a namespace's present state."""
+        with self.begin(name, write=False) as transaction:
+            return self.live(name).state_hash(transaction.facts)

@@ -2,46 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from datetime import datetime
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from crp_integrations.audit.keys import journal_key
-from crp_integrations.errors import StoreBusy
-from crp_integrations.fabric.index import Hit, Index
-from crp_integrations.fabric.ingestion import Ingestion, Progress, silent
+from crp_integrations.fabric.ingest.ingestion import Ingestion
+from crp_integrations.fabric.ingest.putting import Putting
+from crp_integrations.fabric.inspection import Inspection
+from crp_integrations.fabric.life.holding import Holding
+from crp_integrations.fabric.operations import Operations
 from crp_integrations.fabric.ports import Transaction
-from crp_integrations.fabric.records import Document, Fact, IngestReport, Source
+from crp_integrations.fabric.progress import Progress, silent
+from crp_integrations.fabric.reading import Reading
+from crp_integrations.fabric.records import (
+    Document,
+    Fact,
+    IngestReport,
+    StreamedDocument,
+    Where,
+)
+from crp_integrations.fabric.reembedding import ReembedReport
+from crp_integrations.fabric.search.hot import HotLayer
+from crp_integrations.fabric.shared import SharedReading
+from crp_integrations.fabric.view import View
 from crp_integrations.guard.decisions import Guard, require
 from crp_integrations.guard.subjects import Subject
-from crp_integrations.language.words import STOP_WORDS, words
 from crp_integrations.ports import Embedder, TokenCounter
 from crp_integrations.vectors import FloatRows
-from crp_integrations.vocabulary import RETRIEVABLE, SourceKind
+from crp_integrations.vocabulary import SourceKind
 
 if TYPE_CHECKING:
     from crp_integrations.fabric.fabric import Fabric
 
 
-class Namespace:
+class Namespace(View, Operations, Inspection):
     """A tenant's part of the fabric, bound to a subject and a guard; safe between threads.
 
-    Made by `Fabric.bind`. No method takes a tenant. Facts whose labels the guard denies to
-    the subject, and facts that are DELETED or QUARANTINED, come out of no method.
+    Made by `Fabric.bind`. No method takes a tenant. The reads are those of `View`: the tenant's
+    own facts and the shared ones. The writes here change the own ones alone.
 
-    Spec: CRP-SPEC-009 §9.1
+    Spec: CRP-SPEC-009 §9.1, §9.2
 
     Attributes:
         subject: who asks.
     """
 
-    def __init__(self, fabric: Fabric, subject: Subject, guard: Guard) -> None:
+    def __init__(
+        self, fabric: Fabric, subject: Subject, guard: Guard, shared: Sequence[str] = ()
+    ) -> None:
         self._fabric = fabric
         self._guard = guard
-        self._decided: dict[tuple[str, ...], bool] = {}
+        self._own = Reading(fabric, subject.tenant, subject, guard)
+        self._shared = tuple(SharedReading(fabric, name, subject, guard) for name in shared)
         self.subject = subject
+        super().__init__(self._own, self._shared, embedder=fabric.embedder)
 
     @property
     def guard_name(self) -> str:
@@ -58,133 +74,56 @@ class Namespace:
         """The counter that binds the length of stored facts."""
         return self._fabric.counter
 
-    # --- reading -----------------------------------------------------------------------
+    @property
+    def residency(self) -> str:
+        """The region whose store alone is read and written; empty for none.
 
-    def generation(self) -> int:
-        """A number that grows with every committed change of what can be retrieved."""
-        with self._fabric.begin(self.subject, write=False) as transaction:
-            return transaction.facts.generation()
-
-    def state_hash(self) -> str:
-        """One value for everything that can be retrieved in the namespace, by anybody.
-
-        Spec: CRP-SPEC-009 §6.1
+        Spec: CRP-SPEC-009 §7.2
         """
-        return self._fabric.state_hash(self.subject)
+        return self._fabric.residency
 
-    def size(self) -> int:
-        """How many facts the subject may retrieve."""
-        index = self._fabric.index(self.subject)
-        return int(np.count_nonzero(np.array(self._allowed(index), dtype=np.bool_)[index.codes]))
+    # --- reading: see `View` -----------------------------------------------------------
 
-    def nearest(self, vector: FloatRows, k: int) -> list[Hit]:
-        """The k facts whose vectors are nearest, exactly; ties by id.
+    def view(self, session_id: str = "", *, keep_counts: bool = True) -> View:
+        """The same reads, with what a session holds in memory at this moment.
 
-        Spec: CRP-SPEC-009 §3.1
+        Spec: CRP-SPEC-009 §7.2
 
         Args:
-            vector: unit vector, shape (dimensions,).
-            k: how many; fewer come when there are fewer.
-
-        Returns:
-            Ids with their cosine in [-1, 1], highest first.
+            session_id: empty for no session.
+            keep_counts: false where nothing at all may be written.
         """
-        index = self._fabric.index(self.subject)
-        return index.nearest(
-            vector,
-            k,
-            allowed=self._allowed(index),
-            scan_rows=self._fabric.settings.scan_rows,
+        fabric = self._fabric
+        held = fabric.hot.held(self.subject.tenant, session_id, fabric.clock.now())
+        return View(
+            self._own,
+            self._shared,
+            HotLayer(held, self._own.may_read) if held else None,
+            embedder=self.embedder,
+            keep_counts=keep_counts,
         )
 
-    def search_text(self, query: str, k: int) -> list[Hit]:
-        """The k best facts that hold any word of a query; ties by id.
+    def note_shared_use(self, ids: Sequence[str], now: datetime) -> None:
+        """Tell the shared namespaces which of their facts were used; the operator alone sees it.
 
-        Args:
-            query: raw text from anybody; no character of it has a meaning.
-            k: how many; fewer come when there are fewer.
-
-        Returns:
-            Ids with their BM25 score, highest first.
+        Spec: CRP-SPEC-009 §9.2
         """
-        terms = self._terms(query)
-        if not terms or k <= 0:
-            return []
-        index = self._fabric.index(self.subject)
-        allowed = self._allowed(index)
-        wanted = k
-        while True:
-            with self._fabric.begin(self.subject, write=False) as transaction:
-                found = transaction.facts.search_text(terms, wanted)
-            hits = [
-                Hit(id_, score)
-                for id_, score in found
-                if id_ in index.place and allowed[index.codes[index.place[id_]]]
-            ]
-            # What the guard withholds took places, so ask for more until there are enough.
-            if len(hits) >= k or len(found) < wanted:
-                return hits[:k]
-            wanted *= 4
+        own = self._own.holds(ids) if self._shared else set()
+        for shared in self._shared:
+            shared.note_use([id_ for id_ in ids if id_ not in own], now)
 
-    def facts(self, ids: Sequence[str]) -> list[Fact]:
-        """Facts in the order asked for; what may not be retrieved is left out."""
-        with self._fabric.begin(self.subject, write=False) as transaction:
-            found = transaction.facts.get(ids)
-        return [
-            fact for fact in found if fact.status in RETRIEVABLE and self._may_read(fact.labels)
-        ]
+    def find_own(self, where: Where) -> list[str]:
+        """Ids of the tenant's own retrievable facts that are meant, ascending.
 
-    def vectors(self, ids: Sequence[str]) -> FloatRows:
-        """Unit rows in the order asked for, shape (len(ids), dimensions).
-
-        Raises:
-            StoreError: an id is not one that the subject may retrieve.
+        What is quarantined or archived is listed by `export(Where(statuses=…))`.
         """
-        index = self._fabric.index(self.subject)
-        allowed = self._allowed(index)
-        return index.rows(ids, allowed=allowed)
-
-    def token_counts(
-        self, key: str, ids: Sequence[str], count: Callable[[list[str]], list[int]]
-    ) -> dict[str, int]:
-        """Token counts of facts, counting only those never counted under this key.
-
-        Args:
-            key: identity of the counter and of what is counted, such as `o200k/render@1`.
-            ids: facts that the subject may retrieve; others are left out.
-            count: counts contents.
-
-        Returns:
-            Tokens by id.
-        """
-        index = self._fabric.index(self.subject)
-        allowed = self._allowed(index)
-        seen = [id_ for id_ in ids if id_ in index.place and allowed[index.codes[index.place[id_]]]]
-        with self._fabric.begin(self.subject, write=False) as transaction:
-            stored = dict(transaction.facts.token_counts(key, seen))
-        # Texts are read for what was never counted alone.
-        missing = self.facts([id_ for id_ in dict.fromkeys(seen) if id_ not in stored])
-        if missing:
-            counted = count([fact.content for fact in missing])
-            new = dict(zip((fact.fact_id for fact in missing), counted, strict=True))
-            stored |= new
-            self._save_counts(key, new)
-        return {id_: stored[id_] for id_ in seen if id_ in stored}
-
-    def sources(self) -> list[Source]:
-        """The registry's entries that the subject may see, by id.
-
-        Spec: CRP-SPEC-009 §4.5
-        """
-        with self._fabric.begin(self.subject, write=False) as transaction:
-            found = list(transaction.facts.sources())
-        return [source for source in found if self._may_read(source.labels)]
+        return self._own.find(where)
 
     # --- writing -----------------------------------------------------------------------
 
     def ingest(
         self,
-        documents: Iterable[Document],
+        documents: Iterable[Document | StreamedDocument],
         *,
         kind: SourceKind | None = None,
         labels: Iterable[str] = (),
@@ -209,12 +148,13 @@ class Namespace:
             AccessDenied: the guard denies writing things with these labels.
             ConfigError: the stored vectors are of another embedder.
         """
-        return self._ingestion().documents(
+        report = self._ingestion().documents(
             documents,
             kind=kind,
             labels=tuple(sorted(set(labels))),
             progress=progress or silent,
         )
+        return self._settled(self._grouped(report))
 
     def add(
         self,
@@ -234,10 +174,99 @@ class Namespace:
             A report whose `unchanged` holds the ids that were there already.
 
         Raises:
-            FactRejected: a fact is too short, too long or of another namespace.
+            FactRejected: a fact is too short, too long or of another namespace, or is stored with
+                other labels or, since an update, with another content.
             AccessDenied: the guard denies writing things with a fact's labels.
         """
-        return self._ingestion().facts(facts, kind=kind, progress=progress or silent)
+        report = self._ingestion().facts(facts, kind=kind, progress=progress or silent)
+        return self._settled(self._grouped(report))
+
+    def put(
+        self,
+        facts: Sequence[Fact],
+        *,
+        uris: Mapping[str, str] | None = None,
+        vectors: FloatRows | None = None,
+    ) -> IngestReport:
+        """Add facts under their own ids, or change those of these ids: the whole batch or nothing.
+
+        A deleted fact's id is free again; a stale or archived one becomes ACTIVE, but for one whose
+        ttl has run out, which stays STALE. A fact of a document that was ingested stays in its
+        source, whatever source is given.
+
+        Args:
+            facts: with the ids, sources, labels and metadata that they are to have.
+            uris: URIs of sources that the registry does not know yet, by source id.
+            vectors: made by the fabric's own embedder, shape (len(facts), dimensions); None to
+                have them made.
+
+        Raises:
+            FactRejected: a fact is too short, too long, of another namespace, given twice with
+                different content, or stored with other labels.
+            IllegalTransition: a fact is in quarantine.
+            EngineError: the vectors are of another number or length.
+            AccessDenied: the guard denies writing things with a fact's labels.
+        """
+        report = self._putting().put(facts, uris=uris or {}, vectors=vectors)
+        return self._settled(self._grouped(report))
+
+    def hold(
+        self, session_id: str, facts: Sequence[Fact | str], *, kind: SourceKind | None = None
+    ) -> IngestReport:
+        """Keep facts in memory for one session alone; the store is not written.
+
+        They are candidates of that session's questions until it ends, was idle for too long, or
+        the process ends. Each is embedded once.
+
+        Spec: CRP-SPEC-009 §7.2
+
+        Args:
+            session_id: whose facts they are.
+            facts, kind: as for `add`.
+
+        Returns:
+            A report whose `unchanged` holds the ids that the session held, or the namespace
+            stored, already.
+
+        Raises:
+            FactRejected, AccessDenied: as for `add`.
+            LimitReached: the session would hold too much, or too many sessions hold something.
+            RequestError: the session has no name.
+        """
+        new, there = self._holding().hold(session_id, facts, kind=kind)
+        return IngestReport(
+            facts=tuple(new), unchanged=tuple(there), state_hash=self._own.state_hash()
+        )
+
+    def end_session(self, session_id: str) -> int:
+        """Purge what a session holds in memory; returns how many facts that were.
+
+        Spec: CRP-SPEC-009 §7.2
+        """
+        return self._fabric.hot.end(self.subject.tenant, session_id)
+
+    def reembed(self, embedder: Embedder, progress: Progress | None = None) -> ReembedReport:
+        """Move the namespace to another embedder while others read and write it.
+
+        Every fact, of whatever status, gets a vector of the new embedder; then one transaction
+        puts these in the place of the old ones. Until then all goes on with the old embedder,
+        and a fabric of the new one may be bound and finds what is prepared already. Afterwards a
+        fabric of the old one is refused: bind from a fabric of the new one. A call that was
+        killed is resumed by the next one. Communities are found anew at the next `maintain`.
+
+        Spec: CRP-SPEC-009 §3.4
+
+        Args:
+            embedder: the new one.
+            progress: called with step, done and total.
+
+        Raises:
+            AccessDenied: the guard denies writing.
+            ConfigError: another process moves the namespace to a third embedder.
+            StoreBusy: another writer held the store for too long; what is prepared stays.
+        """
+        require(self._guard, self.subject, "write", ())
+        return self._fabric.reembed(self._own.name, embedder, progress)
 
     def begin(self, write: bool) -> AbstractContextManager[Transaction]:
         """A transaction of the namespace, for the relay's close; the guard does not look in.
@@ -245,32 +274,48 @@ class Namespace:
         Raises:
             StoreError: the store cannot open one.
         """
-        return self._fabric.begin(self.subject, write=write)
+        return self._fabric.begin(self._own.name, write=write)
 
     # --- within ------------------------------------------------------------------------
 
-    def _may_read(self, labels: tuple[str, ...]) -> bool:
-        known = self._decided.get(labels)
-        if known is None:
-            known = self._guard.decide(self.subject, "read", labels).allowed
-            self._decided[labels] = known
-        return known
+    def _holding(self) -> Holding:
+        fabric = self._fabric
 
-    def _allowed(self, index: Index) -> list[bool]:
-        return [self._may_read(labels) for labels in index.label_sets]
+        def allow(labels: tuple[str, ...]) -> None:
+            require(self._guard, self.subject, "write", labels)
 
-    def _terms(self, query: str) -> list[str]:
-        found = list(dict.fromkeys(word.lower for word in words(query)))
-        telling = [word for word in found if word not in STOP_WORDS] or found
-        return telling[: self._fabric.settings.query_terms]
+        return Holding(
+            tenant=self.subject.tenant,
+            hot=fabric.hot,
+            embedder=fabric.embedder,
+            counter=fabric.counter,
+            clock=fabric.clock,
+            settings=fabric.settings,
+            tracer=fabric.tracer,
+            allow=allow,
+            stored=self._own.holds,
+        )
 
-    def _save_counts(self, key: str, counts: dict[str, int]) -> None:
-        try:
-            with self._fabric.begin(self.subject, write=True) as transaction:
-                transaction.facts.save_token_counts(key, counts)
-        except StoreBusy:
-            # A count is only a saving: the next reader counts again.
-            return
+    def _putting(self) -> Putting:
+        fabric = self._fabric
+
+        def allow(labels: tuple[str, ...]) -> None:
+            require(self._guard, self.subject, "write", labels)
+
+        return Putting(
+            namespace=self._own.name,
+            begin=lambda write: fabric.begin(self._own.name, write=write),
+            embedder=fabric.embedder,
+            counter=fabric.counter,
+            clock=fabric.clock,
+            key=lambda: journal_key(fabric.keyring, self._own.name),
+            settings=fabric.settings,
+            tracer=fabric.tracer,
+            allow=allow,
+            check=fabric.check_embedder,
+            hash_in=self._hash_in,
+            notify=fabric.notify,
+        )
 
     def _ingestion(self) -> Ingestion:
         fabric = self._fabric
@@ -280,7 +325,7 @@ class Namespace:
 
         return Ingestion(
             namespace=self.subject.tenant,
-            begin=lambda write: fabric.begin(self.subject, write=write),
+            begin=lambda write: fabric.begin(self._own.name, write=write),
             embedder=fabric.embedder,
             counter=fabric.counter,
             clock=fabric.clock,
@@ -289,4 +334,6 @@ class Namespace:
             tracer=fabric.tracer,
             allow=allow,
             check=fabric.check_embedder,
+            hash_in=self._hash_in,
+            notify=fabric.notify,
         )

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import Annotated, Any
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Literal
 from urllib.parse import unquote
 from uuid import UUID, uuid5
 
-from pydantic import AfterValidator, Field, JsonValue, model_validator
+from pydantic import AfterValidator, Field, JsonValue, TypeAdapter, model_validator
 
 from crp_integrations.records import Part, Record
 from crp_integrations.seals import sha256
-from crp_integrations.vocabulary import FactStatus, SourceKind, SourceStatus
+from crp_integrations.vocabulary import RETRIEVABLE, FactStatus, SourceKind, SourceStatus
 
 # Root of every fact and source id; any other value would give other ids.
 ID_SPACE = UUID("6f0f5d3e-3a1c-5b0e-9a52-0d7c2b1f4e68")
@@ -24,6 +27,51 @@ def _utc(moment: datetime) -> datetime:
 
 
 Moment = Annotated[datetime, AfterValidator(_utc)]
+
+_DURATION = TypeAdapter(timedelta)
+
+
+def duration(text: str) -> timedelta:
+    """The length of an ISO 8601 duration such as `P90D`; a year is 365 days, a month 30.
+
+    Spec: CRP-SPEC-009 §2, §8.1
+
+    Raises:
+        ValueError: it is not one, or not above zero.
+    """
+    try:
+        if not text.startswith("P"):
+            raise ValueError
+        length = _DURATION.validate_python(text)
+    except ValueError:
+        raise ValueError(
+            f"duration {text!r:.40} is not ISO 8601; wanted one such as P90D"
+        ) from None
+    if length <= timedelta():
+        raise ValueError(f"duration {text!r:.40} is not above zero")
+    return length
+
+
+def _ttl(text: str) -> str:
+    duration(text)
+    return text
+
+
+Duration = Annotated[str, AfterValidator(_ttl)]
+
+
+def _writable(metadata: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    if metadata:
+        try:
+            json.dumps(metadata, allow_nan=False, ensure_ascii=False).encode()
+        except ValueError:
+            raise ValueError(
+                "metadata hold a number that is not finite or a character that is not Unicode text"
+            ) from None
+    return metadata
+
+
+Metadata = Annotated[dict[str, JsonValue], AfterValidator(_writable)]
 
 
 def fact_id(source_id: str, source_location: str, content_hash: str) -> str:
@@ -61,13 +109,14 @@ class Fact(Record):
         importance_weight: [0, 1], intrinsic to the fact.
         community_label: Leiden community, None until communities are computed.
         ingested_at: None only for a fact that was never stored.
-        ttl: ISO 8601 duration, such as `P90D`.
+        ttl: ISO 8601 duration after which the fact turns STALE, such as `P90D`.
+        archived_at: when the fact was put aside for disuse; it is not retrievable until restored.
         labels: access labels that the guard looks at, sorted.
         valid_from, valid_to: when the statement holds in the world.
         supersedes: id of the fact that this one replaces.
     """
 
-    SCHEMA = "fact/1"
+    SCHEMA = "fact/2"
 
     content: str = Field(min_length=1)
     fact_id: str = ""
@@ -82,13 +131,14 @@ class Fact(Record):
     modified_at: Moment | None = None
     access_count: int = Field(default=0, ge=0)
     last_accessed_at: Moment | None = None
-    ttl: str | None = None
+    ttl: Duration | None = None
     status: FactStatus = FactStatus.ACTIVE
+    archived_at: Moment | None = None
     labels: tuple[str, ...] = ()
     valid_from: Moment | None = None
     valid_to: Moment | None = None
     supersedes: str | None = None
-    metadata: dict[str, JsonValue] = {}
+    metadata: Metadata = {}
 
     @model_validator(mode="before")
     @classmethod
@@ -104,6 +154,24 @@ class Fact(Record):
             )
         fields["labels"] = tuple(sorted(set(fields.get("labels") or ())))
         return fields
+
+    @property
+    def expires_at(self) -> datetime | None:
+        """When the ttl runs out; None without one, or before the fact is stored.
+
+        Spec: CRP-SPEC-009 §8.1
+        """
+        if self.ttl is None or self.ingested_at is None:
+            return None
+        try:
+            return self.ingested_at + duration(self.ttl)
+        except OverflowError:
+            return None
+
+    @property
+    def retrievable(self) -> bool:
+        """Whether a search may find it: ACTIVE or STALE, and not archived."""
+        return self.status in RETRIEVABLE and self.archived_at is None
 
 
 class Source(Record):
@@ -124,6 +192,42 @@ class Source(Record):
     status: SourceStatus = SourceStatus.ACTIVE
     labels: tuple[str, ...] = ()
     metadata: dict[str, JsonValue] = {}
+
+
+class Where(Part):
+    """Which facts are meant; every condition that is given must hold.
+
+    A namespace's searches mean retrievable facts, whatever `statuses` says; its `export` finds
+    those of any status but DELETED.
+
+    Attributes:
+        statuses: any of these; None for the retrievable ones, archived ones left out.
+        archived: true for archived facts alone, false for the others, None for both. Looked at
+            only where `statuses` is given.
+        sources: source ids, any of these.
+        kinds: kinds of source, any of these.
+        labels: access labels, all of these.
+        communities: community labels, any of these.
+        metadata: keys with the values wanted, all of these. A value equals a stored one when
+            both are the same JSON; a key that is not there equals nothing, not even null.
+        ingested_after, ingested_before: bounds of `ingested_at`, the first inclusive.
+        modified_before: upper bound of `modified_at`, exclusive.
+        unused_since: neither used nor ingested at or after this moment.
+        expired_at: the ttl has run out at this moment.
+    """
+
+    statuses: tuple[FactStatus, ...] | None = None
+    archived: bool | None = None
+    sources: tuple[str, ...] | None = None
+    kinds: tuple[SourceKind, ...] | None = None
+    labels: tuple[str, ...] = ()
+    communities: tuple[str, ...] | None = None
+    metadata: dict[str, JsonValue] = {}
+    ingested_after: Moment | None = None
+    ingested_before: Moment | None = None
+    modified_before: Moment | None = None
+    unused_since: Moment | None = None
+    expired_at: Moment | None = None
 
 
 class Edge(Part):
@@ -179,20 +283,68 @@ class Document(Part):
     metadata: dict[str, JsonValue] = {}
 
 
+@dataclass(frozen=True, slots=True)
+class StreamedDocument:
+    """A document that is not held as a whole: its blocks are read each time they are asked for.
+
+    Attributes:
+        uri, title, document_hash, kind, labels, metadata: as in `Document`.
+        blocks: gives the paragraphs in order, from the first one at every call. It raises
+            IngestError when they are no longer those that `document_hash` was taken of.
+    """
+
+    uri: str
+    title: str
+    document_hash: str
+    blocks: Callable[[], Iterator[Block]]
+    kind: SourceKind | None = None
+    labels: tuple[str, ...] = ()
+    metadata: Mapping[str, JsonValue] = field(default_factory=dict)
+
+
+class Notice(Record):
+    """What the operator, or a stage that compares windows, is told; ids only, never a text.
+
+    Spec: CRP-SPEC-009 §4.5, §8.4
+
+    Attributes:
+        kind: `quarantined`: review the source of the facts. `source-changed`: facts of a source
+            were added, became STALE or came back.
+        facts: the quarantined facts, or the new ones of a source.
+        reason: one plain sentence, empty where the kind says it all.
+    """
+
+    SCHEMA = "notice/1"
+
+    kind: Literal["quarantined", "source-changed"]
+    namespace: str
+    source_id: str
+    facts: tuple[str, ...] = ()
+    stale: tuple[str, ...] = ()
+    returned: tuple[str, ...] = ()
+    reason: str = ""
+
+
 class IngestReport(Record):
     """What one ingestion did.
 
     Attributes:
         sources, facts: ids of what was added, in order.
+        stale: ids of facts whose text is gone from its document.
+        returned: ids of stale facts whose text is back; they are ACTIVE again.
+        rewritten: ids of facts that were there and got another content, metadata or vector.
         unchanged: URIs of documents, or ids of added facts, that were already there.
         skipped: URIs of documents with too little text for a fact; nothing of them is stored. One
             that gave facts before keeps its source, and these facts become STALE.
     """
 
-    SCHEMA = "ingest-report/1"
+    SCHEMA = "ingest-report/2"
 
     sources: tuple[str, ...] = ()
     facts: tuple[str, ...] = ()
+    stale: tuple[str, ...] = ()
+    returned: tuple[str, ...] = ()
+    rewritten: tuple[str, ...] = ()
     unchanged: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
     state_hash: str = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from crp_integrations.records import Part
 
@@ -19,6 +19,8 @@ class ChunkingSettings(Part):
         overlap_share: share of a chunk's tokens that the next chunk repeats (§4.2).
         overlap_between: `split`, between the chunks of one split paragraph, where a cut goes
             through running text; `all`, between any two chunks of a document, to the letter.
+        decompose: when a chunk with several assertions becomes several facts (§4.3): `never`;
+            `standalone`, where each of them can be understood alone; `always`, to the letter.
         min_fact_tokens: fewest tokens of a fact; a shorter chunk joins a neighbour (§2.1).
         max_fact_tokens: most tokens of a fact (§2.1).
     """
@@ -26,6 +28,7 @@ class ChunkingSettings(Part):
     split_above_tokens: int = Field(default=512, ge=16)
     overlap_share: float = Field(default=0.10, ge=0.0, le=0.5)
     overlap_between: Literal["split", "all"] = "split"
+    decompose: Literal["never", "standalone", "always"] = "never"
     min_fact_tokens: int = Field(default=10, ge=1)
     max_fact_tokens: int = Field(default=2048, ge=16)
 
@@ -88,27 +91,148 @@ class ImportanceSettings(Part):
     user_modifier: float = Field(default=0.0, ge=-1.0, le=1.0)
 
 
+class GraphSettings(Part):
+    """The nearest-neighbour graph above the size up to which search is exact.
+
+    Spec: CRP-SPEC-009 §3.2, §3.3
+
+    Attributes:
+        exact_up_to: facts up to which every row is compared (measured crossover).
+        m: most connections of a node in a layer.
+        ef_construction: candidates while the graph is built.
+        ef_search: fewest candidates while it is searched; at least k is used.
+        ef_beyond: candidates beyond the k wanted, and above 0 as many again as are wanted: the
+            k-th of k candidates is often not the k-th nearest (measured); 0 is the letter.
+        metric: distance within the graph; scores are cosines with each, since rows are unit.
+        rebuild_share: share of facts changed since the graph was built, above which it is
+            built anew.
+        seed: of the layers' draw.
+    """
+
+    exact_up_to: int = Field(default=20_000, ge=0)
+    m: int = Field(default=16, ge=2)
+    ef_construction: int = Field(default=200, ge=1)
+    ef_search: int = Field(default=100, ge=1)
+    ef_beyond: int = Field(default=85, ge=0)
+    metric: Literal["cosine", "ip", "l2"] = "cosine"
+    rebuild_share: float = Field(default=0.20, gt=0.0, le=1.0)
+    seed: int = 0
+
+
+class CommunitySettings(Part):
+    """The similarity graph, its communities, and when they are found anew.
+
+    Spec: CRP-SPEC-009 §5
+
+    Attributes:
+        engine: library behind the Leiden algorithm; `leidenalg` and `igraph` need the extra
+            `communities`.
+        neighbours: nearest facts that each fact is linked with.
+        similarity: least cosine of an edge; None takes the embedder card's `neighbour`, and
+            .60 for an embedder without one.
+        resolution, iterations, seed: of the Leiden algorithm.
+        min_size: facts of the smallest community; smaller ones are dissolved.
+        label_facts: most important facts of a community that its label is taken from.
+        recluster_after: new facts since the last reclustering that bring the next one.
+        recluster_share: share of all facts that they have to be as well; .01 keeps what is spent
+            on a large namespace that grows by small batches in proportion.
+        recluster_days: days after which `maintain` finds communities anew.
+    """
+
+    engine: Literal["graspologic", "leidenalg", "igraph"] = "graspologic"
+    neighbours: int = Field(default=20, ge=1)
+    similarity: float | None = Field(default=None, gt=0.0, le=1.0)
+    resolution: float = Field(default=1.0, gt=0.0)
+    iterations: int = Field(default=10, ge=1)
+    min_size: int = Field(default=3, ge=1)
+    label_facts: int = Field(default=5, ge=1)
+    recluster_after: int = Field(default=50, ge=1)
+    recluster_share: float = Field(default=0.0, ge=0.0, le=1.0)
+    recluster_days: float = Field(default=7.0, gt=0.0)
+    seed: int = 0
+
+
+class LifecycleSettings(Part):
+    """When time changes facts.
+
+    Attributes:
+        retention_days: days from deletion until the bytes are gone (§2.2).
+        archive_after_days: days without use after which a fact is archived (§8.2); None never.
+        quarantine_findings, quarantine_share: fewest findings against a fact, and their share
+            of its uses, that count as "consistently" (§8.4).
+        session_idle_hours: hours without a call after which the facts that a `no-store` session
+            holds in memory are purged (§7.2).
+    """
+
+    retention_days: float = Field(default=30.0, ge=0.0)
+    archive_after_days: float | None = Field(default=180.0, gt=0.0)
+    quarantine_findings: int = Field(default=3, ge=1)
+    quarantine_share: float = Field(default=0.5, gt=0.0, le=1.0)
+    session_idle_hours: float = Field(default=24.0, gt=0.0)
+
+
+class HotSettings(Part):
+    """How much `no-store` sessions may hold in memory (§7.2).
+
+    With the shipped embedder both limits together are about 100 MB of vectors, besides texts.
+
+    Attributes:
+        facts_per_session: most facts of one session.
+        sessions: most sessions of one region at a time.
+    """
+
+    facts_per_session: int = Field(default=256, ge=1)
+    sessions: int = Field(default=256, ge=1)
+
+
 class FabricSettings(Part):
     """The fabric's part of the settings tree.
 
     Attributes:
         embed_slice: texts handed to the embedder at once; changes progress, never a vector.
+        embed_workers: slices embedded side by side.
         scan_rows: rows of one block of the exact vector search; changes memory, never a score.
         query_terms: most distinct words of a query that the lexical search looks for.
+        lexical: engine of the word search: `fts5`, the store's own, or `tantivy`, an index in
+            memory that is built at the first search and takes its extra.
+        lexical_from: retrievable facts from which such an engine is used (measured crossover).
+        shared: names of shared namespaces that every tenant reads (§9.2).
+        maintain_on_open: whether opening a relay runs what time has made due.
     """
 
     chunking: ChunkingSettings = ChunkingSettings()
     importance: ImportanceSettings = ImportanceSettings()
+    graph: GraphSettings = GraphSettings()
+    communities: CommunitySettings = CommunitySettings()
+    lifecycle: LifecycleSettings = LifecycleSettings()
+    hot: HotSettings = HotSettings()
     embed_slice: int = Field(default=64, ge=1)
+    embed_workers: int = Field(default=2, ge=1)
     scan_rows: int = Field(default=65_536, ge=1)
     query_terms: int = Field(default=64, ge=1)
+    lexical: Literal["fts5", "tantivy"] = "fts5"
+    lexical_from: int = Field(default=10_000, ge=0)
+    shared: tuple[str, ...] = ()
+    maintain_on_open: bool = True
+
+    @field_validator("shared")
+    @classmethod
+    def _named_once(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if any(not name.strip() for name in names) or len(set(names)) < len(names):
+            raise ValueError(f"shared namespaces {list(names)} need names, each given once")
+        return tuple(sorted(names))
 
     @classmethod
     def preset(cls, name: Literal["default", "literal"]) -> FabricSettings:
         """One of the two promised presets.
 
-        `literal` lets any two adjacent chunks overlap, also those of two paragraphs.
+        `literal` lets any two adjacent chunks overlap, also those of two paragraphs, links facts
+        at a cosine of .60 whatever the embedder, and builds the graph from the first fact.
         """
         if name == "literal":
-            return cls(chunking=ChunkingSettings(overlap_between="all"))
+            return cls(
+                chunking=ChunkingSettings(overlap_between="all", decompose="always"),
+                graph=GraphSettings(exact_up_to=0, ef_beyond=0),
+                communities=CommunitySettings(similarity=0.60),
+            )
         return cls()

@@ -34,6 +34,8 @@ ACCEPT_STRATEGY: Final = "CRP-Accept-Strategy"
 DISPATCH_STRATEGY: Final = "CRP-Agent-Dispatch-Strategy"
 GROUNDING_MODE: Final = "CRP-LLM-Grounding-Mode"
 SEED: Final = "CRP-LLM-Reproducibility-Seed"
+CACHE: Final = "CRP-Context-Cache"
+RESIDENCY: Final = "CRP-Compliance-Data-Residency"
 RISK: Final = "CRP-Safety-Hallucination-Risk"
 RISK_SCORE: Final = "CRP-Safety-Hallucination-Score"
 ATTRIBUTION: Final = "CRP-Safety-Attribution"
@@ -58,7 +60,7 @@ _REQUEST = (
     GROUNDING_MODE,
     SEED,
     "CRP-Context-If-Match",
-    "CRP-Context-Cache",
+    CACHE,
     "CRP-Accept-Quality",
     "CRP-Accept-Risk",
     "CRP-Safety-Mode",
@@ -79,7 +81,7 @@ _BOTH = (
     "CRP-Agent-Loop-Depth",
     "CRP-Agent-Session-Parent",
     "CRP-Agent-Phase",
-    "CRP-Compliance-Data-Residency",
+    RESIDENCY,
 )
 _RESPONSE = (
     QUALITY_TIER,

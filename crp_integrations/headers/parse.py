@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from crp_integrations.errors import HeaderSyntaxError
 from crp_integrations.headers import names, values
+from crp_integrations.headers.cache import CacheDirectives
 from crp_integrations.headers.names import Direction
 from crp_integrations.headers.records import (
     Contradictions,
@@ -116,6 +117,10 @@ def _strategies(text: str) -> tuple[Strategy, ...]:
     return tuple(Strategy(part.strip().lower()) for part in text.split(","))
 
 
+def _cache(text: str) -> CacheDirectives:
+    return CacheDirectives.parse(text).check_built()
+
+
 def _distortions(text: str) -> Distortions:
     count, _, types = text.partition(";")
     kinds = types.partition("=")[2].upper()
@@ -146,6 +151,8 @@ _REQUEST: Final[MappingProxyType[str, tuple[str, Callable[[str], Any]]]] = Mappi
         names.ACCEPT_STRATEGY: ("strategies", _strategies),
         names.DISPATCH_STRATEGY: ("dispatch", _lower(Strategy)),
         names.SEED: ("seed", int),
+        names.CACHE: ("cache", _cache),
+        names.RESIDENCY: ("residency", _lower(str)),
     }
 )
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from crp_integrations.headers.cache import CacheDirectives
 from crp_integrations.headers.names import PROTOCOL_VERSION
 from crp_integrations.headers.values import FRACTION_DIGITS
 from crp_integrations.records import Part
@@ -33,12 +34,16 @@ class RequestHeaders(Part):
         session_id: `crp_sess_…`, the session to go on with.
         strategies: strategies that the caller accepts, best first; empty for any.
         seed: seed for the model, where its provider takes one.
+        cache: what is wanted of what is kept.
+        residency: two lower-case letters of the region whose data alone is read and written.
     """
 
     session_id: str | None = None
     grounding: GroundingMode | None = None
     strategies: tuple[Strategy, ...] = ()
     seed: int | None = None
+    cache: CacheDirectives | None = None
+    residency: str | None = None
 
 
 class Distortions(Part):

@@ -43,6 +43,7 @@ _FRACTION = r"(?:0+\.[0-9]+|0*1\.0+)"
 # Long enough for every count, short enough for every reader.
 _INTEGER = r"[0-9]{1,15}"
 _STRATEGY = _one_of(Strategy)
+_DIRECTIVE = r"(?:no-store|no-cache|reuse-ckf|only-if-ckf|max-age=[0-9]{1,15})"
 _DISTORTION = _one_of(DistortionType)
 _SESSION = r"crp_sess_[A-Za-z0-9]{16,32}"
 _DURATION = (
@@ -75,6 +76,8 @@ GRAMMAR: Final = MappingProxyType(
         names.DISPATCH_STRATEGY: _rule(_STRATEGY),
         names.GROUNDING_MODE: _rule(_one_of(GroundingMode)),
         names.SEED: INTEGER,
+        names.CACHE: _rule(rf"{_DIRECTIVE}(?:[ \t]*,[ \t]*{_DIRECTIVE})*"),
+        names.RESIDENCY: _rule(r"[A-Z]{2}"),
         names.RISK: _rule(_one_of(RiskLevel)),
         names.RISK_SCORE: FRACTION,
         names.ATTRIBUTION: _rule(_one_of(Attribution)),

@@ -1,7 +1,8 @@
-"""LangChain: a retriever that packs, and a callback that checks.
+"""LangChain: a retriever that packs, a callback that checks, a vector store that is the fabric.
 
 In: any chain. Out: the same chain with documents that fit a token budget and answers that
-carry a report. Read `retriever.py`, `documents.py`, then `callbacks.py` with `ancestry.py`.
+carry a report. Read `retriever.py`, `documents.py`, then `callbacks.py` with `ancestry.py`, and
+`vector_store.py` with `embeddings.py`.
 The room never puts CRP metadata into a prompt and never alters a model's text.
 """
 
@@ -14,6 +15,14 @@ except ImportError as error:
 
 from crp_integrations.langchain.callbacks import DPECallbackHandler
 from crp_integrations.langchain.documents import envelope_text
+from crp_integrations.langchain.embeddings import FabricEmbeddings
 from crp_integrations.langchain.retriever import CRPRetriever
+from crp_integrations.langchain.vector_store import CRPVectorStore
 
-__all__ = ["CRPRetriever", "DPECallbackHandler", "envelope_text"]
+__all__ = [
+    "CRPRetriever",
+    "CRPVectorStore",
+    "DPECallbackHandler",
+    "FabricEmbeddings",
+    "envelope_text",
+]

@@ -11,6 +11,7 @@ from crp_integrations.envelope.render import render
 from crp_integrations.fabric.records import Fact
 from crp_integrations.relay import offering
 from crp_integrations.relay.offering import Offer, about
+from crp_integrations.relay.views import shown
 
 METADATA_KEY = "crp"
 
@@ -47,6 +48,15 @@ def documents_of(envelope: Envelope, originals: Mapping[str, Document]) -> list[
             )
         )
     return made
+
+
+def stored_document(fact: Fact) -> Document:
+    """A stored fact as a document: with the id and metadata it was added with.
+
+    One that no vector-store view has added has its fact id, and its source id as `source`.
+    """
+    id_, metadata = shown(fact)
+    return Document(id=id_, page_content=fact.content, metadata=metadata)
 
 
 def offers(documents: Iterable[Document]) -> Iterator[Offer[Document]]:

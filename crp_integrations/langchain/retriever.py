@@ -16,7 +16,7 @@ from langchain_core.retrievers import BaseRetriever
 from pydantic import ConfigDict, Field, model_validator
 
 from crp_integrations.envelope.records import Envelope
-from crp_integrations.langchain.documents import documents_of, facts_of
+from crp_integrations.langchain.documents import documents_of, facts_of, stored_document
 from crp_integrations.relay.doors import pack
 from crp_integrations.relay.relay import Relay
 from crp_integrations.vocabulary import GroundingMode
@@ -114,11 +114,4 @@ class CRPRetriever(BaseRetriever):
         """The facts' own metadata, as a fabric's documents carry it."""
         assert self.relay is not None
         stored = self.relay.fabric.facts([fact.fact_id for fact in envelope.facts])
-        return {
-            fact.fact_id: Document(
-                id=fact.fact_id,
-                page_content=fact.content,
-                metadata={**fact.metadata, "source": fact.source_id},
-            )
-            for fact in stored
-        }
+        return {fact.fact_id: stored_document(fact) for fact in stored}

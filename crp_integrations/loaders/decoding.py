@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+from collections.abc import Iterable, Iterator
 
 from crp_integrations.errors import IngestError
 
@@ -35,22 +36,86 @@ def decode(data: bytes, *, name: str, declared: str = "") -> str:
         IngestError: the bytes are not text in that encoding.
         NoTextError: they are nothing but white space.
     """
-    encoding, body = declared or "utf-8", data
-    for mark, marked in _MARKS:
-        if data.startswith(mark):
-            encoding, body = marked, data[len(mark) :]
-            break
+    encoding, marked = encoding_of(data, declared)
     try:
-        text = body.decode(encoding)
+        text = data[marked:].decode(encoding)
     except LookupError:
         raise IngestError(f"{name} declares the encoding {encoding!r}, which is unknown") from None
     except UnicodeDecodeError as error:
-        raise IngestError(
-            f"{name} is not text: byte {error.start} is not {encoding.upper()}; save it as UTF-8"
-        ) from None
+        raise _no_text(name, encoding, error.start) from None
     if "\x00" in text:
-        raise IngestError(f"{name} is not text: it holds NUL characters")
+        raise _nul(name)
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if not text.strip():
         raise NoTextError(f"{name} holds no text")
     return text
+
+
+def encoding_of(data: bytes, declared: str = "") -> tuple[str, int]:
+    """The encoding by byte-order mark, else the declared one, else UTF-8; the mark's length."""
+    for mark, marked in _MARKS:
+        if data.startswith(mark):
+            return marked, len(mark)
+    return declared or "utf-8", 0
+
+
+def decoded(pieces: Iterable[bytes], *, name: str) -> Iterator[str]:
+    """Decode a long file piece by piece; joined, the text is what `decode` gives of the whole.
+
+    Args:
+        pieces: the file's bytes in order, the first with at least four of them.
+        name: how messages call the file.
+
+    Raises:
+        IngestError: the bytes are not text in their encoding.
+    """
+    decoder: codecs.IncrementalDecoder | None = None
+    encoding, read, held = "", 0, ""
+    for piece in pieces:
+        body = piece
+        if decoder is None:
+            encoding, marked = encoding_of(piece)
+            decoder = codecs.getincrementaldecoder(encoding)()
+            body = piece[marked:]
+        held, text = _lines(held + _step(decoder, body, read, encoding, name), name)
+        read += len(body)
+        yield text
+    if decoder is not None:
+        last = held + _step(decoder, b"", read, encoding, name, final=True)
+        yield last.replace("\r", "\n")
+
+
+def _lines(text: str, name: str) -> tuple[str, str]:
+    """A carriage return at the end, whose line feed may come yet, and the text before it."""
+    if "\x00" in text:
+        raise _nul(name)
+    held = "\r" if text.endswith("\r") else ""
+    text = text.removesuffix("\r")
+    return held, text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _step(
+    decoder: codecs.IncrementalDecoder,
+    data: bytes,
+    before: int,
+    encoding: str,
+    name: str,
+    *,
+    final: bool = False,
+) -> str:
+    # Bytes of a character that is not whole yet count in the positions of an error.
+    kept = len(decoder.getstate()[0])
+    try:
+        return decoder.decode(data, final)
+    except UnicodeDecodeError as error:
+        raise _no_text(name, encoding, before - kept + error.start) from None
+
+
+def _no_text(name: str, encoding: str, place: int) -> IngestError:
+    return IngestError(
+        f"{name} is not text: byte {place} is not {encoding.upper()}; save it as UTF-8"
+    )
+
+
+def _nul(name: str) -> IngestError:
+    return IngestError(f"{name} is not text: it holds NUL characters")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from crp_integrations.errors import IngestError
+
+_PIECE = 1 << 20
 
 SUFFIXES = {
     ".md": "markdown",
@@ -98,6 +101,62 @@ def read_bytes(file: Path) -> bytes:
     """
     try:
         return file.read_bytes()
+    except OSError as error:
+        raise IngestError(f"{file} cannot be read: {_reason(error)}") from error
+
+
+def size(file: Path) -> int:
+    """Bytes of a file.
+
+    Raises:
+        IngestError: it cannot be read.
+    """
+    try:
+        return file.stat().st_size
+    except OSError as error:
+        raise IngestError(f"{file} cannot be read: {_reason(error)}") from error
+
+
+def pieces(file: Path) -> Iterator[bytes]:
+    """A file's bytes, a mebibyte at a time.
+
+    Raises:
+        IngestError: it cannot be read.
+    """
+    try:
+        with file.open("rb") as opened:
+            while piece := opened.read(_PIECE):
+                yield piece
+    except OSError as error:
+        raise IngestError(f"{file} cannot be read: {_reason(error)}") from error
+
+
+def lines(file: Path) -> Iterator[tuple[int, bytes]]:
+    """Each line of a file with the place of its first byte, line feed included.
+
+    Raises:
+        IngestError: it cannot be read.
+    """
+    place = 0
+    try:
+        with file.open("rb") as opened:
+            for line in opened:
+                yield place, line
+                place += len(line)
+    except OSError as error:
+        raise IngestError(f"{file} cannot be read: {_reason(error)}") from error
+
+
+def part(file: Path, start: int, length: int) -> bytes:
+    """Bytes of a file from a place on; fewer where it ends.
+
+    Raises:
+        IngestError: it cannot be read.
+    """
+    try:
+        with file.open("rb") as opened:
+            opened.seek(start)
+            return opened.read(length)
     except OSError as error:
         raise IngestError(f"{file} cannot be read: {_reason(error)}") from error
 

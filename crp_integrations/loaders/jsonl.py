@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from crp_integrations.errors import IngestError
-from crp_integrations.fabric.records import Document
-from crp_integrations.loaders.decoding import decode
+from crp_integrations.fabric.records import Block, Document, StreamedDocument
+from crp_integrations.loaders.decoding import NoTextError, decode, encoding_of
+from crp_integrations.loaders.find import lines, part
 from crp_integrations.loaders.front_matter import about
 from crp_integrations.loaders.text import paragraphs
 from crp_integrations.seals import digest, sha256_hex
@@ -31,6 +33,61 @@ def read(data: bytes, *, uri: str, name: str) -> Iterator[Document]:
     for number, line in enumerate(decode(data, name=name).split("\n"), 1):
         if line.strip():
             yield _document(line, number, uri=uri, name=f"{name} line {number}")
+
+
+def stream(file: Path, *, uri: str, name: str) -> Iterator[StreamedDocument]:
+    """The documents of a long file in UTF-8, one line in memory at a time.
+
+    Each document knows where its line lies and reads it again when its blocks are asked for.
+
+    Raises:
+        IngestError: as `read`; from a document's blocks, when its line is another one by then.
+        NoTextError: the file is nothing but white space.
+    """
+    number, empty = 0, True
+    for start, raw in lines(file):
+        _, marked = encoding_of(raw) if start == 0 else ("", 0)
+        body = raw[marked:]
+        # A file whose lines end in carriage returns alone is one line here.
+        texts = body.removesuffix(b"\n").removesuffix(b"\r").split(b"\r")
+        for text in texts:
+            number += 1
+            if not text.strip():
+                continue
+            empty = False
+            yield _lazy(file, start + marked, len(text), number, uri=uri, name=name)
+            marked += len(text) + 1
+    if empty:
+        raise NoTextError(f"{name} holds no text")
+
+
+def _lazy(
+    file: Path, start: int, length: int, number: int, *, uri: str, name: str
+) -> StreamedDocument:
+    place = f"{name} line {number}"
+
+    def document() -> Document:
+        line = decode(part(file, start, length), name=place)
+        return _document(line, number, uri=uri, name=place)
+
+    first = document()
+    known = first.document_hash
+
+    def blocks() -> Iterator[Block]:
+        again = document()
+        if again.document_hash != known:
+            raise IngestError(f"{place} changed while it was read; ingest it again")
+        yield from again.blocks
+
+    return StreamedDocument(
+        uri=first.uri,
+        title=first.title,
+        document_hash=known,
+        blocks=blocks,
+        kind=first.kind,
+        labels=first.labels,
+        metadata=first.metadata,
+    )
 
 
 def _document(line: str, number: int, *, uri: str, name: str) -> Document:

@@ -18,7 +18,8 @@ def admit(**fields: Any) -> Request:
     """Make a request of what a caller gave.
 
     Raises:
-        RequestError: a field has no usable value; names the field and what is wanted.
+        RequestError: a field has no usable value; names the field and what is wanted. So does
+            a cache directive that this version does not act on.
     """
     query = fields.get("query")
     if isinstance(query, str) and not query.strip():
@@ -28,8 +29,20 @@ def admit(**fields: Any) -> Request:
     except ValidationError as error:
         field, problem = first_problem(error)
         raise RequestError(f"{field or 'request'} is not usable: {problem}") from error
-    if request.session_id and not SESSION_ID.fullmatch(request.session_id):
-        raise RequestError(
-            f"session_id {request.session_id!r:.60} is not crp_sess_ and 16 to 32 letters or digits"
-        )
+    if request.session_id:
+        checked_session(request.session_id)
+    request.cache.check_built()
     return request
+
+
+def checked_session(session_id: str) -> str:
+    """A session id as it is.
+
+    Raises:
+        RequestError: it does not follow the syntax of one.
+    """
+    if not SESSION_ID.fullmatch(session_id):
+        raise RequestError(
+            f"session_id {session_id!r:.60} is not crp_sess_ and 16 to 32 letters or digits"
+        )
+    return session_id

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypedDict
 
+from crp_integrations.headers.cache import CacheDirectives
 from crp_integrations.messages import Message
 from crp_integrations.vocabulary import GroundingMode
 
@@ -24,3 +25,5 @@ class Asking(TypedDict, total=False):
     temperature: float | None
     seed: int | None
     tools: Sequence[dict[str, Any]] | None
+    cache: CacheDirectives | str | None
+    residency: str | None

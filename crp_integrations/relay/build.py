@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from datetime import datetime
 from functools import cache, lru_cache
@@ -10,17 +11,20 @@ from typing import Any
 
 from crp_integrations.dpe.ports import Verifier
 from crp_integrations.dpe.verifier.alignment import AlignmentVerifier
+from crp_integrations.engines import hnsw
+from crp_integrations.engines.leiden import engine_for
 from crp_integrations.engines.models import Models
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.engines.system import RandomIds, clock_of
 from crp_integrations.engines.tokens import counter_for
 from crp_integrations.engines.windows import context_limit
-from crp_integrations.errors import ConfigError
+from crp_integrations.errors import ConfigError, EngineError, StoreBusy
 from crp_integrations.fabric.fabric import Fabric
-from crp_integrations.fabric.ports import Store
+from crp_integrations.fabric.namespace import Namespace
+from crp_integrations.fabric.ports import LexicalEngine, Store
 from crp_integrations.guard.decisions import AllowAll, Guard
 from crp_integrations.guard.subjects import LOCAL, Subject
-from crp_integrations.loaders.load import load as load_documents
+from crp_integrations.loaders.given import documents as load_documents
 from crp_integrations.ports import (
     Clock,
     Embedder,
@@ -42,6 +46,8 @@ from crp_integrations.stores.sqlite import SqliteStore
 # What fact lengths are counted with; o200k and cl100k both come with the default install.
 FACT_TOKENIZER_MODEL = "gpt-4"
 
+_LOG = logging.getLogger("crp_integrations.relay")
+
 
 def open_relay(
     store: str | Path | Store | None = None,
@@ -56,6 +62,8 @@ def open_relay(
     ids: Ids | None = None,
     keyring: KeyRing | None = None,
     settings: Settings | None = None,
+    residency: str = "",
+    shared: str = "",
     **arguments: Any,
 ) -> Relay:
     """Put a relay together.
@@ -74,10 +82,15 @@ def open_relay(
         keyring: holds the master key; None for the settings' key, else the one kept in the
             store's folder, else one that is gone with the relay.
         settings: a whole tree; else it is read from `arguments`, `CRP_*` and crp.toml.
+        residency: region, one of the settings' `regions`, that calls without one belong to; empty
+            for the store itself.
+        shared: name of a shared namespace that the relay reads and writes in the place of a
+            tenant's own, for the operator who keeps it; empty for the subject's tenant.
 
     Raises:
         ConfigError: a setting or the store's address has no usable value.
         AccessDenied: the subject names no tenant.
+        RequestError: there is no such region.
     """
     place = _place(store)
     opened: Store = SqliteStore(place) if isinstance(place, Path) else place
@@ -87,6 +100,10 @@ def open_relay(
     if settings is not None and arguments:
         raise ConfigError(f"settings and {sorted(arguments)[0]!r} were given; give one of them")
     chosen = settings or settings_file.load(root, **arguments)
+    regions = {name: SqliteStore(folder) for name, folder in chosen.regions.items()}
+    if regions and root is None and keyring is None and chosen.key is None:
+        # A key made in memory would be gone, and the regions' journals with it.
+        raise ConfigError("regions keep their journals on disk; give a key or a store's folder")
     keys = keyring or _keyring(chosen, root)
     now = clock or clock_of(chosen.clock)
     reading = tracer or Silent()
@@ -99,9 +116,21 @@ def open_relay(
         keys,
         settings=chosen.fabric,
         tracer=reading,
+        regions=regions,
+        graphs=hnsw.available(),
+        lexical=_lexical(chosen),
+        leiden=engine_for(chosen.fabric.communities.engine),
     )
+    allowing = guard or AllowAll()
+
+    def bound(region: str) -> Namespace:
+        if shared:
+            return fabric.bind_shared(shared, allowing, residency=region)
+        return fabric.bind(subject, allowing, residency=region)
+
     world = World(
-        namespace=fabric.bind(subject, guard or AllowAll()),
+        namespace=bound(""),
+        regions={name: bound(name) for name in regions},
         clock=now,
         ids=ids or RandomIds(),
         keyring=keys,
@@ -112,6 +141,10 @@ def open_relay(
         settings=chosen,
         settings_digest=chosen.digest,
     )
+    world.namespace_in(residency)
+    if chosen.fabric.maintain_on_open and allowing.decide(subject, "write", ()).allowed:
+        for kept in (world.namespace, *world.regions.values()):
+            _maintain(kept)
     own = Models(timeout_s=chosen.timeout_s)
     return Relay(
         world,
@@ -119,7 +152,34 @@ def open_relay(
         opened,
         load_documents,
         known=own.known if models is None else _any_name,
+        residency=residency,
+        others=tuple(regions.values()),
     )
+
+
+def _lexical(settings: Settings) -> LexicalEngine | None:
+    """The engine of the word search; None for the store's own.
+
+    Raises:
+        MissingExtra: the settings name one that is not installed.
+    """
+    if settings.fabric.lexical == "fts5":
+        return None
+    from crp_integrations.engines.tantivy import TantivyLexical
+
+    return TantivyLexical()
+
+
+def _maintain(namespace: Namespace) -> None:
+    """Do what time has made due; what stands in the way of it will not keep us out.
+
+    Spec: CRP-SPEC-009 §8
+    """
+    try:
+        # Opening does not wait for a graph; writing builds it, and so does `crp fabric maintain`.
+        namespace.maintain(graph=False)
+    except (StoreBusy, EngineError) as error:
+        _LOG.warning("maintenance on opening was put off: %s", error)
 
 
 @cache

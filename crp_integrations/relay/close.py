@@ -21,9 +21,13 @@ from crp_integrations.vocabulary import ChainIntegrity, EventType
 WINDOW_ID_LENGTH = 16
 
 
-def window_id(session_id: str, number: int) -> str:
-    """The id of a session's n-th window; equal sessions replay to equal ids."""
-    return "crp_win_" + sha256_hex(f"{session_id}\u241f{number}")[:WINDOW_ID_LENGTH]
+def window_id(session_id: str, number: int, residency: str = "") -> str:
+    """The id of a session's n-th window in a region; equal sessions replay to equal ids.
+
+    Each region has its own chain of a session's windows, so the region is part of the id.
+    """
+    fields = (session_id, str(number), *((residency,) if residency else ()))
+    return "crp_win_" + sha256_hex("\u241f".join(fields))[:WINDOW_ID_LENGTH]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,7 @@ def close(
     settings_digest: str,
     model: str,
     error: str = "",
+    keep_use: bool = True,
 ) -> Closed:
     """Seal a window and commit everything that it leaves behind, together or not at all.
 
@@ -69,6 +74,7 @@ def close(
         report: as examined, without identity.
         outcome: `released`, `failed`, `cancelled`, `refused` or `halted`.
         error: class name of the error that ended the window, empty when none did.
+        keep_use: whether the facts' use is recorded; not under `no-store`.
 
     Raises:
         StoreError: nothing was committed.
@@ -78,7 +84,7 @@ def close(
         journal = transaction.journal
         earlier = journal.seals(session_id)
         number = earlier[-1].window_number + 1 if earlier else 1
-        identity = window_id(session_id, number)
+        identity = window_id(session_id, number, namespace.residency)
         now = clock.now()
         timestamp = iso(now)
         finished = finish(
@@ -112,8 +118,12 @@ def close(
             ],
             timestamp,
         )
-        if envelope and outcome == "released":
-            transaction.facts.touch([fact.fact_id for fact in envelope.facts], now)
+        counts = envelope is not None and outcome == "released" and keep_use
+        used = [fact.fact_id for fact in envelope.facts] if envelope and counts else []
+        if used:
+            transaction.facts.touch(used, now)
+    if used:
+        namespace.note_shared_use(used, now)
     alone = window_hmac(
         key,
         session_id=session_id,

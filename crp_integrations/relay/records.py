@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.records import Envelope
+from crp_integrations.headers.cache import CacheDirectives
 from crp_integrations.messages import Message, Reply
 from crp_integrations.records import Record
 from crp_integrations.vocabulary import GroundingMode, Strategy
@@ -23,9 +24,11 @@ class Request(Record):
         budget_tokens: cap on the envelope; None derives it from the model's context limit.
         k: cap on the number of facts, None for no cap.
         history: earlier messages of the conversation, sent before the question.
+        cache: what is wanted of what is kept; a text is read like `CRP-Context-Cache`.
+        residency: region whose data alone is read and written; empty for no region.
     """
 
-    SCHEMA = "request/1"
+    SCHEMA = "request/2"
 
     query: str = Field(min_length=1)
     sub_queries: tuple[str, ...] = ()
@@ -41,6 +44,13 @@ class Request(Record):
     temperature: float | None = Field(default=None, ge=0.0)
     seed: int | None = None
     tools: tuple[dict[str, Any], ...] = ()
+    cache: CacheDirectives = CacheDirectives()
+    residency: str = ""
+
+    @field_validator("cache", mode="before")
+    @classmethod
+    def _directives(cls, value: Any) -> Any:
+        return CacheDirectives.parse(value) if isinstance(value, str) else value
 
 
 class Answer(Record):

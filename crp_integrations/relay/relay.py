@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from itertools import chain
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, Unpack
@@ -16,10 +15,11 @@ from crp_integrations.envelope.records import EnvelopePreview
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
-from crp_integrations.fabric.records import Document, IngestReport
+from crp_integrations.fabric.records import Document, Fact, IngestReport, StreamedDocument
+from crp_integrations.headers.cache import CacheDirectives
 from crp_integrations.ports import Model
 from crp_integrations.relay import outcomes
-from crp_integrations.relay.admit import admit
+from crp_integrations.relay.admit import admit, checked_session
 from crp_integrations.relay.asking import Asking
 from crp_integrations.relay.drive import adrive, adrive_stream, drive, drive_stream
 from crp_integrations.relay.records import Answer, Request
@@ -30,10 +30,12 @@ Progress = Callable[[str, int, int], None]
 
 
 class Loader(Protocol):
-    """Reads files and folders into documents."""
+    """Makes documents of what a caller gives to be ingested."""
 
-    def __call__(self, path: str | Path, *, prefix: str | None = None) -> Iterable[Document]:
-        """The documents of a path."""
+    def __call__(
+        self, what: Any, *, prefix: str | None = None
+    ) -> Iterable[Document | StreamedDocument]:
+        """The documents of a path, of a document of whatever make, or of many of them."""
         ...
 
 
@@ -42,10 +44,10 @@ class Relay:
 
     Made by `Relay.open`. Every call takes the same optional fields of a `Request`: `model`,
     `budget_tokens`, `grounding`, `session_id`, `sub_queries`, `k`, `system_prompt`, `history`,
-    `max_tokens`, `temperature`, `seed`, `tools`.
+    `max_tokens`, `temperature`, `seed`, `tools`, `cache`, `residency`.
 
     Attributes:
-        fabric: the namespace of the tenant that the relay was opened for.
+        fabric: the namespace of the tenant, and of the region, that the relay was opened for.
     """
 
     def __init__(
@@ -55,12 +57,16 @@ class Relay:
         store: Store,
         loader: Loader,
         known: Callable[[str], None],
+        residency: str = "",
+        others: Sequence[Store] = (),
     ) -> None:
         self._world = world
         self._models = models
         self._store = store
+        self._others = tuple(others)
         self._loader = loader
         self._known = known
+        self._residency = residency
 
     @classmethod
     def open(cls, store: str | Path | Store | None = None, **options: Any) -> Relay:
@@ -83,7 +89,20 @@ class Relay:
     @property
     def fabric(self) -> Namespace:
         """The knowledge behind the answers."""
-        return self._world.namespace
+        return self.region(None)
+
+    def region(self, residency: str | None) -> Namespace:
+        """The knowledge of a region.
+
+        Spec: CRP-SPEC-009 §7.2
+
+        Args:
+            residency: a region's name; None for the one that the relay was opened for.
+
+        Raises:
+            RequestError: there is no such region; names those that there are.
+        """
+        return self._world.namespace_in(self._residency if residency is None else residency)
 
     @property
     def settings(self) -> Any:
@@ -92,24 +111,29 @@ class Relay:
 
     def ingest(
         self,
-        what: str | Path | Iterable[str | Path | Document],
+        what: str | Path | Document | Iterable[Any],
         *,
         kind: SourceKind | str | None = None,
         labels: Iterable[str] = (),
         prefix: str | None = None,
         progress: Progress | None = None,
+        residency: str | None = None,
     ) -> IngestReport:
         """Put files, folders or documents into the fabric, all of them or none.
 
         Spec: CRP-SPEC-009 §4
 
         Args:
-            what: a path, or several paths and documents.
+            what: a path or a document, or several of them. Documents are those of this package
+                and those, pages, chunks and nodes of LangChain and LlamaIndex. Pieces of one
+                `metadata["source"]` (else of one document id) that follow each other are one
+                source; give all of them in one call, since what is missing becomes STALE.
             kind: kind of source; a document's own front matter wins over None only.
             labels: access labels put on every fact.
             prefix: what the URIs of paths begin with, so that ids do not depend on where the
                 files lie; None takes the absolute path.
             progress: called with a step's name, how much is done and how much there is.
+            residency: region whose store is written; None for the relay's own.
 
         Returns:
             What was added, what was unchanged, and which documents had too little text.
@@ -117,13 +141,51 @@ class Relay:
         Raises:
             IngestError: a path or file cannot be read; the store is as it was.
         """
-        items = [what] if isinstance(what, str | Path) else what
-        documents = chain.from_iterable(
-            (item,) if isinstance(item, Document) else self._loader(item, prefix=prefix)
-            for item in items
-        )
+        namespace = self.region(residency)
+        documents = self._loader(what, prefix=prefix)
         chosen = None if kind is None else _kind(kind)
-        return self.fabric.ingest(documents, kind=chosen, labels=tuple(labels), progress=progress)
+        return namespace.ingest(documents, kind=chosen, labels=tuple(labels), progress=progress)
+
+    def add(
+        self,
+        facts: Sequence[Fact | str],
+        *,
+        kind: SourceKind | str | None = None,
+        session_id: str = "",
+        cache: CacheDirectives | str | None = None,
+        residency: str | None = None,
+    ) -> IngestReport:
+        """Add facts as they are; under `no-store` keep them in memory for their session alone.
+
+        Spec: CRP-SPEC-009 §7.2
+
+        Args:
+            session_id: whose facts they are; needed under `no-store`, where that session's
+                questions alone find them, until `end_session`.
+            cache: `no-store`, or None to write them to the fabric.
+            residency: region whose data they are; None for the relay's own.
+
+        Raises:
+            RequestError: a directive says nothing about adding, or no session is named.
+            FactRejected: a fact is too short or too long.
+            LimitReached: the session would hold too much in memory.
+        """
+        namespace = self.region(residency)
+        chosen = None if kind is None else _kind(kind)
+        if not _adding(cache).no_store:
+            return namespace.add(facts, kind=chosen)
+        return namespace.hold(checked_session(session_id), facts, kind=chosen)
+
+    def end_session(self, session_id: str) -> int:
+        """Purge everything that a session holds in memory, in every region.
+
+        Spec: CRP-SPEC-009 §7.2
+
+        Returns:
+            How many facts it held.
+        """
+        places = (self._world.namespace, *self._world.regions.values())
+        return sum(place.end_session(session_id) for place in places)
 
     def turn(self, query: str, **asking: Unpack[Asking]) -> Turn:
         """A window for who calls the model himself: `begin`, then `receive` or `fail`."""
@@ -178,13 +240,16 @@ class Relay:
         self._known(turn.request.model)
         return preview(turn.preview())
 
-    def verify(self) -> Trail:
+    def verify(self, *, residency: str | None = None) -> Trail:
         """Verify everything that was sealed in this namespace.
 
         Spec: CRP-SPEC-005 §15.3
 
         The whole journal and all windows are read, so the time grows with them. Windows that were
         cut off the end together with their events show only against a `Trail.tip` noted elsewhere.
+
+        Args:
+            residency: region whose windows are verified; None for the relay's own.
 
         Returns:
             How many events, windows and sessions were found whole, and the last event's HMAC.
@@ -195,17 +260,19 @@ class Relay:
             StoreError: the store could not be read.
         """
         keyring = self._world.keyring
-        with self.fabric.begin(write=False) as transaction:
+        namespace = self.region(residency)
+        with namespace.begin(write=False) as transaction:
             return verify_trail(
                 transaction.journal.events(),
                 transaction.journal.all_seals(),
-                journal_key=journal_key(keyring, self.fabric.subject.tenant),
+                journal_key=journal_key(keyring, namespace.subject.tenant),
                 session_key=lambda session_id: session_key(keyring, session_id),
             )
 
     def close(self) -> None:
-        """Release the store's files."""
-        self._store.close()
+        """Release the files of the store and of the regions' stores."""
+        for store in (self._store, *self._others):
+            store.close()
 
     def __enter__(self) -> Self:
         return self
@@ -220,7 +287,18 @@ class Relay:
 
     def _request(self, query: str, asking: Asking) -> Request:
         given = {name: value for name, value in asking.items() if value is not None}
-        return admit(**{"model": self._world.settings.model, **given, "query": query})
+        own = {"model": self._world.settings.model, "residency": self._residency}
+        return admit(**{**own, **given, "query": query})
+
+
+def _adding(cache: CacheDirectives | str | None) -> CacheDirectives:
+    """The directives of an `add`, of which `no-store` alone means anything."""
+    directives = CacheDirectives.parse(cache) if isinstance(cache, str) else cache
+    if directives is None:
+        return CacheDirectives()
+    if directives not in (CacheDirectives(), CacheDirectives(no_store=True)):
+        raise RequestError(f"cache {directives.text!r} is more than add takes; wanted no-store")
+    return directives
 
 
 def _kind(kind: SourceKind | str) -> SourceKind:

@@ -23,6 +23,7 @@ from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import ConfigError
 from crp_integrations.fabric.settings import FabricSettings
+from crp_integrations.headers import values
 from crp_integrations.seals import digest
 
 Preset = Literal["default", "literal"]
@@ -42,6 +43,8 @@ class Settings(BaseSettings):
         timeout_s: seconds until a model call is given up.
         clock: ISO 8601 moment that stands still, for reproducible runs; None for real time.
         key: master key, 64 hexadecimal digits; None for the one kept with the store.
+        regions: folder of a store for each region whose data stay apart (CRP-SPEC-009 §7.2), by a
+            name in lower case; a header can name those of two letters.
     """
 
     model_config = SettingsConfigDict(
@@ -61,6 +64,7 @@ class Settings(BaseSettings):
     timeout_s: float = Field(default=60.0, gt=0.0)
     clock: datetime | None = None
     key: SecretStr | None = None
+    regions: dict[str, Path] = {}
     envelope: EnvelopeSettings = EnvelopeSettings()
     fabric: FabricSettings = FabricSettings()
     dpe: DpeSettings = DpeSettings()
@@ -95,6 +99,16 @@ class Settings(BaseSettings):
             raise ValueError(f"clock {value.isoformat()} has no time zone; write it with Z")
         return value
 
+    @field_validator("regions")
+    @classmethod
+    def _plain_names(cls, value: dict[str, Path]) -> dict[str, Path]:
+        for name in value:
+            if not values.TOKEN.fullmatch(name) or name != name.lower():
+                raise ValueError(
+                    f"region {name!r:.40} is not a word of lower-case letters, digits and ._-"
+                )
+        return value
+
     @field_validator("key")
     @classmethod
     def _long_enough(cls, value: SecretStr | None) -> SecretStr | None:
@@ -124,8 +138,9 @@ class Settings(BaseSettings):
 
     @property
     def digest(self) -> str:
-        """`sha256:` hash of every setting that can decide an answer; no key and no clock."""
-        return digest(self.model_dump(mode="json", exclude={"clock", "key", "timeout_s"}))
+        """`sha256:` hash of every setting that can decide an answer; no key, clock or place."""
+        aside = {"clock", "key", "timeout_s", "regions"}
+        return digest(self.model_dump(mode="json", exclude=aside))
 
 
 def _merged(base: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.pipeline import examine
@@ -20,6 +20,7 @@ from crp_integrations.envelope.gather import gather, recount
 from crp_integrations.envelope.records import Candidates, Envelope
 from crp_integrations.errors import CRPError, ModelError, RequestError, StoreError
 from crp_integrations.fabric.namespace import Namespace
+from crp_integrations.fabric.view import View
 from crp_integrations.headers.render import render
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.ports import Clock, Ids, KeyRing, TokenCounter, Tracer
@@ -37,6 +38,7 @@ class World:
 
     Attributes:
         namespace: the only way to facts, bound to tenant, subject and guard.
+        regions: the same by region, for requests that name one.
         counter_for: the token counter of a model.
         limit_for: a model's context limit in tokens and where the number is from.
         settings_digest: hash of the settings, computed once.
@@ -52,6 +54,22 @@ class World:
     limit_for: Callable[[str], tuple[int, str]]
     settings: Settings
     settings_digest: str
+    regions: Mapping[str, Namespace] = field(default_factory=dict)
+
+    def namespace_in(self, residency: str) -> Namespace:
+        """The namespace of a region; the one of no region for an empty name.
+
+        Spec: CRP-SPEC-009 §7.2
+
+        Raises:
+            RequestError: there is no such region; names those that there are.
+        """
+        found = self.regions.get(residency.lower()) if residency else self.namespace
+        if found is None:
+            raise RequestError(
+                f"residency {residency!r:.40} is not one of the regions {sorted(self.regions)}"
+            )
+        return found
 
 
 class Turn:
@@ -64,6 +82,8 @@ class Turn:
         self.request = request
         self.session_id = request.session_id or world.ids.new("crp_sess_")
         self._world = world
+        self._namespace = world.namespace_in(request.residency)
+        self._view: View | None = None
         self._candidates: Candidates | None = None
         self._fitted: Dispatch | None = None
         self._outcome: Outcome | None = None
@@ -129,6 +149,7 @@ class Turn:
                 session_id=self.session_id,
                 strategy=request.strategy,
                 settings_digest=world.settings_digest,
+                max_age_seconds=request.cache.max_age_seconds,
             )
         call = ModelCall(
             model=model,
@@ -184,15 +205,22 @@ class Turn:
         world, request = self._world, self.request
         if self._candidates is not None:
             # The same candidates for every model that is tried; only their sizes differ.
-            return recount(self._candidates, world.namespace, counter)
+            return recount(self._candidates, self._reads(), counter)
         with world.tracer.step("gather"):
             return gather(
-                world.namespace,
+                self._reads(),
                 request.query,
                 sub_queries=request.sub_queries,
                 counter=counter,
                 settings=world.settings.envelope,
             )
+
+    def _reads(self) -> View:
+        """What the window reads; what its session held at the first read stays within reach."""
+        if self._view is None:
+            keep = not self.request.cache.no_store
+            self._view = self._namespace.view(self.session_id, keep_counts=keep)
+        return self._view
 
     def _examine(self, envelope: Envelope | None, text: str) -> Report:
         world = self._world
@@ -207,16 +235,25 @@ class Turn:
         )
         report = examine(
             dossier,
-            embedder=world.namespace.embedder,
+            embedder=self._namespace.embedder,
             verifier=world.verifier,
             settings=world.settings.dpe,
             tracer=world.tracer,
         )
-        return report.changed(flags=(*report.flags, f"guard={world.namespace.guard_name}"))
+        return report.changed(flags=(*report.flags, *self._flags()))
+
+    def _flags(self) -> list[str]:
+        """How the fabric was read, as far as it is not the usual way."""
+        flags = [f"guard={self._namespace.guard_name}"]
+        if self._namespace.residency:
+            flags.append(f"residency={self._namespace.residency}")
+        if self.request.cache.text:
+            flags.append(f"cache={self.request.cache.text}")
+        return flags
 
     def _vectors(self, ids: list[str]) -> FloatRows | None:
         try:
-            return self._world.namespace.vectors(ids)
+            return self._reads().vectors(ids)
         except StoreError:
             # A fact that was withdrawn during the call. The model saw it all the same; without
             # stored vectors its text is embedded again, to equal ones.
@@ -247,7 +284,7 @@ class Turn:
         world = self._world
         with world.tracer.step("close"):
             return close(
-                world.namespace,
+                self._namespace,
                 clock=world.clock,
                 keyring=world.keyring,
                 session_id=self.session_id,
@@ -258,6 +295,7 @@ class Turn:
                 settings_digest=world.settings_digest,
                 model=self._fitted.model if self._fitted else self.request.model,
                 error=type(error).__name__ if error else "",
+                keep_use=not self.request.cache.no_store,
             )
 
     def _answer(self, envelope: Envelope, reply: Reply, closed: Closed) -> Answer:

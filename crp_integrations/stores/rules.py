@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
+from pydantic import JsonValue
 
 from crp_integrations.audit.records import Event
 from crp_integrations.errors import StoreError
@@ -46,26 +48,91 @@ def checked_facts(
     Raises:
         StoreError: nothing of this may be added.
     """
-    wanted = (len(facts), dimensions if dimensions is not None else "d")
-    if vectors.ndim != 2 or vectors.shape[0] != len(facts):
+    check_vectors(vectors, len(facts), dimensions)
+    if taken:
+        raise StoreError(f"fact {min(taken)} exists already; ids are never used twice")
+    return _named(facts, namespace)
+
+
+def checked_replacements(
+    facts: Sequence[Fact],
+    vectors: FloatRows | None,
+    *,
+    namespace: str,
+    dimensions: int | None,
+    known: Collection[str],
+) -> list[Fact]:
+    """Facts ready to take the place of those with the same ids.
+
+    Args:
+        vectors: as in `checked_facts`; None when the old ones stay.
+        known: ids of these facts that are stored.
+
+    Raises:
+        StoreError: nothing of this may be stored.
+    """
+    if vectors is not None:
+        check_vectors(vectors, len(facts), dimensions)
+    unknown([fact.fact_id for fact in facts], known)
+    return _named(facts, namespace)
+
+
+def check_vectors(vectors: FloatRows, count: int, dimensions: int | None) -> None:
+    """Refuse a block of another shape than (count, dimensions), or with a value not finite.
+
+    Args:
+        dimensions: length of the vectors stored so far, None for the first.
+
+    Raises:
+        StoreError: names the shape wanted.
+    """
+    wanted = (count, dimensions if dimensions is not None else "d")
+    if vectors.ndim != 2 or vectors.shape[0] != count:
         raise StoreError(f"vectors have shape {vectors.shape}, wanted {wanted}")
-    if dimensions is not None and facts and vectors.shape[1] != dimensions:
+    if dimensions is not None and count and vectors.shape[1] != dimensions:
         raise StoreError(f"vectors have shape {vectors.shape}, wanted {wanted}")
     if not np.isfinite(vectors).all():
         raise StoreError("a vector holds a value that is not finite")
-    if taken:
-        raise StoreError(f"fact {min(taken)} exists already; ids are never used twice")
+
+
+def _named(facts: Sequence[Fact], namespace: str) -> list[Fact]:
     counts = Counter(fact.fact_id for fact in facts)
     twice = sorted(id for id, count in counts.items() if count > 1)
     if twice:
         raise StoreError(f"fact {twice[0]} is given twice in one batch; ids are never used twice")
     for fact in facts:
+        if "\0" in fact.fact_id:
+            raise StoreError(f"fact id {fact.fact_id!r:.60} holds a NUL; give one without")
         if fact.namespace not in ("", namespace):
             raise StoreError(
                 f"fact {fact.fact_id} belongs to namespace {fact.namespace!r} and cannot be "
                 f"stored in {namespace!r}"
             )
     return [fact if fact.namespace else fact.changed(namespace=namespace) for fact in facts]
+
+
+def same_json(value: JsonValue) -> str:
+    """A text that two JSON values share when they are the same: keys in any order, 1 like 1.0."""
+    return json.dumps(_plain(value), sort_keys=True)
+
+
+def has_metadata(wanted: Mapping[str, str], metadata: Mapping[str, JsonValue]) -> bool:
+    """Whether metadata hold values wanted.
+
+    Args:
+        wanted: what `same_json` makes of each value, by key.
+    """
+    return all(key in metadata and same_json(metadata[key]) == text for key, text in wanted.items())
+
+
+def _plain(value: JsonValue) -> JsonValue:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    return value
 
 
 def check_next(events: Sequence[Event], tip: int) -> None:

@@ -11,7 +11,10 @@ import pytest
 # A failed assertion of the suite shows its values, as one in a test file does.
 pytest.register_assert_rewrite(
     "crp_integrations.testing.conformance",
+    "crp_integrations.testing.conformance_edits",
     "crp_integrations.testing.conformance_facts",
+    "crp_integrations.testing.conformance_finding",
     "crp_integrations.testing.conformance_journal",
     "crp_integrations.testing.conformance_transactions",
+    "crp_integrations.testing.conformance_upkeep",
 )

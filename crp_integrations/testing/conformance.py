@@ -16,13 +16,23 @@ from collections.abc import Iterator
 import pytest
 
 from crp_integrations.fabric.ports import Store
+from crp_integrations.testing.conformance_edits import EditsConformance
 from crp_integrations.testing.conformance_facts import FactsConformance
+from crp_integrations.testing.conformance_finding import FindingConformance
 from crp_integrations.testing.conformance_journal import JournalConformance
 from crp_integrations.testing.conformance_transactions import TransactionsConformance
+from crp_integrations.testing.conformance_upkeep import UpkeepConformance
 from crp_integrations.testing.records import NAMESPACE, fact, rows, seal, source
 
 
-class StoreConformance(FactsConformance, JournalConformance, TransactionsConformance):
+class StoreConformance(
+    FactsConformance,
+    EditsConformance,
+    FindingConformance,
+    JournalConformance,
+    TransactionsConformance,
+    UpkeepConformance,
+):
     """Every promise that a store makes while it is open. Override the fixture `store`."""
 
     @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Edge
-from crp_integrations.testing.records import NAMESPACE, NOON, fact, facts, rows, source
+from crp_integrations.testing.records import NAMESPACE, NOON, fact, facts, fill, rows, source
 from crp_integrations.vocabulary import FactStatus, SourceKind, SourceStatus
 
 LATER = NOON + timedelta(days=1)
@@ -18,14 +18,6 @@ STRANGE_TERMS = (
     *('"', '""', "*", "sea*", "(", ")", "-", "NOT", "sea OR sky", "content:sea", "^sea", "{a b}"),
     *("NEAR(a b)", "a\u0000b", "\ud800", "", " ", "'; DROP TABLE facts; --", "+", ":", "\\"),
 )
-
-
-def fill(store: Store, *contents: str) -> list[str]:
-    """Add a fact for each text; returns their ids in the same order."""
-    made = facts(*contents)
-    with store.begin(NAMESPACE) as transaction:
-        transaction.facts.add(made, rows(made))
-    return [one.fact_id for one in made]
 
 
 class FactsConformance:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from crp_integrations.audit.records import WindowSeal
+from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Fact, Source, source_id
 from crp_integrations.seals import sha256
 from crp_integrations.vectors import FloatRows, unit_rows
@@ -34,6 +35,14 @@ def rows(chosen: Sequence[Fact]) -> FloatRows:
     """A unit row for each fact that depends on its text alone, shape (n, 8)."""
     numbers = [[int(c, 16) + 1 for c in one.content_hash[-DIMENSIONS:]] for one in chosen]
     return unit_rows(np.array(numbers, dtype=np.float32).reshape(len(chosen), DIMENSIONS))
+
+
+def fill(store: Store, *contents: str) -> list[str]:
+    """Add a fact for each text; returns their ids in the same order."""
+    made = facts(*contents)
+    with store.begin(NAMESPACE) as transaction:
+        transaction.facts.add(made, rows(made))
+    return [one.fact_id for one in made]
 
 
 def source(uri: str, **fields: Any) -> Source:

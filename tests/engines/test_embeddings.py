@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -180,3 +182,31 @@ def test_litellms_own_mock_fits() -> None:
     pytest.importorskip("litellm")
     embedder = LiteLLMEmbedder("openai/text-embedding-3-small", mock_response=[0.6, 0.8])
     assert np.allclose(embedder.embed_query("a"), [0.6, 0.8])
+
+
+@pytest.mark.parametrize("adapter", [LangChainEmbedder, LlamaIndexEmbedder])
+def test_objects_of_the_frameworks_are_called_one_at_a_time(adapter: Any) -> None:
+    inside: list[int] = []
+    most: list[int] = []
+
+    class Borrowed:
+        """Notes how many calls are in it at once."""
+
+        def embed_documents(self, texts: list[str]) -> list[list[float]]:
+            inside.append(1)
+            most.append(len(inside))
+            time.sleep(0.01)
+            inside.pop()
+            return [[1.0, 2.0]] * len(texts)
+
+        get_text_embedding_batch = embed_documents
+
+        def embed_query(self, text: str) -> list[float]:
+            return [1.0, 2.0]
+
+        get_query_embedding = embed_query
+
+    embedder = adapter(Borrowed(), "borrowed/1", 2)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda n: embedder.embed_passages([str(n)]), range(8)))
+    assert most == [1] * 8

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crp_integrations.fabric.chunking import Chunk, chunk
+from crp_integrations.fabric.ingest.chunking import Chunk, chunk
 from crp_integrations.fabric.records import Block, Document
 from crp_integrations.fabric.settings import ChunkingSettings, FabricSettings
 from crp_integrations.loaders.markdown import read

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.fabric.importance import importance
+from crp_integrations.fabric.ingest.importance import importance
 from crp_integrations.fabric.settings import ImportanceSettings
 from crp_integrations.vocabulary import SourceKind
 

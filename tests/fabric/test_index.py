@@ -1,4 +1,4 @@
-"""Laws of the exact search, the state hash and fact identity."""
+"""Laws of the exact search and of fact identity."""
 
 from __future__ import annotations
 
@@ -11,24 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crp_integrations.errors import EngineError, StoreError
-from crp_integrations.fabric.index import Index
 from crp_integrations.fabric.records import Fact
-from crp_integrations.fabric.state_hash import state_hash
+from crp_integrations.fabric.search.index import Index
 from crp_integrations.vectors import unit_rows
 
 
 def index(block: np.ndarray, labels: list[tuple[str, ...]] | None = None) -> Index:
-    ids = tuple(f"f{number:05d}" for number in range(len(block)))
-    labels = labels or [()] * len(ids)
-    sets = tuple(sorted(set(labels)))
-    return Index(
-        generation=1,
-        ids=ids,
-        place={name: number for number, name in enumerate(ids)},
-        label_sets=sets,
-        codes=np.array([sets.index(item) for item in labels], dtype=np.int32),
-        block=block,
-    )
+    ids = [f"f{number:05d}" for number in range(len(block))]
+    return Index.of(1, list(zip(ids, labels or [()] * len(ids), strict=True)), block)
 
 
 @settings(max_examples=40)
@@ -64,7 +54,7 @@ def test_labels_that_are_withheld_do_not_appear() -> None:
     vector = unit_rows(random.standard_normal((1, 8)))[0]
     hits = made.nearest(vector, 90, allowed=[False, True])
     assert len(hits) == 30
-    assert all(labels[made.place[hit.fact_id]] == ("b",) for hit in hits)
+    assert all(labels[int(hit.fact_id[1:])] == ("b",) for hit in hits)
     assert made.nearest(vector, 5, allowed=[False, False]) == []
     with pytest.raises(StoreError):
         made.rows([made.ids[1]], allowed=[False, True])
@@ -76,19 +66,6 @@ def test_a_vector_of_another_length_is_refused() -> None:
         made.nearest(np.ones(3, dtype=np.float32), 1)
     with pytest.raises(EngineError, match="finite"):
         made.nearest(np.array([np.nan, 0, 0, 0], dtype=np.float32), 1)
-
-
-def test_state_hash_is_the_formula() -> None:
-    items = [("id2", "sha256:bb", "STALE"), ("id10", "sha256:aa", "ACTIVE")]
-    joined = "id10:sha256:aa:ACTIVE|id2:sha256:bb:STALE"
-    assert state_hash(items) == "sha256:" + hashlib.sha256(joined.encode()).hexdigest()
-    assert state_hash([]) == "sha256:" + hashlib.sha256(b"").hexdigest()
-
-
-@given(st.lists(st.tuples(st.uuids().map(str), st.text(max_size=3)), unique_by=lambda t: t[0]))
-def test_state_hash_ignores_order(pairs: list[tuple[str, str]]) -> None:
-    items = [(name, text, "ACTIVE") for name, text in pairs]
-    assert state_hash(items) == state_hash(reversed(items))
 
 
 @pytest.mark.requirement("009-2-2")

@@ -192,7 +192,12 @@ def test_response_names_are_refused_in_a_request(name: str) -> None:
     [
         ({"CRP-Context-If-Match": ETAG}, "If-Match is not supported in this version"),
         ({"CRP-Safety-Policy": "halt-on HIGH"}, "Safety-Policy is not supported"),
-        ({"CRP-Context-Cache": "no-store"}, "Cache is not supported"),
+        ({"CRP-Context-Cache": "no-store, no-cache"}, "no-cache is not supported"),
+        ({"CRP-Context-Cache": "only-if-ckf"}, "only-if-ckf is not supported"),
+        ({"CRP-Context-Cache": "no-store, no-store"}, "no-store stands twice"),
+        ({"CRP-Context-Cache": "max-age=-1"}, "CRP-Context-Cache has the value 'max-age=-1'"),
+        ({"CRP-Context-Cache": "keep"}, "CRP-Context-Cache has the value 'keep'"),
+        ({"CRP-Compliance-Data-Residency": "Europe"}, "Data-Residency has the value 'Europe'"),
         ({"CRP-Accept-Strategy": "reflexive"}, "push"),
         ({"CRP-Agent-Dispatch-Strategy": "agentic"}, "push"),
         ({"CRP-Accept-Strategy": "push, teleport"}, "teleport"),

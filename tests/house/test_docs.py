@@ -14,7 +14,7 @@ DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 WANTED = (
     "why", "main-path", "glossary", "supported", "errata", "spec-map", "contributing",
-    "changelog", "tokens", "cli", "embedder",
+    "changelog", "tokens", "cli", "embedder", "fabric",
 )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ HEAVY = (
     "langchain", "langchain_core", "langgraph", "llama_index", "litellm", "openai", "torch",
     "transformers", "onnxruntime", "onnx", "tokenizers", "tiktoken", "sentencepiece", "numpy",
     "scipy", "sqlite3", "hnswlib", "igraph", "leidenalg", "pypdf", "rich", "typer", "requests",
-    "httpx", "aiohttp",
+    "httpx", "aiohttp", "graspologic_native", "networkx",
 )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from tests.house.pages import Block, blocks
 from tests.requirements.rows import ROOT
 
 README = ROOT / "README.md"
+FABRIC = ROOT / "docs" / "fabric.md"
 CHECK = ROOT / ".ci" / "run"
 CODE = [block for block in blocks(README) if block.language == "python"]
 COMMANDS = [block for block in blocks(README) if block.language == "bash"]
@@ -26,9 +27,11 @@ def _marked(name: str) -> Block:
     return block
 
 
-def test_the_code_of_the_readme_runs_in_order(tmp_path: Path) -> None:
-    script = tmp_path / "readme.py"
-    script.write_text("\n\n".join(block.body for block in CODE), encoding="utf-8")
+@pytest.mark.parametrize(("page", "shown"), [(README, "30 days"), (FABRIC, "sha256:")])
+def test_the_code_of_a_page_runs_in_order(tmp_path: Path, page: Path, shown: str) -> None:
+    script = tmp_path / "page.py"
+    code = [block.body for block in blocks(page) if block.language == "python"]
+    script.write_text("\n\n".join(code), encoding="utf-8")
     clean = {name: value for name, value in os.environ.items() if not name.endswith("_KEY")}
     run = subprocess.run(
         [sys.executable, str(script)],
@@ -39,7 +42,7 @@ def test_the_code_of_the_readme_runs_in_order(tmp_path: Path) -> None:
         timeout=240,
     )
     assert run.returncode == 0, run.stderr[-3000:]
-    assert "30 days" in run.stdout
+    assert shown in run.stdout
 
 
 def test_the_readme_shows_code_for_python_and_each_adapter() -> None:
@@ -91,16 +94,21 @@ def test_the_check_takes_both_commands_from_the_readme() -> None:
 def _crp_lines() -> list[list[str]]:
     return [
         shlex.split(line)
-        for block in COMMANDS
+        for block in [*COMMANDS, *[b for b in blocks(FABRIC) if b.language == "bash"]]
         for line in block.body.splitlines()
         if line.startswith("crp ")
     ]
 
 
-@pytest.mark.parametrize("words", _crp_lines(), ids=lambda words: " ".join(words[1:2]))
+def _command(words: list[str]) -> list[str]:
+    """The command's name, or the names of its group and itself."""
+    return words[1:3] if words[1] == "fabric" else words[1:2]
+
+
+@pytest.mark.parametrize("words", _crp_lines(), ids=lambda words: " ".join(_command(words)))
 def test_a_crp_command_and_its_options_exist(words: list[str]) -> None:
     run = subprocess.run(
-        [sys.executable, "-m", "crp_integrations.cli.app", words[1], "--help"],
+        [sys.executable, "-m", "crp_integrations.cli.app", *_command(words), "--help"],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -132,9 +140,11 @@ def test_every_requirement_has_a_floor_and_a_ceiling() -> None:
 def test_the_default_install_has_no_torch_no_gpl_and_no_compiler() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    assert extras["all"] == ["crp-integrations[langchain,llama-index,litellm,tokenizers,pdf]"]
+    assert extras["all"] == [
+        "crp-integrations[langchain,llama-index,litellm,tokenizers,pdf,lexical]"
+    ]
     plain = [*project["dependencies"]]
-    for name in ("langchain", "llama-index", "litellm", "tokenizers", "pdf", "test"):
+    for name in ("langchain", "llama-index", "litellm", "tokenizers", "pdf", "lexical", "test"):
         plain += extras[name]
     names = {re.split(r"[>\[]", line)[0] for line in plain}
     assert not names & {"torch", "hnswlib", "leidenalg", "igraph"}

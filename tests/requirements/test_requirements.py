@@ -48,6 +48,15 @@ def test_a_failing_test_takes_its_id_from_the_page() -> None:
     assert supported.shown(results) == ["003-7.3-1"]
 
 
+def test_a_claim_whose_tests_were_all_skipped_is_told_apart() -> None:
+    results = {
+        "passed": {"003-7.3-1": ["a"]},
+        "failed": {"003-7.3-2": ["c"]},
+        "skipped": {"003-7.3-1": ["b"], "003-7.3-2": ["d"], "003-7.3-3": ["e"]},
+    }
+    assert supported.skipped(results) == ["003-7.3-3"]
+
+
 def test_the_specification_map_is_fresh() -> None:
     assert spec_map.PAGE.read_text(encoding="utf-8") == spec_map.page()
 
@@ -119,13 +128,20 @@ def _pytest(folder: Path) -> subprocess.CompletedProcess[str]:
 
 def test_a_run_fails_when_the_page_claims_what_was_not_shown(tmp_path: Path) -> None:
     folder = _mini_project(
-        tmp_path, bad="True", third="003-7.3-3", claims=["003-7.3-1", "003-7.3-3"]
+        tmp_path, bad="True", third="003-7.3-3", claims=["003-7.3-1", "003-7.3-4"]
     )
     run = _pytest(folder)
     assert run.returncode == 1
     assert "2 passed, 1 skipped" in run.stdout
-    assert "claims 003-7.3-3" in run.stdout
+    assert "claims 003-7.3-4" in run.stdout
     assert "claims 003-7.3-1" not in run.stdout
+
+
+def test_a_claim_whose_test_was_skipped_stands(tmp_path: Path) -> None:
+    folder = _mini_project(
+        tmp_path, bad="True", third="003-7.3-3", claims=["003-7.3-1", "003-7.3-3"]
+    )
+    assert _pytest(folder).returncode == 0
 
 
 def test_a_run_passes_when_every_claim_was_shown(tmp_path: Path) -> None:

@@ -20,7 +20,8 @@ from crp_integrations.errors import (
     StoreError,
     StoreNewer,
 )
-from crp_integrations.stores.sqlite import SqliteStore
+from crp_integrations.stores.sqlite import SqliteStore, pool
+from crp_integrations.stores.sqlite.connection import Connection
 from crp_integrations.stores.sqlite.migrations import MIGRATIONS, VERSION
 from crp_integrations.testing.records import KEY, NAMESPACE, OTHER
 from tests.stores import processes
@@ -321,3 +322,75 @@ def test_a_torn_log_gives_whole_commits(torn: tuple[Path, bytes], share: float, 
     (copy / log.relative_to(root)).with_name(log.name.replace("-wal", "-shm")).unlink()
     names = read_all(copy)
     assert names == [str(number) for number in range(len(names))]
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("UPDATE facts SET content = content || '!' WHERE fact = 2", "content hash"),
+        ("UPDATE facts SET content = CAST(x'ff' AS TEXT) WHERE fact = 2", "content hash"),
+        ("UPDATE vectors SET vector = x'00' WHERE fact = 2", "has 1 bytes, wanted 32"),
+        ("DELETE FROM vectors WHERE fact = 2", "has no vector"),
+        ("INSERT INTO facts_text (facts_text) VALUES ('delete-all')", "text index"),
+        ("INSERT INTO token_counts VALUES (99, 'words', 1)", "belongs to nothing"),
+        ("DELETE FROM own", "belongs to another namespace"),
+        ("PRAGMA user_version = 99", "schema version 99"),
+    ],
+)
+def test_a_check_says_what_is_wrong(tmp_path: Path, statement: str, words: str) -> None:
+    database = made(tmp_path / "kb")
+    store = store_at(tmp_path)
+    assert store.check(NAMESPACE) == []
+    store.close()
+    raw(database, statement)
+    store = store_at(tmp_path)
+    (sentence,) = store.check(NAMESPACE)
+    assert words in sentence
+    assert "batch" not in sentence
+    store.close()
+
+
+@pytest.mark.parametrize("harm", [garbage, header, foreign, cut(0.5), cut(0.99)])
+def test_a_check_of_a_damaged_file_is_a_sentence(
+    tmp_path: Path, harm: Callable[[Path], None]
+) -> None:
+    harm(made(tmp_path / "kb", batches=30))
+    assert store_at(tmp_path).check(NAMESPACE) != []
+    with pytest.raises(StoreDamaged):
+        store_at(tmp_path).namespaces()
+
+
+def test_connections_of_many_namespaces_do_not_pile_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each holds three files open, and a process may have a thousand."""
+    alive: set[Connection] = set()
+
+    class Counted(Connection):
+        def __init__(self, path: Path, busy_seconds: float) -> None:
+            super().__init__(path, busy_seconds)
+            alive.add(self)
+
+        def close(self) -> None:
+            super().close()
+            alive.discard(self)
+
+    monkeypatch.setattr(pool, "Connection", Counted)
+    monkeypatch.setattr("crp_integrations.stores.sqlite.store.KEPT", 3)
+    store = SqliteStore(tmp_path / "kb")
+    with store.begin("tenant-0") as long:
+        long.facts.set_setting("written", "0")
+        for number in range(1, 9):
+            with store.begin(f"tenant-{number}") as transaction:
+                transaction.facts.set_setting("written", str(number))
+        assert len(alive) == 1 + 3
+        long.facts.set_setting("to the end", "yes")
+    assert len(alive) == 3
+    for number in range(9):
+        with store.begin(f"tenant-{number}", write=False) as transaction:
+            assert transaction.facts.setting("written") == str(number)
+            assert transaction.facts.setting("to the end") == (None if number else "yes")
+    assert len(alive) == 3
+    assert store.namespaces() == [f"tenant-{number}" for number in range(9)]
+    store.close()
+    assert not alive

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from crp_integrations.audit.records import Event, WindowSeal
+from crp_integrations.fabric.ports import Mark
 from crp_integrations.fabric.records import Edge, Fact, Source
 from crp_integrations.stores.rules import Gate
 
@@ -20,6 +23,8 @@ class State:
         edges: by source, kind and target.
         counts: tokens by tokenizer and fact.
         seals: by session, each by window number.
+        prepared: vectors by embedder and content hash.
+        log: what changed, each entry with its mark; entries have no gaps.
         texts: another object whenever the retrievable texts may be other ones.
     """
 
@@ -29,6 +34,8 @@ class State:
     sources: dict[str, Source] = field(default_factory=dict)
     facts: dict[str, Fact] = field(default_factory=dict)
     vectors: dict[str, npt.NDArray[np.float32]] = field(default_factory=dict)
+    prepared: dict[tuple[str, str], npt.NDArray[np.float32]] = field(default_factory=dict)
+    log: list[tuple[Mark, str]] = field(default_factory=list)
     counts: dict[tuple[str, str], int] = field(default_factory=dict)
     edges: dict[tuple[str, str, str], Edge] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
@@ -44,6 +51,8 @@ class Draft:
         self.gate = gate
         self._state = state
         self._own: set[str] = set()
+        # What is undone gives its sequence numbers back, but not its token.
+        self._token = secrets.token_hex(8)
 
     @property
     def state(self) -> State:
@@ -67,7 +76,14 @@ class Draft:
         self._state = replace(self._state, **copies)
         return self._state
 
-    def fix_dimensions(self, dimensions: int) -> None:
-        """Note the length of the vectors, once."""
-        if self._state.dimensions is None:
-            self._state = replace(self._state, dimensions=dimensions)
+    def log(self, ids: Iterable[str]) -> None:
+        """Put changes into the log."""
+        log = self.change("log").log
+        last = log[-1][0].sequence if log else 0
+        log.extend(
+            (Mark(sequence, self._token), id) for sequence, id in enumerate(ids, start=last + 1)
+        )
+
+    def set_dimensions(self, dimensions: int | None) -> None:
+        """Note the length of the vectors; None while there are none."""
+        self._state = replace(self._state, dimensions=dimensions)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from crp_integrations.errors import StoreError
+from crp_integrations.language.stems import stems_of
 from crp_integrations.stores.locks import WriterLocks
 from crp_integrations.stores.memory.facts import MemoryFacts
 from crp_integrations.stores.memory.journal import MemoryJournal
 from crp_integrations.stores.memory.state import Draft, State
-from crp_integrations.stores.memory.text import TextIndex, tokens
+from crp_integrations.stores.memory.text import TextIndex
 from crp_integrations.stores.rules import Gate, checked_name
-from crp_integrations.vocabulary import RETRIEVABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +37,10 @@ class _Texts:
         """The index of a state's retrievable facts."""
         with self._lock:
             if self._made is None or self._made[0] is not state.texts:
-                live = [f for f in state.facts.values() if f.status in RETRIEVABLE]
+                live = [f for f in state.facts.values() if f.retrievable]
                 known = self._stems
                 self._stems = {
-                    f.content_hash: known.get(f.content_hash) or tokens(f.content) for f in live
+                    f.content_hash: known.get(f.content_hash) or stems_of(f.content) for f in live
                 }
                 index = TextIndex({f.fact_id: self._stems[f.content_hash] for f in live})
                 self._made = (state.texts, index)
@@ -75,8 +75,7 @@ class MemoryStore:
             StoreError: the store is closed, or this thread writes in the namespace already.
         """
         checked_name(namespace)
-        if self._closed:
-            raise StoreError("the store is closed")
+        self._refuse_closed()
         if not write:
             with self._draft(namespace, write=False) as draft:
                 yield self._transaction(draft)
@@ -85,11 +84,48 @@ class MemoryStore:
             yield self._transaction(draft)
             self._states[namespace] = draft.state
 
+    def namespaces(self) -> list[str]:
+        """Names of the namespaces that were ever written, ascending."""
+        self._refuse_closed()
+        return sorted(self._states)
+
+    def cache(self, namespace: str) -> None:
+        """None: there are no files."""
+        self._refuse_closed()
+        checked_name(namespace)
+
+    def scrub(self, namespace: str) -> bool:
+        """Do nothing: there are no files."""
+        self._refuse_closed()
+        checked_name(namespace)
+        return True
+
+    def compact(self, namespace: str) -> None:
+        """Do nothing: there are no files."""
+        self._refuse_closed()
+        checked_name(namespace)
+
+    def check(self, namespace: str) -> list[str]:
+        """Nothing: there are no files that something could be wrong with."""
+        self._refuse_closed()
+        checked_name(namespace)
+        return []
+
+    def files(self, namespace: str) -> Mapping[str, int]:
+        """Nothing: there are no files."""
+        self._refuse_closed()
+        checked_name(namespace)
+        return {}
+
     def close(self) -> None:
         """Forget everything; calling it twice does nothing."""
         self._closed = True
         self._states.clear()
         self._texts.clear()
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise StoreError("the store is closed")
 
     @contextmanager
     def _draft(self, namespace: str, *, write: bool) -> Iterator[Draft]:

@@ -3,35 +3,15 @@
 from __future__ import annotations
 
 import math
-import re
-import unicodedata
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 
-import snowballstemmer
+from crp_integrations.language.stems import stems_of
 
 K1 = 1.2
 B = 0.75
 # The weight of a term that half of all facts hold or more; as in FTS5 it stays above 0.
 LEAST_IDF = 1e-6
-_TOKEN = re.compile(r"[^\W_]+")
-_STEMMER = snowballstemmer.stemmer("porter")
-
-
-@lru_cache(maxsize=65_536)
-def _stem(word: str) -> str:
-    return str(_STEMMER.stemWord(word))
-
-
-def tokens(text: str) -> tuple[str, ...]:
-    """Stems of a text's words, lower case and without diacritics, in order."""
-    bare = text
-    if not text.isascii():
-        parts = unicodedata.normalize("NFKD", text)
-        bare = "".join(c for c in parts if not unicodedata.combining(c))
-        bare = unicodedata.normalize("NFC", bare)
-    return tuple(_stem(word) for word in _TOKEN.findall(bare.lower()))
 
 
 class TextIndex:
@@ -57,7 +37,7 @@ class TextIndex:
         """
         scores: dict[str, float] = defaultdict(float)
         for term in dict.fromkeys(terms):
-            hits = self._phrase(tokens(term))
+            hits = self._phrase(stems_of(term))
             if not hits:
                 continue
             rare = math.log((len(self._lengths) - len(hits) + 0.5) / (len(hits) + 0.5))

@@ -14,8 +14,9 @@ from crp_integrations.stores.sqlite.migrations import APPLICATION_ID, MIGRATIONS
 
 Parameters = Sequence[Any]
 MEMORY = Path(":memory:")
-# How long to wait before asking again for a lock that SQLite does not wait for by itself.
-PAUSE_SECONDS = 0.01
+# How long to wait before asking again for a lock. SQLite's own waiting grows to 100 ms between two
+# looks; beside a process that writes without a rest it then meets a free lock too seldom.
+PAUSE_SECONDS = 0.002
 
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _DAMAGED = {
@@ -119,26 +120,36 @@ class Connection:
         for migration in MIGRATIONS[version:]:
             for statement in migration.statements:
                 self.execute(statement)
+            if migration.afterwards is not None:
+                migration.afterwards(self)
         if version < VERSION:
             self.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             self.execute(f"PRAGMA user_version = {VERSION}")
 
-    def use_write_ahead_log(self) -> None:
-        """Switch the file to write-ahead logging, which lasts; not within a transaction.
+    def in_turn(self, statement: str) -> list[tuple[Any, ...]]:
+        """Run a statement that needs the write lock, asking for it again and again.
 
         Raises:
             StoreBusy: another process used the file for too long.
         """
         deadline = time.monotonic() + self._busy_seconds
-        while True:
-            try:
-                self.execute("PRAGMA journal_mode = WAL")
-                return
-            except StoreBusy:
-                # SQLite answers at once here instead of waiting for its own timeout.
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(PAUSE_SECONDS)
+        with self.impatient():
+            while True:
+                try:
+                    return self.rows(statement)
+                except StoreBusy:
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(PAUSE_SECONDS)
+
+    @contextmanager
+    def impatient(self) -> Iterator[None]:
+        """Within the block SQLite waits for no lock."""
+        self.execute("PRAGMA busy_timeout = 0")
+        try:
+            yield
+        finally:
+            self.execute(f"PRAGMA busy_timeout = {round(1000 * self._busy_seconds)}")
 
     def rollback(self) -> None:
         """Undo the open transaction, if there is one."""

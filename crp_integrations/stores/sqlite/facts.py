@@ -1,41 +1,30 @@
-"""The facts facet over one connection."""
+"""The facts facet over one connection: settings, sources, facts, counts and edges."""
 
 # ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
-from typing import Any
 
-import numpy as np
-
-from crp_integrations.errors import StoreDamaged
 from crp_integrations.fabric.records import Edge, Fact, Source
-from crp_integrations.seals import iso
 from crp_integrations.stores import rules
-from crp_integrations.stores.sqlite.connection import Connection
-from crp_integrations.stores.sqlite.migrations import RETRIEVABLE_SQL
+from crp_integrations.stores.sqlite.base import AMONG, among
+from crp_integrations.stores.sqlite.changes import Changes
+from crp_integrations.stores.sqlite.edits import Edits
+from crp_integrations.stores.sqlite.finding import Finding
+from crp_integrations.stores.sqlite.moments import sortable
+from crp_integrations.stores.sqlite.prepared import Vectors
 from crp_integrations.stores.sqlite.rows import columns, insertion, record, row
-from crp_integrations.vectors import FloatRows, from_bytes, to_bytes
-from crp_integrations.vocabulary import FactStatus
+from crp_integrations.vectors import FloatRows, to_bytes
 
-# One statement for any number of ids; SQLite reads the list out of one parameter.
-AMONG = "IN (SELECT value FROM json_each(?))"
 FACT_COLUMNS = ", ".join(columns(Fact))
 SOURCE_COLUMNS = ", ".join(columns(Source))
-ADD_FACT = insertion("facts", Fact, "fact")
+ADD_FACT = insertion("facts", Fact, "fact", "expires_at")
 ADD_SOURCE = insertion("sources", Source).replace("INSERT", "INSERT OR REPLACE", 1)
 
 
-class SqliteFacts:
+class SqliteFacts(Edits, Vectors, Finding, Changes):
     """Facts, vectors, sources, text index, token counts and edges of one namespace."""
-
-    def __init__(self, connection: Connection, gate: rules.Gate, namespace: str) -> None:
-        self._connection = connection
-        self._gate = gate
-        self._namespace = namespace
 
     def generation(self) -> int:
         """A number that grows with every committed change of facts, statuses or labels."""
@@ -52,6 +41,11 @@ class SqliteFacts:
         """Store a value."""
         self._gate.writing()
         self._connection.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", [name, value])
+
+    def remove_setting(self, name: str) -> None:
+        """Forget a value; one that is not there is no error."""
+        self._gate.writing()
+        self._connection.execute("DELETE FROM settings WHERE name = ?", [name])
 
     def add_source(self, source: Source) -> None:
         """Add a source or replace the record of the same id."""
@@ -86,10 +80,12 @@ class SqliteFacts:
         if not named:
             return
         if dimensions is None:
-            self._connection.execute("INSERT INTO own VALUES ('dimensions', ?)", [vectors.shape[1]])
-        last = self._connection.rows("SELECT coalesce(max(fact), 0) FROM facts")[0][0]
-        numbered = list(enumerate(named, start=last + 1))
-        self._connection.executemany(ADD_FACT, ((number, *row(fact)) for number, fact in numbered))
+            self._set_own("dimensions", vectors.shape[1])
+        numbered = list(enumerate(named, start=int(self._own("last_number")) + 1))
+        self._set_own("last_number", numbered[-1][0])
+        self._connection.executemany(
+            ADD_FACT, ((number, sortable(fact.expires_at), *row(fact)) for number, fact in numbered)
+        )
         self._connection.executemany(
             "INSERT INTO vectors (fact, vector) VALUES (?, ?)",
             ((number, to_bytes(vectors[place])) for place, (number, _) in enumerate(numbered)),
@@ -104,7 +100,7 @@ class SqliteFacts:
             for one in (
                 record(Fact, values)
                 for values in self._connection.rows(
-                    f"SELECT {FACT_COLUMNS} FROM facts WHERE fact_id {AMONG}", [json.dumps(ids)]
+                    f"SELECT {FACT_COLUMNS} FROM facts WHERE fact_id {AMONG}", [among(ids)]
                 )
             )
         }
@@ -118,94 +114,13 @@ class SqliteFacts:
         )
         return [record(Fact, values) for values in found]
 
-    def retrievable(self) -> list[tuple[str, tuple[str, ...]]]:
-        """Id and labels of every ACTIVE or STALE fact, by id."""
-        self._gate.reading()
-        found = self._connection.rows(
-            f"SELECT fact_id, labels FROM facts WHERE {RETRIEVABLE_SQL} ORDER BY fact_id"
-        )
-        # Most facts share few sets of labels, and most have none.
-        read = {text: tuple(json.loads(text)) for text in {labels for _, labels in found}}
-        return [(id, read[labels]) for id, labels in found]
-
-    def vectors(self, ids: Sequence[str]) -> FloatRows:
-        """Unit rows in the order asked for."""
-        self._gate.reading()
-        dimensions = self._dimensions() or 0
-        if not ids:
-            return np.zeros((0, dimensions), dtype=np.float32)
-        found: dict[str, bytes] = dict(
-            self._connection.rows(
-                "SELECT fact_id, vector FROM facts JOIN vectors USING (fact) "
-                f"WHERE fact_id {AMONG}",
-                [json.dumps(ids)],
-            )
-        )
-        rules.unknown(ids, found)
-        for id in ids:
-            if len(found[id]) != 4 * dimensions:
-                raise StoreDamaged(
-                    f"the vector of fact {id} has {len(found[id])} bytes, wanted {4 * dimensions}"
-                )
-        return from_bytes([found[id] for id in ids], dimensions)
-
-    def search_text(self, terms: Sequence[str], k: int) -> list[tuple[str, float]]:
-        """Best retrievable facts that hold any of the terms: id and BM25 score."""
-        self._gate.reading()
-        quoted = [_quoted(term) for term in dict.fromkeys(terms)]
-        if not quoted or k <= 0:
-            return []
-        # The k-th score comes first, so that facts are looked up for the best hits alone; all
-        # that have that score are, since ties are by id.
-        found = self._connection.rows(
-            "WITH hits AS (SELECT rowid AS hit, -bm25(facts_text) AS score FROM facts_text "
-            "WHERE facts_text MATCH ?1), "
-            "best AS (SELECT score FROM hits ORDER BY score DESC LIMIT ?2) "
-            "SELECT fact_id, score FROM hits JOIN facts ON fact = hit "
-            f"WHERE score >= (SELECT min(score) FROM best) AND {RETRIEVABLE_SQL} "
-            "ORDER BY score DESC, fact_id LIMIT ?2",
-            [" OR ".join(quoted), k],
-        )
-        return [(str(id), float(score)) for id, score in found]
-
-    def set_status(self, ids: Sequence[str], status: FactStatus, at: datetime) -> None:
-        """Change the status."""
-        self._gate.writing()
-        rules.unknown(ids, self._numbers(ids))
-        changed = self._connection.execute(
-            "UPDATE facts SET status = ?1, modified_at = ?2 WHERE status <> ?1 "
-            "AND fact_id IN (SELECT value FROM json_each(?3))",
-            [status.value, iso(at), json.dumps(ids)],
-        )
-        if changed.rowcount:
-            self._grow()
-
-    def touch(self, ids: Sequence[str], at: datetime) -> None:
-        """Record that facts were put into an envelope."""
-        self._gate.writing()
-        self._connection.execute(
-            "UPDATE facts SET access_count = access_count + 1, last_accessed_at = ? "
-            f"WHERE fact_id {AMONG}",
-            [iso(at), json.dumps(ids)],
-        )
-
-    def state(self) -> Iterator[tuple[str, str, str]]:
-        """Id, content hash and status of every retrievable fact, by id."""
-        self._gate.reading()
-        return iter(
-            self._connection.rows(
-                "SELECT fact_id, content_hash, status FROM facts "
-                f"WHERE {RETRIEVABLE_SQL} ORDER BY fact_id"
-            )
-        )
-
     def token_counts(self, tokenizer: str, ids: Sequence[str]) -> Mapping[str, int]:
         """Stored counts; facts never counted with that tokenizer are absent."""
         self._gate.reading()
         found = self._connection.rows(
             "SELECT fact_id, tokens FROM facts JOIN token_counts USING (fact) "
             f"WHERE tokenizer = ? AND fact_id {AMONG}",
-            [tokenizer, json.dumps(ids)],
+            [tokenizer, among(ids)],
         )
         return dict(found)
 
@@ -237,35 +152,9 @@ class SqliteFacts:
         found = self._connection.rows(
             f"SELECT source_fact, kind, target_fact, weight FROM edges WHERE source_fact {AMONG} "
             "ORDER BY source_fact, kind, target_fact",
-            [json.dumps(ids)],
+            [among(ids)],
         )
         return [
             Edge(source_fact=source, kind=kind, target_fact=target, weight=weight)
             for source, kind, target, weight in found
         ]
-
-    def _own(self, name: str) -> Any:
-        found = self._connection.one("SELECT value FROM own WHERE name = ?", [name])
-        return None if found is None else found[0]
-
-    def _dimensions(self) -> int | None:
-        found = self._own("dimensions")
-        return None if found is None else int(found)
-
-    def _numbers(self, ids: Sequence[str]) -> dict[str, int]:
-        """Row numbers of those ids that are stored."""
-        return dict(
-            self._connection.rows(
-                f"SELECT fact_id, fact FROM facts WHERE fact_id {AMONG}", [json.dumps(ids)]
-            )
-        )
-
-    def _grow(self) -> None:
-        self._connection.execute("UPDATE own SET value = value + 1 WHERE name = 'generation'")
-
-
-def _quoted(term: str) -> str:
-    """A term as FTS5 takes it: within quotes only a quote has a meaning, and it is doubled."""
-    # The query ends at a NUL, and what is no UTF-8 cannot be handed over.
-    plain = term.replace("\0", " ").encode("utf-8", "replace").decode()
-    return '"' + plain.replace('"', '""') + '"'

@@ -5,16 +5,19 @@ from __future__ import annotations
 import sqlite3
 import stat
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from crp_integrations.errors import ConfigError, EngineError, StoreDamaged, StoreError
+from crp_integrations.errors import ConfigError, EngineError, StoreBusy, StoreDamaged, StoreError
 from crp_integrations.seals import sha256_hex
 from crp_integrations.stores.keys import NAMESPACES, make_folder
 from crp_integrations.stores.locks import WriterLocks
 from crp_integrations.stores.rules import Gate, checked_name
+from crp_integrations.stores.sqlite import upkeep
+from crp_integrations.stores.sqlite.cache import FOLDER as CACHE
+from crp_integrations.stores.sqlite.cache import FileCache
 from crp_integrations.stores.sqlite.connection import Connection, open_empty
 from crp_integrations.stores.sqlite.facts import SqliteFacts
 from crp_integrations.stores.sqlite.journal import SqliteJournal
@@ -22,6 +25,9 @@ from crp_integrations.stores.sqlite.migrations import VERSION
 from crp_integrations.stores.sqlite.pool import Pool
 
 DATABASE = "fabric.sqlite"
+# Namespaces whose idle connections are kept, those used last. An idle connection holds three files
+# open, and many systems give a process a thousand.
+KEPT = 64
 # The first with `sqlite_schema`; everything else that is used is older.
 OLDEST = (3, 33, 0)
 
@@ -89,12 +95,84 @@ class SqliteStore:
             with self._writers.held(namespace):
                 self._make(pool)
                 with pool.connection() as connection:
-                    yield from self._writing(connection, namespace)
+                    yield from self._writing(connection, pool, namespace)
         elif self._is_file(pool.path):
             with pool.connection() as connection:
-                yield from self._reading(connection, namespace)
+                yield from self._reading(connection, pool, namespace)
         else:
             yield from self._empty(namespace)
+
+    def namespaces(self) -> list[str]:
+        """Names of the namespaces that were ever written, ascending."""
+        self._refuse_closed()
+        names = []
+        for path in sorted((self._root / NAMESPACES).glob(f"*/{DATABASE}")):
+            connection = Connection(path, self._busy_seconds)
+            try:
+                # Version 0 was made by a writer that never committed.
+                if connection.version():
+                    names.append(_owner(connection, path))
+            finally:
+                connection.close()
+        return sorted(names)
+
+    def cache(self, namespace: str) -> FileCache:
+        """Where derived files of a namespace are kept."""
+        folder = self._pool(checked_name(namespace)).path.parent / CACHE
+        return FileCache(folder, namespace, lambda: self.begin(namespace))
+
+    def scrub(self, namespace: str) -> bool:
+        """Take every byte of what was removed off the disk; cheap when nothing was.
+
+        Returns:
+            False when a reader still holds an old state; call it again later.
+
+        Raises:
+            StoreBusy: another process wrote for too long.
+        """
+        with self._alone(namespace) as connection:
+            return connection is None or self._scrub(connection, namespace, always=False)
+
+    def compact(self, namespace: str) -> None:
+        """Rewrite the namespace's files without free space, scrubbed.
+
+        Raises:
+            StoreBusy: another process used the files for too long.
+        """
+        with self._alone(namespace) as connection:
+            if connection is not None and not self._scrub(connection, namespace, always=True):
+                raise StoreBusy(
+                    f"namespace {namespace!r} is compacted, but a reader keeps the old files; "
+                    f"gave up after {self._busy_seconds:g} s"
+                )
+
+    def check(self, namespace: str) -> list[str]:
+        """What is wrong with the namespace's files, one sentence each; empty when nothing is.
+
+        Raises:
+            StoreBusy: another process wrote for too long.
+        """
+        try:
+            with self._alone(namespace) as connection:
+                if connection is None:
+                    return []
+                found = list(upkeep.problems(connection))
+        except StoreBusy:
+            raise
+        except StoreError as error:
+            return [str(error)]
+        return found + self.cache(namespace).check()
+
+    def files(self, namespace: str) -> Mapping[str, int]:
+        """Bytes by file name, caches included."""
+        folder = self._pool(checked_name(namespace)).path.parent
+        found = {}
+        for path in sorted(folder.rglob("*")):
+            # Another process may remove one at any time.
+            with suppress(OSError):
+                if path.is_file():
+                    found[path.relative_to(folder).as_posix()] = path.stat().st_size
+        return found
 
     def close(self) -> None:
         """Release files and connections; calling it twice does nothing."""
@@ -105,31 +183,36 @@ class SqliteStore:
         for pool in pools:
             pool.close()
 
-    def _writing(self, connection: Connection, namespace: str) -> Iterator[SqliteTransaction]:
+    def _writing(
+        self, connection: Connection, pool: Pool, namespace: str
+    ) -> Iterator[SqliteTransaction]:
         if connection.version() == 0:
-            connection.use_write_ahead_log()
-        connection.execute("BEGIN IMMEDIATE")
+            # Lasts, and cannot be done within a transaction.
+            connection.in_turn("PRAGMA journal_mode = WAL")
+        connection.in_turn("BEGIN IMMEDIATE")
         if connection.version() == 0:
             connection.migrate()
             connection.execute("INSERT INTO own VALUES ('namespace', ?)", [namespace])
         connection.migrate()
-        _check_owner(connection, namespace)
+        _owner(connection, pool.path, namespace)
         yield from _transaction(connection, namespace, write=True)
         connection.execute("COMMIT")
 
-    def _reading(self, connection: Connection, namespace: str) -> Iterator[SqliteTransaction]:
+    def _reading(
+        self, connection: Connection, pool: Pool, namespace: str
+    ) -> Iterator[SqliteTransaction]:
         version = connection.version()
         if version == 0:
             # Made by a writer that has not committed yet.
             yield from self._empty(namespace)
             return
         if version < VERSION:
-            connection.execute("BEGIN IMMEDIATE")
+            connection.in_turn("BEGIN IMMEDIATE")
             connection.migrate()
             connection.execute("COMMIT")
         connection.execute("BEGIN")
         # The first read fixes what the whole transaction sees.
-        _check_owner(connection, namespace)
+        _owner(connection, pool.path, namespace)
         yield from _transaction(connection, namespace, write=False)
 
     def _empty(self, namespace: str) -> Iterator[SqliteTransaction]:
@@ -139,14 +222,61 @@ class SqliteStore:
         finally:
             connection.close()
 
+    @contextmanager
+    def _alone(self, namespace: str) -> Iterator[Connection | None]:
+        """A connection without a transaction, no other thread of ours writing beside it.
+
+        None for a namespace that nobody wrote.
+        """
+        pool = self._pool(checked_name(namespace))
+        if not self._is_file(pool.path):
+            yield None
+            return
+        with self._writers.held(namespace), pool.connection() as connection:
+            if connection.version() == 0:
+                yield None
+                return
+            if connection.version() < VERSION:
+                connection.in_turn("BEGIN IMMEDIATE")
+                connection.migrate()
+                connection.execute("COMMIT")
+            _owner(connection, pool.path, namespace)
+            yield connection
+
+    def _scrub(self, connection: Connection, namespace: str, *, always: bool) -> bool:
+        due = upkeep.scrub_due(connection)
+        if not due and not always:
+            return True
+        if due:
+            # What was derived from the removed facts holds their vectors.
+            self.cache(namespace).drop()
+        upkeep.rewrite(connection)
+        clean = upkeep.truncate_log(connection, self._busy_seconds)
+        if clean:
+            upkeep.scrubbed(connection, due)
+        return clean
+
     def _pool(self, namespace: str) -> Pool:
+        self._refuse_closed()
+        cold = None
+        with self._lock:
+            pool = self._pools.pop(namespace, None)
+            if pool is None:
+                path = self._root / NAMESPACES / sha256_hex(namespace) / DATABASE
+                pool = Pool(path, self._busy_seconds)
+            # Put in again, so that the first is the one that was used longest ago.
+            self._pools[namespace] = pool
+            if len(self._pools) > KEPT:
+                cold = self._pools.pop(next(iter(self._pools)))
+        if cold is not None:
+            # What a transaction still uses is closed when it ends.
+            cold.close()
+        return pool
+
+    def _refuse_closed(self) -> None:
         with self._lock:
             if self._closed:
                 raise StoreError(f"store {self._root} is closed")
-            if namespace not in self._pools:
-                path = self._root / NAMESPACES / sha256_hex(namespace) / DATABASE
-                self._pools[namespace] = Pool(path, self._busy_seconds)
-            return self._pools[namespace]
 
     def _make(self, pool: Pool) -> None:
         try:
@@ -180,7 +310,15 @@ def _transaction(
         gate.shut()
 
 
-def _check_owner(connection: Connection, namespace: str) -> None:
+def _owner(connection: Connection, path: Path, wanted: str | None = None) -> str:
+    """The namespace that a database belongs to.
+
+    Raises:
+        StoreDamaged: it belongs to none, to another than the one wanted, or lies elsewhere.
+    """
     row = connection.one("SELECT value FROM own WHERE name = 'namespace'")
-    if row is None or row[0] != namespace:
-        raise StoreDamaged(f"the database of namespace {namespace!r} belongs to another namespace")
+    if row is None or (wanted is not None and row[0] != wanted):
+        raise StoreDamaged(f"the database of namespace {wanted!r} belongs to another namespace")
+    if path.parent.name != sha256_hex(str(row[0])):
+        raise StoreDamaged(f"{path} belongs to another namespace")
+    return str(row[0])

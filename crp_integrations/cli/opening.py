@@ -1,0 +1,62 @@
+"""Opening a store for a command that looks after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from crp_integrations import Relay
+from crp_integrations.errors import RequestError, StoreError
+from crp_integrations.fabric.namespace import Namespace
+from crp_integrations.fabric.records import Source, source_id
+from crp_integrations.relay.build import holds_store
+
+
+def existing(store: str) -> str:
+    """The store's folder, so that a question never makes a store where there was none.
+
+    Raises:
+        ConfigError: what was given is no folder's name.
+        StoreError: there is no store, so there is nothing to ask.
+    """
+    if not holds_store(store):
+        raise StoreError(f"there is no store at {store!r}; make one with: crp ingest PATH")
+    return store
+
+
+@contextmanager
+def kept(store: str, shared: str) -> Iterator[Namespace]:
+    """The namespace of a store that is there, as it is: opening it does none of the upkeep.
+
+    Args:
+        shared: name of a shared namespace, for the operator; empty for the local tenant's own.
+    """
+    with Relay.open(existing(store), shared=shared, fabric={"maintain_on_open": False}) as relay:
+        yield relay.fabric
+
+
+def sources_named(namespace: Namespace, name: str) -> list[Source]:
+    """The sources that a person means: by id, by URI, or by the path they were ingested from.
+
+    A file of JSON lines is many sources, one a line; its path means all of them. An erased source
+    has no URI any more and is still found by the one that it had.
+
+    Raises:
+        RequestError: no source has that name.
+    """
+    uris = [name]
+    # A path is taken as the loaders take it, whether or not the file is still there.
+    if name.strip() and "\x00" not in name:
+        uris.append(Path(name).resolve().as_uri())
+    known = {source.source_id: source for source in namespace.sources()}
+    for way in (name, *map(source_id, uris)):
+        if way in known:
+            return [known[way]]
+    lines = [s for s in known.values() if any(u and s.uri.startswith(f"{u}#") for u in uris)]
+    if not lines:
+        raise RequestError(
+            f"no source is known as {name!r:.80}; give its id, its URI or the path it was "
+            "ingested from (crp fabric export lists them)"
+        )
+    return lines

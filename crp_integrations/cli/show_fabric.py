@@ -1,0 +1,149 @@
+"""Drawing what `crp fabric` found and did."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from crp_integrations.cli.show import plain, terminal
+from crp_integrations.fabric.communities.clusters import ClusterReport
+from crp_integrations.fabric.health import Examination, Stats
+from crp_integrations.fabric.life.reports import ChangeReport, Erasure, MaintenanceReport
+from crp_integrations.fabric.records import Source, shown
+
+# So many sources are named before an erasure.
+_NAMED = 10
+_UNITS = ("B", "KiB", "MiB", "GiB")
+
+
+def stats(found: Stats) -> None:
+    """What is stored, as a table."""
+    table = Table(title=f"Fabric in {found.store}", title_justify="left", show_header=False)
+    table.add_row("Namespace", Text(plain(found.namespace, whole=True)))
+    table.add_row("Facts", _counts(found.facts))
+    table.add_row("Sources", _counts(found.sources))
+    table.add_row("Communities", str(found.communities))
+    table.add_row("Embedder", found.embedder or "none yet")
+    table.add_row("Dimensions", str(found.dimensions or "none yet"))
+    table.add_row("Search", found.search)
+    table.add_row("State hash", found.state_hash)
+    table.add_row("Generation", str(found.generation))
+    table.add_row("Epoch", str(found.epoch))
+    table.add_row("Journal", f"{found.events} events")
+    table.add_row("Changes logged", str(found.changes))
+    for name, size in found.files.items():
+        table.add_row(name, _size(size))
+    terminal().print(table)
+
+
+def examination(found: Examination) -> None:
+    """What is wrong, one paragraph each, or that nothing is."""
+    looked = f"{found.facts} facts, {found.sources} sources and {found.events} events looked at"
+    if not found.findings:
+        terminal().print(Text(f"{looked}; nothing is wrong"))
+        return
+    wrong = len(found.findings)
+    lines = [f"{looked}; {_many(wrong, 'thing')} {'is' if wrong == 1 else 'are'} wrong"]
+    for finding in found.findings:
+        lines += [f"{finding.check}: {finding.problem}", f"  {finding.remedy}"]
+    terminal().print(Text("\n".join(lines)), soft_wrap=True)
+
+
+def changed(report: ChangeReport, *, as_json: bool) -> None:
+    """What a verb did, in one line."""
+    if as_json:
+        typer.echo(report.model_dump_json(indent=2))
+        return
+    facts, sources = len(report.facts), len(report.sources)
+    terminal().print(Text(f"{_many(facts, 'fact')} of {_many(sources, 'source')} {report.verb}"))
+
+
+def erased(reports: Sequence[Erasure], *, as_json: bool) -> None:
+    """What erasures removed, and where it is written down that they did."""
+    if as_json:
+        typer.echo(json.dumps([report.model_dump(mode="json") for report in reports], indent=2))
+        return
+    lines = []
+    for report in reports:
+        if report.event_seq:
+            lines.append(
+                f"source {report.source_id} erased: {_many(len(report.facts), 'fact')}; "
+                f"event {report.event_seq} of the journal, {report.event_hmac}"
+            )
+        else:
+            lines.append(f"source {report.source_id} was erased already")
+        if not report.scrubbed:
+            lines.append("  another process holds the files; run crp fabric maintain when it ended")
+    terminal().print(Text("\n".join(lines)), soft_wrap=True)
+
+
+def about_to_erase(sources: Sequence[Source]) -> None:
+    """Which sources an erasure is about, on standard error."""
+    for source in sources[:_NAMED]:
+        name = plain(shown(source.uri) or source.source_id, whole=True)
+        typer.echo(f"{name}: {_many(source.fact_count, 'fact')}", err=True)
+    if len(sources) > _NAMED:
+        typer.echo(f"and {len(sources) - _NAMED} more sources", err=True)
+
+
+def maintained(report: MaintenanceReport) -> None:
+    """What was due, in one line."""
+    done = [
+        f"{_many(count, 'fact')} {word}"
+        for count, word in (
+            (report.stale, "gone stale"),
+            (report.purged, "removed for good"),
+            (report.archived, "archived"),
+        )
+        if count
+    ]
+    done += [
+        words
+        for happened, words in (
+            (report.reclustered, "communities found anew"),
+            (report.graph_rebuilt, "index built"),
+            (report.changes_trimmed, "log of changes cut"),
+            (report.scrubbed is True, "files scrubbed"),
+            (report.scrubbed is False, "files still to be scrubbed: another process reads them"),
+        )
+        if happened
+    ]
+    terminal().print(Text("; ".join(done) or "nothing was due"), soft_wrap=True)
+
+
+def reclustered(report: ClusterReport) -> None:
+    """Which communities there are now, in one line."""
+    groups = "1 community" if report.communities == 1 else f"{report.communities} communities"
+    line = (
+        f"{groups} among {_many(report.facts, 'fact')}, {report.unclustered} in none; "
+        f"{_many(report.edges, 'edge')}, modularity {report.modularity:.3f}; "
+        f"{_many(report.relabelled, 'label')} changed"
+    )
+    terminal().print(Text(line), soft_wrap=True)
+
+
+def compacted(before: int, after: int, *, as_json: bool) -> None:
+    """The size of the files before and after."""
+    if as_json:
+        typer.echo(json.dumps({"bytes_before": before, "bytes_after": after}, indent=2))
+    else:
+        terminal().print(Text(f"{_size(before)} before, {_size(after)} after"))
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "none"
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _size(count: int) -> str:
+    size, unit = float(count), 0
+    while size >= 1024 and unit < len(_UNITS) - 1:
+        size, unit = size / 1024, unit + 1
+    return f"{size:.0f} {_UNITS[unit]}" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"

@@ -1,0 +1,182 @@
+"""Nearest-neighbour graphs by hnswlib, behind the extra `hnsw`.
+
+hnswlib believes whatever a file says. So the caller checks a file's hash, and `load` reads its
+header and compares it with what is wanted before hnswlib sees it.
+"""
+
+from __future__ import annotations
+
+import struct
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crp_integrations.errors import EngineError, MissingExtra
+from crp_integrations.fabric.settings import GraphSettings
+from crp_integrations.vectors import FloatRows
+
+LIBRARY = "hnswlib"
+_SPACES = {"cosine": "cosine", "ip": "ip", "l2": "l2"}
+# The head of a saved index: offset of layer 0, room, elements, bytes of an element, offsets of its
+# label and vector, top layer, entry point, connections above layer 0, in it, and as set.
+_HEAD = struct.Struct("<QQQQQQiIQQQ")
+_LABEL_BYTES = 8
+# What hnswlib says when it found fewer rows than it was asked for.
+_TOO_FEW = "Cannot return the results"
+
+
+class HnswGraph:
+    """A built graph; searches may run side by side."""
+
+    def __init__(self, index: Any, version: str) -> None:
+        self._index = index
+        self._version = version
+
+    def search(self, vector: npt.NDArray[np.float32], k: int) -> npt.NDArray[np.int64]:
+        """Rows near a unit vector, at most k, nearest first; none when fewer are within reach.
+
+        Raises:
+            EngineError: the vector is not usable.
+        """
+        count = min(k, self._index.get_current_count())
+        if count <= 0:
+            return np.zeros(0, dtype=np.int64)
+        try:
+            # hnswlib looks at as many candidates as `ef` says, or as are asked for if that is more.
+            labels, _ = self._index.knn_query(vector, k=count, num_threads=1)
+        except RuntimeError as error:
+            if _TOO_FEW in str(error):
+                return np.zeros(0, dtype=np.int64)
+            raise _wrapped("could not search", error, self._version) from error
+        rows: npt.NDArray[np.int64] = labels[0].astype(np.int64)
+        return rows
+
+    def save(self, path: str) -> None:
+        """Write the graph to a file.
+
+        Raises:
+            EngineError: hnswlib could not write it.
+        """
+        try:
+            self._index.save_index(path)
+            # hnswlib says nothing about a folder that is not there or a disk without room.
+            length, wanted = Path(path).stat().st_size, self._index.index_file_size()
+        except (RuntimeError, OSError) as error:
+            raise _wrapped("could not write a graph", error, self._version) from error
+        if length != wanted:
+            raise EngineError(
+                f"{LIBRARY} wrote {length} bytes of a graph, wanted {wanted}",
+                engine=LIBRARY,
+                version=self._version,
+            )
+
+
+class HnswEngine:
+    """Builds and loads graphs with hnswlib.
+
+    Spec: CRP-SPEC-009 §3.2
+
+    Raises:
+        MissingExtra: hnswlib is not installed.
+    """
+
+    def __init__(self) -> None:
+        try:
+            import hnswlib
+        except ImportError as error:
+            raise MissingExtra("hnsw", "a nearest-neighbour graph") from error
+        self._library = hnswlib
+        self._version = version(LIBRARY)
+
+    @property
+    def name(self) -> str:
+        """Library and version."""
+        return f"{LIBRARY}/{self._version}"
+
+    def build(self, block: FloatRows, settings: GraphSettings) -> HnswGraph:
+        """Build a graph over unit rows, shape (n, dimensions), in their order.
+
+        One thread adds one row after the other: two would build another graph each time.
+
+        Raises:
+            EngineError: a value is not finite, or hnswlib failed.
+        """
+        if block.ndim != 2 or not block.size:
+            raise EngineError(
+                f"rows have shape {block.shape}, wanted (n, dimensions) of at least one row",
+                engine=LIBRARY,
+                version=self._version,
+            )
+        # hnswlib takes what is not a number, and then finds nothing near it.
+        if not np.isfinite(block).all():
+            raise EngineError(
+                "a row holds a value that is not finite", engine=LIBRARY, version=self._version
+            )
+        try:
+            index = self._library.Index(space=_SPACES[settings.metric], dim=block.shape[1])
+            index.init_index(
+                max_elements=len(block),
+                M=settings.m,
+                ef_construction=settings.ef_construction,
+                random_seed=settings.seed,
+            )
+            index.add_items(block, np.arange(len(block)), num_threads=1)
+            index.set_ef(settings.ef_search)
+        except RuntimeError as error:
+            raise _wrapped("could not build a graph", error, self._version) from error
+        return HnswGraph(index, self._version)
+
+    def load(self, path: str, block: FloatRows, settings: GraphSettings) -> HnswGraph:
+        """Read a graph that was saved for exactly these rows; its hash was checked before.
+
+        Raises:
+            EngineError: the file does not hold a graph of this many rows and dimensions.
+        """
+        self._check_head(path, block, settings)
+        try:
+            index = self._library.Index(space=_SPACES[settings.metric], dim=block.shape[1])
+            index.load_index(path)
+            index.set_ef(settings.ef_search)
+        except RuntimeError as error:
+            raise _wrapped("could not read a graph", error, self._version) from error
+        return HnswGraph(index, self._version)
+
+    def _check_head(self, path: str, block: FloatRows, settings: GraphSettings) -> None:
+        rows, dimensions = block.shape
+        try:
+            with Path(path).open("rb") as file:
+                head = file.read(_HEAD.size)
+                length = file.seek(0, 2)
+        except OSError as error:
+            raise _wrapped("could not read a graph", error, self._version) from error
+        if len(head) < _HEAD.size:
+            raise EngineError(
+                f"a graph's file has {len(head)} bytes, wanted at least {_HEAD.size}",
+                engine=LIBRARY,
+                version=self._version,
+            )
+        _, room, count, element, label, vector, _, entry, upper, lower, m = _HEAD.unpack(head)
+        seen = (room, count, label - vector, m, upper, lower, element - label, entry < count)
+        fits = (rows, rows, 4 * dimensions, settings.m, settings.m, 2 * settings.m)
+        if seen != (*fits, _LABEL_BYTES, True) or length < rows * element:
+            raise EngineError(
+                f"a graph's file holds {count} rows of {(label - vector) // 4} dimensions and "
+                f"{m} connections, wanted {rows}, {dimensions} and {settings.m}",
+                engine=LIBRARY,
+                version=self._version,
+            )
+
+
+def available() -> HnswEngine | None:
+    """The engine, or None where hnswlib is not installed."""
+    try:
+        return HnswEngine()
+    except MissingExtra:
+        return None
+
+
+def _wrapped(what: str, error: Exception, version: str) -> EngineError:
+    return EngineError(f"{LIBRARY} {what}: {error}", engine=LIBRARY, version=version)

@@ -1,0 +1,378 @@
+"""Finding communities anew: neighbours, Leiden, names, and one transaction that writes them.
+
+Reading, searching and partitioning happen outside the writing transaction. What has changed by
+then keeps its due: a fact that is gone gets no name, and one that came since waits for the next
+time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, MutableMapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from crp_integrations.audit.journal import EventDraft, append
+from crp_integrations.errors import ConfigError
+from crp_integrations.fabric.communities.clusters import (
+    ClusterReport,
+    Community,
+    FactGraph,
+    modularity,
+)
+from crp_integrations.fabric.communities.naming import (
+    Member,
+    compared,
+    kept_names,
+    main_facts,
+    names_for,
+)
+from crp_integrations.fabric.communities.neighbours import NOBODY, Neighbours, Places
+from crp_integrations.fabric.communities.schedule import RECLUSTERED_SETTING, note_reclustering
+from crp_integrations.fabric.communities.similarity import (
+    Candidates,
+    Similarity,
+    load,
+    save,
+    similarity,
+    threshold,
+)
+from crp_integrations.fabric.epoch import advance
+from crp_integrations.fabric.life.writing import Writing
+from crp_integrations.fabric.ports import CommunityEngine, FactsFacet, Mark, Outline
+from crp_integrations.fabric.search.index import Index
+from crp_integrations.fabric.settings import CommunitySettings
+from crp_integrations.ports import Embedder
+from crp_integrations.seals import iso
+from crp_integrations.vectors import FloatRows
+from crp_integrations.vocabulary import EventType
+
+# Rounds of Leiden from a membership that is nearly right (ADR 65).
+WARM_ITERATIONS = 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What was read at one moment: facts by id, with their rows."""
+
+    mark: Mark
+    outline: tuple[Outline, ...]
+    labels: tuple[tuple[str, ...], ...]
+    index: Index
+    rows: FloatRows
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(fact.fact_id for fact in self.outline)
+
+
+@dataclass(frozen=True, slots=True)
+class Clustering:
+    """Finds and shows the communities of one namespace.
+
+    Attributes:
+        engine: partitions the graph; None refuses to find communities.
+        embedder: made the vectors.
+        index: what a reading transaction sees, as rows.
+        kept: similarity graphs by namespace, for a store that has no place for files.
+    """
+
+    writing: Writing
+    engine: CommunityEngine | None
+    embedder: Embedder
+    index: Callable[[FactsFacet], Index]
+    kept: MutableMapping[str, Similarity]
+
+    def run(self, *, afresh: bool = False) -> ClusterReport:
+        """Find the communities anew.
+
+        Spec: CRP-SPEC-009 §5
+
+        A namespace that has fewer facts than a community needs, and no community, stays as it is.
+
+        Args:
+            afresh: forget neighbours, communities and names and begin with nothing.
+
+        Raises:
+            ConfigError: there is no engine, or the stored vectors are of another embedder.
+            EngineError: the engine failed; nothing was changed.
+            StoreBusy: another process held the write lock for too long; nothing was changed.
+        """
+        if self.engine is None:
+            raise ConfigError("communities need an engine; give the fabric one, such as leiden")
+        settings, step = self._settings, self.writing.tracer.step
+        with step("fabric.recluster.read"):
+            read = self._read()
+        before = [None if afresh else fact.community for fact in read.outline]
+        if len(read.outline) < settings.min_size and not any(f.community for f in read.outline):
+            return self._nothing(len(read.outline))
+        with step("fabric.recluster.neighbours"):
+            found, searched = self._neighbours(read, afresh=afresh)
+            left, right, weights = found.edges()
+        # What had to be searched as a whole is partitioned as a whole too.
+        warm = searched < len(read.outline) and any(before)
+        with step("fabric.recluster.leiden"):
+            membership = self.engine.partition(
+                len(read.outline),
+                left,
+                right,
+                weights,
+                resolution=settings.resolution,
+                iterations=WARM_ITERATIONS if warm else settings.iterations,
+                seed=settings.seed,
+                initial=_initial(before, found) if warm else None,
+            )
+        groups = _groups(membership)
+        large = [group for group in groups if len(group) >= settings.min_size]
+        inside = membership[left] == membership[right]
+        held, nodes = weights[inside], len(read.outline)
+        ends = np.bincount(left[inside], held, nodes) + np.bincount(right[inside], held, nodes)
+        strength = np.round(ends, 6).tolist()
+        with step("fabric.recluster.names"):
+            names = self._names([_members(read, group, before, strength) for group in large])
+        wanted = {
+            read.outline[place].fact_id: name
+            for name, group in zip(names, large, strict=True)
+            for place in group
+        }
+        with step("fabric.recluster.write"):
+            return self._write(
+                read,
+                wanted,
+                ClusterReport(
+                    facts=len(read.outline),
+                    searched=searched,
+                    edges=len(left),
+                    dissolved=sum(1 < len(group) < settings.min_size for group in groups),
+                    modularity=modularity(membership, left, right, weights, settings.resolution),
+                    warm=warm,
+                    engine=self.engine.name,
+                ),
+            )
+
+    def communities(self) -> list[Community]:
+        """The communities of the facts that the subject may read, the largest first, then by name.
+
+        Spec: CRP-SPEC-009 §5
+        """
+        with self.writing.begin(False) as transaction:
+            labels = dict(transaction.facts.retrievable())
+            members: defaultdict[str, list[Outline]] = defaultdict(list)
+            for fact in transaction.facts.outline():
+                if fact.community is not None and self.writing.may_read(labels[fact.fact_id]):
+                    members[fact.community].append(fact)
+        count = self._settings.label_facts
+        found = [
+            Community(
+                label=label,
+                size=len(facts),
+                facts=tuple(
+                    fact.fact_id
+                    for fact in sorted(facts, key=lambda f: (-f.importance, f.fact_id))[:count]
+                ),
+            )
+            for label, facts in members.items()
+        ]
+        return sorted(found, key=lambda community: (-community.size, community.label))
+
+    def graph(self) -> FactGraph:
+        """The similarity graph of the facts that the subject may read, as of now.
+
+        Spec: CRP-SPEC-009 §5.2
+        """
+        read = self._read()
+        left, right, weights = self._neighbours(read)[0].edges()
+        whole = FactGraph(
+            ids=read.ids,
+            communities=tuple(fact.community for fact in read.outline),
+            sources=tuple(fact.source_id for fact in read.outline),
+            left=left,
+            right=right,
+            weights=weights,
+        )
+        seen = np.array([self.writing.may_read(labels) for labels in read.labels], dtype=np.bool_)
+        return whole if seen.all() else whole.among(seen)
+
+    # --- steps -------------------------------------------------------------------------
+
+    @property
+    def _settings(self) -> CommunitySettings:
+        return self.writing.settings.communities
+
+    def _read(self) -> _Read:
+        with self.writing.begin(False) as transaction:
+            facts = transaction.facts
+            self.writing.check(facts)
+            index = self.index(facts)
+            return _Read(
+                mark=facts.mark(),
+                outline=tuple(facts.outline()),
+                labels=tuple(labels for _, labels in facts.retrievable()),
+                index=index,
+                rows=index.all_rows()[1],
+            )
+
+    def _nothing(self, facts: int) -> ClusterReport:
+        with self.writing.begin(False) as transaction:
+            after = self.writing.hash_in(transaction.facts)
+        return ClusterReport(facts=facts, unclustered=facts, state_hash=after)
+
+    def _neighbours(self, read: _Read, *, afresh: bool = False) -> tuple[Neighbours, int]:
+        """The neighbours of every fact, and for how many they were searched."""
+        cache, name = self.writing.cache(), self.writing.namespace
+        known = None
+        if not afresh:
+            known = self.kept.get(name) if cache is None else load(cache)
+        found, searched = similarity(
+            read.ids,
+            [fact.content_hash for fact in read.outline],
+            read.rows,
+            embedder=self.embedder.identity,
+            k=self._settings.neighbours,
+            least=threshold(self._settings, self.embedder),
+            known=known,
+            rebuild_share=self.writing.settings.graph.rebuild_share,
+            candidates=self._candidates(read),
+        )
+        if known is None or found.hashes != known.hashes or found.ids != known.ids:
+            if cache is None:
+                self.kept[name] = found
+            else:
+                save(cache, found, read.mark)
+        return found.neighbours, searched
+
+    def _candidates(self, read: _Read) -> Candidates | None:
+        """The index' graph as a source of neighbours; None where every pair is compared."""
+        index = read.index
+        if index.graph is None or len(read.outline) <= self.writing.settings.graph.exact_up_to:
+            return None
+        place = {fact_id: number for number, fact_id in enumerate(read.ids)}
+        k = self._settings.neighbours
+
+        def near(places: Places) -> tuple[Places, Places]:
+            hits = [index.nearest(read.rows[number], k + 1) for number in places.tolist()]
+            owners = np.repeat(places, [len(found) for found in hits])
+            others = [place[hit.fact_id] for found in hits for hit in found]
+            return owners, np.array(others, dtype=np.int64)
+
+        return near
+
+    def _names(self, groups: Sequence[Sequence[Member]]) -> list[str]:
+        names = kept_names(groups)
+        nameless = [number for number in range(len(groups)) if number not in names]
+        if nameless:
+            # The largest choose first; the first id decides between equals.
+            nameless.sort(key=lambda number: (-len(groups[number]), groups[number][0].fact_id))
+            names |= names_for(self._texts(groups, nameless), nameless, list(names.values()))
+        return [names[number] for number in range(len(groups))]
+
+    def _texts(
+        self, groups: Sequence[Sequence[Member]], nameless: Sequence[int]
+    ) -> dict[int, list[str]]:
+        """The main facts' texts of the communities to name and of those they are compared with."""
+        chosen = {
+            number: main_facts(groups[number], self._settings.label_facts)
+            for number in compared([len(group) for group in groups], nameless)
+        }
+        with self.writing.begin(False) as transaction:
+            listed = [fact_id for ids in chosen.values() for fact_id in ids]
+            texts = {fact.fact_id: fact.content for fact in transaction.facts.get(listed)}
+        return {
+            number: [texts[fact_id] for fact_id in ids if fact_id in texts]
+            for number, ids in chosen.items()
+        }
+
+    def _write(self, read: _Read, wanted: dict[str, str], report: ClusterReport) -> ClusterReport:
+        """Write what differs, and make every ETag invalid, in one transaction.
+
+        Spec: CRP-SPEC-009 §5.5, §6.2
+        """
+        writing = self.writing
+        key, now = writing.key(), writing.clock.now()
+        seen = set(read.ids)
+        with writing.begin(True) as transaction:
+            facts = transaction.facts
+            # The vectors may be another embedder's by now.
+            writing.check(facts)
+            before = writing.hash_in(facts)
+            # Mostly nothing has changed since it was read, and then it is not read again.
+            outline = read.outline if facts.mark() == read.mark else facts.outline()
+            stored = {fact.fact_id: fact.community for fact in outline}
+            sizes = Counter(name for fact_id, name in wanted.items() if fact_id in stored)
+            names = {name for name, size in sizes.items() if size >= self._settings.min_size}
+            # A name may hold words of a fact that was erased meanwhile.
+            gone = sorted(seen - stored.keys())
+            left = {fact.fact_id for fact in facts.get(gone)}
+            erased = {wanted[fact_id] for fact_id in gone if fact_id in wanted.keys() - left}
+            names -= erased
+            labels: dict[str, str | None] = {}
+            for fact_id, name in stored.items():
+                # What came back since keeps its name if there still is a community of that name.
+                label = wanted.get(fact_id) if fact_id in seen else name
+                label = label if label in names else None
+                if label != name:
+                    labels[fact_id] = label
+            advance(facts)
+            note_reclustering(facts, now, len(names), new=len(stored.keys() - seen))
+            if erased:
+                facts.remove_setting(RECLUSTERED_SETTING)
+            # Labels are no part of the formula, and while none is written the hash is at hand.
+            after = writing.hash_in(facts)
+            if labels:
+                facts.set_communities(labels)
+            data = {
+                "before": before,
+                "after": after,
+                "cause": "recluster",
+                "communities": len(names),
+                "changed": len(labels),
+            }
+            draft = EventDraft(EventType.CKF_ETAG_CHANGED, data)
+            append(transaction.journal, key, [draft], iso(now))
+        placed = sum(sizes[name] for name in names)
+        return report.changed(
+            communities=len(names),
+            unclustered=len(stored) - placed,
+            relabelled=len(labels),
+            state_hash=after,
+        )
+
+
+def _groups(membership: Places) -> list[list[int]]:
+    """Places of the members of each community, ascending, in the order of their first."""
+    order = np.argsort(membership, kind="stable")
+    cuts = np.flatnonzero(np.diff(membership[order])) + 1
+    return sorted(part.tolist() for part in np.split(order, cuts)) if len(order) else []
+
+
+def _members(
+    read: _Read,
+    group: Sequence[int],
+    before: Sequence[str | None],
+    strength: Sequence[float],
+) -> list[Member]:
+    return [
+        Member(
+            fact_id=read.outline[place].fact_id,
+            importance=read.outline[place].importance,
+            strength=strength[place],
+            labels=read.labels[place],
+            before=before[place],
+        )
+        for place in group
+    ]
+
+
+def _initial(before: Sequence[str | None], found: Neighbours) -> Places:
+    """A membership to start from: the one before; what had none starts with its nearest fact.
+
+    A fact whose nearest one had none either starts alone.
+    """
+    number = {name: place for place, name in enumerate(sorted({n for n in before if n}))}
+    known = np.array([NOBODY if name is None else number[name] for name in before], dtype=np.int64)
+    nearest = found.places[:, 0].astype(np.int64)
+    joined = np.where((known == NOBODY) & (nearest != NOBODY), known[nearest], known)
+    alone = np.flatnonzero(joined == NOBODY)
+    joined[alone] = len(number) + np.arange(len(alone))
+    return joined

@@ -1,0 +1,221 @@
+"""The K nearest neighbours of every fact, exactly, and what of them outlives a change.
+
+Scores are cosines in millionths. They are computed in double precision, so that rounding decides
+neither who is a neighbour nor what an edge weighs, whatever else is in a block; ties go by place,
+which is by id. A list holds neighbours from the threshold on only: one with fewer than K is
+therefore complete, and losing a member costs it nothing. Only a full list that loses one has to
+be searched for again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from crp_integrations.vectors import FloatRows
+
+Places = npt.NDArray[np.int64]
+
+MILLION = 1_000_000
+# Empty places of a list; no cosine in millionths is as low.
+NOBODY = -1
+LOWEST = -2 * MILLION
+# A float32 dot product of unit vectors, summed in any order, is off by at most d × 2^-24; two are
+# compared, and the rest is slack for the rounding of bound and score.
+_ERROR_PER_DIMENSION = 4 * 2.0**-24
+_ROUNDING = 1e-6
+# Scores of one block of products; 64 MB.
+_BLOCK_SCORES = 1 << 24
+# Pairs whose rows are gathered for one exact product.
+_BLOCK_PAIRS = 1 << 15
+# Columns of one group when a lower bound of the K-th score is looked for.
+_GROUP_SHARE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """The nearest facts of each of n facts, best first.
+
+    Attributes:
+        places: shape (n, K), int32; `NOBODY` where a list has ended.
+        scores: cosines in millionths, shape (n, K), int32; `LOWEST` where a list has ended.
+        threshold: least score of an entry, in millionths.
+    """
+
+    places: npt.NDArray[np.int32]
+    scores: npt.NDArray[np.int32]
+    threshold: int
+
+    @classmethod
+    def empty(cls, facts: int, k: int, threshold: int) -> Neighbours:
+        """Lists without entries."""
+        return cls(
+            np.full((facts, k), NOBODY, dtype=np.int32),
+            np.full((facts, k), LOWEST, dtype=np.int32),
+            threshold,
+        )
+
+    def edges(self) -> tuple[Places, Places, npt.NDArray[np.float64]]:
+        """Each undirected edge once: the lower place, the higher place, the cosine; sorted.
+
+        Spec: CRP-SPEC-009 §5.2
+        """
+        rows, columns = np.nonzero(self.places != NOBODY)
+        other = self.places[rows, columns].astype(np.int64)
+        keys = np.minimum(rows, other) * len(self.places) + np.maximum(rows, other)
+        # A pair has one score, from whichever of its two ends it is seen.
+        unique, first = np.unique(keys, return_index=True)
+        weights = self.scores[rows[first], columns[first]] / MILLION
+        low, high = np.divmod(unique, max(1, len(self.places)))
+        return low, high, weights
+
+    def moved(self, to: Places, facts: int) -> tuple[Neighbours, Places]:
+        """The lists after facts were removed, changed or added; those of new facts are empty.
+
+        Args:
+            to: the new place of each fact, ascending among those kept; `NOBODY` for one that is
+                gone or has another vector.
+            facts: how many there are now.
+
+        Returns:
+            The lists, and the places of kept facts whose list was full and lost a member.
+        """
+        kept = np.flatnonzero(to != NOBODY)
+        old, scores = self.places[kept], self.scores[kept]
+        places = np.where(old == NOBODY, NOBODY, to[old])
+        lost = (old != NOBODY) & (places == NOBODY)
+        touched = np.flatnonzero(lost.any(axis=1))
+        scores = np.where(places == NOBODY, LOWEST, scores)
+        # The order within a list stays, since places keep theirs.
+        order = np.argsort(places[touched] == NOBODY, axis=1, kind="stable")
+        places[touched] = np.take_along_axis(places[touched], order, axis=1)
+        scores[touched] = np.take_along_axis(scores[touched], order, axis=1)
+        found = Neighbours.empty(facts, self.places.shape[1], self.threshold)
+        found.places[to[kept]], found.scores[to[kept]] = places, scores
+        was_full = old[touched, -1] != NOBODY
+        return found, to[kept][touched[was_full]]
+
+
+def search(known: Neighbours, rows: FloatRows, missing: Places, new: Places) -> Neighbours:
+    """Fill the lists that are missing, and let new facts into those of others.
+
+    Args:
+        known: lists of all facts; those of `missing` are made anew.
+        rows: unit rows of all facts, shape (n, dimensions).
+        missing: places whose lists are searched for, `new` among them.
+        new: places that are not in any list yet.
+
+    Returns:
+        Lists as a search for every fact would find them.
+    """
+    facts, k = known.places.shape
+    found = Neighbours(known.places.copy(), known.scores.copy(), known.threshold)
+    found.places[missing], found.scores[missing] = NOBODY, LOWEST
+    if facts < 2 or not missing.size:
+        return found
+    margin = np.float32(_ERROR_PER_DIMENSION * rows.shape[1] + _ROUNDING)
+    floor = np.float32(known.threshold / MILLION) - margin
+    # Where the bar lies for entering the list of a fact that is not searched for.
+    bar = np.maximum(floor, (known.scores[:, -1] / MILLION).astype(np.float32) - margin)
+    bar[missing] = np.inf
+    is_new = np.zeros(facts, dtype=np.bool_)
+    is_new[new] = True
+    offers: list[tuple[Places, Places, Places]] = []
+    step = max(1, _BLOCK_SCORES // facts)
+    for start in range(0, len(missing), step):
+        block = missing[start : start + step]
+        rough = rows[block] @ rows.T
+        rough[np.arange(len(block)), block] = -np.inf
+        cut = np.maximum(_lower_bounds(rough, k) - margin, floor)
+        near = rough >= cut[:, None]
+        offering = is_new[block]
+        if offering.any():
+            near |= (rough >= bar[None, :]) & offering[:, None]
+        left, right = np.nonzero(near)
+        scores = _exact(rows, block[left], right)
+        good = scores >= known.threshold
+        left, right, scores = left[good], right[good], scores[good]
+        _keep_best(found, block[left], right, scores)
+        open_to = offering[left] & np.isfinite(bar[right])
+        offers.append((right[open_to], block[left[open_to]], scores[open_to]))
+    hosts, guests, scores = (np.concatenate(part) for part in zip(*offers, strict=True))
+    _admit(found, hosts, guests, scores)
+    return found
+
+
+def chosen(known: Neighbours, rows: FloatRows, owners: Places, others: Places) -> Neighbours:
+    """The best of given candidates for the lists of their owners, by their exact scores.
+
+    Args:
+        known: lists of all facts; those of the owners are made anew.
+        rows: unit rows of all facts, shape (n, dimensions).
+        owners, others: places of candidate pairs, shape (pairs,); an owner is no neighbour of
+            itself, and no pair comes twice.
+    """
+    found = Neighbours(known.places.copy(), known.scores.copy(), known.threshold)
+    apart = owners != others
+    owners, others = owners[apart], others[apart]
+    scores = _exact(rows, owners, others)
+    good = scores >= known.threshold
+    _keep_best(found, owners[good], others[good], scores[good])
+    return found
+
+
+def _lower_bounds(rough: FloatRows, k: int) -> npt.NDArray[np.float32]:
+    """For each row a score that at least k of its scores reach.
+
+    The maxima of disjoint groups are scores of as many different columns, so the k-th largest of
+    them will do, and costs one pass instead of a selection among all columns.
+    """
+    columns = rough.shape[1]
+    if columns <= k:
+        return np.full(len(rough), -np.inf, dtype=np.float32)
+    groups = _GROUP_SHARE * k
+    if columns < 2 * groups:
+        return np.partition(rough, columns - k, axis=1)[:, columns - k]
+    depth = columns // groups
+    maxima = rough[:, : groups * depth].reshape(len(rough), depth, groups).max(axis=1)
+    return np.partition(maxima, groups - k, axis=1)[:, groups - k]
+
+
+def _exact(rows: FloatRows, left: Places, right: Places) -> Places:
+    """Cosines of pairs of rows in millionths."""
+    scores = np.empty(len(left), dtype=np.int64)
+    for start in range(0, len(left), _BLOCK_PAIRS):
+        part = slice(start, start + _BLOCK_PAIRS)
+        exact = np.einsum(
+            "ij,ij->i", rows[left[part]], rows[right[part]], dtype=np.float64, casting="same_kind"
+        )
+        scores[part] = np.rint(np.clip(exact, -1.0, 1.0) * MILLION)
+    return scores
+
+
+def _keep_best(found: Neighbours, owners: Places, others: Places, scores: Places) -> None:
+    """Write the lists of the owners: best first, ties by place, at most K."""
+    k = found.places.shape[1]
+    order = np.lexsort((others, -scores, owners))
+    owners, others, scores = owners[order], others[order], scores[order]
+    first = np.searchsorted(owners, owners, side="left")
+    rank = np.arange(len(owners)) - first
+    best = rank < k
+    listed = np.unique(owners)
+    found.places[listed], found.scores[listed] = NOBODY, LOWEST
+    found.places[owners[best], rank[best]] = others[best]
+    found.scores[owners[best], rank[best]] = scores[best]
+
+
+def _admit(found: Neighbours, hosts: Places, guests: Places, scores: Places) -> None:
+    """Let guests into the lists of hosts where they are nearer than the last."""
+    if not hosts.size:
+        return
+    listed = np.unique(hosts)
+    rows, columns = np.nonzero(found.places[listed] != NOBODY)
+    owners = listed[rows]
+    _keep_best(
+        found,
+        np.concatenate([owners, hosts]),
+        np.concatenate([found.places[owners, columns].astype(np.int64), guests]),
+        np.concatenate([found.scores[owners, columns].astype(np.int64), scores]),
+    )

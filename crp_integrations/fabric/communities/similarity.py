@@ -1,0 +1,223 @@
+"""The similarity graph of a namespace, kept from one reclustering to the next.
+
+What is kept belongs to ids and content hashes, not to a moment: whatever happened in between, the
+difference to what is stored now tells which facts are new, changed or gone, and only these are
+searched for. A vector follows from the embedder and the content, so equal hashes mean equal
+vectors. It can be lost at any time.
+
+Spec: CRP-SPEC-009 §5.2
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from crp_integrations.fabric.communities.neighbours import (
+    MILLION,
+    NOBODY,
+    Neighbours,
+    Places,
+    chosen,
+    search,
+)
+from crp_integrations.fabric.ports import Cache, Mark, Transaction
+from crp_integrations.fabric.settings import CommunitySettings
+from crp_integrations.ports import Embedder
+from crp_integrations.vectors import FloatRows
+
+FILE = "similarity"
+FORMAT = "similarity@1"
+# Name under which an embedder's card says from which cosine on two passages are neighbours, and
+# what holds for an embedder that says nothing (§5.2).
+CARD_THRESHOLD = "neighbour"
+SIMILARITY = 0.60
+# Enough of a content hash to see that a fact has changed.
+_HASH_DIGITS = 16
+_BLOCK = 4096
+_ARRAY = np.dtype("<i4")
+
+# Places that may be near each of some rows, as pairs of rows' and neighbours' places.
+Candidates = Callable[[Places], tuple[Places, Places]]
+
+
+@dataclass(frozen=True, slots=True)
+class Similarity:
+    """The neighbours of every retrievable fact at some moment.
+
+    Attributes:
+        ids: ascending.
+        hashes: the end of each fact's content hash.
+        embedder: identity of what made the vectors.
+        changed: facts added, changed or removed since all of it was last computed as a whole.
+    """
+
+    ids: tuple[str, ...]
+    hashes: tuple[str, ...]
+    neighbours: Neighbours
+    embedder: str
+    changed: int
+
+
+def threshold(settings: CommunitySettings, embedder: Embedder) -> int:
+    """Least cosine of an edge, in millionths: the setting's, else the card's, else .60.
+
+    Spec: CRP-SPEC-009 §5.2
+    """
+    wanted = settings.similarity
+    if wanted is None:
+        wanted = embedder.thresholds.get(CARD_THRESHOLD, SIMILARITY)
+    return round(wanted * MILLION)
+
+
+def similarity(
+    ids: Sequence[str],
+    content_hashes: Sequence[str],
+    rows: FloatRows,
+    *,
+    embedder: str,
+    k: int,
+    least: int,
+    known: Similarity | None = None,
+    rebuild_share: float = 0.20,
+    candidates: Candidates | None = None,
+) -> tuple[Similarity, int]:
+    """The neighbours of facts, searching only for what `known` does not tell.
+
+    Spec: CRP-SPEC-009 §5.2
+
+    Args:
+        ids: ascending, n of them.
+        content_hashes: of each fact.
+        rows: unit rows, shape (n, dimensions).
+        embedder: identity of what made the rows.
+        k: neighbours of each fact.
+        least: least cosine of a neighbour, in millionths.
+        known: an earlier answer; of another embedder, k or threshold it is not used.
+        rebuild_share: share of facts changed since the last whole computation, above which all
+            of it is computed anew.
+        candidates: finds what may be near, for a whole computation; None compares every pair.
+
+    Returns:
+        The neighbours, and for how many facts they were searched.
+    """
+    hashes = tuple(content_hash[-_HASH_DIGITS:] for content_hash in content_hashes)
+    every = np.arange(len(ids))
+    if known is not None and _fits(known, embedder, k, least):
+        to = _kept(known, ids, hashes)
+        new = np.setdiff1d(every, to[to != NOBODY], assume_unique=True)
+        changed = known.changed + len(new) + int(np.count_nonzero(to == NOBODY))
+        if changed <= rebuild_share * len(ids):
+            moved, robbed = known.neighbours.moved(to, len(ids))
+            missing = np.union1d(new, robbed)
+            found = search(moved, rows, missing, new)
+            return Similarity(tuple(ids), hashes, found, embedder, changed), len(missing)
+    nothing = Neighbours.empty(len(ids), k, least)
+    if candidates is None:
+        found = search(nothing, rows, every, every)
+    else:
+        found = nothing
+        for start in range(0, len(ids), _BLOCK):
+            found = chosen(found, rows, *candidates(every[start : start + _BLOCK]))
+    return Similarity(tuple(ids), hashes, found, embedder, 0), len(ids)
+
+
+def _fits(known: Similarity, embedder: str, k: int, least: int) -> bool:
+    lists = known.neighbours
+    return (known.embedder, lists.places.shape[1], lists.threshold) == (embedder, k, least)
+
+
+def _kept(known: Similarity, ids: Sequence[str], hashes: Sequence[str]) -> Places:
+    """The new place of each fact that is known, `NOBODY` for one that is gone or changed."""
+    place = {id_: number for number, id_ in enumerate(ids)}
+    to = [
+        NOBODY if (now := place.get(id_)) is None or hashes[now] != content_hash else now
+        for id_, content_hash in zip(known.ids, known.hashes, strict=True)
+    ]
+    return np.array(to, dtype=np.int64)
+
+
+def load(cache: Cache) -> Similarity | None:
+    """What was kept, if it is there and whole."""
+    cached = cache.load(FILE)
+    if cached is None or cached.about.get("format") != FORMAT:
+        return None
+    about = cached.about
+    facts, k = about.get("facts"), about.get("neighbours")
+    least, changed, embedder = about.get("threshold"), about.get("changed"), about.get("embedder")
+    if not (
+        isinstance(facts, int)
+        and isinstance(k, int)
+        and isinstance(least, int)
+        and isinstance(changed, int)
+        and isinstance(embedder, str)
+    ):
+        return None
+    try:
+        data = np.fromfile(cached.path, dtype=np.uint8)
+    except OSError:
+        # Another process has put a newer one in its place, or dropped it.
+        return None
+    size = facts * k * _ARRAY.itemsize
+    if len(data) < 2 * size:
+        return None
+    places = data[:size].view(_ARRAY).reshape(facts, k).astype(np.int32)
+    scores = data[size : 2 * size].view(_ARRAY).reshape(facts, k).astype(np.int32)
+    names = _names(data[2 * size :].tobytes(), facts)
+    if names is None or np.any(places < NOBODY) or np.any(places >= facts):
+        return None
+    return Similarity(names[0], names[1], Neighbours(places, scores, least), embedder, changed)
+
+
+def save(cache: Cache, found: Similarity, mark: Mark) -> bool:
+    """Keep it, unless a fact that it names has been removed since the mark.
+
+    Returns:
+        Whether it was published.
+    """
+    lists = found.neighbours
+
+    def write(path: str) -> None:
+        parts = (
+            lists.places.astype(_ARRAY).tobytes(),
+            lists.scores.astype(_ARRAY).tobytes(),
+            json.dumps([found.ids, found.hashes], separators=(",", ":")).encode(),
+        )
+        np.frombuffer(b"".join(parts), dtype=np.uint8).tofile(path)
+
+    def still_valid(transaction: Transaction) -> bool:
+        changed = transaction.facts.changes(mark)
+        # Changed facts are told by their hashes; of removed ones nothing may be kept.
+        return changed is not None and len(transaction.facts.get(changed)) == len(changed)
+
+    return cache.save(
+        FILE,
+        {
+            "format": FORMAT,
+            "facts": len(found.ids),
+            "neighbours": lists.places.shape[1],
+            "threshold": lists.threshold,
+            "changed": found.changed,
+            "embedder": found.embedder,
+            "sequence": mark.sequence,
+            "token": mark.token,
+        },
+        write,
+        still_valid,
+    )
+
+
+def _names(data: bytes, facts: int) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    try:
+        read = json.loads(data)
+    except ValueError:
+        return None
+    if not (isinstance(read, list) and len(read) == 2):
+        return None
+    ids, hashes = read
+    if not all(isinstance(part, list) and len(part) == facts for part in (ids, hashes)):
+        return None
+    return tuple(map(str, ids)), tuple(map(str, hashes))

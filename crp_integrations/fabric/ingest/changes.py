@@ -1,0 +1,244 @@
+"""What documents and facts do to what is stored: the decisions of an ingestion, without I/O.
+
+Everything here reads one transaction and returns values; `inserting.py` carries them out.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from pydantic import JsonValue
+
+from crp_integrations.errors import FactRejected
+from crp_integrations.fabric.ingest.listing import Listing
+from crp_integrations.fabric.life.lifecycle import outlived
+from crp_integrations.fabric.ports import FactsFacet
+from crp_integrations.fabric.records import Document, Fact, Source, StreamedDocument, source_id
+from crp_integrations.seals import sha256
+from crp_integrations.vocabulary import FactStatus, SourceKind, SourceStatus
+
+USER_SOURCE = "user"
+# In a source's metadata: no document lies behind it, its facts were put one by one.
+COLLECTED = "collected"
+_STEP = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one document, or some facts made by hand, does to one source.
+
+    Attributes:
+        source: the registry entry as it will be.
+        new: places, ascending, of the passages that no stored fact of the source says.
+        revived: ids of the new ones that lie in the store as deleted rows, which make room.
+        known: ids of stored facts of the source by content hash; their vectors serve new facts of
+            equal text.
+        returned: ids of stale facts whose text is back.
+        vanished: ids of active facts whose text is gone.
+        relabelled: ids of facts that get the source's new kind, labels or metadata.
+        metadata: of the source as it is stored, which its facts were given.
+    """
+
+    source: Source
+    new: Sequence[int]
+    revived: frozenset[str] = frozenset()
+    known: Mapping[str, str] = field(default_factory=dict)
+    returned: tuple[str, ...] = ()
+    vanished: tuple[str, ...] = ()
+    relabelled: tuple[str, ...] = ()
+    metadata: Mapping[str, JsonValue] = field(default_factory=dict)
+
+
+def entry(
+    document: Document | StreamedDocument,
+    stored: Source | None,
+    *,
+    kind: SourceKind | None,
+    labels: tuple[str, ...],
+    now: datetime,
+) -> Source:
+    """The registry entry that the document will have.
+
+    The caller's kind wins over the document's own, since who ingests decides what to trust.
+    Labels add up. A document that names neither keeps what is stored, also of a source that was
+    removed; one that names others changes what is stored.
+
+    Spec: CRP-SPEC-009 §4.5
+    """
+    own_kind = kind or document.kind
+    own_labels = tuple(sorted({*labels, *document.labels}))
+    status = SourceStatus.ACTIVE
+    if stored is not None and stored.status is not SourceStatus.REMOVED:
+        same = stored.document_hash == document.document_hash
+        status = stored.status if same else SourceStatus.UPDATED
+    return Source(
+        source_id=source_id(document.uri),
+        title=document.title,
+        uri=document.uri,
+        document_hash=document.document_hash,
+        kind=own_kind or (stored.kind if stored else SourceKind.USER),
+        ingested_at=now,
+        status=status,
+        labels=own_labels or (stored.labels if stored else ()),
+        metadata=dict(document.metadata),
+    )
+
+
+def unchanged(source: Source, stored: Source | None) -> bool:
+    """Whether a document would leave everything as it is stored.
+
+    A source that was removed never does: who gives it again wants it back.
+    """
+    return (
+        stored is not None
+        and stored.status is not SourceStatus.REMOVED
+        and stored.document_hash == source.document_hash
+        and (stored.kind, stored.labels) == (source.kind, source.labels)
+    )
+
+
+def compare(
+    facts: FactsFacet, source: Source, listing: Listing, stored: Source | None, now: datetime
+) -> Change:
+    """Compare what a document says now with what is stored of it; no texts are read.
+
+    Spec: CRP-SPEC-009 §4.5
+
+    A passage is still there when its id is, or else when its text is; it then keeps its fact.
+    A passage that was withdrawn from retrieval stays withdrawn, unless its whole source was
+    removed. A stale fact whose time to live is over stays stale.
+
+    Args:
+        source: the registry entry as it will be.
+        stored: the entry as it is.
+    """
+    passages = facts.passages(source.source_id)
+    if not passages:
+        return Change(source.changed(fact_count=len(listing)), range(len(listing)))
+    # Facts by hand may have brought a removed source back; no document is behind it since.
+    removed = (
+        stored is None
+        or stored.status is SourceStatus.REMOVED
+        or stored.metadata.get(COLLECTED) is True
+    )
+    known = {content_hash: id_ for id_, content_hash, _ in passages}
+    buried = {i for i, _, status in passages if removed and status is FactStatus.DELETED}
+    states = {id_: status for id_, _, status in passages if id_ not in buried}
+    kept, new = _matched(listing, [p for p in passages if p[0] not in buried])
+    old = (stored.kind, stored.labels, stored.metadata) if stored else None
+    told = {listing.id(place) for place in new} if buried else set()
+    return Change(
+        source.changed(
+            fact_count=len(new) + sum(states[i] is not FactStatus.DELETED for i in kept)
+        ),
+        new,
+        frozenset(buried & told),
+        known,
+        _alive(facts, [i for i in sorted(kept) if states[i] is FactStatus.STALE], now),
+        tuple(i for i in sorted(states) if i not in kept and states[i] is FactStatus.ACTIVE),
+        ()
+        if old == (source.kind, source.labels, source.metadata)
+        else tuple(i for i in sorted(states) if states[i] is not FactStatus.DELETED),
+        stored.metadata if stored else {},
+    )
+
+
+def _matched(
+    listing: Listing, passages: Sequence[tuple[str, str, FactStatus]]
+) -> tuple[set[str], list[int]]:
+    """Ids of stored passages that the document still says, and the places of the others."""
+    ids = {id_ for id_, _, _ in passages}
+    told = [listing.id(place) for place in range(len(listing))]
+    kept = {id_ for id_ in told if id_ in ids}
+    by_text: dict[str, list[str]] = defaultdict(list)
+    for id_, content_hash, _ in reversed(passages):
+        if id_ not in kept:
+            by_text[content_hash].append(id_)
+    new: list[int] = []
+    for place, id_ in enumerate(told):
+        if id_ in ids:
+            continue
+        same = by_text.get(listing.content_hash(place))
+        if same:
+            kept.add(same.pop())
+        else:
+            new.append(place)
+    return kept, new
+
+
+def _alive(facts: FactsFacet, ids: Sequence[str], now: datetime) -> tuple[str, ...]:
+    """Those of the facts whose time to live is not over."""
+    alive: list[str] = []
+    for start in range(0, len(ids), _STEP):
+        held = facts.get(ids[start : start + _STEP])
+        alive += [fact.fact_id for fact in held if not outlived(fact, now)]
+    return tuple(alive)
+
+
+def additions(
+    facts: FactsFacet, given: Sequence[Fact], now: datetime
+) -> list[tuple[Change, list[Fact]]]:
+    """What facts made by hand do to their sources; those stored already do nothing.
+
+    A fact that was deleted is new again when it is given again.
+
+    Raises:
+        FactRejected: a fact is stored with other labels or another content.
+    """
+    stored = {fact.fact_id: fact for fact in facts.get([fact.fact_id for fact in given])}
+    fresh: dict[str, list[Fact]] = defaultdict(list)
+    for fact in given:
+        known = stored.get(fact.fact_id)
+        if known is None or known.status is FactStatus.DELETED:
+            fresh[fact.source_id].append(fact)
+        else:
+            check_same_labels(known, fact)
+            if known.content_hash != fact.content_hash:
+                raise FactRejected(
+                    f"fact {fact.fact_id} is stored with another content since it was updated; "
+                    "update it again, or give a source_location to add the text as another fact"
+                )
+    changes: list[tuple[Change, list[Fact]]] = []
+    for name, made in fresh.items():
+        source = facts.source(name)
+        if source is None or source.status is SourceStatus.REMOVED:
+            source = Source(
+                source_id=name,
+                title=source.title if source and source.title else name,
+                uri=source.uri if source and source.uri else f"{USER_SOURCE}:{name}",
+                document_hash=sha256(""),
+                kind=made[0].kind,
+                ingested_at=now,
+                labels=source.labels if source else made[0].labels,
+                metadata={COLLECTED: True} if source else {},
+            )
+        if source.uri == f"{USER_SOURCE}:{name}":
+            # No document lies behind these facts: the hash is that of their hashes.
+            hashes = [said for _, said, status in facts.passages(name) if status != "DELETED"]
+            hashes += [fact.content_hash for fact in made]
+            source = source.changed(
+                document_hash=sha256("|".join(sorted(hashes))),
+                labels=tuple(
+                    sorted(set(source.labels).intersection(*(fact.labels for fact in made)))
+                ),
+            )
+        source = source.changed(fact_count=source.fact_count + len(made))
+        revived = frozenset(fact.fact_id for fact in made if fact.fact_id in stored)
+        known_texts = {stored[id_].content_hash: id_ for id_ in revived}
+        changes.append((Change(source, range(len(made)), revived, known_texts), made))
+    return changes
+
+
+def check_same_labels(stored: Fact, given: Fact) -> None:
+    """Refuse to give a stored fact again with other labels.
+
+    Raises:
+        FactRejected: names the labels given alone, since the stored ones may be withheld.
+    """
+    if stored.labels != given.labels:
+        raise FactRejected(
+            f"fact {given.fact_id} is stored with other labels than {list(given.labels)}"
+        )

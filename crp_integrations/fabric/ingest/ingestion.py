@@ -1,0 +1,322 @@
+"""From documents to stored facts: chunk, make facts, embed, insert. Whole batch or nothing.
+
+Everything slow happens before the one writing transaction: reading, chunking and embedding.
+The transaction then looks at the stored state once more, decides what is new, what is still
+there and what has vanished, and writes sources, facts, vectors and journal together.
+
+What is above one slice of the embedder keeps its vectors in the store as they come, by content
+hash and outside every search, so an ingestion that was killed embeds only what is missing when it
+is run again. Long documents are cut anew for each of these steps instead of being held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from crp_integrations.errors import IngestError, StoreBusy
+from crp_integrations.fabric.epoch import EMBEDDER_SETTING
+from crp_integrations.fabric.ingest.batch import AnyDocument, Batch, by_hand, distinct, gather
+from crp_integrations.fabric.ingest.changes import Change, additions, entry, unchanged
+from crp_integrations.fabric.ingest.embedding import Embedding
+from crp_integrations.fabric.ingest.given import given_facts
+from crp_integrations.fabric.ingest.inserting import (
+    Insert,
+    Insertion,
+    OvertakenError,
+    Row,
+)
+from crp_integrations.fabric.ingest.listing import Listed
+from crp_integrations.fabric.ports import FactsFacet, Notify, Transaction
+from crp_integrations.fabric.progress import Progress, Told, silent
+from crp_integrations.fabric.records import (
+    Fact,
+    IngestReport,
+    Notice,
+    Source,
+    source_id,
+)
+from crp_integrations.fabric.settings import FabricSettings
+from crp_integrations.ports import Clock, Embedder, TokenCounter, Tracer
+from crp_integrations.vectors import FloatRows, unit_rows
+from crp_integrations.vocabulary import SourceKind
+
+__all__ = ["EMBEDDER_SETTING", "Ingestion", "Progress", "silent"]
+
+Allow = Callable[[tuple[str, ...]], None]
+# How often an ingestion begins anew when another writer was faster.
+_TRIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Ingestion:
+    """Writes into one namespace, on behalf of one subject.
+
+    Attributes:
+        begin: opens a transaction of the namespace; true for a writing one.
+        key: gives the journal's key, 32 bytes; asked for when there is something to write, since
+            a key that is not there yet is made.
+        allow: raises AccessDenied when things with these labels may not be written.
+        check: raises ConfigError when the stored vectors are of another embedder.
+        hash_in: the state hash as a transaction sees it.
+        notify: is told which facts of a source that was stored before have changed.
+    """
+
+    namespace: str
+    begin: Callable[[bool], AbstractContextManager[Transaction]]
+    embedder: Embedder
+    counter: TokenCounter
+    clock: Clock
+    key: Callable[[], bytes]
+    settings: FabricSettings
+    tracer: Tracer
+    allow: Allow
+    check: Callable[[FactsFacet], None]
+    hash_in: Callable[[FactsFacet], str]
+    notify: Notify
+
+    def documents(
+        self,
+        documents: Iterable[AnyDocument],
+        *,
+        kind: SourceKind | None,
+        labels: tuple[str, ...],
+        progress: Progress,
+    ) -> IngestReport:
+        """Ingest documents; those with too little text for a fact are skipped and named.
+
+        Spec: CRP-SPEC-009 §4.1
+
+        Raises:
+            IngestError: a URI is given twice with different content, a document changed while it
+                was read, or nothing that is given has enough text for a fact.
+        """
+        with self.tracer.step("fabric.read"):
+            given = distinct(documents, progress)
+        listed: dict[str, Listed] = {}
+        for _ in range(_TRIES):
+            try:
+                return self._ingested(given, listed, kind, labels, progress)
+            except OvertakenError:
+                continue
+        raise self._overtaken()
+
+    def _ingested(
+        self,
+        given: Sequence[AnyDocument],
+        listed: dict[str, Listed],
+        kind: SourceKind | None,
+        labels: tuple[str, ...],
+        progress: Progress,
+    ) -> IngestReport:
+        now = self.clock.now()
+        with self.begin(False) as transaction:
+            facts = transaction.facts
+            self.check(facts)
+            stored = {one.uri: facts.source(source_id(one.uri)) for one in given}
+            entries = [
+                (one, entry(one, stored[one.uri], kind=kind, labels=labels, now=now))
+                for one in given
+            ]
+            pairs = [(one, own) for one, own in entries if not unchanged(own, stored[own.uri])]
+            before = "" if pairs else self.hash_in(facts)
+        # Who changes labels must be allowed to write under the old ones as well.
+        both = {own.labels for _, own in entries}
+        both |= {known.labels for known in stored.values() if known is not None}
+        for one in sorted(both):
+            self.allow(one)
+        told = {own.uri for _, own in pairs}
+        same = tuple(uri for uri in stored if uri not in told)
+        if not pairs:
+            return IngestReport(unchanged=same, state_hash=before)
+
+        with self.tracer.step("fabric.chunk"):
+            batch = gather(
+                pairs,
+                stored,
+                listed,
+                counter=self.counter,
+                settings=self.settings.chunking,
+                progress=progress,
+            )
+        if len(batch.refused) == len(given):
+            many = len(batch.refused)
+            more = f" (the first of {many} documents like it)" if many > 1 else ""
+            raise IngestError(next(iter(batch.refused.values())) + more)
+        with self.tracer.step("fabric.facts"), self.begin(False) as transaction:
+            if not batch.listed:
+                return IngestReport(
+                    unchanged=same,
+                    skipped=tuple(batch.refused),
+                    state_hash=self.hash_in(transaction.facts),
+                )
+            changes = batch.changes(transaction.facts)
+        # Before anything is written: a store's key is there before what is sealed with it.
+        key = self.key()
+        with self.tracer.step("fabric.embed"):
+            rows = self._embedded(batch, changes, progress)
+        with self.tracer.step("fabric.insert"), self.begin(True) as transaction:
+            facts = transaction.facts
+            for uri in told:
+                if facts.source(source_id(uri)) != stored[uri]:
+                    raise OvertakenError(f"{uri} was changed by another writer")
+            changes = batch.changes(facts)
+            insertions = batch.insertions(changes, self.namespace, self.settings)
+            after = self._write(transaction, insertions, rows, key, progress)
+            if not rows:
+                batch.clear_prepared(facts, changes, self.embedder.identity)
+        self._tell(insertions, stored)
+        return IngestReport(
+            sources=tuple(change.source.source_id for change in changes),
+            facts=tuple(id_ for insertion in insertions for id_ in insertion.ids),
+            stale=tuple(id_ for change in changes for id_ in change.vanished),
+            returned=tuple(id_ for change in changes for id_ in change.returned),
+            unchanged=same,
+            skipped=tuple(batch.refused),
+            state_hash=after,
+        )
+
+    def facts(
+        self, facts: Sequence[Fact | str], *, kind: SourceKind | None, progress: Progress
+    ) -> IngestReport:
+        """Add facts that the caller made; those that are there already are left alone."""
+        given = self._given(facts, kind)
+        for _ in range(_TRIES):
+            try:
+                return self._added(given, progress)
+            except OvertakenError:
+                continue
+        raise self._overtaken()
+
+    def _added(self, given: Sequence[Fact], progress: Progress) -> IngestReport:
+        now = self.clock.now()
+        with self.begin(False) as transaction:
+            self.check(transaction.facts)
+            found = additions(transaction.facts, given, now)
+            after = self.hash_in(transaction.facts)
+        if found:
+            texts = {
+                fact.content_hash: fact.content
+                for change, made in found
+                for fact in made
+                if fact.content_hash not in change.known
+            }
+            with self.tracer.step("fabric.embed"):
+                rows = self._embedding.vectors(texts, progress)
+            key = self.key()
+            with self.tracer.step("fabric.insert"), self.begin(True) as transaction:
+                found = additions(transaction.facts, given, now)
+                insertions = [by_hand(change, made) for change, made in found]
+                after = self._write(transaction, insertions, rows, key, progress)
+        new = {fact.fact_id for _, made in found for fact in made}
+        return IngestReport(
+            sources=tuple(change.source.source_id for change, _ in found),
+            facts=tuple(fact.fact_id for fact in given if fact.fact_id in new),
+            unchanged=tuple(fact.fact_id for fact in given if fact.fact_id not in new),
+            state_hash=after,
+        )
+
+    def unstored(
+        self, facts: Sequence[Fact | str], *, kind: SourceKind | None
+    ) -> tuple[list[Fact], FloatRows]:
+        """The facts as `facts` would store them, with their vectors; nothing is written.
+
+        Spec: CRP-SPEC-009 §7.2
+
+        Returns:
+            Facts unique by id, and their unit rows, shape (len(facts), dimensions).
+        """
+        given = self._given(facts, kind)
+        with self.tracer.step("fabric.embed"):
+            rows = self.embedder.embed_passages([fact.content for fact in given])
+        return given, unit_rows(rows, dimensions=self.embedder.dimensions)
+
+    def _overtaken(self) -> StoreBusy:
+        return StoreBusy(
+            f"other writers changed the sources of namespace {self.namespace!r} during "
+            f"{_TRIES} tries; nothing was written"
+        )
+
+    def _given(self, facts: Sequence[Fact | str], kind: SourceKind | None) -> list[Fact]:
+        return given_facts(
+            facts,
+            namespace=self.namespace,
+            kind=kind,
+            now=self.clock.now(),
+            counter=self.counter,
+            settings=self.settings,
+            allow=self.allow,
+        )
+
+    # --- embedding ---------------------------------------------------------------------
+
+    @property
+    def _embedding(self) -> Embedding:
+        return Embedding(self.begin, self.check, self.embedder, self.settings)
+
+    def _embedded(
+        self, batch: Batch, changes: Sequence[Change], progress: Progress
+    ) -> dict[str, Row]:
+        """Vectors of the new texts by content hash; none when they are kept in the store."""
+        total = batch.waiting_count(changes)
+        waiting = batch.waiting(changes)
+        if total <= self.settings.embed_slice:
+            return self._embedding.vectors(dict(waiting), progress)
+        self._embedding.prepare(waiting, Told("embed", progress, total))
+        return {}
+
+    # --- writing -----------------------------------------------------------------------
+
+    def _write(
+        self,
+        transaction: Transaction,
+        insertions: Sequence[Insertion],
+        rows: Mapping[str, Row],
+        key: bytes,
+        progress: Progress,
+    ) -> str:
+        """Carry changes out and tell the journal; returns the new state hash."""
+        facts = transaction.facts
+        self.check(facts)
+        before = self.hash_in(facts)
+        told = Told("store", progress, sum(len(one.ids) for one in insertions) or 1)
+        insert = Insert(
+            transaction=transaction,
+            embedder=self.embedder.identity,
+            rows=rows,
+            settings=self.settings,
+            allow=self.allow,
+            now=self.clock.now(),
+            stored=told.more,
+        )
+        insert.carry_out(insertions)
+        after = self.hash_in(facts)
+        insert.tell(insertions, before, after, key)
+        told.end()
+        return after
+
+    def _tell(
+        self,
+        insertions: Sequence[Insertion],
+        stored: Mapping[str, Source | None],
+    ) -> None:
+        """Tell of the sources that were there before and have other facts now.
+
+        Spec: CRP-SPEC-009 §4.5
+        """
+        for insertion in insertions:
+            change = insertion.change
+            if stored[change.source.uri] is None:
+                continue
+            if insertion.ids or change.vanished or change.returned:
+                self.notify(
+                    Notice(
+                        kind="source-changed",
+                        namespace=self.namespace,
+                        source_id=change.source.source_id,
+                        facts=tuple(insertion.ids),
+                        stale=change.vanished,
+                        returned=change.returned,
+                    )
+                )

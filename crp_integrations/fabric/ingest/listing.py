@@ -1,0 +1,169 @@
+"""The passages of one document, read as often as they are wanted and never held as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from crp_integrations.errors import IngestError
+from crp_integrations.fabric.ingest.chunking import Chunk
+from crp_integrations.fabric.ingest.decomposition import passages
+from crp_integrations.fabric.records import (
+    Block,
+    Document,
+    StreamedDocument,
+    fact_id,
+    shown,
+    source_id,
+)
+from crp_integrations.fabric.settings import ChunkingSettings
+from crp_integrations.ports import TokenCounter
+from crp_integrations.seals import sha256
+
+_ID_BYTES, _HASH_BYTES = 16, 32
+_ENTRY = _ID_BYTES + _HASH_BYTES
+_HASH_PREFIX = "sha256:"
+
+
+class Listing:
+    """Fact ids and content hashes of passages in order, 48 bytes each."""
+
+    __slots__ = ("_held",)
+
+    def __init__(self) -> None:
+        self._held = bytearray()
+
+    def __len__(self) -> int:
+        return len(self._held) // _ENTRY
+
+    def append(self, id_: str, content_hash: str) -> None:
+        """Add a passage."""
+        self._held += UUID(id_).bytes
+        self._held += bytes.fromhex(content_hash.removeprefix(_HASH_PREFIX))
+
+    def id(self, place: int) -> str:
+        """The fact id of the passage at a place."""
+        start = place * _ENTRY
+        return str(UUID(bytes=bytes(self._held[start : start + _ID_BYTES])))
+
+    def content_hash(self, place: int) -> str:
+        """The content hash of the passage at a place."""
+        end = (place + 1) * _ENTRY
+        return _HASH_PREFIX + self._held[end - _HASH_BYTES : end].hex()
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A piece of a document with the id and hash of the fact that it becomes."""
+
+    place: int
+    fact_id: str
+    content_hash: str
+    piece: Chunk
+
+
+class Listed:
+    """A document with its listing, made by one pass over its blocks.
+
+    Attributes:
+        characters: of all passages together.
+    """
+
+    def __init__(
+        self,
+        document: Document | StreamedDocument,
+        counter: TokenCounter,
+        settings: ChunkingSettings,
+        *,
+        hold: int,
+    ) -> None:
+        """Cut the document once.
+
+        Args:
+            hold: most characters of passages that are kept; above it they are cut again each
+                time they are wanted.
+
+        Raises:
+            IngestError: the document cannot be read.
+        """
+        self.document = document
+        self.listing = Listing()
+        self.characters = 0
+        self._counter = counter
+        self._settings = settings
+        self._source_id = source_id(document.uri)
+        self._held: list[Passage] | None = []
+        for passage in self._cut():
+            self.listing.append(passage.fact_id, passage.content_hash)
+            self.characters += len(passage.piece.content)
+            if self.characters > hold:
+                self._held = None
+            if self._held is not None:
+                self._held.append(passage)
+
+    @property
+    def held(self) -> bool:
+        """Whether the passages are in memory."""
+        return self._held is not None
+
+    def empty(self) -> None:
+        """Take the document for one without passages."""
+        self.listing = Listing()
+        self._held = []
+        self.characters = 0
+
+    def all(self) -> Iterator[Passage]:
+        """Every passage in order.
+
+        Raises:
+            IngestError: the document is no longer what it was at the first pass.
+        """
+        if self._held is not None:
+            yield from self._held
+            return
+        place = -1
+        for place, passage in enumerate(self._cut()):
+            if (
+                place >= len(self.listing)
+                or self.listing.id(place) != passage.fact_id
+                or self.listing.content_hash(place) != passage.content_hash
+            ):
+                raise self._changed()
+            yield passage
+        if place + 1 != len(self.listing):
+            raise self._changed()
+
+    def at(self, places: Sequence[int]) -> Iterator[Passage]:
+        """The passages at ascending places.
+
+        Raises:
+            IngestError: as `all`.
+        """
+        if not places:
+            return
+        if self._held is not None:
+            for place in places:
+                yield self._held[place]
+            return
+        wanted = iter(places)
+        following = next(wanted, None)
+        for passage in self.all():
+            if passage.place == following:
+                yield passage
+                following = next(wanted, None)
+
+    def _cut(self) -> Iterator[Passage]:
+        blocks = self._blocks()
+        pieces = passages(blocks, counter=self._counter, settings=self._settings)
+        for place, piece in enumerate(pieces):
+            hashed = sha256(piece.content)
+            yield Passage(place, fact_id(self._source_id, piece.location, hashed), hashed, piece)
+
+    def _blocks(self) -> Iterator[Block]:
+        if isinstance(self.document, Document):
+            return iter(self.document.blocks)
+        return self.document.blocks()
+
+    def _changed(self) -> IngestError:
+        return IngestError(f"{shown(self.document.uri)} changed while it was read; ingest it again")

@@ -1,0 +1,237 @@
+"""What an operator or an analysis does to stored facts by hand, batch by batch.
+
+Each verb is one transaction: statuses, registry and journal change together or not at all, and
+one id that is unknown or may not change refuses the whole batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from crp_integrations.errors import RequestError
+from crp_integrations.fabric.life.lifecycle import check, check_archived
+from crp_integrations.fabric.life.reports import ChangeReport, Verb
+from crp_integrations.fabric.life.writing import Writing, by_source, count_back, recount
+from crp_integrations.fabric.ports import FactsFacet
+from crp_integrations.fabric.records import Fact, Notice, Source
+from crp_integrations.guard.decisions import Action
+from crp_integrations.vocabulary import EventType, FactStatus, SourceStatus
+
+Draft = tuple[EventType, dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Verbs:
+    """The verbs of the lifecycle within one namespace, on behalf of one subject."""
+
+    writing: Writing
+
+    def mark_stale(self, ids: Sequence[str]) -> ChangeReport:
+        """Flag ACTIVE facts as STALE by hand.
+
+        Spec: CRP-SPEC-009 §2.2
+        """
+
+        def carry_out(facts: FactsFacet, chosen: Sequence[Fact], now: datetime) -> list[Draft]:
+            facts.set_status(_ids(chosen), FactStatus.STALE, now)
+            return []
+
+        return self._change(
+            "stale", ids, "write", lambda facts: check(facts, FactStatus.STALE), carry_out
+        )
+
+    def archive(self, ids: Sequence[str]) -> ChangeReport:
+        """Put retrievable facts aside.
+
+        Spec: CRP-SPEC-009 §8.2
+        """
+
+        def carry_out(facts: FactsFacet, chosen: Sequence[Fact], now: datetime) -> list[Draft]:
+            facts.set_archived(_ids(chosen), now)
+            return []
+
+        return self._change(
+            "archived", ids, "write", lambda facts: check_archived(facts, False), carry_out
+        )
+
+    def restore(self, ids: Sequence[str]) -> ChangeReport:
+        """Bring archived facts back as they were.
+
+        Spec: CRP-SPEC-009 §8.2
+        """
+
+        def carry_out(facts: FactsFacet, chosen: Sequence[Fact], now: datetime) -> list[Draft]:
+            # The moment of return is kept, or disuse would archive them again at once.
+            facts.replace([fact.changed(archived_at=None, modified_at=now) for fact in chosen])
+            return []
+
+        return self._change(
+            "restored", ids, "write", lambda facts: check_archived(facts, True), carry_out
+        )
+
+    def quarantine(self, ids: Sequence[str], reason: str) -> ChangeReport:
+        """Take facts out of retrieval and tell the operator which sources to review.
+
+        Spec: CRP-SPEC-009 §8.4
+        """
+        told: dict[str, list[str]] = {}
+
+        def carry_out(facts: FactsFacet, chosen: Sequence[Fact], now: datetime) -> list[Draft]:
+            facts.set_status(_ids(chosen), FactStatus.QUARANTINED, now)
+            told.update(by_source(chosen))
+            return [
+                (EventType.FACT_QUARANTINED, {"source": name, "facts": held, "count": len(held)})
+                for name, held in told.items()
+            ]
+
+        report = self._change(
+            "quarantined", ids, "write", lambda facts: check(facts, FactStatus.QUARANTINED),
+            carry_out,
+        )  # fmt: skip
+        for name, held in told.items():
+            self.writing.notify(
+                Notice(
+                    kind="quarantined",
+                    namespace=self.writing.namespace,
+                    source_id=name,
+                    facts=tuple(held),
+                    reason=reason,
+                )
+            )
+        return report
+
+    def lift(self, ids: Sequence[str]) -> ChangeReport:
+        """End a quarantine: the facts are ACTIVE and retrievable, archived or not before.
+
+        Spec: CRP-SPEC-009 §8.4
+        """
+
+        def carry_out(facts: FactsFacet, chosen: Sequence[Fact], now: datetime) -> list[Draft]:
+            facts.set_status(_ids(chosen), FactStatus.ACTIVE, now)
+            count_back(facts, chosen)
+            archived = [fact.fact_id for fact in chosen if fact.archived_at is not None]
+            if archived:
+                facts.set_archived(archived, None)
+            return []
+
+        return self._change(
+            "lifted",
+            ids,
+            "write",
+            lambda facts: check(facts, FactStatus.ACTIVE, among={FactStatus.QUARANTINED}),
+            carry_out,
+        )
+
+    def forget(self, ids: Sequence[str], source_id: str | None) -> ChangeReport:
+        """Delete facts, or a source with everything of it; their bytes go with time.
+
+        Spec: CRP-SPEC-009 §2.2
+
+        Raises:
+            RequestError: neither facts nor a source are given.
+        """
+        if source_id is None:
+            if not ids:
+                raise RequestError("forget was given neither facts nor a source")
+            return self._change(
+                "deleted", ids, "erase", lambda facts: check(facts, FactStatus.DELETED), _delete
+            )
+
+        def choose(facts: FactsFacet) -> tuple[list[Fact], Source]:
+            source = self.writing.source(facts, source_id, "erase")
+            held = [
+                id_
+                for id_, _, status in facts.passages(source_id)
+                if status is not FactStatus.DELETED
+            ]
+            # All of them, also those that the subject does not see: the guard is asked for each.
+            whole = facts.get(held)
+            self.writing.allow("erase", (fact.labels for fact in whole))
+            others = self.writing.found(facts, ids, "erase")
+            chosen = {fact.fact_id: fact for fact in (*whole, *others)}
+            check(chosen.values(), FactStatus.DELETED)
+            return [chosen[id_] for id_ in sorted(chosen)], source
+
+        writing, now = self.writing, self.writing.clock.now()
+        with writing.begin(False) as transaction:
+            chosen, source = choose(transaction.facts)
+            if not chosen and source.status is SourceStatus.REMOVED:
+                return ChangeReport(verb="deleted", state_hash=writing.hash_in(transaction.facts))
+        key = writing.key()
+        with writing.tracer.step("fabric.forget"), writing.begin(True) as transaction:
+            chosen, source = choose(transaction.facts)
+            before = writing.hash_in(transaction.facts)
+            drafts = _delete(transaction.facts, chosen, now)
+            removed = transaction.facts.source(source_id) or source
+            removed = removed.changed(status=SourceStatus.REMOVED, fact_count=0)
+            transaction.facts.add_source(removed)
+            if not any(data["source"] == source_id for _, data in drafts):
+                drafts.append(_deleted(source_id, []))
+            after, _ = writing.tell(
+                transaction, drafts, before=before, cause="deleted", now=now, key=key
+            )
+        return ChangeReport(
+            verb="deleted",
+            facts=tuple(_ids(chosen)),
+            sources=tuple(sorted({source_id, *by_source(chosen)})),
+            state_hash=after,
+        )
+
+    # --- within ------------------------------------------------------------------------
+
+    def _change(
+        self,
+        verb: Verb,
+        ids: Sequence[str],
+        action: Action,
+        legal: Callable[[Sequence[Fact]], None],
+        carry_out: Callable[[FactsFacet, Sequence[Fact], datetime], list[Draft]],
+    ) -> ChangeReport:
+        """Choose, check, change and tell. What is refused makes neither a file nor a key."""
+        writing, now = self.writing, self.writing.clock.now()
+        with writing.begin(False) as transaction:
+            legal(writing.found(transaction.facts, ids, action))
+            if not ids:
+                return ChangeReport(verb=verb, state_hash=writing.hash_in(transaction.facts))
+        key = writing.key()
+        with writing.tracer.step(f"fabric.{verb}"), writing.begin(True) as transaction:
+            chosen = writing.found(transaction.facts, ids, action)
+            legal(chosen)
+            before = writing.hash_in(transaction.facts)
+            drafts = carry_out(transaction.facts, chosen, now)
+            after, _ = writing.tell(
+                transaction,
+                drafts,
+                before=before,
+                cause=verb,
+                now=now,
+                key=key,
+                # Facts that events of their own name are not named twice.
+                facts=() if drafts else _ids(chosen),
+            )
+        return ChangeReport(
+            verb=verb,
+            facts=tuple(_ids(chosen)),
+            sources=tuple(by_source(chosen)),
+            state_hash=after,
+        )
+
+
+def _ids(facts: Iterable[Fact]) -> list[str]:
+    return [fact.fact_id for fact in facts]
+
+
+def _delete(facts: FactsFacet, chosen: Sequence[Fact], now: datetime) -> list[Draft]:
+    facts.set_status(_ids(chosen), FactStatus.DELETED, now)
+    recount(facts, chosen)
+    return [_deleted(name, held) for name, held in by_source(chosen).items()]
+
+
+def _deleted(source_id: str, ids: Sequence[str]) -> Draft:
+    return (
+        EventType.FACT_DELETED,
+        {"source": source_id, "facts": list(ids), "count": len(ids), "cause": "forgotten"},
+    )

@@ -1,0 +1,265 @@
+"""The part of a namespace that keeps it in order: verbs, erasure and maintenance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import JsonValue
+
+from crp_integrations.audit.keys import journal_key
+from crp_integrations.fabric.communities.clustered import Clustered
+from crp_integrations.fabric.communities.similarity import FILE as SIMILARITY_FILE
+from crp_integrations.fabric.ingest.ingestion import silent
+from crp_integrations.fabric.life.erasure import Erasing
+from crp_integrations.fabric.life.maintenance import Maintenance, Progress
+from crp_integrations.fabric.life.reports import ChangeReport, Erasure, MaintenanceReport
+from crp_integrations.fabric.life.updating import KEEP, Keep, Updating
+from crp_integrations.fabric.life.verbs import Verbs
+from crp_integrations.fabric.life.writing import Writing
+from crp_integrations.fabric.ports import FactsFacet
+from crp_integrations.fabric.reading import Reading
+from crp_integrations.fabric.records import Fact
+from crp_integrations.fabric.shared import SharedReading, refuse_shared
+from crp_integrations.guard.decisions import Action, Decision, Guard, require
+from crp_integrations.guard.subjects import Subject
+from crp_integrations.vocabulary import SourceKind
+
+if TYPE_CHECKING:
+    from crp_integrations.fabric.fabric import Fabric
+
+
+_Result = TypeVar("_Result")
+
+
+class Operations(Clustered):
+    """What can be done to facts that are stored; the base of `Namespace`.
+
+    Every verb takes a whole batch or nothing: one id that is unknown to the subject, or whose
+    fact may not change so, refuses all of it.
+
+    Spec: CRP-SPEC-009 §2.2, §8
+    """
+
+    _fabric: Fabric
+    _guard: Guard
+    _own: Reading
+    _shared: tuple[SharedReading, ...]
+    subject: Subject
+
+    def update(
+        self,
+        fact_id: str,
+        *,
+        content: str | None = None,
+        metadata: dict[str, JsonValue] | None = None,
+        ttl: str | Keep | None = KEEP,
+        importance_weight: float | None = None,
+        labels: Sequence[str] | None = None,
+        kind: SourceKind | None = None,
+        valid_from: datetime | Keep | None = KEEP,
+        valid_to: datetime | Keep | None = KEEP,
+    ) -> Fact:
+        """Change a fact in place; what is left out stays as it is.
+
+        The id stays. Another content gives another content hash and another vector. A content
+        that is given, also the old one, is the source saying it again: a STALE fact becomes
+        ACTIVE, unless its ttl has run out all the same, and an archived one comes back.
+
+        Spec: CRP-SPEC-009 §2, §3.3 (decision E18)
+
+        Args:
+            content: within the limits that `add` keeps.
+            metadata: in the place of the stored map.
+            ttl: ISO 8601 duration, counted from `ingested_at`; None takes it away.
+            labels: in the place of the stored ones; the guard is asked for both.
+
+        Returns:
+            The fact as it is stored now.
+
+        Raises:
+            IllegalTransition: the fact is DELETED or QUARANTINED.
+            FactRejected: a value is not usable, or the content too short or too long.
+            RequestError: the fact is unknown.
+            AccessDenied: the guard denies writing things with the old or the new labels.
+            ConfigError: the stored vectors are of another embedder.
+        """
+        given: dict[str, Any] = {
+            "content": content,
+            "metadata": metadata,
+            "importance_weight": importance_weight,
+            "labels": None if labels is None else tuple(labels),
+            "kind": kind,
+        }
+        given = {name: value for name, value in given.items() if value is not None}
+        emptied = {"ttl": ttl, "valid_from": valid_from, "valid_to": valid_to}
+        given |= {name: value for name, value in emptied.items() if value is not KEEP}
+        updating = Updating(self._writing(), self._fabric.embedder, self._fabric.counter)
+        return self._settled(updating.update(fact_id, given))
+
+    def mark_stale(self, ids: Sequence[str]) -> ChangeReport:
+        """Flag ACTIVE facts as STALE: still retrievable, with freshness 0.
+
+        Spec: CRP-SPEC-009 §2.2
+
+        Raises:
+            IllegalTransition: a fact is not ACTIVE.
+            RequestError: a fact is unknown.
+            AccessDenied: the guard denies writing a fact.
+        """
+        return self._settled(Verbs(self._writing()).mark_stale(ids))
+
+    def forget(self, *, facts: Sequence[str] = (), source: str | None = None) -> ChangeReport:
+        """Delete facts, or a source with all of its facts; they are unretrievable at once.
+
+        Their bytes leave the store at the first `maintain` after the retention period; for bytes
+        that must go now there is `erase`.
+
+        Spec: CRP-SPEC-009 §2.2
+
+        Args:
+            facts: ids.
+            source: id of a source; its registry entry becomes REMOVED.
+
+        Raises:
+            IllegalTransition: one of the facts is DELETED.
+            RequestError: a fact or the source is unknown, or neither is given.
+            AccessDenied: the guard denies erasing one of them.
+        """
+        return self._settled(Verbs(self._writing()).forget(facts, source))
+
+    def archive(self, ids: Sequence[str]) -> ChangeReport:
+        """Put facts aside: out of search, text index and state hash, until `restore`.
+
+        Spec: CRP-SPEC-009 §8.2
+
+        Raises:
+            IllegalTransition: a fact is DELETED, QUARANTINED or archived already.
+            RequestError: a fact is unknown.
+            AccessDenied: the guard denies writing a fact.
+        """
+        return self._settled(Verbs(self._writing()).archive(ids))
+
+    def restore(self, ids: Sequence[str]) -> ChangeReport:
+        """Bring archived facts back with the status that they have.
+
+        Spec: CRP-SPEC-009 §8.2
+
+        Raises:
+            IllegalTransition: a fact is not archived, or is DELETED or QUARANTINED.
+            RequestError: a fact is unknown.
+            AccessDenied: the guard denies writing a fact.
+        """
+        return self._settled(Verbs(self._writing()).restore(ids))
+
+    def quarantine(self, ids: Sequence[str], reason: str = "") -> ChangeReport:
+        """Take facts out of retrieval, and tell the operator which sources to review.
+
+        Spec: CRP-SPEC-009 §8.4
+
+        Args:
+            reason: one sentence for the notice; it enters no journal and no log.
+
+        Raises:
+            IllegalTransition: a fact is neither ACTIVE nor STALE.
+            RequestError: a fact is unknown.
+            AccessDenied: the guard denies writing a fact.
+        """
+        return self._settled(Verbs(self._writing()).quarantine(ids, reason))
+
+    def lift(self, ids: Sequence[str]) -> ChangeReport:
+        """End the quarantine of facts after review: they are ACTIVE and retrievable.
+
+        Spec: CRP-SPEC-009 §8.4
+
+        Raises:
+            IllegalTransition: a fact is not QUARANTINED.
+            RequestError: a fact is unknown.
+            AccessDenied: the guard denies writing a fact.
+        """
+        return self._settled(Verbs(self._writing()).lift(ids))
+
+    def erase(self, source: str) -> Erasure:
+        """Erase a source: no byte of its facts, vectors, title or URI stays in any file.
+
+        What stays is a tombstone in the registry and an event in the journal, committed together
+        with the removal. A second call finds nothing left and finishes what a reader held up.
+
+        Spec: CRP-SPEC-009 §8.3
+
+        Args:
+            source: the source's id.
+
+        Raises:
+            RequestError: the source is unknown.
+            AccessDenied: the guard denies erasing the source or one of its facts.
+        """
+        return Erasing(self._writing()).erase(source)
+
+    def maintain(
+        self, progress: Progress | None = None, *, graph: bool = True
+    ) -> MaintenanceReport:
+        """Do what time has made due; cheap, and without any write, when nothing is.
+
+        Spec: CRP-SPEC-009 §2.2, §5.5, §7.2, §8.1, §8.2
+
+        Args:
+            progress: called with step, done and total.
+            graph: whether a graph that is due is built too, which takes a minute for a hundred
+                thousand facts; search is exact until then.
+
+        Raises:
+            AccessDenied: something is due and the guard denies writing.
+            StoreBusy: another process held the write lock for too long; steps that are done stay.
+        """
+        fabric = self._fabric
+        return Maintenance(
+            self._writing(),
+            recluster_due=self._recluster_due,
+            recluster=lambda: self._clustering().run(),
+            settle=lambda: graph and self._files_settled(),
+            purge_sessions=fabric.hot.purge_idle,
+        ).run(progress or silent)
+
+    # --- within ------------------------------------------------------------------------
+
+    def _files_settled(self) -> bool:
+        """Look at the derived files; whether a graph was built."""
+        cache = self._fabric.store.cache(self._own.name)
+        if cache is not None:
+            # Reading a damaged file throws it away; the next reclustering computes it anew.
+            cache.load(SIMILARITY_FILE)
+        return self._fabric.live(self._own.name).settle(thorough=True)
+
+    def _writing(self) -> Writing:
+        fabric, name = self._fabric, self._own.name
+
+        def ask(action: Action, labels: tuple[str, ...]) -> Decision:
+            return require(self._guard, self.subject, action, labels)
+
+        return Writing(
+            namespace=name,
+            begin=lambda write: fabric.begin(name, write=write),
+            clock=fabric.clock,
+            key=lambda: journal_key(fabric.keyring, name),
+            settings=fabric.settings,
+            tracer=fabric.tracer,
+            may_read=self._own.may_read,
+            require=ask,
+            check=fabric.check_embedder,
+            hash_in=self._hash_in,
+            cache=lambda: fabric.store.cache(name),
+            scrub=lambda: fabric.store.scrub(name),
+            forget_held=lambda source: fabric.hot.forget_source(self.subject.tenant, source),
+            notify=fabric.notify,
+            refuse_shared=lambda ids, source: refuse_shared(self._shared, ids, source),
+        )
+
+    def _settled(self, result: _Result) -> _Result:
+        """What a write gave, after the index was brought up to date."""
+        self._fabric.live(self._own.name).settle()
+        return result
+
+    def _hash_in(self, facts: FactsFacet) -> str:
+        return self._fabric.live(self._own.name).hash_in(facts)

@@ -1,0 +1,32 @@
+"""What the fabric needs of a store and of libraries.
+
+A store is a set of namespaces. A transaction belongs to one namespace, sees and changes
+nothing outside it, and commits all its facets together or none. Read `facts`, `store`, `engines`.
+"""
+
+from crp_integrations.fabric.ports.engines import (
+    CommunityEngine,
+    GraphEngine,
+    GraphIndex,
+    LexicalEngine,
+    LexicalIndex,
+    Notify,
+)
+from crp_integrations.fabric.ports.facts import FactsFacet, Mark, Outline
+from crp_integrations.fabric.ports.store import Cache, Cached, Store, Transaction
+
+__all__ = [
+    "Cache",
+    "Cached",
+    "CommunityEngine",
+    "FactsFacet",
+    "GraphEngine",
+    "GraphIndex",
+    "LexicalEngine",
+    "LexicalIndex",
+    "Mark",
+    "Notify",
+    "Outline",
+    "Store",
+    "Transaction",
+]

@@ -1,0 +1,143 @@
+"""What a library does for the fabric: graphs, communities, word search; and who is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from crp_integrations.fabric.records import Notice
+from crp_integrations.fabric.settings import GraphSettings
+from crp_integrations.vectors import FloatRows
+
+
+class GraphIndex(Protocol):
+    """A built nearest-neighbour graph over the rows 0 to n - 1 of one block."""
+
+    def search(self, vector: npt.NDArray[np.float32], k: int) -> npt.NDArray[np.int64]:
+        """Rows near a unit vector, at most k, nearest first; not all of the nearest."""
+        ...
+
+    def save(self, path: str) -> None:
+        """Write the graph to a file."""
+        ...
+
+
+class GraphEngine(Protocol):
+    """Builds and loads nearest-neighbour graphs; equal rows and settings give equal graphs.
+
+    Attributes:
+        name: library and version, part of what a cached file is checked against.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def build(self, block: FloatRows, settings: GraphSettings) -> GraphIndex:
+        """Build a graph over unit rows, shape (n, dimensions), in their order.
+
+        Raises:
+            EngineError: the library failed.
+        """
+        ...
+
+    def load(self, path: str, block: FloatRows, settings: GraphSettings) -> GraphIndex:
+        """Read a graph that was saved for exactly these rows.
+
+        Raises:
+            EngineError: the file does not hold a graph of this many rows and dimensions.
+        """
+        ...
+
+
+class CommunityEngine(Protocol):
+    """Partitions a weighted graph by the Leiden algorithm.
+
+    Attributes:
+        name: library and version.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def partition(
+        self,
+        nodes: int,
+        sources: npt.NDArray[np.int64],
+        targets: npt.NDArray[np.int64],
+        weights: npt.NDArray[np.float64],
+        *,
+        resolution: float,
+        iterations: int,
+        seed: int,
+        initial: npt.NDArray[np.int64] | None = None,
+    ) -> npt.NDArray[np.int64]:
+        """The community of each node.
+
+        Spec: CRP-SPEC-009 §5.3
+
+        Args:
+            nodes: how many there are; nodes without an edge are communities of their own.
+            sources, targets, weights: each undirected edge once, shape (edges,), weights above 0.
+            initial: a membership to start from, shape (nodes,); None to start from single nodes.
+
+        Returns:
+            Shape (nodes,), numbers from 0 without gaps.
+
+        Raises:
+            EngineError: the library failed.
+        """
+        ...
+
+
+class LexicalIndex(Protocol):
+    """Words of the retrievable facts of one state; later states leave it as it is."""
+
+    def search(self, terms: Sequence[str], k: int) -> list[tuple[str, float]]:
+        """Best facts that hold any of the terms: id and BM25 score above 0, higher better.
+
+        Terms come from strangers; no character of them has a meaning. Ties by id.
+
+        Raises:
+            EngineError: the library failed.
+        """
+        ...
+
+    def changed(self, removed: Sequence[str], added: Iterable[tuple[str, str]]) -> LexicalIndex:
+        """The index of a later state; only that of the last state may be asked for one.
+
+        Args:
+            removed: ids whose texts go; unknown ones are left out.
+            added: ids and texts that come, after the removal.
+
+        Raises:
+            EngineError: the library failed.
+        """
+        ...
+
+
+class LexicalEngine(Protocol):
+    """Builds word indexes in memory.
+
+    Attributes:
+        name: library and version.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def build(self, texts: Iterable[tuple[str, str]]) -> LexicalIndex:
+        """Index texts by id.
+
+        Raises:
+            EngineError: the library failed.
+        """
+        ...
+
+
+class Notify(Protocol):
+    """Tells the operator or another stage; must not raise and must not block for long."""
+
+    def __call__(self, notice: Notice) -> None: ...

@@ -1,0 +1,138 @@
+"""Transactions over all facets of a namespace, and the store that opens them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from pydantic import JsonValue
+
+from crp_integrations.audit.ports import JournalFacet
+from crp_integrations.fabric.ports.facts import FactsFacet
+
+
+class Transaction(Protocol):
+    """All facets of one namespace."""
+
+    @property
+    def facts(self) -> FactsFacet: ...
+
+    @property
+    def journal(self) -> JournalFacet: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Cached:
+    """A derived file that was found whole.
+
+    Attributes:
+        path: the file, for reading now; another writer may replace it at any time.
+        about: what was said of it when it was saved.
+    """
+
+    path: str
+    about: Mapping[str, JsonValue]
+
+
+class Cache(Protocol):
+    """Derived files of one namespace: each can be lost at any time and be made again.
+
+    A file counts only with a manifest of its name, namespace, length and SHA-256 that fits;
+    anything else is logged, removed and reported as absent.
+    """
+
+    def load(self, name: str) -> Cached | None:
+        """A file whose manifest was checked; None when there is none or it is damaged."""
+        ...
+
+    def save(
+        self,
+        name: str,
+        about: Mapping[str, JsonValue],
+        write: Callable[[str], None],
+        still_valid: Callable[[Transaction], bool],
+    ) -> bool:
+        """Write a file under a temporary name, sync it, and give it its name.
+
+        Args:
+            write: is called with the path to write.
+            still_valid: asked in a writing transaction right before the renaming, so that nothing
+                is published that holds what was erased meanwhile.
+
+        Returns:
+            Whether it was published.
+        """
+        ...
+
+    def drop(self, name: str | None = None) -> None:
+        """Remove a file, or all of them, temporary ones of other processes included."""
+        ...
+
+
+class Store(Protocol):
+    """Where everything is kept."""
+
+    @property
+    def name(self) -> str:
+        """Kind and place for people, such as `sqlite:kb`."""
+        ...
+
+    def begin(self, namespace: str, *, write: bool = True) -> AbstractContextManager[Transaction]:
+        """Open a transaction: commits when the block ends, undoes everything when it raises.
+
+        A reading transaction sees one state of the namespace throughout, may run beside a
+        writing one, and refuses to write.
+
+        Raises:
+            StoreBusy: another process held the write lock for too long.
+            StoreDamaged, StoreNewer: the files cannot be used.
+        """
+        ...
+
+    def namespaces(self) -> list[str]:
+        """Names of the namespaces that were ever written, ascending."""
+        ...
+
+    def cache(self, namespace: str) -> Cache | None:
+        """Where derived files of a namespace are kept; None for a store without files."""
+        ...
+
+    def scrub(self, namespace: str) -> bool:
+        """Take every byte of what was removed off the disk: free pages, log, text index, caches.
+
+        A removal notes in its own transaction that this is due, so that it can be asked for at any
+        time, by any process, and costs nothing when nothing is due. Not within a transaction.
+
+        Returns:
+            False when a reader still holds an old state; call it again later.
+
+        Raises:
+            StoreBusy: another process wrote for too long; call it again later.
+        """
+        ...
+
+    def compact(self, namespace: str) -> None:
+        """Rewrite the namespace's files without free space, scrubbed. Not within a transaction.
+
+        Raises:
+            StoreBusy: another process used the files for too long.
+        """
+        ...
+
+    def check(self, namespace: str) -> list[str]:
+        """What is wrong with the namespace's files, one sentence each; empty when nothing is.
+
+        Raises:
+            StoreBusy: another process wrote for too long.
+        """
+        ...
+
+    def files(self, namespace: str) -> Mapping[str, int]:
+        """Bytes by file name, caches included; empty for a store without files."""
+        ...
+
+    def close(self) -> None:
+        """Release files and connections; calling it twice does nothing."""
+        ...

@@ -1,0 +1,12 @@
+"""What is kept in memory of one namespace, and how it is searched.
+
+Spec: CRP-SPEC-009 §3
+
+In come the rows of a store and the log of its changes; out go hits, each with its exact float32
+score, the same ones whatever order the facts came in.
+
+Read in this order: `tail` and `rows` (the unit rows of one state, and the step to the next),
+`index` (exact search over them), `graph` (its shortcut above a size, and the shortcut's file),
+`lexical` (words, by an engine in memory), `hot` (a session's own facts), `live` (all of it kept
+up to date).
+"""

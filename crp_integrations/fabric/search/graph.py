@@ -1,0 +1,255 @@
+"""The nearest-neighbour graph of a large namespace: when it is built, and its file.
+
+The graph is only ever a shortcut to rows whose exact scores decide, and its file only ever saves
+building it. So whatever is in doubt is thrown away: the search is then exact, and the next writer
+builds the graph anew.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from pydantic import Field, JsonValue, ValidationError
+
+from crp_integrations.errors import EngineError
+from crp_integrations.fabric.epoch import EMBEDDER_SETTING
+from crp_integrations.fabric.ports import (
+    Cache,
+    FactsFacet,
+    GraphEngine,
+    GraphIndex,
+    Mark,
+    Transaction,
+)
+from crp_integrations.fabric.search.index import Base, Graph, Index, checksum
+from crp_integrations.fabric.settings import GraphSettings
+from crp_integrations.records import Record
+
+# Name of the cached file.
+FILE = "graph"
+# Rows that a loaded graph is asked for by their own vectors, and how many of them it must find.
+_PROBES = 8
+_FOUND = 6
+
+_log = logging.getLogger(__name__)
+
+
+class GraphFile(Record):
+    """What is said of a cached graph; all of it must fit before the file is opened.
+
+    Attributes:
+        sequence, token: mark of the state that it was built from.
+        ids, checksums: of its rows, in order.
+    """
+
+    SCHEMA = "graph-file/1"
+
+    sequence: int = Field(ge=0)
+    token: str
+    embedder: str
+    engine: str
+    dimensions: int = Field(ge=1)
+    m: int
+    ef_construction: int
+    metric: str
+    seed: int
+    ids: tuple[str, ...]
+    checksums: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A graph's file, as far as a writer must know it.
+
+    Attributes:
+        mark: of the state that it was built from.
+        room: changes since then up to which it need not be built anew, whatever they are.
+    """
+
+    mark: Mark
+    room: int
+
+    def enough(self, facts: FactsFacet) -> bool:
+        """Whether no more than that has changed."""
+        changed = facts.changes(self.mark)
+        return changed is not None and len(changed) <= self.room
+
+
+class Graphs:
+    """Builds, saves and loads the graphs of one namespace.
+
+    Args:
+        engine: the library behind it.
+        cache: where its file lies; None keeps graphs in memory only.
+    """
+
+    def __init__(self, engine: GraphEngine, cache: Cache | None, settings: GraphSettings) -> None:
+        self._engine = engine
+        self._cache = cache
+        self._settings = settings
+
+    @property
+    def keeps(self) -> bool:
+        """Whether graphs outlive the process."""
+        return self._cache is not None
+
+    def wanted(self, facts: int) -> bool:
+        """Whether a namespace of this size has a graph.
+
+        Spec: CRP-SPEC-009 §3.1
+        """
+        return facts > self._settings.exact_up_to
+
+    def due(self, index: Index) -> bool:
+        """Whether a graph is to be built: there is none, or too much has changed since.
+
+        Spec: CRP-SPEC-009 §3.3
+        """
+        if not self.wanted(len(index)):
+            return False
+        return index.graph is None or index.worn > self._settings.rebuild_share
+
+    def build(self, index: Index) -> Index:
+        """The same facts with a graph over all of them, in the order of their ids.
+
+        Spec: CRP-SPEC-009 §3.2, §3.3
+
+        Raises:
+            EngineError: the library failed.
+        """
+        merged = index.merged()
+        built = self._engine.build(merged.base, self._settings)
+        return merged.with_graph(self._graph(built))
+
+    def save(self, index: Index, mark: Mark, embedder: str) -> bool:
+        """Keep a graph that was just built, for the next process.
+
+        Args:
+            mark: of the state that the index shows.
+
+        Returns:
+            Whether it is kept; not when a vector went meanwhile that the file would hold.
+        """
+        if self._cache is None or index.graph is None:
+            return False
+        checksums = [checksum(row) for row in index.base]
+        about = GraphFile(
+            sequence=mark.sequence,
+            token=mark.token,
+            embedder=embedder,
+            dimensions=index.dimensions,
+            ids=index.base_ids,
+            checksums=tuple(checksums),
+            engine=self._engine.name,
+            m=self._settings.m,
+            ef_construction=self._settings.ef_construction,
+            metric=self._settings.metric,
+            seed=self._settings.seed,
+        ).model_dump(mode="json")
+        built_with = dict(zip(index.base_ids, checksums, strict=True))
+
+        def still_valid(transaction: Transaction) -> bool:
+            changed = transaction.facts.changes(mark)
+            if changed is None:
+                return False
+            ours = [id_ for id_ in changed if id_ in built_with]
+            if len(transaction.facts.get(ours)) < len(ours):
+                return False
+            rows = transaction.facts.vectors(ours)
+            return all(
+                checksum(row) == built_with[id_] for id_, row in zip(ours, rows, strict=True)
+            )
+
+        return self._cache.save(FILE, about, index.graph.index.save, still_valid)
+
+    def load(self, facts: FactsFacet) -> Index | None:
+        """What a transaction sees, around the graph that was kept; None without a usable one."""
+        about, path = self._about(facts)
+        if about is None or self._cache is None:
+            return None
+        changed = facts.changes(Mark(about.sequence, about.token))
+        if changed is None:
+            return None
+        index = Index.over(facts, Base(about.ids, about.checksums, about.dimensions), changed)
+        if index is None:
+            self._drop("it does not fit its namespace", path)
+            return None
+        try:
+            built = self._engine.load(path, index.base, self._settings)
+            found = _probed(built, index)
+        except EngineError as error:
+            self._drop(str(error), path)
+            return None
+        if not found:
+            self._drop("it does not find its own rows", path)
+            return None
+        return index.with_graph(self._graph(built))
+
+    def kept(self, facts: FactsFacet) -> Kept | None:
+        """A whole file whose state the log leads from; it is not loaded."""
+        about, _ = self._about(facts)
+        if about is None:
+            return None
+        room = int(self._settings.rebuild_share * len(about.ids))
+        kept = Kept(Mark(about.sequence, about.token), room)
+        return None if facts.changes(kept.mark) is None else kept
+
+    # --- within ------------------------------------------------------------------------
+
+    def _graph(self, built: GraphIndex) -> Graph:
+        return Graph(built, self._settings.ef_search, self._settings.ef_beyond)
+
+    def _about(self, facts: FactsFacet) -> tuple[GraphFile | None, str]:
+        """What is said of the kept graph, if it is of this kind, and where its file lies."""
+        cached = None if self._cache is None else self._cache.load(FILE)
+        if cached is None:
+            return None, ""
+        about = _read(cached.about)
+        if about is None:
+            self._drop("it has a description of another form", cached.path)
+            return None, ""
+        wanted = self._settings
+        fits = (
+            about.engine == self._engine.name
+            and about.embedder == facts.setting(EMBEDDER_SETTING)
+            and (about.m, about.ef_construction) == (wanted.m, wanted.ef_construction)
+            and (about.metric, about.seed) == (wanted.metric, wanted.seed)
+        )
+        return (about, cached.path) if fits else (None, "")
+
+    def _drop(self, why: str, path: str) -> None:
+        if self._cache is None:
+            return
+        now = self._cache.load(FILE)
+        if now is None or now.path == path:
+            # Another process put no other file in its place meanwhile.
+            _log.warning("the kept graph is thrown away: %s", why)
+            self._cache.drop(FILE)
+
+
+def _read(about: Mapping[str, JsonValue]) -> GraphFile | None:
+    try:
+        read = GraphFile.model_validate(about)
+    except ValidationError:
+        return None
+    return read if len(read.ids) == len(read.checksums) == len(set(read.ids)) else None
+
+
+def _probed(built: GraphIndex, index: Index) -> bool:
+    """Whether a graph finds rows of the index by their own vectors.
+
+    Another process may have put another graph into the file's place after it was checked.
+    """
+    alive = np.flatnonzero(index.alive[: len(index.base_ids)])
+    if not alive.size:
+        return False
+    probes = alive[np.linspace(0, alive.size - 1, min(_PROBES, alive.size)).astype(np.intp)]
+    found = 0
+    for place in probes.tolist():
+        near = built.search(index.base[place], 1)
+        # A row may stand there twice, so what counts is that the vector is the same.
+        found += bool(near.size) and np.array_equal(index.base[near[0]], index.base[place])
+    return found >= min(_FOUND, len(probes))

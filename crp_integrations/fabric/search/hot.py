@@ -1,0 +1,233 @@
+"""Tier 1: facts that a session holds in memory because nothing of it may be stored.
+
+A session's facts are kept as one frozen value that is replaced as a whole, so a turn that took
+it reads one state until it ends, whatever happens to the session meanwhile.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import numpy as np
+
+from crp_integrations.errors import LimitReached, StoreError
+from crp_integrations.fabric.records import Fact, Where
+from crp_integrations.fabric.search.index import Hit
+from crp_integrations.fabric.settings import HotSettings
+from crp_integrations.language.words import STOP_WORDS, words
+from crp_integrations.vectors import FloatRows, cosine, top
+
+# Number of the session's own facts in the memory cascade (CRP-SPEC-003 §5.2).
+HOT_TIER = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What one session holds.
+
+    Attributes:
+        facts: by id, ascending.
+        rows: their unit vectors in the same order, shape (len(facts), dimensions).
+        used_at: the session's last call.
+    """
+
+    facts: Mapping[str, Fact]
+    rows: FloatRows
+    used_at: datetime
+
+    def among(self, keep: Callable[[Fact], bool]) -> Held:
+        """The same without the facts that are not to be kept."""
+        kept = [(place, fact) for place, fact in enumerate(self.facts.values()) if keep(fact)]
+        return Held(
+            {fact.fact_id: fact for _, fact in kept},
+            np.ascontiguousarray(self.rows[[place for place, _ in kept]]),
+            self.used_at,
+        )
+
+
+class HotLayer:
+    """What a session held at one moment, as one subject may see it, for a `View`."""
+
+    tier = HOT_TIER
+
+    def __init__(self, held: Held, may_read: Callable[[tuple[str, ...]], bool]) -> None:
+        self._held = held.among(lambda fact: may_read(fact.labels))
+        self._ids = list(self._held.facts)
+        self._place = {id_: number for number, id_ in enumerate(self._ids)}
+
+    def size(self) -> int:
+        """How many facts there are."""
+        return len(self._ids)
+
+    def nearest(self, vector: FloatRows, k: int, where: Where | None) -> list[Hit]:
+        """The k facts of highest cosine; none with a filter, which speaks of what is stored."""
+        if where is not None:
+            return []
+        scores = cosine(self._held.rows, np.ascontiguousarray(vector, dtype=np.float32))
+        return [Hit(self._ids[at], float(scores[at])) for at in top(scores, self._ids, k)]
+
+    def search_text(self, query: str, k: int, where: Where | None) -> list[Hit]:
+        """The k facts with the most words of the query, which is their score; ties by id."""
+        if where is not None or k <= 0:
+            return []
+        wanted = {word.lower for word in words(query)}
+        wanted = (wanted - STOP_WORDS) or wanted
+        scored = [
+            (len(wanted & {word.lower for word in words(fact.content)}), id_)
+            for id_, fact in self._held.facts.items()
+        ]
+        best = sorted((-score, id_) for score, id_ in scored if score)[:k]
+        return [Hit(id_, float(-score)) for score, id_ in best]
+
+    def holds(self, ids: Sequence[str]) -> set[str]:
+        """Those of the ids that the session holds."""
+        return {id_ for id_ in ids if id_ in self._place}
+
+    def facts(self, ids: Sequence[str]) -> list[Fact]:
+        """Facts in the order asked for; unknown ids are left out."""
+        return [self._held.facts[id_] for id_ in ids if id_ in self._place]
+
+    def vectors(self, ids: Sequence[str]) -> FloatRows:
+        """Unit rows in the order asked for.
+
+        Raises:
+            StoreError: an id is not held.
+        """
+        unknown = [id_ for id_ in ids if id_ not in self._place]
+        if unknown:
+            raise StoreError(f"fact {unknown[0]} is not one that can be retrieved")
+        return np.ascontiguousarray(self._held.rows[[self._place[id_] for id_ in ids]])
+
+    def token_counts(
+        self, key: str, ids: Sequence[str], count: Callable[[list[str]], list[int]], *, keep: bool
+    ) -> dict[str, int]:
+        """Token counts by id, never kept."""
+        found = self.facts(ids)
+        counted = count([fact.content for fact in found])
+        return dict(zip((fact.fact_id for fact in found), counted, strict=True))
+
+
+class HotTier:
+    """The sessions that hold facts in memory; safe between threads.
+
+    Nothing here ever reaches a file. What a session holds is gone when the session ends, when
+    it was idle for too long, or with the process.
+
+    Spec: CRP-SPEC-009 §7.2
+    """
+
+    def __init__(self, settings: HotSettings, idle_hours: float) -> None:
+        self._settings = settings
+        self._idle = timedelta(hours=idle_hours)
+        self._lock = threading.Lock()
+        self._sessions: dict[tuple[str, str], Held] = {}
+
+    def hold(
+        self, tenant: str, session_id: str, facts: Sequence[Fact], rows: FloatRows, now: datetime
+    ) -> list[str]:
+        """Keep facts for a session, all of them or none; those it holds already stay.
+
+        Args:
+            facts: unique by id.
+            rows: their unit vectors, shape (len(facts), dimensions).
+
+        Returns:
+            Ids of the new ones, in order.
+
+        Raises:
+            LimitReached: too many facts of the session, or too many sessions.
+        """
+        with self._lock:
+            self._purge(now)
+            before = self._sessions.get((tenant, session_id))
+            known: Mapping[str, Fact] = before.facts if before else {}
+            new = [place for place, fact in enumerate(facts) if fact.fact_id not in known]
+            self._check_room(tenant, session_id, len(new))
+            if new:
+                both = [*known.values(), *(facts[place] for place in new)]
+                block = rows[new] if before is None else np.vstack([before.rows, rows[new]])
+                order = sorted(range(len(both)), key=lambda place: both[place].fact_id)
+                self._sessions[tenant, session_id] = Held(
+                    {both[place].fact_id: both[place] for place in order},
+                    np.ascontiguousarray(block[order], dtype=np.float32),
+                    now,
+                )
+            return [facts[place].fact_id for place in new]
+
+    def check_room(self, tenant: str, session_id: str, more: int) -> None:
+        """Refuse what would be too much.
+
+        Args:
+            more: how many facts are to be added to the session's.
+
+        Raises:
+            LimitReached: too many facts of the session, or too many sessions.
+        """
+        with self._lock:
+            self._check_room(tenant, session_id, more)
+
+    def held(self, tenant: str, session_id: str, now: datetime) -> Held | None:
+        """What a session holds, and that it was used now; None for nothing."""
+        with self._lock:
+            self._purge(now)
+            found = self._sessions.get((tenant, session_id))
+            if found is not None:
+                found = Held(found.facts, found.rows, max(found.used_at, now))
+                self._sessions[tenant, session_id] = found
+            return found
+
+    def end(self, tenant: str, session_id: str) -> int:
+        """Forget a session; returns how many facts it held."""
+        with self._lock:
+            gone = self._sessions.pop((tenant, session_id), None)
+        return len(gone.facts) if gone else 0
+
+    def forget_source(self, tenant: str, source_id: str) -> int:
+        """Forget what any of a tenant's sessions holds of a source; returns how many facts."""
+        count = 0
+        with self._lock:
+            for place, held in list(self._sessions.items()):
+                if place[0] != tenant:
+                    continue
+                kept = held.among(lambda fact: fact.source_id != source_id)
+                count += len(held.facts) - len(kept.facts)
+                if kept.facts:
+                    self._sessions[place] = kept
+                else:
+                    del self._sessions[place]
+        return count
+
+    def purge_idle(self, now: datetime) -> int:
+        """Forget sessions without a call for `lifecycle.session_idle_hours`.
+
+        Returns:
+            How many sessions were forgotten.
+        """
+        with self._lock:
+            return self._purge(now)
+
+    def _check_room(self, tenant: str, session_id: str, more: int) -> None:
+        if not more:
+            return
+        before = self._sessions.get((tenant, session_id))
+        count = more + (len(before.facts) if before else 0)
+        most = self._settings.facts_per_session
+        if count > most:
+            raise LimitReached(
+                f"session {session_id} would hold {count} facts in memory, at most {most} are "
+                "allowed (setting fabric.hot.facts_per_session)"
+            )
+        if before is None and len(self._sessions) >= self._settings.sessions:
+            raise LimitReached(
+                f"{len(self._sessions)} sessions hold facts in memory, as many as are allowed "
+                "(setting fabric.hot.sessions); end one of them first"
+            )
+
+    def _purge(self, now: datetime) -> int:
+        idle = [place for place, held in self._sessions.items() if now - held.used_at >= self._idle]
+        for place in idle:
+            del self._sessions[place]
+        return len(idle)

@@ -1,0 +1,360 @@
+"""What is kept in memory of one namespace: its last committed state, brought forward by its log."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+from crp_integrations.errors import ConfigError, EngineError, StoreError
+from crp_integrations.fabric.epoch import EMBEDDER_SETTING, epoch_item
+from crp_integrations.fabric.ports import Cache, FactsFacet, GraphEngine, Mark, Transaction
+from crp_integrations.fabric.records import Where
+from crp_integrations.fabric.search.graph import Graphs, Kept
+from crp_integrations.fabric.search.index import Index, Selection
+from crp_integrations.fabric.settings import GraphSettings
+from crp_integrations.fabric.state_hash import StateHash
+from crp_integrations.vocabulary import RETRIEVABLE
+
+# States that are kept: a reader that began a little earlier than another one finds its own.
+_KEPT = 4
+# Selections that one state remembers, and their rows together as a share of all.
+_SELECTIONS = 16
+_SELECTED_SHARE = 0.5
+
+_log = logging.getLogger(__name__)
+
+
+class Selections:
+    """The parts of one index that were asked for last; safe between threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: OrderedDict[object, Selection] = OrderedDict()
+
+    def get(self, key: object, make: Callable[[], Selection], room: int) -> Selection:
+        """The selection under a key, made when it is not known.
+
+        Args:
+            room: most rows that all remembered ones may have as blocks of their own.
+        """
+        with self._lock:
+            found = self._known.get(key)
+            if found is not None:
+                self._known.move_to_end(key)
+                return found
+        made = make()
+        with self._lock:
+            self._known[key] = made
+            while len(self._known) > _SELECTIONS or (len(self._known) > 1 and self._rows() > room):
+                self._known.popitem(last=False)
+        return made
+
+    def _rows(self) -> int:
+        return sum(len(known.rows) for known in self._known.values() if known.rows is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """One committed state of a namespace.
+
+    Attributes:
+        mark: its place in the log of changes.
+        index: what can be retrieved.
+        lacking: whether its size asks for a graph and there is none, or a worn one.
+    """
+
+    mark: Mark
+    index: Index
+    lacking: bool
+    _selections: Selections = field(default_factory=Selections)
+
+    @property
+    def generation(self) -> int:
+        """Of the state."""
+        return self.index.generation
+
+    def select(
+        self, facts: FactsFacet, where: Where, allowed: Sequence[bool] | None = None
+    ) -> Selection:
+        """The facts that a filter means, remembered for the next search.
+
+        Args:
+            facts: of a transaction that sees this state.
+            where: of retrievable facts.
+            allowed: for each of the index' `label_sets` whether its facts may be seen.
+        """
+        seen = None if allowed is None or all(allowed) else tuple(allowed)
+
+        def make() -> Selection:
+            return self.index.select(facts.find(where), seen)
+
+        if where.unused_since is not None:
+            # Use leaves no trace in the log, so this filter may mean other facts the next time.
+            return make()
+        room = int(_SELECTED_SHARE * len(self.index))
+        return self._selections.get((where.model_dump_json(), seen), make, room)
+
+
+class Live:
+    """The last states of one namespace; safe between threads.
+
+    A new state is made from an earlier one and the facts that changed in between. Only pictures of
+    what a reading transaction sees are kept: a writing one may still be undone. Of a hash its mark
+    tells whether it was.
+
+    Args:
+        begin: opens a reading transaction of the namespace.
+        cache: where the graph's file lies; None for a store without files.
+        engine: builds graphs; None searches exactly at any size.
+        check: refuses vectors of another embedder.
+    """
+
+    def __init__(
+        self,
+        begin: Callable[[], AbstractContextManager[Transaction]],
+        cache: Cache | None,
+        settings: GraphSettings,
+        engine: GraphEngine | None = None,
+        check: Callable[[FactsFacet], None] = lambda facts: None,
+    ) -> None:
+        self._begin = begin
+        self._settings = settings
+        self._graphs = None if engine is None else Graphs(engine, cache, settings)
+        self._check = check
+        self._lock = threading.Lock()
+        self._settling = threading.Lock()
+        self._pictures: tuple[Picture, ...] = ()
+        self._hashes: tuple[tuple[Mark, int, StateHash], ...] = ()
+        self._file: Kept | None = None
+        # Searches that lacked a graph, and whether that was logged.
+        self._lacked = 0
+        self._told = False
+
+    # --- in a reading transaction --------------------------------------------------------
+
+    def picture(self, facts: FactsFacet) -> Picture:
+        """What a reading transaction sees.
+
+        Raises:
+            ConfigError: the stored vectors are of another embedder.
+        """
+        found = self._brought(facts)
+        return self._looked_for_graph(facts, found) if found.lacking else found
+
+    def state_hash(self, facts: FactsFacet) -> str:
+        """The state hash of what a reading transaction sees.
+
+        Spec: CRP-SPEC-009 §6.1
+        """
+        mark, generation = facts.mark(), facts.generation()
+        item = epoch_item(facts)
+        with self._lock:
+            known = self._hash_at(facts, mark, generation) or StateHash(facts.state())
+            known = known.with_epoch(item)
+            others = [kept for kept in self._hashes if kept[0] != mark]
+            self._hashes = (*others[-1:], (mark, generation, known))
+        return known.digest
+
+    # --- in any transaction --------------------------------------------------------------
+
+    def hash_in(self, facts: FactsFacet) -> str:
+        """The state hash of what a transaction sees, also of what it has written itself.
+
+        Spec: CRP-SPEC-009 §6.1
+        """
+        mark, generation = facts.mark(), facts.generation()
+        known = self._hash_at(facts, mark, generation)
+        if known is None:
+            known = StateHash(facts.state())
+            # A write asks for the hash before and after; the second follows from this one. Should
+            # the state be undone, nothing leads from it to another: no other has its mark's token.
+            with self._lock:
+                self._hashes = (*self._hashes[-1:], (mark, generation, known))
+        return known.with_epoch(epoch_item(facts)).digest
+
+    # --- after a commit ------------------------------------------------------------------
+
+    def settle(self, *, thorough: bool = False) -> bool:
+        """Bring what is kept forward, and build the graph when one is due; for writers.
+
+        Called after a commit, by whoever wrote. Readers search exactly what a graph does not
+        cover, so nothing waits for this, and what fails here undoes nothing.
+
+        Spec: CRP-SPEC-009 §3.3
+
+        Args:
+            thorough: whether the file of the graph is looked at too, as maintenance does.
+
+        Returns:
+            Whether a graph was built.
+        """
+        # Who comes while a graph is being built leaves the rest to the next writer.
+        if not self._settling.acquire(blocking=False):
+            return False
+        try:
+            return self._settled(thorough)
+        except (ConfigError, EngineError, StoreError) as error:
+            _log.warning("the index could not be brought up to date: %s", error)
+            return False
+        finally:
+            self._settling.release()
+
+    # --- within ------------------------------------------------------------------------
+
+    def _settled(self, thorough: bool) -> bool:
+        graphs = self._graphs
+        with self._begin() as transaction:
+            facts = transaction.facts
+            # From here on a change costs only itself, also to a process that never reads.
+            self.state_hash(facts)
+            if thorough:
+                self._file = None
+            if graphs is None or (not self._pictures and self._needs_nothing(graphs, facts)):
+                return False
+            picture = self._brought(facts)
+            if picture.lacking and (found := self._loaded(facts, picture)):
+                picture = found
+            embedder = facts.setting(EMBEDDER_SETTING) or ""
+            lost = thorough and graphs.keeps and graphs.kept(facts) is None
+        index = picture.index
+        if not graphs.due(index) and not (lost and graphs.wanted(len(index))):
+            return False
+        built = self._pictured(picture.mark, graphs.build(index))
+        with self._lock:
+            # Later states are made from this one; a reader of an earlier one keeps its own.
+            earlier = [p for p in self._pictures if p.mark.sequence < built.mark.sequence]
+            self._pictures = (*earlier, built)
+        graphs.save(built.index, built.mark, embedder)
+        return True
+
+    def _needs_nothing(self, graphs: Graphs, facts: FactsFacet) -> bool:
+        """Whether a process that has read nothing yet has no graph to build."""
+        if self._file is None or not self._file.enough(facts):
+            if not graphs.wanted(_retrievable(facts)):
+                return True
+            # The whole file is checked, so what it says is remembered.
+            self._file = graphs.kept(facts)
+        return self._file is not None and self._file.enough(facts)
+
+    def _brought(self, facts: FactsFacet) -> Picture:
+        mark, generation = facts.mark(), facts.generation()
+        found = self._known(mark, generation)
+        if found is None:
+            # One thread brings the state forward; the others wait for it.
+            with self._lock:
+                found = self._known(mark, generation)
+                if found is None:
+                    self._check(facts)
+                    found = self._made(facts, mark)
+        return found
+
+    def _known(self, mark: Mark, generation: int) -> Picture | None:
+        for picture in reversed(self._pictures):
+            # What only a filter looks at, such as metadata, is not in the log.
+            if picture.mark == mark and picture.generation == generation:
+                return picture
+        return None
+
+    def _pictured(self, mark: Mark, index: Index) -> Picture:
+        if self._graphs is None:
+            return Picture(mark, index, lacking=len(index) > self._settings.exact_up_to)
+        return Picture(mark, index, lacking=self._graphs.due(index))
+
+    def _made(self, facts: FactsFacet, mark: Mark) -> Picture:
+        """A picture from the nearest earlier one, or else from everything that is stored."""
+        for earlier in reversed(self._pictures):
+            if earlier.mark.sequence <= mark.sequence:
+                changed = facts.changes(earlier.mark)
+                index = None if changed is None else earlier.index.advanced(facts, changed)
+                if index is not None:
+                    return self._kept(self._pictured(mark, self._slimmed(index)))
+        # The log leads from none of them to here, so they may be of another history.
+        self._pictures = ()
+        graphs = self._graphs
+        index = None
+        if graphs is not None and graphs.wanted(_retrievable(facts)):
+            index = graphs.load(facts)
+        return self._kept(self._pictured(mark, index or Index.read(facts)))
+
+    def _slimmed(self, index: Index) -> Index:
+        """One block alone where a worn graph is left that nobody builds anew.
+
+        A namespace that shrank below the size for a graph would else keep the rows of what went,
+        and grow its tail, for as long as the process lives.
+        """
+        graphs = self._graphs
+        if graphs is None or index.graph is None or graphs.wanted(len(index)):
+            return index
+        if index.worn <= self._settings.rebuild_share:
+            return index
+        return index.with_graph(None).merged()
+
+    def _kept(self, made: Picture) -> Picture:
+        """Keep a picture beside the last ones; at most two base blocks stay in memory."""
+        others = [picture for picture in self._pictures if picture.mark != made.mark]
+        ordered = sorted([*others, made], key=lambda picture: picture.mark.sequence)[-_KEPT:]
+        bases = {id(picture.index.base) for picture in ordered[-2:]}
+        self._pictures = tuple(p for p in ordered if id(p.index.base) in bases)
+        return made
+
+    def _looked_for_graph(self, facts: FactsFacet, picture: Picture) -> Picture:
+        """Look for a graph that another process built meanwhile, and never build one.
+
+        Only now and then, at the first, second, fourth… search, since the whole file is checked.
+        """
+        size = len(picture.index)
+        if self._graphs is None:
+            self._tell(
+                "%d facts are compared one by one; above %d a graph is faster: "
+                "pip install 'crp-integrations[hnsw]'",
+                size,
+            )
+            return picture
+        self._lacked += 1
+        if self._lacked & (self._lacked - 1) == 0:
+            found = self._loaded(facts, picture)
+            if found is not None:
+                self._lacked = 0
+                return found
+        if picture.index.graph is None:
+            self._tell(
+                "%d facts are compared one by one, since there is no graph of them yet (above %d "
+                "one is faster); build it with `crp fabric maintain`",
+                size,
+            )
+        return picture
+
+    def _loaded(self, facts: FactsFacet, picture: Picture) -> Picture | None:
+        """The same state with a graph that another process kept, when that is a better one."""
+        if self._graphs is None or not self._graphs.keeps:
+            return None
+        with self._lock:
+            index = self._graphs.load(facts)
+            if index is None or (picture.index.graph and index.worn >= picture.index.worn):
+                return None
+            return self._kept(self._pictured(picture.mark, index))
+
+    def _tell(self, message: str, size: int) -> None:
+        if not self._told:
+            self._told = True
+            _log.warning(message, size, self._settings.exact_up_to)
+
+    def _hash_at(self, facts: FactsFacet, mark: Mark, generation: int) -> StateHash | None:
+        """The hash from the nearest earlier one that is kept; the epoch's item as it was then."""
+        for known_mark, known_generation, known in reversed(self._hashes):
+            if (known_mark, known_generation) == (mark, generation):
+                return known
+            if known_mark.sequence <= mark.sequence:
+                changed = facts.changes(known_mark)
+                if changed is not None:
+                    return known.changed(changed, facts.state(changed))
+        return None
+
+
+def _retrievable(facts: FactsFacet) -> int:
+    tally = facts.tally()
+    return sum(tally.get(status.value, 0) for status in RETRIEVABLE)

@@ -1,0 +1,277 @@
+"""The facts of one state as unit rows, and the step from one state to the next.
+
+`Rows` is immutable: a base block sorted by id, a tail of rows that came later, and a mask of the
+rows that still count. `changed` makes the next one from what changed alone and shares the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from crp_integrations.errors import StoreError
+from crp_integrations.fabric.ports import FactsFacet
+from crp_integrations.fabric.search.tail import Tail
+from crp_integrations.vectors import FloatRows
+
+Places = npt.NDArray[np.intp]
+Mask = npt.NDArray[np.bool_]
+LabelSets = tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The retrievable facts of one state.
+
+    A place is a position in the base block, or behind it in the tail.
+
+    Attributes:
+        generation: of the state.
+        label_sets: the distinct label tuples; a later state keeps their order and adds to it.
+        codes: for each place the position of its labels in `label_sets`.
+        alive: for each place whether its row counts.
+        base_ids: of the base block, ascending.
+        base: unit rows, shape (len(base_ids), dimensions); those that no longer count included.
+    """
+
+    generation: int
+    label_sets: LabelSets
+    codes: npt.NDArray[np.int32]
+    alive: Mask
+    base_ids: tuple[str, ...]
+    base: FloatRows
+    _base_place: dict[str, int]
+    _tail: Tail
+    _tail_place: dict[str, int]
+    _size: int
+    # Ids that count in the tail and had a row in the base.
+    _moved: int
+
+    # --- making ------------------------------------------------------------------------
+
+    @classmethod
+    def of(
+        cls,
+        generation: int,
+        listed: Sequence[tuple[str, tuple[str, ...]]],
+        block: FloatRows,
+        label_sets: LabelSets = (),
+    ) -> Self:
+        """Facts without a tail.
+
+        Args:
+            listed: id and labels of each fact, ascending by id.
+            block: their unit rows, shape (len(listed), dimensions).
+            label_sets: label tuples that keep their positions.
+        """
+        sets, codes = _coded(label_sets, [labels for _, labels in listed])
+        ids = tuple(id_ for id_, _ in listed)
+        return cls(
+            generation=generation,
+            label_sets=sets,
+            codes=codes,
+            alive=np.ones(len(ids), dtype=np.bool_),
+            base_ids=ids,
+            _base_place={id_: place for place, id_ in enumerate(ids)},
+            base=block,
+            _tail=Tail(block.shape[1]),
+            _tail_place={},
+            _size=len(ids),
+            _moved=0,
+        )
+
+    def changed(self, facts: FactsFacet, changed: Sequence[str]) -> Self | None:
+        """The next state.
+
+        Args:
+            facts: what the transaction sees.
+            changed: ids of all facts that may differ from this state, each once.
+
+        Returns:
+            None when the vectors have another length now, so everything must be read again.
+        """
+        listed = facts.retrievable(changed)
+        ids = [id_ for id_, _ in listed]
+        rows = facts.vectors(ids)
+        if self._size == 0 and not self.base_ids and not len(self._tail):
+            return self.of(facts.generation(), listed, rows, self.label_sets)
+        if ids and rows.shape[1] != self.base.shape[1]:
+            return None
+        sets, new_codes = _coded(self.label_sets, [labels for _, labels in listed])
+        alive = self.alive.copy()
+        codes = self.codes.copy()
+
+        before = {id_: place for id_ in changed if (place := self.place(id_)) is not None}
+        # A fact whose vector is the same keeps its row, since labels, status and community have
+        # none; one that comes back, as from the archive, takes up its row in the base again.
+        known = [
+            (number, place)
+            for number, id_ in enumerate(ids)
+            if (place := before.get(id_, self._base_place.get(id_))) is not None
+        ]
+        fresh = np.ones(len(ids), dtype=np.bool_)
+        if known:
+            numbers = np.array([number for number, _ in known], dtype=np.intp)
+            places = np.array([place for _, place in known], dtype=np.intp)
+            same = (self.gathered(places) == rows[numbers]).all(axis=1)
+            fresh[numbers[same]] = False
+            alive[places[same]] = True
+            codes[places[same]] = new_codes[numbers[same]]
+        kept = {ids[number] for number in np.flatnonzero(~fresh).tolist()}
+        for id_, place in before.items():
+            if id_ not in kept:
+                alive[place] = False
+
+        added = [ids[number] for number in np.flatnonzero(fresh).tolist()]
+        tail, tail_place = self._tail, self._tail_place
+        if added:
+            start = len(self.base_ids) + len(tail)
+            tail = tail.grown(added, rows[fresh])
+            tail_place = {**tail_place, **{id_: start + n for n, id_ in enumerate(added)}}
+            alive = np.concatenate([alive, np.ones(len(added), dtype=np.bool_)])
+            codes = np.concatenate([codes, new_codes[fresh]])
+        left = sum(
+            id_ in self._base_place and place >= len(self.base_ids) and id_ not in kept
+            for id_, place in before.items()
+        )
+        moved = self._moved - left + sum(id_ in self._base_place for id_ in added)
+        return replace(
+            self,
+            generation=facts.generation(),
+            label_sets=sets,
+            codes=codes,
+            alive=alive,
+            _tail=tail,
+            _tail_place=tail_place,
+            _size=self._size - len(before) + len(ids),
+            _moved=moved,
+        )
+
+    def merged(self) -> Self:
+        """The same facts in one base block sorted by id."""
+        if self._is_base():
+            return self
+        places = self._by_id()
+        listed = [(self.id(place), self.label_sets[self.codes[place]]) for place in places]
+        block = self.gathered(np.array(places, dtype=np.intp))
+        return self.of(self.generation, listed, block, self.label_sets)
+
+    # --- asking ------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Ids of all facts, ascending."""
+        if self._is_base():
+            return self.base_ids
+        return tuple(self.id(place) for place in self._by_id())
+
+    @property
+    def dimensions(self) -> int:
+        """Length of the vectors, 0 before the first."""
+        return int(self.base.shape[1])
+
+    @property
+    def worn(self) -> float:
+        """Facts that were added, modified or deleted since the base was made, as a share of it.
+
+        Spec: CRP-SPEC-009 §3.3
+        """
+        base = len(self.base_ids)
+        dead = base - int(np.count_nonzero(self.alive[:base]))
+        newer = int(np.count_nonzero(self.alive[base:]))
+        return (dead + newer - self._moved) / max(1, base)
+
+    def place(self, fact_id: str) -> int | None:
+        """Where a fact's row is; None for one that cannot be retrieved."""
+        place = self._tail_place.get(fact_id)
+        if place is None or not self.alive[place]:
+            place = self._base_place.get(fact_id)
+        return place if place is not None and self.alive[place] else None
+
+    def seen(self, fact_id: str, allowed: Sequence[bool]) -> bool:
+        """Whether a fact is here and may be seen."""
+        place = self.place(fact_id)
+        return place is not None and allowed[self.codes[place]]
+
+    def count(self, allowed: Sequence[bool]) -> int:
+        """How many facts may be seen."""
+        if all(allowed):
+            return self._size
+        return int(np.count_nonzero(self.passing(allowed)))
+
+    def all_rows(self) -> tuple[tuple[str, ...], FloatRows]:
+        """Ids, ascending, and their unit rows, shape (n, dimensions); not to be written into."""
+        made = self.merged()
+        return made.base_ids, made.base
+
+    def rows(self, ids: Sequence[str], *, allowed: Sequence[bool] | None = None) -> FloatRows:
+        """Unit rows in the order asked for, shape (len(ids), dimensions).
+
+        Args:
+            ids: facts.
+            allowed: for each of `label_sets` whether its facts may be seen; None for all.
+
+        Raises:
+            StoreError: an id is unknown, or its fact may not be seen.
+        """
+        places = []
+        for fact in ids:
+            place = self.place(fact)
+            if place is None or (allowed is not None and not allowed[self.codes[place]]):
+                raise StoreError(f"fact {fact} is not one that can be retrieved")
+            places.append(place)
+        return self.gathered(np.array(places, dtype=np.intp))
+
+    def id(self, place: int) -> str:
+        """The fact at a place."""
+        base = len(self.base_ids)
+        return self.base_ids[place] if place < base else self._tail.ids[place - base]
+
+    def ids_at(self, places: Places) -> list[str]:
+        """The facts at places, in their order."""
+        if not len(self._tail):
+            ids = self.base_ids
+            return [ids[place] for place in places.tolist()]
+        return [self.id(place) for place in places.tolist()]
+
+    def passing(self, allowed: Sequence[bool]) -> Mask:
+        """For each place whether its row counts and may be seen."""
+        passing: Mask = np.array(allowed, dtype=np.bool_)[self.codes] & self.alive
+        return passing
+
+    def gathered(self, places: Places) -> FloatRows:
+        """Unit rows at places, as a block of their own."""
+        base = len(self.base_ids)
+        if not len(self._tail):
+            return np.take(self.base, places, axis=0)
+        late = places >= base
+        if not base or late.all():
+            return np.take(self._tail.rows, places - base, axis=0)
+        # One pass over what may be the whole block; late places get any row first.
+        rows = np.take(self.base, np.where(late, 0, places), axis=0)
+        rows[late] = self._tail.rows[places[late] - base]
+        return rows
+
+    # --- within ------------------------------------------------------------------------
+
+    def _is_base(self) -> bool:
+        return not len(self._tail) and self._size == len(self.base_ids)
+
+    def _by_id(self) -> list[int]:
+        return sorted(np.flatnonzero(self.alive).tolist(), key=self.id)
+
+
+def _coded(
+    known: LabelSets, labels: Sequence[tuple[str, ...]]
+) -> tuple[LabelSets, npt.NDArray[np.int32]]:
+    """Label sets with new ones behind the known, and the position of each of `labels`."""
+    sets = (*known, *sorted(set(labels) - set(known)))
+    code = {labels: number for number, labels in enumerate(sets)}
+    return sets, np.array([code[own] for own in labels], dtype=np.int32)

@@ -1,0 +1,290 @@
+"""What a subject reads: layers of facts, of which the first that stores an id decides about it.
+
+The layers are the tenant's own namespace, the shared ones, and what a session holds in memory.
+Whatever a fact's status is in the first layer that stores it, later layers are not asked: a fact
+that the tenant quarantined does not come back because a shared namespace has the same text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from crp_integrations.fabric.combined import combined
+from crp_integrations.fabric.records import Fact, Source, Where
+from crp_integrations.fabric.search.index import Hit
+from crp_integrations.ports import Embedder
+from crp_integrations.vectors import FloatRows
+
+# Vector search over the whole fabric: tier 3 of the memory cascade (CRP-SPEC-003 §5.2).
+COLD_TIER = 3
+
+
+class Layer(Protocol):
+    """Facts that are read together, as one subject may see them."""
+
+    def size(self) -> int:
+        """How many facts there are."""
+        ...
+
+    def nearest(self, vector: FloatRows, k: int, where: Where | None) -> list[Hit]:
+        """Ids with their cosine, highest first, ties by id."""
+        ...
+
+    def search_text(self, query: str, k: int, where: Where | None) -> list[Hit]:
+        """Ids of facts that hold any word of the query, best first, ties by id."""
+        ...
+
+    def holds(self, ids: Sequence[str]) -> set[str]:
+        """Those of the ids that the layer stores, whether or not they may be read."""
+        ...
+
+    def facts(self, ids: Sequence[str]) -> list[Fact]:
+        """Facts in the order asked for; what may not be read is left out."""
+        ...
+
+    def vectors(self, ids: Sequence[str]) -> FloatRows:
+        """Unit rows in the order asked for."""
+        ...
+
+    def token_counts(
+        self, key: str, ids: Sequence[str], count: Callable[[list[str]], list[int]], *, keep: bool
+    ) -> dict[str, int]:
+        """Token counts by id; `keep` says whether new ones may be stored."""
+        ...
+
+
+class Stored(Layer, Protocol):
+    """A layer that is a namespace of the store."""
+
+    def generation(self) -> int:
+        """A number that grows with every committed change of what can be retrieved."""
+        ...
+
+    def state_hash(self) -> str:
+        """One value for everything that can be retrieved, by anybody."""
+        ...
+
+    def find(self, where: Where) -> list[str]:
+        """Ids of the facts that are meant, ascending."""
+        ...
+
+    def sources(self) -> list[Source]:
+        """The registry's entries, by id."""
+        ...
+
+
+class Session(Layer, Protocol):
+    """A layer that a session holds in memory.
+
+    Attributes:
+        tier: its number in the memory cascade.
+    """
+
+    tier: int
+
+
+class View:
+    """Every read of the fabric, for one subject and guard; safe between threads.
+
+    `Namespace` is a view of what is stored; `Namespace.view` gives one with what a session holds.
+    Facts whose labels the guard denies to the subject, and facts that are DELETED or QUARANTINED,
+    come out of no method.
+
+    Spec: CRP-SPEC-009 §7.2, §9.2
+
+    Args:
+        own: the tenant's namespace.
+        shared: shared namespaces, in the order of their names.
+        session: what a session held when the view was made; None for nothing.
+        embedder: made every vector.
+        keep_counts: whether token counts may be stored.
+    """
+
+    def __init__(
+        self,
+        own: Stored,
+        shared: Sequence[Stored] = (),
+        session: Session | None = None,
+        *,
+        embedder: Embedder,
+        keep_counts: bool = True,
+    ) -> None:
+        self._stored: tuple[Stored, ...] = (own, *shared)
+        self._session = session
+        self._layers: tuple[Layer, ...] = (*self._stored, *((session,) if session else ()))
+        self._keep_counts = keep_counts
+        self._embedder = embedder
+
+    @property
+    def embedder(self) -> Embedder:
+        """The embedder whose vectors are stored."""
+        return self._embedder
+
+    def generation(self) -> int:
+        """A number that grows with every committed change of what can be retrieved."""
+        return sum(layer.generation() for layer in self._stored)
+
+    def state_hash(self) -> str:
+        """One value for everything that can be retrieved, by anybody; no session enters it.
+
+        The own namespace's hash, combined with those of the shared ones if there are any.
+
+        Spec: CRP-SPEC-009 §6.1, §7.2, §9.2
+        """
+        own, *shared = (layer.state_hash() for layer in self._stored)
+        return combined(own, shared)
+
+    def size(self) -> int:
+        """How many facts the subject may retrieve; one that two layers store counts twice."""
+        return sum(layer.size() for layer in self._layers)
+
+    def memory_tier(self) -> int:
+        """The largest tier that a search goes through (decision Fabric).
+
+        Spec: CRP-SPEC-003 §5.2
+        """
+        if self._session and not any(layer.size() for layer in self._stored):
+            return self._session.tier
+        return COLD_TIER
+
+    def nearest(self, vector: FloatRows, k: int, where: Where | None = None) -> list[Hit]:
+        """The k facts whose vectors are nearest; ties by id.
+
+        Spec: CRP-SPEC-009 §3.1
+
+        Args:
+            vector: unit vector, shape (dimensions,).
+            k: how many; fewer come when there are fewer.
+            where: which stored facts are looked at; None for every one.
+
+        Returns:
+            Ids with their cosine in [-1, 1], highest first.
+        """
+        found = self._found(k, lambda layer, wanted: layer.nearest(vector, wanted, where))
+        if len(found) == 1:
+            return found[0]
+        hits = [hit for layer in found for hit in layer]
+        return sorted(hits, key=lambda hit: (-hit.score, hit.fact_id))[:k]
+
+    def search_text(self, query: str, k: int, where: Where | None = None) -> list[Hit]:
+        """The k best facts that hold any word of a query; ties by id.
+
+        Args:
+            query: raw text from anybody; no character of it has a meaning.
+            k: how many; fewer come when there are fewer.
+            where: which stored facts are looked at; None for every one.
+
+        Returns:
+            Ids with their BM25 score, highest first. BM25 means something within one corpus only,
+            so with several layers the ranks within each decide: the score is one through the
+            rank, and equal ranks go by layer.
+        """
+        found = self._found(k, lambda layer, wanted: layer.search_text(query, wanted, where))
+        if len(found) == 1:
+            return found[0]
+        ranked = sorted(
+            (rank, number, hit.fact_id)
+            for number, layer in enumerate(found)
+            for rank, hit in enumerate(layer, 1)
+        )
+        return [Hit(fact_id, 1.0 / rank) for rank, _, fact_id in ranked[:k]]
+
+    def find(self, where: Where) -> list[str]:
+        """Ids of the stored facts that are meant, ascending; a session's facts are not stored."""
+        found: list[str] = []
+        for number, layer in enumerate(self._stored):
+            ids = layer.find(where)
+            shadowed = self._shadowed(number, ids)
+            found += [id_ for id_ in ids if id_ not in shadowed]
+        return sorted(found) if len(self._stored) > 1 else found
+
+    def facts(self, ids: Sequence[str]) -> list[Fact]:
+        """Facts in the order asked for; what may not be retrieved is left out."""
+        if len(self._layers) == 1:
+            return self._layers[0].facts(ids)
+        found = {
+            fact.fact_id: fact for layer, part in self._parted(ids) for fact in layer.facts(part)
+        }
+        return [found[id_] for id_ in ids if id_ in found]
+
+    def vectors(self, ids: Sequence[str]) -> FloatRows:
+        """Unit rows in the order asked for, shape (len(ids), dimensions).
+
+        Raises:
+            StoreError: an id is not one that the subject may retrieve.
+        """
+        if len(self._layers) == 1:
+            return self._layers[0].vectors(ids)
+        row = {
+            id_: vector
+            for layer, part in self._parted(ids)
+            for id_, vector in zip(part, layer.vectors(part), strict=True)
+        }
+        if not ids:
+            return np.zeros((0, self.embedder.dimensions), dtype=np.float32)
+        return np.stack([row[id_] for id_ in ids])
+
+    def token_counts(
+        self, key: str, ids: Sequence[str], count: Callable[[list[str]], list[int]]
+    ) -> dict[str, int]:
+        """Token counts of facts, counting only those never counted under this key.
+
+        Args:
+            key: identity of the counter and of what is counted, such as `o200k/render@1`.
+            ids: facts that the subject may retrieve; others are left out.
+            count: counts contents.
+
+        Returns:
+            Tokens by id.
+        """
+        found: dict[str, int] = {}
+        for layer, part in self._parted(ids):
+            found |= layer.token_counts(key, part, count, keep=self._keep_counts)
+        return {id_: found[id_] for id_ in ids if id_ in found}
+
+    def sources(self) -> list[Source]:
+        """The registry's entries that the subject may see, by id.
+
+        Spec: CRP-SPEC-009 §4.5
+        """
+        found: dict[str, Source] = {}
+        for layer in self._stored:
+            for source in layer.sources():
+                found.setdefault(source.source_id, source)
+        return [found[id_] for id_ in sorted(found)]
+
+    # --- within ------------------------------------------------------------------------
+
+    def _found(self, k: int, search: Callable[[Layer, int], list[Hit]]) -> list[list[Hit]]:
+        """Of each layer its k best facts that no earlier layer stores."""
+        found = []
+        for number, layer in enumerate(self._layers):
+            wanted = k
+            while True:
+                hits = search(layer, wanted)
+                shadowed = self._shadowed(number, [hit.fact_id for hit in hits])
+                kept = [hit for hit in hits if hit.fact_id not in shadowed]
+                # What earlier layers store took places, so ask for more until there are enough.
+                if len(kept) >= k or len(hits) < wanted:
+                    found.append(kept[:k])
+                    break
+                wanted *= 4
+        return found
+
+    def _shadowed(self, number: int, ids: Sequence[str]) -> set[str]:
+        """Those of the ids that a layer before the one of this number stores."""
+        return {id_ for layer in self._layers[:number] for id_ in (layer.holds(ids) if ids else ())}
+
+    def _parted(self, ids: Sequence[str]) -> Iterator[tuple[Layer, list[str]]]:
+        """Each layer with the ids that it decides about; the last one gets what is left."""
+        left = list(dict.fromkeys(ids))
+        for layer in self._layers[:-1]:
+            held = layer.holds(left) if left else set()
+            if held:
+                yield layer, [id_ for id_ in left if id_ in held]
+                left = [id_ for id_ in left if id_ not in held]
+        if left:
+            yield self._layers[-1], left

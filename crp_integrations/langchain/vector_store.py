@@ -1,0 +1,285 @@
+"""A namespace of the fabric as a LangChain vector store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
+from langchain_core.vectorstores import VectorStore
+
+from crp_integrations.engines.embeddings import LangChainEmbedder
+from crp_integrations.errors import RequestError
+from crp_integrations.fabric.ingest.metadata import plain
+from crp_integrations.fabric.namespace import Namespace
+from crp_integrations.fabric.ports import Store
+from crp_integrations.fabric.records import Fact, Where
+from crp_integrations.langchain.documents import stored_document
+from crp_integrations.langchain.embeddings import FabricEmbeddings
+from crp_integrations.ports import Embedder
+from crp_integrations.relay.relay import Relay
+from crp_integrations.relay.views import Item, items_of, own_metadata
+from crp_integrations.vocabulary import SourceKind
+
+Filter = Mapping[str, Any] | Where | None
+
+
+class CRPVectorStore(VectorStore):
+    """Documents kept as facts: crash-safe, erasable, sealed, and exact to search.
+
+    It shows everything that the namespace's subject may retrieve, whoever put it there. Ids
+    are the caller's own; a document whose id exists is changed. Without ids, equal text with
+    equal metadata of one source is one document. `metadata["source"]` names the source, by which
+    `erase` finds every document of it. Scores are cosines, highest first.
+
+    Spec: CRP-SPEC-009 §2, §3
+
+    Args:
+        place: a relay, or a namespace of a fabric.
+        kind: kind of source of what is added; decides its importance.
+        labels: access labels put on what is added.
+    """
+
+    def __init__(
+        self,
+        place: Namespace | Relay,
+        *,
+        kind: SourceKind | str = SourceKind.USER,
+        labels: Iterable[str] = (),
+    ) -> None:
+        self._items = items_of(place, kind, labels)
+        self.relay = place if isinstance(place, Relay) else None
+
+    @property
+    def namespace(self) -> Namespace:
+        """Where the documents are."""
+        return self._items.namespace
+
+    @property
+    def embeddings(self) -> Embeddings:
+        """The fabric's embedder."""
+        return FabricEmbeddings(self.namespace.embedder)
+
+    # --- adding and removing -----------------------------------------------------------
+
+    @classmethod
+    def from_texts(
+        cls,
+        texts: list[str],
+        embedding: Embeddings | None = None,
+        metadatas: list[dict[Any, Any]] | None = None,
+        *,
+        ids: list[str] | None = None,
+        place: Namespace | Relay | None = None,
+        store: str | Path | Store | None = None,
+        identity: str = "",
+        kind: SourceKind | str = SourceKind.USER,
+        labels: Iterable[str] = (),
+        **options: Any,
+    ) -> Self:
+        """Open a vector store and put texts into it.
+
+        Args:
+            embedding: makes the vectors; None for the embedder that ships.
+            place: a namespace or relay to use; then no other embedding can be given.
+            store: folder or store object to open instead; None for memory.
+            identity: name of the embedding model and its version; a store on disk needs it,
+                since vectors of two models must never be mixed.
+            options: of `Relay.open`.
+
+        Raises:
+            RequestError: an argument does not go with another.
+        """
+        if place is None:
+            embedder = _embedder(embedding, identity, in_memory=store is None)
+            place = Relay.open(store, **({"embedder": embedder} if embedder else {}), **options)
+        elif store is not None or options:
+            given = "store" if store is not None else sorted(options)[0]
+            raise RequestError(f"place and {given} were given; give one of them")
+        else:
+            namespace = place.fabric if isinstance(place, Relay) else place
+            own = getattr(embedding, "embedder", None)
+            if embedding is not None and own is not namespace.embedder:
+                raise RequestError(
+                    f"the vectors here are made by {namespace.embedder.identity!r}; leave "
+                    "embedding out, or open a store with the other one"
+                )
+        made = cls(place, kind=kind, labels=labels)
+        made.add_texts(texts, metadatas, ids=ids)
+        return made
+
+    def add_texts(
+        self,
+        texts: Iterable[str],
+        metadatas: list[dict[Any, Any]] | None = None,
+        *,
+        ids: Sequence[str | None] | None = None,
+        batch_size: int | None = None,
+        **kwargs: Any,
+    ) -> list[str]:
+        """Add texts, or change those whose id exists: all of them or none.
+
+        Args:
+            metadatas: one for each text; plain JSON.
+            ids: one for each text, None where there is none.
+            batch_size: given by LangChain's indexing, and of no effect: one call is one batch.
+
+        Returns:
+            The ids in order.
+
+        Raises:
+            FactRejected: a text is too short or too long for a fact, or metadata are not plain
+                JSON; nothing was added.
+            RequestError: there are not as many ids or metadatas as texts.
+        """
+        _refuse(kwargs)
+        told = list(texts)
+        for name, given in (("metadatas", metadatas), ("ids", ids)):
+            if given is not None and len(given) != len(told):
+                raise RequestError(f"{len(given)} {name} were given for {len(told)} texts")
+        items = []
+        for number, text in enumerate(told, 1):
+            metadata = own_metadata(metadatas[number - 1] if metadatas else None, number)
+            origin = metadata.get("source")
+            items.append(
+                Item(
+                    id=(ids[number - 1] if ids else None) or "",
+                    content=text,
+                    metadata=metadata,
+                    origin=origin if isinstance(origin, str) else "",
+                )
+            )
+        return self._items.put(items)
+
+    def delete(self, ids: list[str] | None = None, **kwargs: Any) -> bool:
+        """Delete documents; ids that are not there are left out.
+
+        Args:
+            ids: None deletes everything that the view shows and the tenant owns.
+        """
+        _refuse(kwargs)
+        if ids is None:
+            self._items.forget(self.namespace.find_own(Where()))
+        else:
+            self._items.remove(ids)
+        return True
+
+    def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
+        """Documents in the order asked for, each once; ids that are not there are left out."""
+        return [stored_document(fact) for fact in self._items.get(ids)]
+
+    # --- searching ---------------------------------------------------------------------
+
+    def similarity_search(
+        self, query: str, k: int = 4, filter: Filter = None, **kwargs: Any
+    ) -> list[Document]:
+        """The k documents nearest to a text.
+
+        Args:
+            filter: metadata keys with the values wanted, all of them; or a `Where`.
+        """
+        found = self.similarity_search_with_score(query, k, filter, **kwargs)
+        return [document for document, _ in found]
+
+    def similarity_search_with_score(
+        self, query: str, k: int = 4, filter: Filter = None, **kwargs: Any
+    ) -> list[tuple[Document, float]]:
+        """The k documents nearest to a text with their cosines in [-1, 1]."""
+        _refuse(kwargs)
+        vector = self.namespace.embedder.embed_query(query)
+        return _documents(self._items.nearest(vector, k, where=_where(filter)))
+
+    def similarity_search_by_vector(
+        self, embedding: list[float], k: int = 4, filter: Filter = None, **kwargs: Any
+    ) -> list[Document]:
+        """The k documents nearest to a vector of the fabric's embedder."""
+        _refuse(kwargs)
+        return [
+            document
+            for document, _ in _documents(self._items.nearest(embedding, k, where=_where(filter)))
+        ]
+
+    def max_marginal_relevance_search(
+        self,
+        query: str,
+        k: int = 4,
+        fetch_k: int = 20,
+        lambda_mult: float = 0.5,
+        filter: Filter = None,
+        **kwargs: Any,
+    ) -> list[Document]:
+        """Documents near a text and unlike each other.
+
+        Args:
+            fetch_k: how many of the nearest to choose from.
+            lambda_mult: [0, 1]; 1 looks at the query alone, 0 at differences alone.
+        """
+        vector = self.namespace.embedder.embed_query(query)
+        return self.max_marginal_relevance_search_by_vector(
+            vector.tolist(), k, fetch_k, lambda_mult, filter, **kwargs
+        )
+
+    def max_marginal_relevance_search_by_vector(
+        self,
+        embedding: list[float],
+        k: int = 4,
+        fetch_k: int = 20,
+        lambda_mult: float = 0.5,
+        filter: Filter = None,
+        **kwargs: Any,
+    ) -> list[Document]:
+        """Documents near a vector and unlike each other."""
+        _refuse(kwargs)
+        found = self._items.nearest(embedding, max(k, fetch_k), where=_where(filter))
+        return [document for document, _ in _documents(self._items.diverse(found, k, lambda_mult))]
+
+    def _select_relevance_score_fn(self) -> Callable[[float], float]:
+        """A cosine below 0 is no relevance at all; [0, 1] stays as it is."""
+        return lambda cosine: min(1.0, max(0.0, cosine))
+
+
+def _documents(found: list[tuple[Fact, float]]) -> list[tuple[Document, float]]:
+    return [(stored_document(fact), score) for fact, score in found]
+
+
+def _where(filter: Filter) -> Where | None:
+    """A filter as conditions on facts.
+
+    Raises:
+        RequestError: it is neither a mapping nor a `Where`, uses operators, or is not plain JSON.
+    """
+    if filter is None or isinstance(filter, Where):
+        return filter
+    if not isinstance(filter, Mapping):
+        raise RequestError(
+            f"filter is {type(filter).__name__}, wanted metadata keys with values, or a Where"
+        )
+    for key, value in filter.items():
+        operator = key if str(key).startswith("$") else None
+        if isinstance(value, Mapping):
+            operator = next((name for name in value if str(name).startswith("$")), operator)
+        if operator is not None:
+            raise RequestError(
+                f"filter operator {str(operator)!r:.40} is not supported; wanted values to equal"
+            )
+    return Where(metadata=plain(filter, name="the filter", refusal=RequestError))
+
+
+def _embedder(embedding: Embeddings | None, identity: str, *, in_memory: bool) -> Embedder | None:
+    if embedding is None:
+        return None
+    if isinstance(embedding, FabricEmbeddings):
+        return embedding.embedder
+    if not identity and not in_memory:
+        raise RequestError(
+            "a store on disk needs identity=, the name of the embedding model and its version"
+        )
+    return LangChainEmbedder(embedding, identity or f"langchain/{type(embedding).__name__}")
+
+
+def _refuse(kwargs: Mapping[str, Any]) -> None:
+    """An option that is not known is named, not passed over in silence."""
+    if kwargs:
+        raise RequestError(f"option {sorted(kwargs)[0]!r} is not known to CRPVectorStore")

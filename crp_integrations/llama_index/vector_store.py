@@ -1,0 +1,309 @@
+"""A namespace of the fabric as a LlamaIndex vector store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.schema import BaseNode
+from llama_index.core.vector_stores.types import (
+    BasePydanticVectorStore,
+    FilterCondition,
+    FilterOperator,
+    MetadataFilter,
+    MetadataFilters,
+    VectorStoreQuery,
+    VectorStoreQueryMode,
+    VectorStoreQueryResult,
+)
+from llama_index.core.vector_stores.utils import build_metadata_filter_fn
+
+from crp_integrations.errors import RequestError
+from crp_integrations.fabric.ingest.metadata import plain
+from crp_integrations.fabric.namespace import Namespace
+from crp_integrations.fabric.records import Fact, Where, source_id
+from crp_integrations.llama_index.embedding import FabricEmbedding
+from crp_integrations.llama_index.nodes import (
+    DOCUMENT_KEYS,
+    filterable,
+    items_from,
+    node_of,
+    vectors_of,
+)
+from crp_integrations.relay.relay import Relay
+from crp_integrations.relay.views import Items, items_of
+from crp_integrations.vocabulary import SourceKind
+
+_VECTOR_MODES = (VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.MMR)
+_TEXT_MODES = (VectorStoreQueryMode.TEXT_SEARCH, VectorStoreQueryMode.SPARSE)
+# Of how many times `similarity_top_k` nearest nodes the MMR mode chooses.
+_PREFETCH = 4.0
+_OPTIONS = ("mmr_threshold", "mmr_prefetch_factor")
+
+
+class CRPVectorStore(BasePydanticVectorStore):
+    """Nodes kept as facts: crash-safe, erasable, sealed, and exact to search.
+
+    It shows everything that the namespace's subject may retrieve, whoever put it there. A node
+    whose id exists is changed. Nodes of one document are facts of one source, whose URI is the
+    document's id. Scores are cosines, highest first, and those of the text modes BM25.
+
+    Give the index `embed_model=vector_store.embed_model`, so that nodes, queries and facts have
+    vectors of one model. There is nothing to persist: what was added is stored.
+
+    Spec: CRP-SPEC-009 §2, §3
+
+    Args:
+        place: a relay, or a namespace of a fabric.
+        kind: kind of source of what is added; decides its importance.
+        labels: access labels put on what is added.
+    """
+
+    stores_text: bool = True
+    is_embedding_query: bool = True
+
+    _items: Items = PrivateAttr()
+    _relay: Relay | None = PrivateAttr()
+
+    def __init__(
+        self,
+        place: Namespace | Relay,
+        *,
+        kind: SourceKind | str = SourceKind.USER,
+        labels: Iterable[str] = (),
+    ) -> None:
+        super().__init__(stores_text=True)
+        self._items = items_of(place, kind, labels)
+        # Kept so that its store stays open as long as the view is.
+        self._relay = place if isinstance(place, Relay) else None
+
+    @classmethod
+    def class_name(cls) -> str:
+        """The component's name."""
+        return "CRPVectorStore"
+
+    @property
+    def client(self) -> Namespace:
+        """The namespace behind the view."""
+        return self._items.namespace
+
+    @property
+    def embed_model(self) -> FabricEmbedding:
+        """The fabric's embedder, for the index and its queries."""
+        return FabricEmbedding(self._items.namespace.embedder)
+
+    # --- adding and removing -----------------------------------------------------------
+
+    def add(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[str]:
+        """Add nodes, or change those whose id exists: all of them or none.
+
+        Nodes without a vector are embedded by the fabric.
+
+        Returns:
+            The nodes' ids in order.
+
+        Raises:
+            FactRejected: a node has no text, too little or too much of it, or metadata that are
+                not plain JSON; nothing was added.
+            EngineError: a vector is not one of the fabric's embedder.
+        """
+        _refuse(kwargs)
+        if not nodes:
+            return []
+        rows = vectors_of(nodes, self._items.namespace.embedder.dimensions)
+        return self._items.put(items_from(nodes), rows)
+
+    def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
+        """Delete the nodes of a document; one that is not there is no error."""
+        _refuse(delete_kwargs)
+        where = Where(sources=_sources([ref_doc_id]))
+        self._items.forget(self._items.namespace.find_own(where))
+
+    def delete_nodes(
+        self,
+        node_ids: list[str] | None = None,
+        filters: MetadataFilters | None = None,
+        **delete_kwargs: Any,
+    ) -> None:
+        """Delete nodes by id, by filters, or by both.
+
+        Raises:
+            RequestError: neither is given; `clear` deletes everything.
+        """
+        _refuse(delete_kwargs)
+        if node_ids is None and filters is None:
+            raise RequestError("delete_nodes needs node_ids or filters; clear() deletes all nodes")
+        self._items.forget([fact.fact_id for fact in self._chosen(node_ids, filters)])
+
+    def clear(self) -> None:
+        """Delete everything that the view shows and the tenant owns."""
+        self._items.forget(self._items.namespace.find_own(Where()))
+
+    # --- reading -----------------------------------------------------------------------
+
+    def get_nodes(
+        self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None
+    ) -> list[BaseNode]:
+        """Nodes by id, by filters, by both, or all of them."""
+        return [node_of(fact) for fact in self._chosen(node_ids, filters)]
+
+    def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
+        """The best nodes for a query.
+
+        The modes are `default`, `mmr`, and the lexical `text_search` and `sparse`. Equal text in
+        metadata, documents and node ids are looked up; every other filter reads the metadata of
+        all facts that are left.
+
+        Args:
+            query: an empty list of node ids restricts nothing, one of documents to nothing.
+            kwargs: `mmr_threshold` [0, 1] and `mmr_prefetch_factor`.
+
+        Raises:
+            RequestError: a mode, option or filter that the view does not know; names it.
+        """
+        _refuse({name: value for name, value in kwargs.items() if name not in _OPTIONS})
+        for name in ("output_fields", "embedding_field"):
+            if getattr(query, name) is not None:
+                raise RequestError(f"{name} is not known to CRPVectorStore; leave it out")
+        where = _where(query.filters, query.doc_ids)
+        among = None
+        # LlamaIndex's retriever gives an empty list where it means no restriction.
+        node_ids = query.node_ids or None
+        if node_ids is not None or not _pushed(query.filters):
+            chosen = self._chosen(node_ids, query.filters, query.doc_ids)
+            among = [fact.fact_id for fact in chosen]
+        found = self._found(query, where, among, kwargs)
+        nodes = [node_of(fact) for fact, _ in found]
+        return VectorStoreQueryResult(
+            nodes=nodes,
+            similarities=[score for _, score in found],
+            ids=[node.node_id for node in nodes],
+        )
+
+    # --- beside the event loop -----------------------------------------------------------
+
+    async def async_add(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[str]:
+        """The asynchronous twin of `add`."""
+        return await asyncio.to_thread(self.add, nodes, **kwargs)
+
+    async def adelete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
+        """The asynchronous twin of `delete`."""
+        await asyncio.to_thread(self.delete, ref_doc_id, **delete_kwargs)
+
+    async def adelete_nodes(
+        self,
+        node_ids: list[str] | None = None,
+        filters: MetadataFilters | None = None,
+        **delete_kwargs: Any,
+    ) -> None:
+        """The asynchronous twin of `delete_nodes`."""
+        await asyncio.to_thread(self.delete_nodes, node_ids, filters, **delete_kwargs)
+
+    async def aclear(self) -> None:
+        """The asynchronous twin of `clear`."""
+        await asyncio.to_thread(self.clear)
+
+    async def aget_nodes(
+        self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None
+    ) -> list[BaseNode]:
+        """The asynchronous twin of `get_nodes`."""
+        return await asyncio.to_thread(self.get_nodes, node_ids, filters)
+
+    async def aquery(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
+        """The asynchronous twin of `query`."""
+        return await asyncio.to_thread(self.query, query, **kwargs)
+
+    # --- within ------------------------------------------------------------------------
+
+    def _found(
+        self,
+        query: VectorStoreQuery,
+        where: Where,
+        among: list[str] | None,
+        options: Mapping[str, Any],
+    ) -> list[tuple[Fact, float]]:
+        items, k = self._items, query.similarity_top_k
+        if query.mode in _TEXT_MODES:
+            if query.query_str is None:
+                raise RequestError(f"mode {query.mode.value} needs query_str")
+            return items.worded(query.query_str, k, where=where, among=among)
+        if query.mode not in _VECTOR_MODES:
+            known = ", ".join(mode.value for mode in (*_VECTOR_MODES, *_TEXT_MODES))
+            raise RequestError(f"query mode {query.mode.value!r} is not one of {known}")
+        if query.query_embedding is None:
+            raise RequestError(f"mode {query.mode.value} needs query_embedding")
+        if query.mode is VectorStoreQueryMode.DEFAULT:
+            return items.nearest(query.query_embedding, k, where=where, among=among)
+        wanted = max(k, int(k * float(options.get("mmr_prefetch_factor") or _PREFETCH)))
+        found = items.nearest(query.query_embedding, wanted, where=where, among=among)
+        threshold = options.get("mmr_threshold", query.mmr_threshold)
+        return items.diverse(found, k, 0.5 if threshold is None else threshold)
+
+    def _chosen(
+        self,
+        node_ids: Sequence[str] | None,
+        filters: MetadataFilters | None,
+        doc_ids: Sequence[str] | None = None,
+    ) -> list[Fact]:
+        """Facts that every condition given holds for."""
+        if node_ids is not None:
+            facts = self._items.get(node_ids)
+            if doc_ids is not None:
+                sources = set(_sources(doc_ids))
+                facts = [fact for fact in facts if fact.source_id in sources]
+        else:
+            namespace = self._items.namespace
+            facts = namespace.facts(namespace.find(_where(filters, doc_ids)))
+        about = {fact.fact_id: filterable(fact) for fact in facts}
+        try:
+            holds = build_metadata_filter_fn(about.__getitem__, filters)
+            return [fact for fact in facts if holds(fact.fact_id)]
+        except (TypeError, ValueError) as error:
+            raise RequestError(f"the filters cannot be applied: {error}") from error
+
+
+def _sources(doc_ids: Sequence[str]) -> tuple[str, ...]:
+    """Sources of documents; a document that no view has added goes by its source id itself."""
+    return tuple(sorted({id_ for doc in doc_ids for id_ in (doc, source_id(doc))}))
+
+
+def _where(filters: MetadataFilters | None, doc_ids: Sequence[str] | None) -> Where:
+    """What of the conditions the store can look up.
+
+    Raises:
+        RequestError: a filter's text cannot be encoded.
+    """
+    wanted = {one.key: one.value for one in _equal(filters)}
+    return Where(
+        sources=None if doc_ids is None else _sources(doc_ids),
+        metadata=plain(wanted, name="the filter", refusal=RequestError),
+    )
+
+
+def _equal(filters: MetadataFilters | None) -> list[MetadataFilter]:
+    """Filters for equal text that must all hold: JSON and Python agree on those alone."""
+    if filters is None or filters.condition not in (FilterCondition.AND, None):
+        return []
+    keys = [one.key for one in filters.filters if isinstance(one, MetadataFilter)]
+    return [
+        one
+        for one in filters.filters
+        if isinstance(one, MetadataFilter)
+        and one.operator is FilterOperator.EQ
+        and isinstance(one.value, str)
+        and one.key not in DOCUMENT_KEYS
+        and keys.count(one.key) == 1
+    ]
+
+
+def _pushed(filters: MetadataFilters | None) -> bool:
+    """Whether the store can look up all of it."""
+    return filters is None or len(_equal(filters)) == len(filters.filters)
+
+
+def _refuse(kwargs: Mapping[str, Any]) -> None:
+    """An option that is not known is named, not passed over in silence."""
+    if kwargs:
+        raise RequestError(f"option {sorted(kwargs)[0]!r} is not known to CRPVectorStore")

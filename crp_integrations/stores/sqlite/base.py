@@ -1,0 +1,59 @@
+"""What the parts of the facts facet share: one connection, the gate, and a few statements."""
+
+# ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from crp_integrations.stores import rules
+from crp_integrations.stores.sqlite.connection import Connection
+
+# One statement for any number of ids; SQLite reads the list out of one parameter.
+AMONG = "IN (SELECT value FROM json_each(?))"
+
+
+class Part:
+    """A part of the facts facet of one namespace."""
+
+    def __init__(self, connection: Connection, gate: rules.Gate, namespace: str) -> None:
+        self._connection = connection
+        self._gate = gate
+        self._namespace = namespace
+
+    def _own(self, name: str) -> Any:
+        found = self._connection.one("SELECT value FROM own WHERE name = ?", [name])
+        return None if found is None else found[0]
+
+    def _set_own(self, name: str, value: Any) -> None:
+        self._connection.execute("INSERT OR REPLACE INTO own VALUES (?, ?)", [name, value])
+
+    def _dimensions(self) -> int | None:
+        found = self._own("dimensions")
+        return None if found is None else int(found)
+
+    def _numbers(self, ids: Sequence[str]) -> dict[str, int]:
+        """Row numbers of those ids that are stored."""
+        return dict(
+            self._connection.rows(
+                f"SELECT fact_id, fact FROM facts WHERE fact_id {AMONG}", [among(ids)]
+            )
+        )
+
+    def _grow(self) -> None:
+        self._connection.execute("UPDATE own SET value = value + 1 WHERE name = 'generation'")
+
+    def _leave_to_scrub(self) -> None:
+        """Note in this transaction that bytes are left which `scrub` has to take off the disk."""
+        self._set_own("scrub_due", int(self._own("scrub_due") or 0) + 1)
+
+
+def among(values: Sequence[str]) -> str:
+    """A list as the one parameter of `AMONG`.
+
+    SQLite ends a text out of JSON at its first NUL, which would make another id of it; no fact
+    id holds one.
+    """
+    return json.dumps([value for value in values if "\0" not in value])

@@ -1,0 +1,289 @@
+"""Derived files of one namespace, each with a manifest that is checked before the file is used.
+
+A file's own name holds the start of its hash, and the manifest names the file. So putting another
+manifest in its place changes file and manifest in one step.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, suppress
+from pathlib import Path
+
+from pydantic import JsonValue, ValidationError
+
+from crp_integrations.errors import StoreError
+from crp_integrations.fabric.ports import Cached, Transaction
+from crp_integrations.records import Record
+from crp_integrations.seals import sha256_hex
+from crp_integrations.stores.keys import FILE_MODE, make_folder, sync_folder
+
+FOLDER = "cache"
+# A temporary file that nobody touched for so long belongs to a process that is gone.
+ABANDONED_SECONDS = 3600.0
+# How often a file may be replaced while it is being looked at.
+ATTEMPTS = 3
+_NAME = re.compile(r"[a-z0-9_-]{1,64}")
+_log = logging.getLogger("crp_integrations.stores")
+
+
+class Manifest(Record):
+    """What a derived file must be to be used.
+
+    Attributes:
+        namespace: SHA-256 of the namespace's name, as in its folder's name.
+        file: the file's name within the folder.
+        length: bytes.
+        sha256: of the bytes, 64 hexadecimal digits.
+        about_sha256: of what is said of the file, as sorted JSON.
+    """
+
+    SCHEMA = "cache/1"
+
+    name: str
+    namespace: str
+    file: str
+    length: int
+    sha256: str
+    about_sha256: str
+    about: dict[str, JsonValue]
+
+
+class _Damaged(Exception):
+    """A file or its manifest is not what it should be; the text says how."""
+
+
+class FileCache:
+    """Keeps the derived files of a namespace in a folder beside its database."""
+
+    def __init__(
+        self,
+        folder: Path,
+        namespace: str,
+        begin: Callable[[], AbstractContextManager[Transaction]],
+    ) -> None:
+        """Point at a folder; nothing is made before something is saved.
+
+        Args:
+            begin: opens a writing transaction of the namespace.
+        """
+        self._folder = folder
+        self._namespace = sha256_hex(namespace)
+        self._begin = begin
+
+    def load(self, name: str) -> Cached | None:
+        """A file whose manifest was checked; None when there is none or it is damaged."""
+        self._checked(name)
+        for _ in range(ATTEMPTS):
+            before = self._manifest_bytes(name)
+            try:
+                return self._verified(name, before)
+            except _Damaged as error:
+                # Another process may have put a new file in its place meanwhile.
+                if self._manifest_bytes(name) == before:
+                    _log.warning(
+                        "cache file %s of namespace %s is not used: %s",
+                        name,
+                        self._namespace[:12],
+                        error,
+                    )
+                    self._remove_all(one for one in self._files(name) if one.suffix != ".tmp")
+                    return None
+        return None
+
+    def save(
+        self,
+        name: str,
+        about: Mapping[str, JsonValue],
+        write: Callable[[str], None],
+        still_valid: Callable[[Transaction], bool],
+    ) -> bool:
+        """Write a file under a temporary name, sync it, and give it its name.
+
+        Raises:
+            StoreBusy: another process held the write lock for too long.
+            StoreError: the folder cannot be written.
+        """
+        self._checked(name)
+        unique = f"{name}.{os.getpid()}-{secrets.token_hex(4)}"
+        data, sheet = self._folder / f"{unique}.tmp", self._folder / f"{unique}.json.tmp"
+        try:
+            make_folder(self._folder)
+        except OSError as error:
+            raise self._refused(error) from error
+        self._remove_abandoned(name)
+        try:
+            write(str(data))
+            manifest = self._described(name, about, data)
+            _write_synced(sheet, manifest.model_dump_json().encode())
+            with self._begin() as transaction:
+                if not still_valid(transaction):
+                    return False
+                data.replace(self._folder / manifest.file)
+                sheet.replace(self._manifest_path(name))
+                sync_folder(self._folder)
+                # Before the lock is given back: the next one to come has another current file.
+                _remove(*(one for one in self._files(name) if _replaced(one, manifest.file)))
+        except FileNotFoundError:
+            # Somebody dropped the cache, temporary files included, while this one was written.
+            return False
+        except OSError as error:
+            raise self._refused(error) from error
+        finally:
+            _remove(data, sheet)
+        return True
+
+    def drop(self, name: str | None = None) -> None:
+        """Remove a file, or all of them, temporary ones of other processes included."""
+        if name is not None:
+            self._checked(name)
+        self._remove_all(self._files(name))
+
+    def check(self) -> list[str]:
+        """What is wrong with the files, one sentence each; nothing is removed.
+
+        A file without a manifest is nothing wrong: a killed process leaves one, nobody uses it, and
+        whoever loads, saves or drops that name removes it.
+        """
+        found = []
+        for name in sorted({one.name.split(".")[0] for one in self._files(None)}):
+            raw = self._manifest_bytes(name)
+            try:
+                if raw is not None:
+                    self._verified(name, raw)
+            except _Damaged as error:
+                found.append(f"cache file {name} is not usable: {error}")
+        return found
+
+    # --- checking -----------------------------------------------------------------------
+
+    def _verified(self, name: str, raw: bytes | None) -> Cached | None:
+        """The file that a manifest describes.
+
+        Raises:
+            _Damaged: it is not there or not what the manifest says.
+        """
+        if raw is None:
+            if any(one.suffix != ".tmp" for one in self._files(name)):
+                raise _Damaged("it has no manifest")
+            return None
+        try:
+            manifest = Manifest.model_validate(json.loads(raw))
+        except (ValidationError, ValueError, RecursionError):
+            raise _Damaged("its manifest cannot be read") from None
+        if manifest.name != name or manifest.namespace != self._namespace:
+            raise _Damaged("its manifest is that of another file")
+        if manifest.file != _file_name(name, manifest.sha256):
+            raise _Damaged("its manifest names another file")
+        if manifest.about_sha256 != _about_hash(manifest.about):
+            raise _Damaged("what its manifest says of it was changed")
+        path = self._folder / manifest.file
+        try:
+            length, found = _measured(path)
+        except OSError as error:
+            raise _Damaged(f"it cannot be read: {error.strerror}") from error
+        if length != manifest.length:
+            raise _Damaged(f"it has {length} bytes, wanted {manifest.length}")
+        if found != manifest.sha256:
+            raise _Damaged("its SHA-256 is not that of its manifest")
+        return Cached(str(path), manifest.about)
+
+    def _described(self, name: str, about: Mapping[str, JsonValue], data: Path) -> Manifest:
+        data.chmod(FILE_MODE)
+        with data.open("rb") as file:
+            os.fsync(file.fileno())
+        length, found = _measured(data)
+        return Manifest(
+            name=name,
+            namespace=self._namespace,
+            file=_file_name(name, found),
+            length=length,
+            sha256=found,
+            about_sha256=_about_hash(about),
+            about=dict(about),
+        )
+
+    # --- files --------------------------------------------------------------------------
+
+    def _manifest_path(self, name: str) -> Path:
+        return self._folder / f"{name}.json"
+
+    def _manifest_bytes(self, name: str) -> bytes | None:
+        try:
+            return self._manifest_path(name).read_bytes()
+        except OSError:
+            return None
+
+    def _files(self, name: str | None) -> list[Path]:
+        """Everything that belongs to a name, or to any."""
+        try:
+            found = list(self._folder.iterdir())
+        except OSError:
+            return []
+        # A name has no dot, so that none is the beginning of another one's file.
+        return sorted(one for one in found if name is None or one.name.split(".")[0] == name)
+
+    def _remove_all(self, paths: Iterable[Path]) -> None:
+        # The manifest goes first: what is left after a kill is not taken for a whole file.
+        chosen = sorted(paths, key=lambda one: one.suffix != ".json")
+        _remove(*chosen)
+        if chosen:
+            with suppress(OSError):
+                sync_folder(self._folder)
+
+    def _remove_abandoned(self, name: str) -> None:
+        oldest = time.time() - ABANDONED_SECONDS
+        for one in self._files(name):
+            with suppress(OSError):
+                if one.suffix == ".tmp" and one.stat().st_mtime < oldest:
+                    one.unlink()
+
+    def _refused(self, error: OSError) -> StoreError:
+        return StoreError(f"cache folder {self._folder} cannot be written: {error.strerror}")
+
+    def _checked(self, name: str) -> None:
+        if not _NAME.fullmatch(name):
+            raise StoreError(
+                f"cache name {name!r:.80} is not usable; wanted small letters, digits, - and _"
+            )
+
+
+def _about_hash(about: Mapping[str, JsonValue]) -> str:
+    return sha256_hex(json.dumps(about, sort_keys=True))
+
+
+def _file_name(name: str, sha256: str) -> str:
+    return f"{name}.{sha256[:16]}.bin"
+
+
+def _replaced(path: Path, current: str) -> bool:
+    return path.suffix == ".bin" and path.name != current
+
+
+def _measured(path: Path) -> tuple[int, str]:
+    """Length and SHA-256 of a file, read in pieces."""
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256")
+        return file.tell(), found.hexdigest()
+
+
+def _write_synced(path: Path, content: bytes) -> None:
+    with path.open("xb") as file:
+        path.chmod(FILE_MODE)
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _remove(*paths: Path) -> None:
+    for path in paths:
+        # On some systems a file that is being read cannot be removed; it is tried again next time.
+        with suppress(OSError):
+            path.unlink()

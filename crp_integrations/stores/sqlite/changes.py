@@ -1,0 +1,47 @@
+"""The log of changes: which facts changed after a mark. Triggers write it, see `migrations.py`."""
+
+from __future__ import annotations
+
+from crp_integrations.fabric.ports import Mark
+from crp_integrations.stores.sqlite.base import Part
+
+
+class Changes(Part):
+    """The log of changes of one namespace."""
+
+    def mark(self) -> Mark:
+        """The end of the log of changes."""
+        self._gate.reading()
+        last = self._connection.one(
+            "SELECT sequence, token FROM changes ORDER BY sequence DESC LIMIT 1"
+        )
+        return Mark(0, "") if last is None else Mark(*last)
+
+    def changes(self, since: Mark) -> list[str] | None:
+        """Ids of the facts that were added, changed or removed after a mark, each once, by id."""
+        self._gate.reading()
+        if not self._leads_back_to(since):
+            return None
+        found = self._connection.rows(
+            "SELECT DISTINCT fact_id FROM changes WHERE sequence > ? ORDER BY fact_id",
+            [since.sequence],
+        )
+        return [id for (id,) in found]
+
+    def trim_changes(self, keep: int) -> None:
+        """Forget the log but for its last `keep` entries; at least the last one stays."""
+        self._gate.writing()
+        # Entries have no gaps: what is undone gives its numbers back.
+        self._connection.execute(
+            "DELETE FROM changes WHERE sequence <= (SELECT max(sequence) FROM changes) - ?",
+            [max(1, keep)],
+        )
+
+    def _leads_back_to(self, mark: Mark) -> bool:
+        if mark == Mark(0, ""):
+            first = self._connection.one("SELECT min(sequence) FROM changes")
+            return first is not None and first[0] in (None, 1)
+        found = self._connection.one(
+            "SELECT token FROM changes WHERE sequence = ?", [mark.sequence]
+        )
+        return found is not None and found[0] == mark.token

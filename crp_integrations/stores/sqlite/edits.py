@@ -1,0 +1,134 @@
+"""Facts that are stored already: replaced, removed, put aside, regrouped, used."""
+
+# ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from crp_integrations.fabric.records import Fact
+from crp_integrations.seals import iso
+from crp_integrations.stores import rules
+from crp_integrations.stores.sqlite.base import AMONG, Part, among
+from crp_integrations.stores.sqlite.moments import sortable
+from crp_integrations.stores.sqlite.rows import columns, row
+from crp_integrations.vectors import FloatRows, to_bytes
+from crp_integrations.vocabulary import FactStatus
+
+_ASSIGNMENTS = ", ".join(f"{name} = ?" for name in ("expires_at", *columns(Fact)))
+REPLACE_FACT = f"UPDATE facts SET {_ASSIGNMENTS} WHERE fact = ?"
+
+
+class Edits(Part):
+    """Changes of the facts of one namespace."""
+
+    def replace(self, facts: Sequence[Fact], vectors: FloatRows | None = None) -> None:
+        """Put records in the place of those with the same ids."""
+        self._gate.writing()
+        ids = [fact.fact_id for fact in facts]
+        numbers = self._numbers(ids)
+        named = rules.checked_replacements(
+            facts,
+            vectors,
+            namespace=self._namespace,
+            dimensions=self._dimensions(),
+            known=numbers,
+        )
+        if not named:
+            return
+        old = dict(
+            self._connection.rows(
+                f"SELECT fact_id, content_hash FROM facts WHERE fact_id {AMONG}", [among(ids)]
+            )
+        )
+        rewritten = [f.fact_id for f in named if f.content_hash != old[f.fact_id]]
+        if rewritten:
+            self._connection.execute(
+                f"DELETE FROM token_counts WHERE fact {AMONG}",
+                [json.dumps([numbers[id] for id in rewritten])],
+            )
+            self._connection.execute(
+                f"DELETE FROM prepared_vectors WHERE content_hash {AMONG}",
+                [json.dumps(sorted({old[id] for id in rewritten}))],
+            )
+            self._leave_to_scrub()
+        self._connection.executemany(
+            REPLACE_FACT,
+            ((sortable(f.expires_at), *row(f), numbers[f.fact_id]) for f in named),
+        )
+        if vectors is not None:
+            self._connection.executemany(
+                "UPDATE vectors SET vector = ? WHERE fact = ?",
+                ((to_bytes(one), numbers[id]) for one, id in zip(vectors, ids, strict=True)),
+            )
+        self._grow()
+
+    def remove(self, ids: Sequence[str]) -> None:
+        """Remove facts and everything that hangs on them; unknown ids are left out."""
+        self._gate.writing()
+        known = self._numbers(ids)
+        numbers = json.dumps([known[id] for id in dict.fromkeys(ids) if id in known])
+        if numbers == "[]":
+            return
+        self._connection.execute(
+            "DELETE FROM prepared_vectors WHERE content_hash IN "
+            f"(SELECT content_hash FROM facts WHERE fact {AMONG})",
+            [numbers],
+        )
+        # Vectors, counts and edges go with their fact, see the tables.
+        self._connection.execute(f"DELETE FROM facts WHERE fact {AMONG}", [numbers])
+        self._leave_to_scrub()
+        self._grow()
+
+    def set_archived(self, ids: Sequence[str], at: datetime | None) -> None:
+        """Put facts aside, or bring them back with None; status and `modified_at` stay."""
+        self._gate.writing()
+        rules.unknown(ids, self._numbers(ids))
+        changed = self._connection.execute(
+            "UPDATE facts SET archived_at = ?1 WHERE archived_at IS NOT ?1 "
+            "AND fact_id IN (SELECT value FROM json_each(?2))",
+            [at and iso(at), among(ids)],
+        )
+        if changed.rowcount:
+            self._grow()
+
+    def set_communities(self, labels: Mapping[str, str | None]) -> None:
+        """Give facts their community; leaves `modified_at` alone."""
+        self._gate.writing()
+        numbers = self._numbers(list(labels))
+        rules.unknown(list(labels), numbers)
+        now = dict(
+            self._connection.rows(
+                f"SELECT fact_id, community_label FROM facts WHERE fact_id {AMONG}",
+                [among(list(labels))],
+            )
+        )
+        changed = [(label, numbers[id]) for id, label in labels.items() if now[id] != label]
+        if changed:
+            self._connection.executemany(
+                "UPDATE facts SET community_label = ? WHERE fact = ?", changed
+            )
+            self._grow()
+
+    def set_status(self, ids: Sequence[str], status: FactStatus, at: datetime) -> None:
+        """Change the status, and `modified_at` of the facts that had another one."""
+        self._gate.writing()
+        rules.unknown(ids, self._numbers(ids))
+        changed = self._connection.execute(
+            "UPDATE facts SET status = ?1, modified_at = ?2 WHERE status <> ?1 "
+            "AND fact_id IN (SELECT value FROM json_each(?3))",
+            [status.value, iso(at), among(ids)],
+        )
+        if changed.rowcount:
+            self._grow()
+
+    def touch(self, ids: Sequence[str], at: datetime) -> None:
+        """Record that facts were put into an envelope."""
+        self._gate.writing()
+        self._connection.execute(
+            "UPDATE facts SET access_count = access_count + 1, last_accessed_at = ? "
+            f"WHERE fact_id {AMONG}",
+            [iso(at), among(ids)],
+        )

@@ -1,0 +1,162 @@
+"""Vectors in use, and vectors that are prepared for texts under way."""
+
+# ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from crp_integrations.errors import StoreDamaged, StoreError
+from crp_integrations.stores import rules
+from crp_integrations.stores.sqlite.base import AMONG, Part, among
+from crp_integrations.stores.sqlite.migrations import RETRIEVABLE_SQL
+from crp_integrations.vectors import FloatRows, from_bytes, to_bytes
+
+# From so many ids on, most of a namespace is read in the order of its file.
+_MANY = 4_096
+_NO_VECTOR = (
+    "NOT EXISTS (SELECT 1 FROM prepared_vectors AS p "
+    "WHERE p.embedder = ? AND p.content_hash = facts.content_hash)"
+)
+
+
+class Vectors(Part):
+    """Vectors of the facts of one namespace."""
+
+    def vectors(self, ids: Sequence[str], *, prepared_for: str | None = None) -> FloatRows:
+        """Unit rows in the order asked for."""
+        self._gate.reading()
+        if prepared_for is None:
+            dimensions = self._dimensions() or 0
+            found: dict[str, bytes] = self._all_vectors(ids) or dict(
+                self._connection.rows(
+                    "SELECT fact_id, vector FROM facts JOIN vectors USING (fact) "
+                    f"WHERE fact_id {AMONG}",
+                    [among(ids)],
+                )
+            )
+        else:
+            dimensions = self._prepared_dimensions(prepared_for) or 0
+            found = dict(
+                self._connection.rows(
+                    "SELECT fact_id, vector FROM facts JOIN prepared_vectors AS p "
+                    "ON p.embedder = ? AND p.content_hash = facts.content_hash "
+                    f"WHERE fact_id {AMONG}",
+                    [prepared_for, among(ids)],
+                )
+            )
+        if not ids:
+            return np.zeros((0, dimensions), dtype=np.float32)
+        rules.unknown(ids, found)
+        for id in ids:
+            if len(found[id]) != 4 * dimensions:
+                raise StoreDamaged(
+                    f"the vector of fact {id} has {len(found[id])} bytes, wanted {4 * dimensions}"
+                )
+        return from_bytes([found[id] for id in ids], dimensions)
+
+    def _all_vectors(self, ids: Sequence[str]) -> dict[str, bytes]:
+        """Every vector in the order of the file, when most are wanted; nothing otherwise.
+
+        Looking up one id after the other takes half as long again.
+        """
+        if len(ids) < _MANY:
+            return {}
+        last = self._connection.rows("SELECT coalesce(max(fact), 0) FROM vectors")[0][0]
+        if 2 * len(ids) < last:
+            return {}
+        # The order of a CROSS JOIN is kept as it is written.
+        return dict(
+            self._connection.rows(
+                "SELECT fact_id, vector FROM vectors CROSS JOIN facts USING (fact)"
+            )
+        )
+
+    def prepare(self, embedder: str, hashes: Sequence[str], vectors: FloatRows) -> None:
+        """Keep vectors of texts by content hash; replaces those of the same embedder and hash."""
+        self._gate.writing()
+        rules.check_vectors(vectors, len(hashes), self._prepared_dimensions(embedder))
+        self._connection.executemany(
+            "INSERT INTO prepared_vectors (embedder, content_hash, vector) VALUES (?, ?, ?) "
+            "ON CONFLICT (embedder, content_hash) DO UPDATE SET vector = excluded.vector",
+            ((embedder, hash_, to_bytes(one)) for hash_, one in zip(hashes, vectors, strict=True)),
+        )
+
+    def prepared(
+        self, embedder: str, hashes: Sequence[str]
+    ) -> Mapping[str, npt.NDArray[np.float32]]:
+        """Those of the hashes that have a prepared vector, each with its row."""
+        self._gate.reading()
+        found = self._connection.rows(
+            "SELECT content_hash, vector FROM prepared_vectors "
+            f"WHERE embedder = ? AND content_hash {AMONG}",
+            [embedder, among(hashes)],
+        )
+        dimensions = self._prepared_dimensions(embedder) or 0
+        block = from_bytes([vector for _, vector in found], dimensions)
+        return {hash_: one for (hash_, _), one in zip(found, block, strict=True)}
+
+    def unprepared(self, embedder: str, limit: int) -> list[tuple[str, str]]:
+        """Content hash and content of facts without a prepared vector, each text once, by hash."""
+        self._gate.reading()
+        return self._connection.rows(
+            f"SELECT content_hash, content FROM facts WHERE {_NO_VECTOR} "
+            "GROUP BY content_hash ORDER BY content_hash LIMIT ?",
+            [embedder, max(0, limit)],
+        )
+
+    def prepared_ids(self, embedder: str) -> list[str]:
+        """Ids of the retrievable facts that have a prepared vector, ascending."""
+        self._gate.reading()
+        found = self._connection.rows(
+            f"SELECT fact_id FROM facts WHERE {RETRIEVABLE_SQL} AND content_hash IN "
+            "(SELECT content_hash FROM prepared_vectors WHERE embedder = ?) ORDER BY fact_id",
+            [embedder],
+        )
+        return [id for (id,) in found]
+
+    def use_prepared(self, embedder: str) -> None:
+        """Make an embedder's prepared vectors those in use, and forget all prepared ones."""
+        self._gate.writing()
+        without = self._connection.one(
+            f"SELECT min(fact_id) FROM facts WHERE {_NO_VECTOR}", [embedder]
+        )
+        if without is not None and without[0] is not None:
+            raise StoreError(f"fact {without[0]} has no vector prepared for {embedder!r:.80}")
+        dimensions = self._prepared_dimensions(embedder)
+        changed = self._connection.execute(
+            "UPDATE vectors SET vector = (SELECT p.vector FROM facts JOIN prepared_vectors AS p "
+            "ON p.embedder = ? AND p.content_hash = facts.content_hash "
+            "WHERE facts.fact = vectors.fact)",
+            [embedder],
+        )
+        if changed.rowcount:
+            self._set_own("dimensions", dimensions)
+            self._grow()
+        else:
+            # No fact, so the next ones may have any length.
+            self._connection.execute("DELETE FROM own WHERE name = 'dimensions'")
+        self.clear_prepared()
+
+    def clear_prepared(
+        self, embedder: str | None = None, hashes: Sequence[str] | None = None
+    ) -> None:
+        """Forget prepared vectors, of one embedder or all of them; with hashes, those of them."""
+        self._gate.writing()
+        statement = "DELETE FROM prepared_vectors WHERE (?1 IS NULL OR embedder = ?1)"
+        if hashes is None:
+            self._connection.execute(statement, [embedder])
+        else:
+            self._connection.execute(
+                f"{statement} AND content_hash {AMONG.replace('?', '?2')}",
+                [embedder, among(hashes)],
+            )
+
+    def _prepared_dimensions(self, embedder: str) -> int | None:
+        found = self._connection.one(
+            "SELECT length(vector) FROM prepared_vectors WHERE embedder = ? LIMIT 1", [embedder]
+        )
+        return None if found is None else int(found[0]) // 4

@@ -1,0 +1,116 @@
+"""Bytes of what was removed are taken off the disk here, and damage is looked for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from crp_integrations.errors import StoreDamaged
+from crp_integrations.seals import sha256
+from crp_integrations.stores.sqlite.connection import PAUSE_SECONDS, Connection
+
+# Facts whose texts are read at a time.
+SLICE = 1_000
+# How many sentences of one kind are worth reading.
+SHOWN = 20
+
+
+def scrub_due(connection: Connection) -> int:
+    """A number above 0 while bytes of removed facts may be in the files; another after each."""
+    found = connection.one("SELECT value FROM own WHERE name = 'scrub_due'")
+    return 0 if found is None else int(found[0])
+
+
+def scrubbed(connection: Connection, due: int) -> None:
+    """Note that what was due is done, unless more came to it meanwhile."""
+    connection.in_turn("BEGIN IMMEDIATE")
+    connection.execute("DELETE FROM own WHERE name = 'scrub_due' AND value = ?", [due])
+    connection.execute("COMMIT")
+
+
+def rewrite(connection: Connection) -> None:
+    """Write the whole database anew, without what is free and without what was removed.
+
+    SQLite overwrites what is deleted, but not the copies that stay behind in a page when its rows
+    move to another one; and the text index keeps words until its parts are merged.
+    """
+    connection.in_turn("INSERT INTO facts_text (facts_text) VALUES ('optimize')")
+    connection.in_turn("VACUUM")
+
+
+def truncate_log(connection: Connection, seconds: float) -> bool:
+    """Move the write-ahead log into the database and cut it to nothing.
+
+    Args:
+        seconds: how long to wait for readers of an old state.
+
+    Returns:
+        False when one of them is still there.
+    """
+    deadline = time.monotonic() + seconds
+    # SQLite would hold the write lock while it waits for readers, and keep every writer out.
+    with connection.impatient():
+        while True:
+            busy = connection.rows("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]
+            if not busy:
+                return True
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(PAUSE_SECONDS)
+
+
+def problems(connection: Connection) -> Iterator[str]:
+    """What is wrong with a database, one sentence each; ids alone, never a text.
+
+    Each look reads what it needs, so that no lock is held throughout.
+    """
+    for (sentence,) in connection.rows(f"PRAGMA integrity_check({SHOWN})"):
+        if sentence != "ok":
+            yield f"the database is damaged: {sentence}"
+    for table, number, parent, _ in connection.rows("PRAGMA foreign_key_check")[:SHOWN]:
+        yield f"row {number} of {table} belongs to nothing in {parent}"
+    yield from _text_index(connection)
+    yield from _vectors(connection)
+    yield from _contents(connection)
+
+
+def _text_index(connection: Connection) -> Iterator[str]:
+    try:
+        # With rank 1 the index is compared with the texts that it should hold.
+        connection.in_turn(
+            "INSERT INTO facts_text (facts_text, rank) VALUES ('integrity-check', 1)"
+        )
+    except StoreDamaged:
+        yield "the text index does not fit the texts"
+
+
+def _vectors(connection: Connection) -> Iterator[str]:
+    found = connection.one("SELECT value FROM own WHERE name = 'dimensions'")
+    wanted = 0 if found is None else 4 * int(found[0])
+    for id, length in connection.rows(
+        "SELECT fact_id, length(vector) FROM facts LEFT JOIN vectors USING (fact) "
+        "WHERE length(vector) IS NOT ? ORDER BY fact_id LIMIT ?",
+        [wanted, SHOWN],
+    ):
+        if length is None:
+            yield f"fact {id} has no vector"
+        else:
+            yield f"the vector of fact {id} has {length} bytes, wanted {wanted}"
+
+
+def _contents(connection: Connection) -> Iterator[str]:
+    after, wrong = 0, 0
+    while wrong < SHOWN:
+        # A text that is no UTF-8 cannot be had as a text.
+        part = connection.rows(
+            "SELECT fact, fact_id, CAST(content AS BLOB), content_hash FROM facts WHERE fact > ? "
+            "ORDER BY fact LIMIT ?",
+            [after, SLICE],
+        )
+        if not part:
+            return
+        after = part[-1][0]
+        for _, id, content, stored in part:
+            if sha256(content) != stored:
+                wrong += 1
+                yield f"the text of fact {id} does not match its content hash"

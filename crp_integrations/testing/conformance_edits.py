@@ -1,0 +1,318 @@
+"""What every store must do with facts that it holds already, and what its log says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import numpy as np
+import pytest
+
+from crp_integrations.errors import StoreError
+from crp_integrations.fabric.ports import FactsFacet, Mark, Store
+from crp_integrations.fabric.records import Edge, Where
+from crp_integrations.testing.records import NAMESPACE, NOON, fact, facts, fill, rows, source
+from crp_integrations.vectors import FloatRows
+from crp_integrations.vocabulary import FactStatus, SourceKind
+
+LATER = NOON + timedelta(days=1)
+EMPTY = Mark(0, "")
+
+
+def after(store: Store, change: Callable[[FactsFacet], object]) -> list[str] | None:
+    """What the log says of a change that was committed."""
+    with store.begin(NAMESPACE) as transaction:
+        mark = transaction.facts.mark()
+        change(transaction.facts)
+    with store.begin(NAMESPACE, write=False) as transaction:
+        return transaction.facts.changes(mark)
+
+
+def generation(store: Store) -> int:
+    """The generation that a reader sees."""
+    with store.begin(NAMESPACE, write=False) as transaction:
+        return transaction.facts.generation()
+
+
+def other_rows(count: int) -> FloatRows:
+    """Unit rows that `rows` never makes, shape (count, 8)."""
+    block = np.zeros((count, 8), dtype=np.float32)
+    block[:, 0] = -1.0
+    return block
+
+
+class EditsConformance:
+    """Facts replaced, removed, put aside and regrouped; settings removed; the log of changes."""
+
+    def test_a_replaced_fact_is_the_new_one_everywhere(self, store: Store) -> None:
+        """Record, vector and text index; counts of another text are forgotten, others stay."""
+        old, same = facts("the old walrus", "the same seal")
+        new = old.changed(
+            content="the new otter", source_id="doc-2", modified_at=LATER, labels=("eu",)
+        )
+        kept = same.changed(importance_weight=0.9, kind=SourceKind.OFFICIAL, metadata={"a": 1})
+        with store.begin(NAMESPACE) as transaction:
+            transaction.facts.add([old, same], rows([old, same]))
+            transaction.facts.save_token_counts("words", {old.fact_id: 3, same.fact_id: 3})
+        with store.begin(NAMESPACE) as transaction:
+            transaction.facts.replace([new, kept], other_rows(2))
+        assert new.fact_id == old.fact_id
+        ids = [old.fact_id, same.fact_id]
+        with store.begin(NAMESPACE, write=False) as transaction:
+            found = transaction.facts
+            assert found.get(ids) == [new, kept]
+            assert (found.vectors(ids) == other_rows(2)).all()
+            assert found.search_text(["walrus"], 5) == []
+            assert [id for id, _ in found.search_text(["otter"], 5)] == [new.fact_id]
+            assert found.token_counts("words", ids) == {same.fact_id: 3}
+            assert [one.fact_id for one in found.of_source("doc-2")] == [new.fact_id]
+            assert (new.fact_id, ("eu",)) in found.retrievable()
+
+    def test_without_vectors_the_old_ones_stay(self, store: Store) -> None:
+        """Metadata may change without an embedding."""
+        (id,) = fill(store, "one")
+        with store.begin(NAMESPACE) as transaction:
+            (old,) = transaction.facts.get([id])
+            transaction.facts.replace([old.changed(metadata={"k": [1]})])
+        with store.begin(NAMESPACE, write=False) as transaction:
+            assert (transaction.facts.vectors([id]) == rows([old])).all()
+            assert transaction.facts.get([id])[0].metadata == {"k": [1]}
+
+    def test_a_replacement_that_cannot_be_is_refused(self, store: Store) -> None:
+        """An unknown id, one given twice, another namespace, vectors that do not fit."""
+        one, two, strange = facts("one", "two", "strange")
+        fill(store, "one", "two")
+        foreign = one.changed(namespace="elsewhere")
+        with store.begin(NAMESPACE) as transaction:
+            for wrong, vectors, words in (
+                ([strange], None, strange.fact_id),
+                ([one, one], None, "twice"),
+                ([foreign], None, "elsewhere"),
+                ([one, two], rows([one]), "shape"),
+                ([one], np.ones((1, 7), dtype=np.float32), "shape"),
+                ([one], np.full((1, 8), np.inf, dtype=np.float32), "finite"),
+            ):
+                with pytest.raises(StoreError, match=words):
+                    transaction.facts.replace(wrong, vectors)
+            assert transaction.facts.get([one.fact_id, two.fact_id]) == [one, two]
+            assert transaction.facts.generation() == 1
+
+    def test_removing_takes_everything_that_hangs_on_a_fact(self, store: Store) -> None:
+        """Record, vector, prepared vector, text, counts, edges both ways; unknown ids are none."""
+        gone, left = facts("the gone walrus", "the left walrus")
+        with store.begin(NAMESPACE) as transaction:
+            transaction.facts.add([gone, left], rows([gone, left]))
+            transaction.facts.save_token_counts("words", {gone.fact_id: 3, left.fact_id: 3})
+            transaction.facts.prepare("e", [gone.content_hash, left.content_hash], other_rows(2))
+            ends = [(gone, left), (left, gone), (left, left)]
+            transaction.facts.add_edges(
+                Edge(source_fact=a.fact_id, target_fact=b.fact_id, kind="x") for a, b in ends
+            )
+        with store.begin(NAMESPACE) as transaction:
+            transaction.facts.remove([gone.fact_id, "unknown", gone.fact_id, f"{left.fact_id}\0"])
+        ids = [gone.fact_id, left.fact_id]
+        with store.begin(NAMESPACE, write=False) as transaction:
+            found = transaction.facts
+            assert found.get(ids) == [left]
+            assert [id for id, _ in found.retrievable()] == [left.fact_id]
+            assert [id for id, _ in found.search_text(["walrus"], 5)] == [left.fact_id]
+            assert list(found.prepared("e", [gone.content_hash])) == []
+            assert list(found.prepared("e", [left.content_hash])) == [left.content_hash]
+            assert found.token_counts("words", ids) == {left.fact_id: 3}
+            assert [edge.target_fact for edge in found.edges(ids)] == [left.fact_id]
+            assert found.tally() == {"ACTIVE": 1}
+            with pytest.raises(StoreError, match=gone.fact_id):
+                found.vectors([gone.fact_id])
+
+    def test_what_was_removed_can_be_added_again(self, store: Store) -> None:
+        """It is a new row: nothing of the old one comes back."""
+        (one,) = facts("one")
+        fill(store, "one")
+        with store.begin(NAMESPACE) as transaction:
+            transaction.facts.touch([one.fact_id], LATER)
+            transaction.facts.save_token_counts("words", {one.fact_id: 1})
+            transaction.facts.remove([one.fact_id])
+            transaction.facts.add([one], other_rows(1))
+        with store.begin(NAMESPACE, write=False) as transaction:
+            assert transaction.facts.get([one.fact_id]) == [one]
+            assert transaction.facts.token_counts("words", [one.fact_id]) == {}
+            assert (transaction.facts.vectors([one.fact_id]) == other_rows(1)).all()
+
+    @pytest.mark.parametrize("status", FactStatus)
+    def test_an_archived_fact_is_not_retrievable(self, store: Store, status: FactStatus) -> None:
+        """Until it is brought back; its status and `modified_at` stay."""
+        (id,) = fill(store, "walrus")
+        with store.begin(NAMESPACE) as transaction:
+            transaction.facts.set_status([id], status, NOON)
+            before = transaction.facts.get([id])[0]
+            transaction.facts.set_archived([id], LATER)
+        with store.begin(NAMESPACE, write=False) as transaction:
+            assert transaction.facts.get([id]) == [before.changed(archived_at=LATER)]
+            assert transaction.facts.retrievable() == []
+            assert transaction.facts.retrievable([id]) == []
+            assert list(transaction.facts.state()) == []
+            assert list(transaction.facts.outline()) == []
+            assert transaction.facts.search_text(["walrus"], 5) == []
+            assert transaction.facts.find(Where()) == []
+            assert transaction.facts.tally() == {"ARCHIVED": 1}
+        with store.begin(NAMESPACE) as transaction:
+            transaction.facts.set_archived([id], None)
+            assert transaction.facts.get([id]) == [before]
+            assert len(transaction.facts.retrievable([id])) == before.retrievable
+            assert len(transaction.facts.search_text(["walrus"], 5)) == before.retrievable
+            with pytest.raises(StoreError, match="unknown"):
+                transaction.facts.set_archived([id, "unknown"], LATER)
+
+    def test_communities(self, store: Store) -> None:
+        """They are given and taken away, `modified_at` stays, the generation grows once."""
+        a, b, c = fill(store, "a", "b", "c")
+        with store.begin(NAMESPACE) as transaction:
+            before = transaction.facts.generation()
+            transaction.facts.set_communities({a: "seas", b: "seas", c: None})
+            assert transaction.facts.generation() == before + 1
+            transaction.facts.set_communities({a: "seas"})
+            assert transaction.facts.generation() == before + 1
+            transaction.facts.set_communities({a: None, c: "skies"})
+            found = transaction.facts.get([a, b, c])
+            assert [one.community_label for one in found] == [None, "seas", "skies"]
+            assert [one.modified_at for one in found] == [None] * 3
+            assert transaction.facts.find(Where(communities=("seas", "skies"))) == sorted([b, c])
+            with pytest.raises(StoreError, match="unknown"):
+                transaction.facts.set_communities({b: "x", "unknown": "x"})
+            assert transaction.facts.get([b])[0].community_label == "seas"
+
+    def test_every_change_grows_the_generation(self, store: Store) -> None:
+        """What changes facts, statuses, labels or vectors; nothing else does."""
+        (one,) = facts("one")
+        (id,) = fill(store, "one")
+
+        def change_embedder(found: FactsFacet) -> None:
+            found.prepare("e", [one.content_hash], rows([one]))
+            found.use_prepared("e")
+
+        grows: tuple[Callable[[FactsFacet], object], ...] = (
+            lambda f: f.replace([one.changed(metadata={"a": 1})]),
+            lambda f: f.replace([one], other_rows(1)),
+            lambda f: f.set_archived([id], LATER),
+            lambda f: f.set_communities({id: "x"}),
+            change_embedder,
+            lambda f: f.remove([id]),
+        )
+        stays: tuple[Callable[[FactsFacet], object], ...] = (
+            lambda f: f.prepare("e", [one.content_hash], rows([one])),
+            lambda f: f.clear_prepared(),
+            lambda f: f.set_setting("a", "b"),
+            lambda f: f.remove_setting("a"),
+            lambda f: f.remove_setting("a"),
+            lambda f: f.add_source(source("a.md")),
+            lambda f: f.trim_changes(0),
+            lambda f: f.remove(["unknown"]),
+            lambda f: f.replace([]),
+            lambda f: f.set_archived([id], None),
+        )
+        for change in (*stays, *grows):
+            before = generation(store)
+            with store.begin(NAMESPACE) as transaction:
+                change(transaction.facts)
+            assert (generation(store) > before) is (change in grows)
+
+    def test_a_setting_that_is_removed_is_gone(self, store: Store) -> None:
+        """And may be set again."""
+        with store.begin(NAMESPACE) as transaction:
+            transaction.facts.set_setting("embedder", "a")
+            transaction.facts.remove_setting("embedder")
+            assert transaction.facts.setting("embedder") is None
+            transaction.facts.set_setting("embedder", "b")
+            assert transaction.facts.setting("embedder") == "b"
+
+    # --- the log of changes -----------------------------------------------------------------
+
+    def test_the_log_names_what_changed(self, store: Store) -> None:
+        """Each fact once, by id; the mark moves on."""
+        with store.begin(NAMESPACE, write=False) as transaction:
+            assert transaction.facts.mark() == EMPTY
+            assert transaction.facts.changes(EMPTY) == []
+        a, b, c = fill(store, "a", "b", "c")
+        (one,) = facts("a")
+
+        def delete(found: FactsFacet) -> None:
+            found.set_status([c], FactStatus.DELETED, LATER)
+            found.remove([c])
+
+        changes: tuple[tuple[Callable[[FactsFacet], object], list[str]], ...] = (
+            (lambda f: f.set_status([a, b], FactStatus.STALE, LATER), [a, b]),
+            (lambda f: f.set_status([a], FactStatus.STALE, LATER), []),
+            (lambda f: f.set_archived([c], LATER), [c]),
+            (lambda f: f.set_communities({a: "x", b: "x", c: None}), [a, b]),
+            (lambda f: f.replace([one.changed(labels=("eu",))]), [a]),
+            (lambda f: f.replace([one.changed(content="another")]), [a]),
+            (lambda f: f.replace([one], other_rows(1)), [a]),
+            (lambda f: f.replace([one.changed(metadata={"k": 1})]), []),
+            (lambda f: f.touch([a, b], LATER), []),
+            (lambda f: f.save_token_counts("words", {a: 1}), []),
+            (lambda f: f.remove([b, "unknown"]), [b]),
+            (delete, [c]),
+        )
+        for change, wanted in changes:
+            assert after(store, change) == sorted(wanted)
+        with store.begin(NAMESPACE, write=False) as transaction:
+            assert transaction.facts.changes(EMPTY) == sorted([a, b, c])
+            assert transaction.facts.changes(transaction.facts.mark()) == []
+
+    def test_the_log_is_undone_with_its_transaction(self, store: Store) -> None:
+        """A mark that was undone leads nowhere, also when its number comes again."""
+        fill(store, "a")
+        new = facts("new")
+        marks: list[Mark] = []
+
+        def fails() -> None:
+            with store.begin(NAMESPACE) as transaction:
+                marks.append(transaction.facts.mark())
+                transaction.facts.add(new, rows(new))
+                marks.append(transaction.facts.mark())
+                assert transaction.facts.changes(marks[0]) == [new[0].fact_id]
+                raise ValueError("stop")
+
+        with pytest.raises(ValueError, match="stop"):
+            fails()
+        before, undone = marks
+        fill(store, "b")
+        with store.begin(NAMESPACE, write=False) as transaction:
+            now = transaction.facts.mark()
+            assert (now.sequence, now.token) != (undone.sequence, undone.token)
+            assert transaction.facts.changes(undone) is None
+            assert transaction.facts.changes(before) == [fact("b").fact_id]
+
+    def test_a_log_of_another_history_leads_nowhere(self, store: Store) -> None:
+        """A mark ahead of the log, or with another token."""
+        fill(store, "a")
+        with store.begin(NAMESPACE, write=False) as transaction:
+            mark = transaction.facts.mark()
+            for wrong in (
+                Mark(mark.sequence, "other"),
+                Mark(mark.sequence + 1, mark.token),
+                Mark(-1, mark.token),
+                Mark(0, mark.token),
+                Mark(mark.sequence, ""),
+            ):
+                assert transaction.facts.changes(wrong) is None
+
+    def test_a_trimmed_log_says_so(self, store: Store) -> None:
+        """Marks before its first entry lead nowhere; the last entry always stays."""
+        marks = [EMPTY]
+        for name in "abcd":
+            fill(store, name)
+            with store.begin(NAMESPACE, write=False) as transaction:
+                marks.append(transaction.facts.mark())
+        with store.begin(NAMESPACE) as transaction:
+            transaction.facts.trim_changes(2)
+        with store.begin(NAMESPACE, write=False) as transaction:
+            found = [transaction.facts.changes(mark) for mark in marks]
+            assert found == [None, None, None, [fact("d").fact_id], []]
+        with store.begin(NAMESPACE) as transaction:
+            transaction.facts.trim_changes(0)
+            assert transaction.facts.mark() == marks[-1]
+        fill(store, "e")
+        with store.begin(NAMESPACE, write=False) as transaction:
+            assert transaction.facts.changes(marks[-1]) == [fact("e").fact_id]
+            assert transaction.facts.mark().sequence == marks[-1].sequence + 1

@@ -1,0 +1,101 @@
+"""`crp bench …` hands its arguments on, shows what came back, and refuses what cannot be."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crp_integrations.cli import bench
+from tests.cli.conftest import Here
+
+STORE = {
+    "name": "store",
+    "query_ms": 1.0,
+    "queries": 3,
+    "recall": 1.0,
+    "build_ms": 2.0,
+    "memory_mb": 1,
+}
+REPORT: dict[str, Any] = {
+    "embedder": "bench",
+    "source": {"passages": 500, "found": 900, "packages": {"numpy 1": 500}},
+    "ingestion": {"passages": 300, "ms_per_passage": 0.5},
+    "bars": [
+        {"name": "ingestion", "wanted": "under 3 ms", "measured": "0.50 ms", "met": True},
+        {"name": "opening", "wanted": "under 2 s", "measured": "3.00 s", "met": False},
+    ],
+    "sizes": {
+        "300": {
+            "adding": {"facts": 300, "ms_per_fact": 0.1},
+            "search": {"ours": STORE, "hnswlib": {"missing": "No module named [red]hnswlib"}},
+            "filter": {"meant": 3, "package": "numpy", "ours": {**STORE, "first_ms": 4.0}},
+            "words": {"ours": {"query_ms": 1, "first_ms": 2}, "fts5": {"query_ms": 2}},
+            "reclustering": {
+                "first": {"ms": 5.0, "modularity": 0.5, "edges": 4},
+                "after_growth": {
+                    "ms": 2.0,
+                    "modularity": 0.5,
+                    "edges": 5,
+                    "leidenalg": {"missing": "x"},
+                },
+            },
+            "opening": {"open_s": 0.5, "open_cpu_s": 0.4, "memory_mb": 90.0},
+        }
+    },
+}
+
+
+def test_the_report_is_shown_and_kept(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+
+    def measured(module: str, arguments: list[str]) -> int:
+        asked.append(arguments)
+        Path(arguments[arguments.index("--json") + 1]).write_text(json.dumps(REPORT))
+        return 0
+
+    monkeypatch.setattr(bench, "in_one_thread", measured)
+    done = here(
+        "bench", "fabric", "--facts", "300", "--json", "out.json", "--cache", "kept",
+        "--embedder", "hash", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert asked[0][:5] == ["--facts", "300", "--embedder", "hash", "--quiet"]
+    assert asked[0][-2:] == ["--cache", "kept"]
+    assert json.loads((tmp_path / "out.json").read_text()) == REPORT
+    for shown in ("[red]hnswlib", "not met", "3.00 s", "500 of 900 distinct passages", "1.0000"):
+        assert shown in done.stdout
+
+
+def test_a_failed_measurement_is_a_failed_command(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench, "in_one_thread", lambda module, arguments: 3)
+    assert here("bench", "fabric", "--facts", "300", cwd=tmp_path).returncode == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("--facts", "5"), "--facts is '5', wanted numbers from 200"),
+        (("--facts", "300,x"), "--facts is '300,x'"),
+        (("--embedder", "other"), "--embedder is 'other', wanted minilm or hash"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(
+    here: Here, tmp_path: Path, given: tuple[str, ...], said: str
+) -> None:
+    done = here("bench", "fabric", *given, cwd=tmp_path)
+    assert done.returncode == 1
+    assert said in done.stderr
+
+
+def test_the_state_hash_is_measured(here: Here, tmp_path: Path) -> None:
+    done = here("bench", "hash", "--facts", "300", "--json", "out.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "bit_equal" in done.stdout
+    assert json.loads((tmp_path / "out.json").read_text())["bit_equal"] is True

@@ -1,0 +1,155 @@
+"""The neighbour lists: exact, symmetric in their scores, and equal however they came about."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crp_integrations.fabric.communities.neighbours import (
+    LOWEST,
+    MILLION,
+    NOBODY,
+    Neighbours,
+    chosen,
+    search,
+)
+from crp_integrations.fabric.communities.similarity import Similarity, similarity
+from crp_integrations.vectors import FloatRows, unit_rows
+
+Lists = list[list[tuple[int, int]]]
+
+
+def whole(rows: FloatRows, k: int, least: int) -> Neighbours:
+    every = np.arange(len(rows))
+    return search(Neighbours.empty(len(rows), k, least), rows, every, every)
+
+
+def brute(rows: FloatRows, k: int, least: int) -> Lists:
+    """What the lists have to be, one fact at a time, in exact decimal scores."""
+    wide = rows.astype(np.float64)
+    found = []
+    for place, row in enumerate(wide):
+        scores = [round(float(row @ other) * MILLION) for other in wide]
+        near = [(-score, other) for other, score in enumerate(scores) if other != place]
+        found.append([(other, -score) for score, other in sorted(near) if -score >= least][:k])
+    return found
+
+
+def lists(found: Neighbours) -> Lists:
+    return [
+        [(int(p), int(s)) for p, s in zip(places, scores, strict=True) if p != NOBODY]
+        for places, scores in zip(found.places, found.scores, strict=True)
+    ]
+
+
+def block(seed: int, rows: int, width: int = 12) -> FloatRows:
+    """Rows around few centres, some of them the same, so that ties and full lists are common."""
+    random = np.random.default_rng(seed)
+    centres = random.standard_normal((4, width))
+    made = centres[random.integers(0, 4, rows)] + 0.6 * random.standard_normal((rows, width))
+    made[random.random(rows) < 0.2] = centres[0]
+    return unit_rows(made)
+
+
+@pytest.mark.requirement("009-5.2-1")
+@settings(max_examples=40)
+@given(st.integers(0, 2**32), st.integers(0, 120), st.integers(1, 9), st.integers(0, 900_000))
+def test_each_fact_has_its_k_nearest(seed: int, rows: int, k: int, least: int) -> None:
+    made = block(seed, rows)
+    found = whole(made, k, least)
+    assert lists(found) == brute(made, k, least)
+    assert np.array_equal(found.places == NOBODY, found.scores == LOWEST)
+
+
+def test_a_large_block_is_searched_by_group_maxima() -> None:
+    # More columns than groups, more rows than one block of products holds.
+    made = block(3, 6_000, width=16)
+    found = lists(whole(made, 20, 430_000))
+    wide = made.astype(np.float64)
+    for place in range(0, 6_000, 250):
+        scores = np.rint(wide @ wide[place] * MILLION).astype(np.int64)
+        scores[place] = LOWEST
+        best = np.lexsort((np.arange(6_000), -scores))[:20]
+        assert found[place] == [(int(b), int(scores[b])) for b in best if scores[b] >= 430_000]
+
+
+@pytest.mark.requirement("009-5.2-3", "009-5.2-4")
+@settings(max_examples=30)
+@given(st.integers(0, 2**32), st.integers(2, 80), st.integers(1, 6))
+def test_an_edge_needs_the_threshold_and_weighs_its_cosine(seed: int, rows: int, k: int) -> None:
+    made = block(seed, rows)
+    left, right, weights = whole(made, k, 600_000).edges()
+    pairs = list(zip(left.tolist(), right.tolist(), strict=True))
+    assert pairs == sorted(set(pairs)) and all(low < high for low, high in pairs)
+    exact = np.einsum("ij,ij->i", made[left], made[right], dtype=np.float64)
+    assert np.allclose(weights, exact, atol=6e-7) and (weights >= 0.6).all()
+    # The union of both directions: each listed neighbour is an edge, and nothing else is.
+    listed = brute(made, k, 600_000)
+    wanted = {(min(i, j), max(i, j)) for i, near in enumerate(listed) for j, _ in near}
+    assert set(pairs) == wanted
+
+
+def kept(ids: list[int], rows: FloatRows, known: Similarity | None, **fields: object) -> object:
+    return similarity(
+        [f"{number:04d}" for number in ids],
+        [f"sha256:{number:064d}" for number in ids],
+        rows[ids],
+        known=known,
+        **{"embedder": "e", "k": 4, "least": 500_000, "rebuild_share": 1.0, **fields},  # type: ignore[arg-type]
+    )
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_what_is_kept_and_brought_forward_equals_a_search_from_scratch(data: st.DataObject) -> None:
+    rows = block(data.draw(st.integers(0, 2**32)), 90)
+    numbers = st.lists(st.integers(0, 89), unique=True).map(sorted)
+    known = None
+    for _ in range(data.draw(st.integers(2, 4))):
+        ids = data.draw(numbers)
+        known, searched = kept(ids, rows, known)  # type: ignore[misc]
+        fresh, _ = kept(ids, rows, None)  # type: ignore[misc]
+        assert lists(known.neighbours) == lists(fresh.neighbours)
+        assert searched <= len(ids)
+
+
+def test_only_new_facts_and_robbed_lists_are_searched() -> None:
+    rows = block(5, 60)
+    first, searched = kept(list(range(40)), rows, None)  # type: ignore[misc]
+    assert searched == 40
+    same, searched = kept(list(range(40)), rows, first)  # type: ignore[misc]
+    assert searched == 0 and same.changed == 0
+    grown, searched = kept(list(range(43)), rows, same)  # type: ignore[misc]
+    assert searched == 3 and grown.changed == 3
+    full = [place for place in range(43) if (grown.neighbours.places[place] != NOBODY).all()]
+    robbed = [place for place in full if 42 in grown.neighbours.places[place] and place != 42]
+    less, searched = kept(list(range(42)), rows, grown)  # type: ignore[misc]
+    assert searched == len(robbed) and less.changed == 4
+
+
+@pytest.mark.parametrize("fields", [{"embedder": "other"}, {"k": 3}, {"least": 600_000}])
+def test_lists_of_another_kind_are_not_used(fields: dict[str, object]) -> None:
+    rows = block(6, 30)
+    known, _ = kept(list(range(30)), rows, None)  # type: ignore[misc]
+    found, searched = kept(list(range(30)), rows, known, **fields)  # type: ignore[misc]
+    assert searched == 30 and found.changed == 0
+
+
+def test_much_change_computes_all_of_it_anew() -> None:
+    rows = block(7, 60)
+    known, _ = kept(list(range(40)), rows, None)  # type: ignore[misc]
+    a_little, searched = kept(list(range(45)), rows, known, rebuild_share=0.2)  # type: ignore[misc]
+    assert searched == 5
+    much, searched = kept(list(range(52)), rows, a_little, rebuild_share=0.2)  # type: ignore[misc]
+    # 5 and 7 changes since the last whole search are more than a fifth of 52.
+    assert searched == 52 and much.changed == 0
+
+
+def test_given_candidates_are_scored_exactly() -> None:
+    rows = block(8, 50)
+    every = np.arange(50)
+    owners, others = (part.reshape(-1) for part in np.meshgrid(every, every, indexing="ij"))
+    found = chosen(Neighbours.empty(50, 4, 500_000), rows, owners, others)
+    assert lists(found) == brute(rows, 4, 500_000)

@@ -1,0 +1,100 @@
+"""The state hash kept from change to change is that of the formula."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crp_integrations.fabric import state_hash as module
+from crp_integrations.fabric.state_hash import Item, StateHash, state_hash
+
+EMPTY = "sha256:" + hashlib.sha256(b"").hexdigest()
+# Ids that begin like each other, hold what joins items, or come before and behind the epoch.
+IDS = st.text(alphabet="ab:|@zé\U0001f600", min_size=0, max_size=4)
+ITEMS = st.tuples(IDS, st.text(alphabet="ab:|", max_size=3), st.sampled_from(["ACTIVE", "STALE"]))
+EPOCHS = st.none() | st.tuples(st.just("@epoch"), st.sampled_from("123"), st.just("model/1"))
+STEPS = st.tuples(st.lists(IDS, max_size=4), st.lists(ITEMS, max_size=6), EPOCHS)
+
+
+def formula(items: dict[str, Item], epoch: Item | None) -> str:
+    return state_hash([*items.values(), *([] if epoch is None else [epoch])])
+
+
+@pytest.mark.requirement("009-6.1-1", "009-6.1-4")
+@settings(max_examples=150)
+@given(st.lists(ITEMS, max_size=30), st.lists(STEPS, max_size=12), st.integers(1, 5))
+def test_any_sequence_of_changes_gives_the_formula(
+    first: list[Item], steps: list[tuple[list[str], list[Item], Any]], block: int
+) -> None:
+    before = module.BLOCK_ITEMS
+    module.BLOCK_ITEMS = block
+    try:
+        items = {item[0]: item for item in first}
+        kept = StateHash(items.values())
+        assert (kept.digest, len(kept)) == (formula(items, None), len(items))
+        for removed, added, epoch in steps:
+            earlier, digest = kept, kept.digest
+            new = {item[0]: item for item in added}
+            for id_ in removed:
+                items.pop(id_, None)
+            items |= new
+            kept = kept.changed(removed, new.values()).with_epoch(epoch)
+            assert kept.digest == formula(items, epoch)
+            assert len(kept) == len(items)
+            # What it was made from is still what it was.
+            assert earlier.digest == digest
+            assert earlier.changed([], []).digest == digest
+    finally:
+        module.BLOCK_ITEMS = before
+
+
+@pytest.mark.requirement("009-6.1-1")
+def test_the_formula_to_the_letter() -> None:
+    items = [("id2", "sha256:bb", "STALE"), ("id10", "sha256:aa", "ACTIVE")]
+    joined = "id10:sha256:aa:ACTIVE|id2:sha256:bb:STALE"
+    wanted = "sha256:" + hashlib.sha256(joined.encode()).hexdigest()
+    assert state_hash(items) == StateHash(items).digest == wanted
+    assert state_hash([]) == StateHash().digest == EMPTY
+
+
+@given(st.lists(st.tuples(st.uuids().map(str), st.text(max_size=3)), unique_by=lambda t: t[0]))
+def test_the_order_of_facts_does_not_matter(pairs: list[tuple[str, str]]) -> None:
+    items = [(name, text.replace("\ud800", ""), "ACTIVE") for name, text in pairs]
+    assert state_hash(items) == state_hash(reversed(items)) == StateHash(reversed(items)).digest
+
+
+@pytest.mark.requirement("009-6.1-3")
+def test_the_epoch_is_one_more_item() -> None:
+    items = [("ffff", "sha256:a", "ACTIVE"), ("0000", "sha256:b", "STALE")]
+    plain = StateHash(items)
+    joined = "0000:sha256:b:STALE|@epoch:3:minilm/1|ffff:sha256:a:ACTIVE"
+    third = plain.with_epoch(("@epoch", "3", "minilm/1"))
+    assert third.digest == "sha256:" + hashlib.sha256(joined.encode()).hexdigest()
+    assert third.with_epoch(None).digest == plain.digest
+    assert third.with_epoch(("@epoch", "3", "minilm/1")) is third
+
+
+def test_a_fact_cannot_pass_for_the_epoch() -> None:
+    epoch = ("@epoch", "1", "minilm/1")
+    both = StateHash([epoch]).with_epoch(epoch)
+    assert both.digest == state_hash([epoch, epoch])
+    assert both.with_epoch(None).digest == state_hash([epoch])
+    assert both.changed(["@epoch"], []).digest == state_hash([epoch])
+
+
+@pytest.mark.requirement("009-6.1-4")
+def test_a_change_hashes_no_block_before_it_and_shares_the_others() -> None:
+    items = [(f"{number:06d}", "sha256:a", "ACTIVE") for number in range(10 * module.BLOCK_ITEMS)]
+    before = StateHash(items)
+    late = items[-1][0]
+    after = before.changed([], [(late, "sha256:b", "ACTIVE")])
+    assert after.digest == state_hash([*items[:-1], (late, "sha256:b", "ACTIVE")])
+    shared = [a is b for a, b in zip(before._blocks, after._blocks, strict=True)]
+    assert shared == [True] * 9 + [False]
+    # The state before the last block is the saved one, not one computed again.
+    saved = [a is b for a, b in zip(before._states, after._states, strict=True)]
+    assert saved == [True] * 10 + [False]

@@ -1,0 +1,112 @@
+"""Every place where a text or bytes can lie, and how an erasure reaches it."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from crp_integrations.stores.sqlite import SqliteStore
+from crp_integrations.testing.records import NAMESPACE, fact, rows
+
+ROW = "goes with the row of its fact"
+REGISTRY = "taken out of the registry entry when its source is erased"
+LABEL = "a word from a closed list, a hash, a number or a time; says nothing of the content"
+CHAIN = "ids, hashes and counts alone; kept, since the trail must verify"
+INDEX = "follows its fact by triggers, is merged and rewritten by scrub"
+# Text and blob columns of every table, with what an erasure does to them.
+COVERED = {
+    "own": {"name": LABEL, "value": "name of the namespace, its counters and lengths"},
+    "settings": {"name": LABEL, "value": "identities, times and numbers of the fabric's own"},
+    "sources": {
+        "source_id": LABEL,
+        "schema": LABEL,
+        "title": REGISTRY,
+        "uri": REGISTRY,
+        "document_hash": REGISTRY,
+        "kind": LABEL,
+        "ingested_at": LABEL,
+        "status": LABEL,
+        "labels": "access labels, which the guard needs to answer for what is left",
+        "metadata": REGISTRY,
+    },
+    "facts": dict.fromkeys(
+        (
+            *("fact_id", "schema", "content", "content_hash", "namespace", "source_id"),
+            *("source_location", "kind", "community_label", "ingested_at", "modified_at"),
+            *("last_accessed_at", "ttl", "status", "labels", "valid_from", "valid_to"),
+            *("supersedes", "metadata", "archived_at", "expires_at"),
+        ),
+        ROW,
+    ),
+    "vectors": {"vector": ROW},
+    "token_counts": {"tokenizer": ROW},
+    "edges": dict.fromkeys(("source_fact", "kind", "target_fact"), ROW),
+    "events": dict.fromkeys(
+        ("schema", "event_type", "timestamp", "session_id", "window_id", "data", "hmac"), CHAIN
+    ),
+    "seals": dict.fromkeys(
+        (
+            *("session_id", "schema", "window_id", "timestamp", "response_hash", "report_hash"),
+            *("parent_hmac", "hmac", "outcome", "etag", "risk_level"),
+        ),
+        CHAIN,
+    ),
+    "changes": {"fact_id": "an id, a hash of hashes", "token": "random"},
+    "prepared_vectors": {
+        "embedder": LABEL,
+        "content_hash": "removed with every fact of that content",
+        "vector": "removed with every fact of that content",
+    },
+    "facts_text": {"content": INDEX, "facts_text": INDEX, "rank": INDEX},
+    "facts_text_data": {"block": INDEX},
+    "facts_text_idx": {"segid": INDEX, "term": INDEX, "pgno": INDEX},
+    "facts_text_docsize": {"sz": INDEX},
+    "facts_text_config": {"k": LABEL, "v": LABEL},
+    "sqlite_sequence": {"name": LABEL, "seq": LABEL},
+    "texts": {"content": "a view of facts; keeps nothing"},
+}
+
+
+@pytest.mark.requirement("009-8.3-3")
+def test_erasure_covers_every_column_that_can_hold_content(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "kb")
+    with store.begin(NAMESPACE):
+        pass
+    store.close()
+    (database,) = tmp_path.rglob("*.sqlite")
+    connection = sqlite3.connect(database)
+    found: dict[str, set[str]] = {}
+    for (table,) in connection.execute(
+        "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')"
+    ).fetchall():
+        columns = connection.execute("SELECT name, type FROM pragma_table_xinfo(?)", [table])
+        # A column without a type takes anything; only INTEGER and REAL ones take no text.
+        found[table] = {name for name, kind in columns if kind not in ("INTEGER", "REAL")}
+    connection.close()
+    assert {table: set(columns) for table, columns in COVERED.items()} == found
+
+
+def test_only_the_facts_tables_hold_a_facts_text(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "kb")
+    one = fact("walruszq sleeps", metadata={"walruszq": "walruszq"}, source_location="walruszq")
+    with store.begin(NAMESPACE) as transaction:
+        transaction.facts.add([one], rows([one]))
+        transaction.facts.prepare("e", [one.content_hash], rows([one]))
+        transaction.facts.set_communities({one.fact_id: "walruszq"})
+        transaction.facts.replace([one.changed(content="walruszq wakes")])
+    store.close()
+    (database,) = tmp_path.rglob("*.sqlite")
+    connection = sqlite3.connect(database)
+    holding = set()
+    for table in COVERED:
+        for row in connection.execute(f"SELECT * FROM {table}"):
+            if any("walruszq" in str(v) or b"walruszq" in _bytes(v) for v in row):
+                holding.add(table)
+    connection.close()
+    assert holding == {"facts", "texts", "facts_text", "facts_text_data"}
+
+
+def _bytes(value: object) -> bytes:
+    return value if isinstance(value, bytes) else b""
