@@ -1,7 +1,7 @@
 """Context Relay Protocol for agent stacks: what a model saw, why, and whether its answer holds.
 
-`Relay` is the whole path over a store; `pack` and `examine` need no store. Names load when
-they are first used, so importing the package costs nothing.
+`Relay` is the whole path over a store; `pack`, `examine` and `count_tokens` need none. Names
+load when they are first used, so importing the package costs nothing.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from crp_integrations.errors import CRPError
     from crp_integrations.fabric.records import Fact
     from crp_integrations.messages import Message, Reply
-    from crp_integrations.relay.doors import examine, pack
-    from crp_integrations.relay.records import Answer, Request
+    from crp_integrations.relay.doors import count_tokens, examine, pack
+    from crp_integrations.relay.records import Answer, Request, TokenCount
     from crp_integrations.relay.relay import Relay
     from crp_integrations.vocabulary import GroundingMode, SourceKind
 
@@ -34,6 +34,8 @@ _HOMES = {
     "Report": "dpe.records",
     "Request": "relay.records",
     "SourceKind": "vocabulary",
+    "TokenCount": "relay.records",
+    "count_tokens": "relay.doors",
     "examine": "relay.doors",
     "pack": "relay.doors",
 }
@@ -50,6 +52,8 @@ __all__ = [
     "Report",
     "Request",
     "SourceKind",
+    "TokenCount",
+    "count_tokens",
     "examine",
     "pack",
 ]

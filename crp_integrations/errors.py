@@ -59,6 +59,22 @@ class AccessDenied(CRPError):
     status_hint = 403
 
 
+class EnvelopeUnchanged(CRPError):
+    """The envelope that the caller named is still the right one, so no model was asked.
+
+    Attributes:
+        etag: of that envelope.
+        headers: CRP response headers of its window, with `CRP-Context-Cache-Status: HIT`.
+    """
+
+    status_hint = 304
+
+    def __init__(self, message: str, *, etag: str, headers: dict[str, str]) -> None:
+        super().__init__(message)
+        self.etag = etag
+        self.headers = headers
+
+
 class LimitReached(CRPError):
     """A configured limit was met."""
 

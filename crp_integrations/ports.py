@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from crp_integrations.messages import Message, ModelCall, Reply
 from crp_integrations.vectors import FloatRows
@@ -75,6 +75,10 @@ class TokenCounter(Protocol):
 
     def count_messages(self, messages: Sequence[Message]) -> int:
         """Tokens of a conversation with the family's overhead for each message."""
+        ...
+
+    def count_tools(self, tools: Sequence[Mapping[str, Any]]) -> int:
+        """Tokens of tool definitions as the family is sent them; 0 without any."""
         ...
 
 

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import rfc8785
+from blake3 import blake3
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
@@ -28,6 +29,12 @@ def sha256_hex(text: str | bytes) -> str:
 def sha256(text: str | bytes) -> str:
     """SHA-256 as `sha256:` and 64 hexadecimal digits."""
     return "sha256:" + sha256_hex(text)
+
+
+def blake3_of(text: str | bytes) -> str:
+    """BLAKE3 as `blake3:` and 64 hexadecimal digits, for CFS-021 alone (decision F3)."""
+    data = text.encode() if isinstance(text, str) else text
+    return "blake3:" + blake3(data).hexdigest()
 
 
 def canonical(value: Any) -> bytes:

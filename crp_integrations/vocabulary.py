@@ -100,6 +100,60 @@ class SaturationLabel(StrEnum):
     SPARSE = "sparse"
 
 
+class CacheStatus(StrEnum):
+    """What became of a conditional request, or how little the fabric knew.
+
+    Spec: CRP-SPEC-003 §9.3, §11.2
+    """
+
+    HIT = "HIT"
+    MISS = "MISS"
+    PARTIAL = "PARTIAL"
+
+
+class AdviceWord(StrEnum):
+    """What an envelope suggests; nothing of it is done unasked.
+
+    Spec: CRP-SPEC-003 §9.3, §10.3, §14.3
+    """
+
+    REUSE_CKF = "reuse-ckf"
+    CONTINUE = "continue"
+    PRESSURE = "budget-pressure"
+    INCOMPLETE = "may-be-incomplete"
+    LIMITED = "limited-ckf-coverage"
+    HIERARCHICAL = "hierarchical"
+
+
+class Changed(StrEnum):
+    """What differs between two requests for an envelope, in the order in which it is told.
+
+    Spec: CRP-SPEC-003 §11.3 (decision E12)
+    """
+
+    UNKNOWN = "unknown-etag"
+    NO_CACHE = "no-cache"
+    HELD = "session-facts"
+    FACTS = "facts-updated"
+    ACCESS = "access"
+    DECOMPOSITION = "decomposition"
+    EMBEDDER = "embedder"
+    MODEL = "model"
+    TOKENIZER = "tokenizer"
+    BUDGET = "budget"
+    SETTINGS = "settings"
+    GROUNDING = "grounding"
+    STRATEGY = "strategy"
+    POLICY = "policy"
+    K = "k"
+    MAX_AGE = "max-age"
+    PACKING = "packing"
+    LAYOUT = "layout"
+    PROMPT = "prompt"
+    PRIOR = "prior-windows"
+    EXPIRED = "expired"
+
+
 class Exactness(StrEnum):
     """How far a token count can be trusted (decision E19)."""
 
@@ -188,6 +242,14 @@ class Purpose(StrEnum):
     SUMMARISE = "summarise"
     STITCH = "stitch"
     JUDGE = "judge"
+
+
+class Decomposition(StrEnum):
+    """Who takes a question apart."""
+
+    RULES = "rules"
+    MODEL = "model"
+    NONE = "none"
 
 
 class ChainIntegrity(StrEnum):

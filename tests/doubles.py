@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 
@@ -49,6 +51,9 @@ class WordCounter:
 
     def count_messages(self, messages: Sequence[Message]) -> int:
         return sum(3 + self.count(message.content) for message in messages)
+
+    def count_tools(self, tools: Sequence[Mapping[str, Any]]) -> int:
+        return sum(self.count(json.dumps(tool)) for tool in tools)
 
 
 class FixedClock:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from crp_integrations import __version__
-from crp_integrations.cli import ask, bench, fabric, ingest, quickstart
+from crp_integrations.cli import ask, assemble, bench, fabric, ingest, quickstart, tokens
 from crp_integrations.errors import CRPError
 
 # Status of a command that Ctrl-C ended.
@@ -27,6 +27,8 @@ app.command("quickstart")(quickstart.quickstart)
 app.command("ingest")(ingest.ingest)
 app.command("ask")(ask.ask)
 app.command("preview")(ask.preview)
+app.command("assemble")(assemble.assemble)
+app.command("tokens")(tokens.tokens)
 app.add_typer(fabric.app, name="fabric")
 app.add_typer(bench.app, name="bench")
 

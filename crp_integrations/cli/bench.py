@@ -13,12 +13,15 @@ from rich.table import Table
 from rich.text import Text
 
 from crp_integrations.bench import hash as hash_bench
+from crp_integrations.bench import questions as questions_bench
 from crp_integrations.bench.fabric.table import table
 from crp_integrations.bench.measure import in_one_thread
 from crp_integrations.cli.show import terminal
 from crp_integrations.errors import RequestError
 
 FABRIC = "crp_integrations.bench.fabric"
+PACKING = "crp_integrations.bench.packing"
+SELECTION = "crp_integrations.bench.selection"
 FEWEST = 200
 
 app = typer.Typer(help="Measure this machine.", no_args_is_help=True, rich_markup_mode=None)
@@ -67,6 +70,92 @@ def hash_(
     for name, value in found.items():
         drawn.add_row(name, str(value))
     terminal().print(drawn)
+
+
+@app.command("selection")
+def selection(
+    data: Annotated[Path, typer.Option("--data", help="A set's folder, or one that holds sets.")],
+    json_path: Json = None,
+    systems: Annotated[
+        str, typer.Option("--systems", help="Names with commas between; all without.")
+    ] = "",
+    sets: Annotated[
+        str, typer.Option("--sets", help="Names with commas between; all without.")
+    ] = "",
+    budgets: Annotated[
+        str, typer.Option("--budgets", help="Tokens with commas between.")
+    ] = "256,512,1024,2048,4096",
+    queries: Annotated[
+        int | None, typer.Option("--queries", min=1, help="At most so many questions of each set.")
+    ] = None,
+    cache: Annotated[
+        Path | None, typer.Option("--cache", help="Folder that keeps vectors between runs.")
+    ] = None,
+    ablate: Annotated[
+        bool, typer.Option("--ablate", help="The default, and it with parts switched off.")
+    ] = False,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print the table as Markdown.")
+    ] = False,
+) -> None:
+    """Evidence in the context beside other retrievers, on data sets of documents and questions."""
+    given = ["--data", str(data), "--systems", systems, "--sets", sets, "--budgets", budgets]
+    given += ["--json", str(json_path)] if json_path else []
+    given += ["--queries", str(queries)] if queries else []
+    given += ["--cache", str(cache)] if cache else []
+    given += ["--ablate"] if ablate else []
+    given += ["--markdown"] if markdown else []
+    # A process of its own, as above; what it says and refuses goes straight to the terminal.
+    status = in_one_thread(SELECTION, given)
+    if status != 0:
+        raise typer.Exit(status)
+
+
+@app.command("questions")
+def questions(
+    data: Annotated[Path, typer.Option("--data", help="Questions with steps, gzip JSON lines.")],
+    single: Annotated[
+        Path | None, typer.Option("--single", help="Sets whose share of split queries is told.")
+    ] = None,
+    json_path: Json = None,
+) -> None:
+    """Decomposition of questions by rules beside the whole question."""
+    found = questions_bench.run(data, single)
+    if json_path:
+        json_path.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    drawn = Table(title="Sub-queries, means over questions", title_justify="left")
+    for name in ("half", "way", *questions_bench.METRICS, "split"):
+        drawn.add_column(name, overflow="fold")
+    for half in ("develop", "report"):
+        for way in ("whole", "rules"):
+            row = found[half][way]
+            cells = (f"{row[name]:.3f}" for name in (*questions_bench.METRICS, "split"))
+            drawn.add_row(half, way, *cells)
+    for name, row in found.get("single", {}).items():
+        drawn.add_row(name, "rules", *[""] * len(questions_bench.METRICS), f"{row['split']:.3f}")
+    terminal().print(drawn)
+
+
+@app.command("packing")
+def packing(
+    candidates: Annotated[
+        str, typer.Option("--candidates", help="Numbers of candidates, with commas between.")
+    ] = "500,5000",
+    facts: Annotated[
+        int, typer.Option("--facts", min=0, help="Facts of the store; 0 leaves it out.")
+    ] = 100_000,
+    budget: Annotated[int, typer.Option("--budget", min=1, help="Tokens to fill.")] = 2_048,
+    json_path: Json = None,
+) -> None:
+    """Rank, pack and order beside LangChain, LlamaIndex and the specification's loops."""
+    if not all(size.strip().isdecimal() and int(size) >= 24 for size in candidates.split(",")):
+        seen = f"{candidates!r:.40}"
+        raise RequestError(f"--candidates is {seen}, wanted numbers from 24 with commas")
+    given = ["--candidates", candidates, "--facts", str(facts), "--budget", str(budget)]
+    given += ["--json", str(json_path)] if json_path else []
+    status = in_one_thread(PACKING, given)
+    if status != 0:
+        raise typer.Exit(status)
 
 
 def _checked(facts: str, embedder: str) -> None:

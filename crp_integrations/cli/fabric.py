@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from crp_integrations.cli import facts, options, show, show_fabric
-from crp_integrations.cli.opening import kept
+from crp_integrations.cli.opening import kept, moving
 from crp_integrations.fabric.namespace import Namespace
 
 app = typer.Typer(
@@ -86,6 +88,28 @@ def maintain(
         typer.echo(report.model_dump_json(indent=2))
     else:
         show_fabric.maintained(report)
+
+
+@app.command("reembed")
+def reembed(
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model",
+            help="Folder of another embedder's files and card; the shipped one when left out.",
+        ),
+    ] = "",
+    store: options.Store = options.DEFAULT_STORE,
+    shared: options.Shared = "",
+    as_json: options.AsJson = False,
+) -> None:
+    """Make all vectors anew by another embedder, and switch to it; a kill loses nothing."""
+    with moving(store, shared, model) as move, show.progress(quiet=as_json) as advance:
+        report = move(advance)
+    if as_json:
+        typer.echo(report.model_dump_json(indent=2))
+    else:
+        show_fabric.reembedded(report)
 
 
 @app.command("compact")

@@ -64,7 +64,9 @@ def verb(change: Callable[[Namespace, list[str]], ChangeReport]) -> Callable[...
 
 def quarantine(
     facts: FactIds,
-    reason: Annotated[str, typer.Option("--reason", help="One sentence for the notice.")] = "",
+    reason: Annotated[
+        str, typer.Option("--reason", help="One sentence for who reviews it; shown, never stored.")
+    ] = "",
     store: options.Store = options.DEFAULT_STORE,
     shared: options.Shared = "",
     as_json: options.AsJson = False,
@@ -72,7 +74,7 @@ def quarantine(
     """Take facts out of retrieval until they were reviewed."""
     with kept(store, shared) as namespace:
         report = namespace.quarantine(facts, reason)
-    show_fabric.changed(report, as_json=as_json)
+    show_fabric.changed(report, as_json=as_json, reason=reason)
 
 
 def forget(
@@ -115,7 +117,9 @@ def erase(
         chosen = {one.source_id: one for name in sources for one in sources_named(namespace, name)}
         if not yes:
             _confirm(list(chosen.values()))
-        reports = [namespace.erase(id_) for id_ in chosen]
+        # One graph for all of them: it is built after the last.
+        last = list(chosen)[-1]
+        reports = [namespace.erase(id_, graph=id_ == last) for id_ in chosen]
     show_fabric.erased(reports, as_json=as_json)
     if not all(report.scrubbed for report in reports):
         raise typer.Exit(1)

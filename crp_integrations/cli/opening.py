@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from crp_integrations import Relay
 from crp_integrations.errors import RequestError, StoreError
 from crp_integrations.fabric.namespace import Namespace
+from crp_integrations.fabric.progress import Progress
 from crp_integrations.fabric.records import Source, source_id
-from crp_integrations.relay.build import holds_store
+from crp_integrations.fabric.reembedding import ReembedReport
+from crp_integrations.fabric.shared import check_configured, stored_name
+from crp_integrations.guard.subjects import LOCAL
+from crp_integrations.relay.build import holds_store, moving_fabric
 
 
 def existing(store: str) -> str:
@@ -34,6 +38,25 @@ def kept(store: str, shared: str) -> Iterator[Namespace]:
     """
     with Relay.open(existing(store), shared=shared, fabric={"maintain_on_open": False}) as relay:
         yield relay.fabric
+
+
+@contextmanager
+def moving(store: str, shared: str, model: str) -> Iterator[Callable[[Progress], ReembedReport]]:
+    """The move of a store's namespace to another embedder; nothing is done before it is called.
+
+    A store of an embedder that this command does not know can be moved all the same: no vector of
+    the old one is asked for.
+
+    Args:
+        model: folder of the embedder's files; empty for the shipped embedder.
+    """
+    folder = existing(store)
+    with moving_fabric(folder, Path(model) if model else None) as fabric:
+        if shared:
+            check_configured(shared, fabric.settings.shared)
+        name = stored_name(shared) if shared else LOCAL.tenant
+        embedder = fabric.embedder
+        yield lambda progress: fabric.reembed(name, embedder, progress)
 
 
 def sources_named(namespace: Namespace, name: str) -> list[Source]:

@@ -57,6 +57,15 @@ def answer(given: Answer) -> None:
     )
 
 
+def many(count: int, noun: str) -> str:
+    """A count with its noun.
+
+    >>> many(1, "source"), many(2, "fact")
+    ('1 source', '2 facts')
+    """
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def preview(seen: EnvelopePreview) -> None:
     """A preview as a table."""
     table = Table(title="Preview", title_justify="left", show_header=False)
@@ -72,13 +81,14 @@ def preview(seen: EnvelopePreview) -> None:
 
 def ingested(report: IngestReport, store: str) -> None:
     """What an ingestion added, in one line, and what it skipped, by name."""
-    parts = [f"{len(report.facts)} facts from {len(report.sources)} sources added to {store}"]
+    facts, sources = many(len(report.facts), "fact"), many(len(report.sources), "source")
+    parts = [f"{facts} from {sources} added to {store}"]
     if report.stale:
-        parts.append(f"{len(report.stale)} facts gone stale")
+        parts.append(f"{many(len(report.stale), 'fact')} gone stale")
     if report.returned:
-        parts.append(f"{len(report.returned)} facts active again")
+        parts.append(f"{many(len(report.returned), 'fact')} active again")
     if report.unchanged:
-        parts.append(f"{len(report.unchanged)} sources unchanged")
+        parts.append(f"{many(len(report.unchanged), 'source')} unchanged")
     lines = ["; ".join(parts)]
     if report.skipped:
         count = len(report.skipped)

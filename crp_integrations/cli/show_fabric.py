@@ -9,11 +9,12 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from crp_integrations.cli.show import plain, terminal
+from crp_integrations.cli.show import many, plain, terminal
 from crp_integrations.fabric.communities.clusters import ClusterReport
 from crp_integrations.fabric.health import Examination, Stats
 from crp_integrations.fabric.life.reports import ChangeReport, Erasure, MaintenanceReport
 from crp_integrations.fabric.records import Source, shown
+from crp_integrations.fabric.reembedding import ReembedReport
 
 # So many sources are named before an erasure.
 _NAMED = 10
@@ -47,19 +48,21 @@ def examination(found: Examination) -> None:
         terminal().print(Text(f"{looked}; nothing is wrong"))
         return
     wrong = len(found.findings)
-    lines = [f"{looked}; {_many(wrong, 'thing')} {'is' if wrong == 1 else 'are'} wrong"]
+    lines = [f"{looked}; {many(wrong, 'thing')} {'is' if wrong == 1 else 'are'} wrong"]
     for finding in found.findings:
         lines += [f"{finding.check}: {finding.problem}", f"  {finding.remedy}"]
     terminal().print(Text("\n".join(lines)), soft_wrap=True)
 
 
-def changed(report: ChangeReport, *, as_json: bool) -> None:
-    """What a verb did, in one line."""
+def changed(report: ChangeReport, *, as_json: bool, reason: str = "") -> None:
+    """What a verb did, in one line; with the reason that the operator is given."""
     if as_json:
         typer.echo(report.model_dump_json(indent=2))
         return
     facts, sources = len(report.facts), len(report.sources)
-    terminal().print(Text(f"{_many(facts, 'fact')} of {_many(sources, 'source')} {report.verb}"))
+    why = f": {plain(reason, whole=True)}" if reason else ""
+    line = f"{many(facts, 'fact')} of {many(sources, 'source')} {report.verb}{why}"
+    terminal().print(Text(line), soft_wrap=True)
 
 
 def erased(reports: Sequence[Erasure], *, as_json: bool) -> None:
@@ -71,7 +74,7 @@ def erased(reports: Sequence[Erasure], *, as_json: bool) -> None:
     for report in reports:
         if report.event_seq:
             lines.append(
-                f"source {report.source_id} erased: {_many(len(report.facts), 'fact')}; "
+                f"source {report.source_id} erased: {many(len(report.facts), 'fact')}; "
                 f"event {report.event_seq} of the journal, {report.event_hmac}"
             )
         else:
@@ -85,7 +88,7 @@ def about_to_erase(sources: Sequence[Source]) -> None:
     """Which sources an erasure is about, on standard error."""
     for source in sources[:_NAMED]:
         name = plain(shown(source.uri) or source.source_id, whole=True)
-        typer.echo(f"{name}: {_many(source.fact_count, 'fact')}", err=True)
+        typer.echo(f"{name}: {many(source.fact_count, 'fact')}", err=True)
     if len(sources) > _NAMED:
         typer.echo(f"and {len(sources) - _NAMED} more sources", err=True)
 
@@ -93,7 +96,7 @@ def about_to_erase(sources: Sequence[Source]) -> None:
 def maintained(report: MaintenanceReport) -> None:
     """What was due, in one line."""
     done = [
-        f"{_many(count, 'fact')} {word}"
+        f"{many(count, 'fact')} {word}"
         for count, word in (
             (report.stale, "gone stale"),
             (report.purged, "removed for good"),
@@ -107,6 +110,7 @@ def maintained(report: MaintenanceReport) -> None:
             (report.reclustered, "communities found anew"),
             (report.graph_rebuilt, "index built"),
             (report.changes_trimmed, "log of changes cut"),
+            (report.prepared_cleared, "vectors of an ingestion that was killed removed"),
             (report.scrubbed is True, "files scrubbed"),
             (report.scrubbed is False, "files still to be scrubbed: another process reads them"),
         )
@@ -119,10 +123,22 @@ def reclustered(report: ClusterReport) -> None:
     """Which communities there are now, in one line."""
     groups = "1 community" if report.communities == 1 else f"{report.communities} communities"
     line = (
-        f"{groups} among {_many(report.facts, 'fact')}, {report.unclustered} in none; "
-        f"{_many(report.edges, 'edge')}, modularity {report.modularity:.3f}; "
-        f"{_many(report.relabelled, 'label')} changed"
+        f"{groups} among {many(report.facts, 'fact')}, {report.unclustered} in none; "
+        f"{many(report.edges, 'edge')}, modularity {report.modularity:.3f}; "
+        f"{many(report.relabelled, 'label')} changed"
     )
+    terminal().print(Text(line), soft_wrap=True)
+
+
+def reembedded(report: ReembedReport) -> None:
+    """Which embedder the vectors are of now, in one line."""
+    if report.before == report.embedder:
+        line = f"the vectors are of {report.embedder} already"
+    else:
+        line = (
+            f"{many(report.facts, 'fact')} moved from {report.before} to {report.embedder}; "
+            f"{many(report.embedded, 'text')} embedded now"
+        )
     terminal().print(Text(line), soft_wrap=True)
 
 
@@ -136,10 +152,6 @@ def compacted(before: int, after: int, *, as_json: bool) -> None:
 
 def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "none"
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _size(count: int) -> str:

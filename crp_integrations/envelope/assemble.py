@@ -6,13 +6,20 @@ in a total order, so an envelope can be rebuilt from its candidates byte for byt
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
+from operator import attrgetter
 
 from crp_integrations.envelope.drops import drops
-from crp_integrations.envelope.etag import ETAG, etag
+from crp_integrations.envelope.etag import ETAG, SALTED_ETAG, etag
+from crp_integrations.envelope.excerpts import EXCERPT, filled, whole_budget, with_parts
+from crp_integrations.envelope.layouts import arranged, front, reusable
 from crp_integrations.envelope.offered import recounted
-from crp_integrations.envelope.order import Ordering, order
-from crp_integrations.envelope.pack import GREEDY, Packing, greedy
+from crp_integrations.envelope.order import Ordering
+from crp_integrations.envelope.pack import Packing, pack
+from crp_integrations.envelope.pairs import as_pairs
+from crp_integrations.envelope.pressure import pressure
 from crp_integrations.envelope.rank import RANK, rank
 from crp_integrations.envelope.records import (
     Candidates,
@@ -20,18 +27,23 @@ from crp_integrations.envelope.records import (
     Envelope,
     EnvelopePreview,
     PackedFact,
+    RankedFact,
 )
-from crp_integrations.envelope.render import RENDER, render
+from crp_integrations.envelope.render import RENDER, marker_text, render
 from crp_integrations.envelope.saturation import label, saturation
 from crp_integrations.envelope.sections import knowledge
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.envelope.temporal import is_temporal
 from crp_integrations.envelope.tier import TIER, classify
-from crp_integrations.envelope.weights import weights
+from crp_integrations.envelope.walk import WALK
+from crp_integrations.envelope.weights import differ_in_age, weights
 from crp_integrations.errors import RequestError
 from crp_integrations.ports import TokenCounter
 from crp_integrations.scores import to_fixed
-from crp_integrations.vocabulary import GroundingMode, Strategy
+from crp_integrations.vocabulary import GroundingMode, QualityTier, Strategy
+
+Fitted = tuple[Packing, Ordering, str, int]
+_STRETCHES = attrgetter("candidate.stretches")
 
 
 def assemble(
@@ -49,6 +61,10 @@ def assemble(
     strategy: Strategy = Strategy.PUSH,
     settings_digest: str = "",
     max_age_seconds: int | None = None,
+    tiers_before: Sequence[QualityTier] = (),
+    salt: str = "",
+    pinned: Collection[str] = (),
+    previous: Envelope | None = None,
 ) -> Envelope:
     """Make the envelope of one model call.
 
@@ -61,6 +77,10 @@ def assemble(
         now: the current time, aware; it enters the freshness and `created_at` alone.
         k: cap on the number of facts, None for no cap.
         max_age_seconds: age above which a fact counts as stale, None for no such age.
+        tiers_before: quality tiers of the session's earlier windows, oldest first.
+        salt: secret of the session that salts the ETag, empty for the plain one.
+        pinned: ids that a cache-stable envelope begins with, as far as they are candidates.
+        previous: the session's previous envelope, for what of its text can be used again.
 
     Returns:
         An envelope whose text never exceeds the budget under the counter.
@@ -78,15 +98,37 @@ def assemble(
         candidates = recounted(candidates, counter)
 
     temporal = is_temporal(candidates.query, now)
+    dated = settings.adaptive and not temporal and differ_in_age(candidates)
     ranking = rank(
         candidates,
-        weights(settings, grounding, temporal=temporal),
+        weights(settings, grounding, temporal=temporal, dated=dated),
         share=to_fixed(settings.diversity_share),
         now=now,
         max_age_seconds=max_age_seconds,
     )
-    packing = greedy(ranking.facts, budget_tokens, k)
-    packing, ordering, text, token_count = _fitted(packing, budget_tokens, counter, settings)
+    opening = front(pinned, previous, settings)
+
+    def packed(room: int) -> Packing:
+        return pack(
+            ranking.every,
+            room,
+            k,
+            packing=settings.packing,
+            walk=ranking.walk,
+            every_duplicate=settings.duplicates_told == "all",
+            pinned=opening,
+        )
+
+    packing = packed(budget_tokens)
+    whole = whole_budget(budget_tokens, settings.hybrid, k)
+    if whole < budget_tokens and any(map(_STRETCHES, packing.over_budget)):
+        packing = packed(whole)
+    else:
+        whole = budget_tokens
+    fitted = _fitted(packing, opening, whole, counter, settings)
+    if whole < budget_tokens:
+        fitted = _completed(fitted, opening, budget_tokens, counter, settings)
+    packing, ordering, text, token_count = fitted
 
     used = saturation(token_count, budget_tokens)
     quality = classify(
@@ -99,8 +141,20 @@ def assemble(
         now=now,
         settings=settings,
     )
+    pressed = pressure(
+        candidates,
+        packing,
+        saturation=used,
+        grounding=grounding,
+        settings=settings,
+        tiers=(*tiers_before, quality.tier),
+    )
+    prefix = reusable(
+        [fact.candidate.content for fact in ordering.facts], previous.text if previous else ""
+    )
+    prefix_tokens = max(0, counter.count(prefix)) if prefix else 0
     facts = tuple(PackedFact.of(ranked, n) for n, ranked in enumerate(ordering.facts, start=1))
-    picked = [candidates.facts[position] for position in ranking.picks]
+    named = SALTED_ETAG if salt else ETAG
     return Envelope(
         session_id=session_id,
         window_number=window_number,
@@ -110,7 +164,7 @@ def assemble(
         facts=facts,
         sections=knowledge(len(facts), token_budget=budget_tokens, token_count=token_count),
         dropped=drops(candidates, ranking, packing),
-        conflicts=_conflicts(candidates, ordering),
+        conflicts=_conflicts(candidates, ordering.facts),
         total_facts_available=len(candidates.facts) - len(packing.over_k),
         total_facts_included=len(facts),
         token_count=token_count,
@@ -122,18 +176,34 @@ def assemble(
         coverage_score=round(float(quality.coverage), 6),
         relevance_mean=round(float(quality.relevance_mean), 6),
         caps=quality.caps,
+        advice=pressed.advice,
+        deferred=pressed.deferred,
         promoted=ordering.promoted,
-        etag=etag(fact.fact_id for fact in facts),
+        layout=settings.layout,
+        prefix_tokens=prefix_tokens,
+        prefix_characters=len(prefix),
+        etag=etag((fact.fact_id for fact in facts), salt),
         state_hash=candidates.state_hash,
         strategy=strategy,
         grounding_mode=grounding,
         created_at=now,
-        ckf_communities=tuple(dict.fromkeys(c.community for c in picked if c.community)),
+        ckf_communities=ranking.communities,
         memory_tier_hit=candidates.memory_tier_hit,
+        tier_hits=candidates.tier_hits,
         model=model,
         tokenizer=counter.identity,
         token_exactness=counter.exactness,
-        algorithms=(RANK, GREEDY, ordering.algorithm, RENDER, ETAG, TIER),
+        algorithms=(
+            *candidates.algorithms,
+            RANK,
+            WALK,
+            packing.algorithm,
+            *((EXCERPT,) if whole < budget_tokens else ()),
+            *ordering.algorithms,
+            RENDER,
+            named,
+            TIER,
+        ),
         settings_digest=settings_digest,
     )
 
@@ -154,18 +224,46 @@ def preview(envelope: Envelope) -> EnvelopePreview:
         communities=envelope.ckf_communities,
         memory_tier_hit=envelope.memory_tier_hit,
         caps=envelope.caps,
+        advice=envelope.advice,
     )
 
 
+def _completed(
+    fitted: Fitted,
+    opening: Sequence[str],
+    budget_tokens: int,
+    counter: TokenCounter,
+    settings: EnvelopeSettings,
+) -> Fitted:
+    """What was fitted with parts of the facts that were left out, within the budget."""
+    packing, _, _, token_count = fitted
+    room = budget_tokens - token_count
+    marker = max(0, counter.count(marker_text("")))
+    filling = filled(packing.over_budget, room, settings.hybrid, marker)
+    while filling.chosen:
+        full = with_parts(packing, filling.shown(counter))
+        ordering = arranged(full.packed, opening, settings)
+        text = render([ranked.candidate.content for ranked in ordering.facts])
+        token_count = max(0, counter.count(text))
+        if token_count <= budget_tokens:
+            return full, ordering, text, token_count
+        filling = filling.lightened()
+    return fitted
+
+
 def _fitted(
-    packing: Packing, budget_tokens: int, counter: TokenCounter, settings: EnvelopeSettings
-) -> tuple[Packing, Ordering, str, int]:
+    packing: Packing,
+    opening: Sequence[str],
+    budget_tokens: int,
+    counter: TokenCounter,
+    settings: EnvelopeSettings,
+) -> Fitted:
     """Order, render and count as a whole; drop the lowest-ranked facts until the text fits (E17).
 
     Counts of parts need not add up to the count of the whole, under any tokenizer.
     """
     while True:
-        ordering = order(packing.packed, settings)
+        ordering = arranged(packing.packed, opening, settings)
         text = render([ranked.candidate.content for ranked in ordering.facts])
         token_count = max(0, counter.count(text)) if text else 0
         if token_count <= budget_tokens or not packing.packed:
@@ -173,12 +271,15 @@ def _fitted(
         packing = packing.lightened(token_count - budget_tokens)
 
 
-def _conflicts(candidates: Candidates, ordering: Ordering) -> tuple[Conflict, ...]:
-    shown = {ranked.candidate.fact_id for ranked in ordering.facts}
-    pairs = (
-        (candidates.facts[left].fact_id, candidates.facts[right].fact_id)
-        for left, right in candidates.conflicts
-    )
+def _conflicts(candidates: Candidates, shown: Sequence[RankedFact]) -> tuple[Conflict, ...]:
+    """Pairs of shown facts that are near-identical and say different things, by their ids."""
+    facts = candidates.facts
+    ids = {ranked.candidate.fact_id for ranked in shown}
+    places = [bisect_left(facts, fact_id, key=attrgetter("fact_id")) for fact_id in sorted(ids)]
+    pairs = as_pairs(candidates.conflicts)
     return tuple(
-        Conflict(left=left, right=right) for left, right in pairs if {left, right} <= shown
+        Conflict(left=facts[left].fact_id, right=facts[right].fact_id)
+        for left in places
+        for right in pairs.of(left).tolist()
+        if right > left and facts[right].fact_id in ids
     )

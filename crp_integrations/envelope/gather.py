@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from crp_integrations.envelope.cascade import CASCADE, Consulted, consulted, deepest
+from crp_integrations.envelope.hybrid import HYBRID, first, new_names, sources
 from crp_integrations.envelope.offered import candidate, relevances, relevant_floor
+from crp_integrations.envelope.pairs import as_pairs
 from crp_integrations.envelope.records import Candidates
 from crp_integrations.envelope.render import RENDER, marker_text
+from crp_integrations.envelope.scoring import pool_of, profiles, scored
+from crp_integrations.envelope.selection import HybridSettings
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.envelope.similar import duplicates_and_conflicts
 from crp_integrations.errors import StoreBusy, StoreError
@@ -17,6 +22,7 @@ from crp_integrations.ports import TokenCounter
 from crp_integrations.vectors import FloatRows
 
 if TYPE_CHECKING:
+    from crp_integrations.fabric.records import Fact
     from crp_integrations.fabric.view import View
 
 _ATTEMPTS = 3
@@ -35,6 +41,7 @@ def gather(
     counter: TokenCounter,
     settings: EnvelopeSettings,
     k_nearest: int | None = None,
+    also: Sequence[str] = (),
 ) -> Candidates:
     """Read the candidates for a question: nearest vectors and lexical hits, united by id.
 
@@ -47,18 +54,23 @@ def gather(
         sub_queries: information needs of the question; empty means it is one.
         counter: the target model's token counter.
         k_nearest: neighbours of each sub-query; None takes the setting.
+        also: ids that are candidates whether or not they are found, such as those that an earlier
+            window deferred; what may not be read is left out.
 
     Raises:
         StoreBusy: the fabric changed during every one of three attempts to read it.
     """
     needs = tuple(sub_queries) or (query,)
     nearest = settings.k_nearest if k_nearest is None else k_nearest
+    # The mix compares with the question as a whole, whatever it was taken apart into.
+    asked = needs if query in needs or not settings.hybrid.enabled else (*needs, query)
     # Embedding is the dear part of a question, so it is done once for search and scores.
-    vectors = [namespace.embedder.embed_query(need) for need in needs] if namespace.size() else []
+    embedded = namespace.embedder.embed_query
+    vectors = {need: embedded(need) for need in asked} if namespace.size() else {}
     for attempt in range(_ATTEMPTS):
         generation = namespace.generation()
         try:
-            candidates = _read(namespace, query, needs, vectors, counter, settings, nearest)
+            candidates = _read(namespace, query, needs, vectors, counter, settings, nearest, also)
         except StoreError:
             # A fact that vanished between two reads; anything else fails again.
             if attempt + 1 == _ATTEMPTS or namespace.generation() == generation:
@@ -73,15 +85,21 @@ def _read(
     namespace: View,
     query: str,
     needs: tuple[str, ...],
-    vectors: Sequence[FloatRows],
+    vectors: Mapping[str, FloatRows],
     counter: TokenCounter,
     settings: EnvelopeSettings,
     k_nearest: int,
+    also: Sequence[str],
 ) -> Candidates:
-    found: set[str] = set()
+    found: set[str] = set(also)
     beyond: list[tuple[FloatRows, float]] = []
+    early: list[Consulted] = []
     # Without vectors the fabric was empty, and nothing is looked for.
-    for need, vector in zip(needs, vectors, strict=False):
+    for need, vector in vectors.items():
+        early.append(consulted(namespace, vector, k_nearest, settings))
+        found.update(hit.fact_id for hit in early[-1].hits)
+        if not early[-1].cold:
+            continue
         # One more than wanted tells whether as near a fact was left out.
         ranked = namespace.nearest(vector, k_nearest + 1)
         hits = ranked[:k_nearest]
@@ -92,10 +110,13 @@ def _read(
         found.update(hit.fact_id for hit in hits)
     if beyond:
         found |= _expansion(namespace, beyond, found, k_nearest, settings)
-    facts = sorted(namespace.facts(sorted(found)), key=lambda fact: fact.fact_id)
+    facts, rows = _facts(namespace, found)
+    if settings.hybrid.enabled and facts:
+        linked = _linked(namespace, query, vectors[query], facts, rows, settings.hybrid) - found
+        if linked:
+            facts, rows = _facts(namespace, found | linked)
     ids = [fact.fact_id for fact in facts]
     contents = [fact.content for fact in facts]
-    rows = namespace.vectors(ids)
     counts = namespace.token_counts(
         counting_key(counter),
         ids,
@@ -104,20 +125,53 @@ def _read(
     if counts.keys() != set(ids):
         raise StoreBusy("a fact was withdrawn while its tokens were counted, wanted a pause")
     duplicates, conflicts = duplicates_and_conflicts(contents, rows, settings.duplicate_similarity)
+    similar = relevances(rows, [vectors[need] for need in needs]) if facts else []
+    candidates = tuple(
+        candidate(fact, relevance, counts[fact.fact_id])
+        for fact, relevance in zip(facts, similar, strict=True)
+    )
+    algorithms: tuple[str, ...] = (CASCADE,) if settings.cascade == "until_full" else ()
+    if settings.hybrid.enabled:
+        if candidates:
+            pool = pool_of(query, facts, rows, vectors[query], settings.hybrid)
+            candidates = scored(candidates, pool, settings.hybrid)
+        algorithms = (*algorithms, HYBRID)
     return Candidates(
         query=query,
         sub_queries=needs,
-        facts=tuple(
-            candidate(fact, relevance, counts[fact.fact_id])
-            for fact, relevance in zip(facts, relevances(rows, vectors), strict=True)
-        ),
+        facts=candidates,
         tokenizer=counter.identity,
         duplicates=duplicates,
         conflicts=conflicts,
         state_hash=namespace.state_hash(),
-        memory_tier_hit=namespace.memory_tier(),
+        memory_tier_hit=deepest(namespace, early),
+        algorithms=algorithms,
         relevant_floor=relevant_floor(namespace.embedder),
     )
+
+
+def _facts(namespace: View, ids: set[str]) -> tuple[list[Fact], FloatRows]:
+    """The facts of these ids that may be read, by id, and their vectors."""
+    facts = sorted(namespace.facts(sorted(ids)), key=lambda fact: fact.fact_id)
+    return facts, namespace.vectors([fact.fact_id for fact in facts])
+
+
+def _linked(
+    namespace: View,
+    query: str,
+    vector: FloatRows,
+    facts: Sequence[Fact],
+    rows: FloatRows,
+    settings: HybridSettings,
+) -> set[str]:
+    """Facts that hold names which the best facts bring up and the question does not."""
+    if not (settings.hop_hits and settings.hop_sources and settings.hop_weight):
+        return set()
+    pool = pool_of(query, facts, rows, vector, settings)
+    names = new_names(pool, sources(first(pool, profiles(pool), settings), settings))
+    if not names:
+        return set()
+    return {hit.fact_id for hit in namespace.search_text(" ".join(names), settings.hop_hits)}
 
 
 def _expansion(
@@ -175,13 +229,10 @@ def recount(candidates: Candidates, namespace: View, counter: TokenCounter) -> C
     moved = {place: number for number, place in enumerate(kept)}
     facts = [candidates.facts[place] for place in kept]
 
-    def still(pairs: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
-        return tuple((moved[i], moved[j]) for i, j in pairs if i in moved and j in moved)
-
     return replace(
         candidates,
         facts=tuple(replace(fact, tokens=counts[fact.fact_id]) for fact in facts),
         tokenizer=counter.identity,
-        duplicates=still(candidates.duplicates),
-        conflicts=still(candidates.conflicts),
+        duplicates=as_pairs(candidates.duplicates).among(moved),
+        conflicts=as_pairs(candidates.conflicts).among(moved),
     )

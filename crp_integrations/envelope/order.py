@@ -1,8 +1,9 @@
-"""Phase 3, second half: where each packed fact stands (`sandwich@1`, `sandwich_rank@1`).
+"""Phase 3, second half: where each packed fact stands, by a named rule.
 
 A model attends best to the beginning and the end of its context, so facts that are critical
 for ordering stand there. "Critical" here is a composite score; a fact whose importance
-makes its absence matter to the tier is called vital (decision E5).
+makes its absence matter to the tier is called vital (decision E5). `rank` and `reversed` put
+facts simply in rank order, the best first or the best last.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ class Ordering:
     Attributes:
         facts: a permutation of what was packed.
         promoted: ids put first and last although no fact is critical (decision E7).
-        algorithm: `name@n` of the rule.
+        algorithms: `name@n` of each rule.
     """
 
     facts: tuple[RankedFact, ...]
     promoted: tuple[str, ...]
-    algorithm: str
+    algorithms: tuple[str, ...]
 
 
 def order(packed: Sequence[RankedFact], settings: EnvelopeSettings) -> Ordering:
@@ -40,7 +41,10 @@ def order(packed: Sequence[RankedFact], settings: EnvelopeSettings) -> Ordering:
     """
     critical_from = to_fixed(settings.critical_composite)
     important_from = to_fixed(settings.important_composite)
-    algorithm = f"{settings.ordering}@1"
+    algorithms = (f"{settings.ordering}@1",)
+    if settings.ordering in ("rank", "reversed"):
+        facts = tuple(packed) if settings.ordering == "rank" else tuple(reversed(packed))
+        return Ordering(facts, (), algorithms)
     critical = [fact for fact in packed if fact.composite >= critical_from]
     promoted: tuple[str, ...] = ()
     first: list[RankedFact] = []
@@ -56,4 +60,4 @@ def order(packed: Sequence[RankedFact], settings: EnvelopeSettings) -> Ordering:
         first, last = [critical[0], critical[-1]], critical[1:-1]
     important = [fact for fact in rest if important_from <= fact.composite < critical_from]
     supporting = [fact for fact in rest if fact.composite < min(important_from, critical_from)]
-    return Ordering((*first, *supporting, *important, *last), promoted, algorithm)
+    return Ordering((*first, *supporting, *important, *last), promoted, algorithms)

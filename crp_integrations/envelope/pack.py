@@ -1,28 +1,36 @@
-"""Phase 3, first half: which ranked facts fit into the budget (`greedy@1`)."""
+"""Phase 3, first half: which ranked facts go in, by a named algorithm, and why others do not."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
+from crp_integrations.envelope.packers import PACKERS, Offer
+from crp_integrations.envelope.ranked import RankedFacts
 from crp_integrations.envelope.records import RankedFact
+from crp_integrations.envelope.walk import Walk
 
-GREEDY = "greedy@1"
+# Algorithms that look at no fact behind the last one that they take (decision E2).
+_SCANNING = ("greedy", "in_order")
 
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """Ranked facts sorted into those that fit and those that do not, each in rank order.
+    """Ranked facts sorted into those that go in and those that do not, each in rank order.
 
     Attributes:
-        packed: what goes into the envelope.
+        packed: what goes into the envelope, pinned facts before all others.
         over_budget: what did not fit.
-        over_k: what came after the cap on the number of facts was reached.
+        over_k: what was left out because the cap on the number of facts was reached.
+        duplicates: near-duplicates, each with the id of the fact that stands for it.
+        algorithm: `name@n` of the rule.
     """
 
     packed: tuple[RankedFact, ...]
-    over_budget: tuple[RankedFact, ...]
-    over_k: tuple[RankedFact, ...]
+    over_budget: Sequence[RankedFact]
+    over_k: Sequence[RankedFact]
+    duplicates: tuple[tuple[RankedFact, str], ...] = ()
+    algorithm: str = "greedy@1"
 
     def lightened(self, excess: int) -> Packing:
         """The same packing with its lowest-ranked facts over the budget, at least one.
@@ -37,31 +45,110 @@ class Packing:
         while kept and (2 * freed < excess):
             kept -= 1
             freed += self.packed[kept].candidate.tokens
-        gone = reversed(self.packed[kept:])
-        return Packing(self.packed[:kept], (*self.over_budget, *gone), self.over_k)
+        gone = sorted(
+            (*self.over_budget, *self.packed[kept:]),
+            key=lambda fact: (-fact.composite, fact.candidate.fact_id),
+        )
+        return replace(self, packed=self.packed[:kept], over_budget=tuple(gone))
 
 
-def greedy(ranked: Sequence[RankedFact], budget_tokens: int, k: int | None = None) -> Packing:
-    """Take facts in rank order as long as they fit; skip one that does not and go on.
+def pack(
+    ranked: Sequence[RankedFact],
+    budget_tokens: int,
+    k: int | None = None,
+    *,
+    packing: str = "greedy",
+    walk: Walk | None = None,
+    every_duplicate: bool = False,
+    pinned: Collection[str] = (),
+) -> Packing:
+    """Choose the facts that go in.
 
-    Spec: CRP-SPEC-003 §7.3
+    A near-duplicate of a kept fact above it never goes in. Of the facts that do not fit, those
+    are called duplicates that resemble one that is packed; with `every_duplicate` all are
+    looked at, as the specification is printed. What goes in is the same.
+
+    Spec: CRP-SPEC-003 §7.3 (decisions E2, E5, E11, E17)
 
     Args:
         ranked: facts in rank order.
         budget_tokens: tokens to fill; at 0 or below nothing is packed (decision E20).
-        k: cap on the number of facts, None for no cap. Facts behind the k-th packed one are
-            not looked at any more (decision E2).
+        k: cap on the number of facts, None for no cap.
+        packing: name of the algorithm.
+        walk: tells near-duplicates; None when there are none.
+        every_duplicate: walk through all facts.
+        pinned: ids that are packed before all others, as far as they fit.
     """
-    packed: list[RankedFact] = []
-    over_budget: list[RankedFact] = []
-    over_k: list[RankedFact] = []
-    used = 0
-    for fact in ranked:
-        if k is not None and len(packed) >= k:
-            over_k.append(fact)
-        elif budget_tokens > 0 and used + fact.candidate.tokens <= budget_tokens:
-            packed.append(fact)
-            used += fact.candidate.tokens
-        else:
-            over_budget.append(fact)
-    return Packing(tuple(packed), tuple(over_budget), tuple(over_k))
+    ranked = RankedFacts.of(ranked)
+    walk = walk or Walk.without_duplicates(len(ranked))
+    if every_duplicate:
+        walk.all()
+    first = _places(ranked, pinned) if pinned else []
+    most = len(ranked) if k is None else k
+    chosen = _chosen(ranked, first, budget_tokens, most, packing, walk) if first else []
+    front = len(chosen)
+    room = budget_tokens - sum(ranked.candidates[at].tokens for at in chosen)
+    rest: Sequence[int] = range(len(ranked))
+    if first:
+        apart = set(first)
+        rest = [at for at in rest if at not in apart]
+    chosen += _chosen(ranked, rest, room, most - front, packing, walk)
+    room = budget_tokens - sum(ranked.candidates[at].tokens for at in chosen)
+
+    alike = _alike(chosen, walk)
+    taken = sorted({*chosen, *alike})
+    # Where the cap is reached, a scan ends; other algorithms have looked at everything.
+    end = len(ranked)
+    if k is not None and len(chosen) >= k and packing in _SCANNING:
+        end = max(chosen[front:], default=-1) + 1
+    left: Sequence[RankedFact] = ranked.without(taken, 0, end)
+    cut: Sequence[RankedFact] = ranked.without(taken, end, len(ranked))
+    if k is not None and len(chosen) >= k and packing not in _SCANNING:
+        cut = [fact for fact in left if fact.candidate.tokens <= room]
+        left = [fact for fact in left if fact.candidate.tokens > room]
+    return Packing(
+        packed=tuple([ranked[at] for at in chosen]),
+        over_budget=left,
+        over_k=cut,
+        duplicates=tuple(
+            [(ranked[at], ranked[alike[at]].candidate.fact_id) for at in sorted(alike)]
+        ),
+        algorithm=f"{packing}@1",
+    )
+
+
+def _places(ranked: RankedFacts, pinned: Collection[str]) -> list[int]:
+    ids = set(pinned)
+    return [at for at, fact in enumerate(ranked.candidates) if fact.fact_id in ids]
+
+
+def _chosen(
+    ranked: RankedFacts,
+    places: Sequence[int],
+    room: int,
+    most: int,
+    packing: str,
+    walk: Walk,
+) -> list[int]:
+    """Places that the algorithm takes out of these, in rank order."""
+    if room <= 0 or most <= 0:
+        return []
+    facts = ranked.candidates
+    if len(places) < len(facts):
+        facts = [facts[at] for at in places]
+    offer = Offer(
+        tokens=[fact.tokens for fact in facts],
+        values=lambda number: ranked.composites[places[number]],
+        kept=lambda number: walk.stands_for(places[number]) is None,
+        fetch=lambda numbers: walk.fetch([places[number] for number in numbers]),
+    )
+    return [places[number] for number in PACKERS[packing](offer, room, most)]
+
+
+def _alike(chosen: Sequence[int], walk: Walk) -> dict[int, int]:
+    """Near-duplicates that are known by now, each with the place that stands for it."""
+    found: dict[int, int] = {}
+    for place in chosen:
+        for lower in walk.below(place):
+            found.setdefault(lower, place)
+    return {**found, **walk.told()}

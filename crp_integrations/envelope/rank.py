@@ -1,25 +1,38 @@
 """Phase 2: score, order and deduplicate candidates, in integers alone (`composite@1`).
 
-The diversity bonus depends only on a fact's community and on how many of it were picked,
-so at every step only the best remaining member of each community can win. A heap over
-these heads gives the sequential result exactly, in O(n log n).
+The diversity bonus depends only on a fact's community and on how many of it were picked. So
+the n-th pick of a community is its n-th best member with the n-th bonus, whatever happens
+elsewhere. Both fall with n: putting all in order at once gives what picking one by one gives.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from operator import attrgetter
 
+import numpy as np
+import numpy.typing as npt
+
+from crp_integrations.envelope.pairs import as_pairs
+from crp_integrations.envelope.ranked import RankedFacts
 from crp_integrations.envelope.records import Candidate, Candidates, RankedFact
+from crp_integrations.envelope.walk import Walk
 from crp_integrations.envelope.weights import Weights
 from crp_integrations.scores import SCALE
 
 RANK = "composite@1"
 
+Integers = npt.NDArray[np.int64]
+
 _MICROSECOND = timedelta(microseconds=1)
-_DAY = timedelta(days=1) // _MICROSECOND
+_MERIT, _IMPORTANCE = attrgetter("merit"), attrgetter("importance")
+_FACT_ID, _COMMUNITY = attrgetter("fact_id"), attrgetter("community")
+_INGESTED_AT, _STALE = attrgetter("ingested_at"), attrgetter("stale")
+_DAY_SECONDS = 86_400
+# Sorts by a value and then by relevance: a value is at most 5 × SCALE², so 2^63 is not reached.
+_ROOM = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +40,29 @@ class Ranking:
     """What phase 2 hands on.
 
     Attributes:
-        facts: without near-duplicates, highest composite first, ties by fact id.
-        duplicates: each fact that was dropped with the id of the one that stands for it, in
-            the order of the picks.
-        picks: positions in `Candidates.facts` in the order they were picked, duplicates too.
+        every: all candidates, highest composite first, ties by fact id; duplicates among them.
+        picks: positions in `Candidates.facts` in the order they were picked.
+        walk: tells which of `every` are near-duplicates, walking in the order of the picks.
+        communities: labels in the order in which the first of each was picked.
     """
 
-    facts: tuple[RankedFact, ...]
-    duplicates: tuple[tuple[RankedFact, str], ...]
+    every: RankedFacts
     picks: tuple[int, ...]
+    walk: Walk
+    communities: tuple[str, ...] = ()
+
+    @property
+    def facts(self) -> tuple[RankedFact, ...]:
+        """`every` without near-duplicates."""
+        gone = self.walk.all()
+        return tuple(ranked for place, ranked in enumerate(self.every) if place not in gone)
+
+    @property
+    def duplicates(self) -> tuple[tuple[RankedFact, str], ...]:
+        """Each near-duplicate with the id of the one that stands for it, in order of the picks."""
+        every = self.every
+        gone = self.walk.all().items()
+        return tuple((every[place], every[kept].candidate.fact_id) for place, kept in gone)
 
 
 def age_microseconds(candidate: Candidate, now: datetime) -> int:
@@ -66,8 +93,8 @@ def freshness(
     age = age_microseconds(candidate, now)
     if candidate.stale or (max_age_seconds is not None and age > max_age_seconds * 1_000_000):
         return 0
-    horizon = horizon_days * _DAY
-    return max(0, SCALE - _rounded(age * SCALE, horizon))
+    # Microseconds over a horizon in seconds are already in fixed point.
+    return max(0, SCALE - _rounded(age, horizon_days * _DAY_SECONDS))
 
 
 def diversity(picked: int, total: int, share: int) -> int:
@@ -93,7 +120,7 @@ def rank(
     now: datetime,
     max_age_seconds: int | None = None,
 ) -> Ranking:
-    """Order candidates by their composite score and drop near-duplicates.
+    """Order candidates by their composite score.
 
     Spec: CRP-SPEC-003 §6 (decisions E8, E9, E10, E11)
 
@@ -105,71 +132,101 @@ def rank(
         max_age_seconds: age above which a fact counts as stale, None for no such age.
     """
     facts = candidates.facts
-    fresh = [freshness(fact, now, weights.horizon_days, max_age_seconds) for fact in facts]
-    base = [
-        weights.relevance * fact.relevance
-        + weights.importance * fact.importance
-        + weights.freshness * fresh[position]
-        for position, fact in enumerate(facts)
-    ]
-
-    # A key of (0, label) or (1, id): a fact without a community is its own, whatever its id.
-    members: defaultdict[tuple[int, str], list[int]] = defaultdict(list)
-    for position, fact in enumerate(facts):
-        key = (1, fact.fact_id) if fact.community is None else (0, fact.community)
-        members[key].append(position)
-    for queue in members.values():
-        # Worst first, so that the head is popped from the end.
-        queue.sort(key=lambda i: (-base[i], -facts[i].relevance, facts[i].fact_id), reverse=True)
-    totals = {key: len(queue) for key, queue in members.items()}
-    picked: Counter[tuple[int, str]] = Counter()
-
-    heap: list[tuple[int, int, str, int, int, tuple[int, str]]] = []
-
-    def offer(key: tuple[int, str]) -> None:
-        if members[key]:
-            head = members[key].pop()
-            bonus = diversity(picked[key], totals[key], share)
-            value = base[head] + weights.diversity * bonus
-            entry = (-value, -facts[head].relevance, facts[head].fact_id, head, bonus, key)
-            heapq.heappush(heap, entry)
-
-    for key in sorted(members):
-        offer(key)
-    order: list[RankedFact] = []
-    picks: list[int] = []
-    while heap:
-        negative, _, _, head, bonus, key = heapq.heappop(heap)
-        picked[key] += 1
-        composite = min(SCALE, _rounded(-negative, SCALE))
-        order.append(RankedFact(facts[head], composite, fresh[head], bonus))
-        picks.append(head)
-        offer(key)
-    kept, dropped = _deduplicated(order, picks, candidates.duplicates)
-    kept.sort(key=lambda ranked: (-ranked.composite, ranked.candidate.fact_id))
-    return Ranking(tuple(kept), tuple(dropped), tuple(picks))
+    relevance = _integers(list(map(_MERIT, facts)))
+    importance = _integers(list(map(_IMPORTANCE, facts)))
+    fresh = _freshness(facts, now, weights.horizon_days, max_age_seconds)
+    by_id = _by_id(facts)
+    base = (
+        weights.relevance * relevance + weights.importance * importance + weights.freshness * fresh
+    )
+    # Facts by id first: all sorts below are stable, so ties stay in that order.
+    by_base = by_id[np.argsort(-(base * _ROOM + relevance)[by_id], kind="stable")]
+    community = _communities(facts)
+    bonus = _bonuses(community, by_base, share)
+    value = base + weights.diversity * bonus
+    picks = by_id[np.argsort(-(value * _ROOM + relevance)[by_id], kind="stable")]
+    composite = np.minimum(SCALE, (value + SCALE // 2) // SCALE)
+    order = by_id[np.argsort(-composite[by_id], kind="stable")]
+    every = RankedFacts(
+        list(map(facts.__getitem__, order.tolist())),
+        composite[order].tolist(),
+        fresh[order].tolist(),
+        bonus[order].tolist(),
+    )
+    # The first pick of each community, which has a label or is a fact without one.
+    firsts = picks[np.sort(np.unique(community[picks], return_index=True)[1])]
+    labels = (facts[at].community for at in firsts.tolist())
+    return Ranking(
+        every=every,
+        picks=tuple(picks.tolist()),
+        walk=Walk(order, picks, as_pairs(candidates.duplicates)),
+        communities=tuple(label for label in labels if label),
+    )
 
 
-def _deduplicated(
-    order: list[RankedFact], picks: list[int], pairs: tuple[tuple[int, int], ...]
-) -> tuple[list[RankedFact], list[tuple[RankedFact, str]]]:
-    """Walk in rank order and drop what is nearly equal to a fact already kept (E11)."""
-    twins: defaultdict[int, list[int]] = defaultdict(list)
-    for left, right in pairs:
-        twins[left].append(right)
-        twins[right].append(left)
-    stands_for: dict[int, str] = {}
-    kept: list[RankedFact] = []
-    dropped: list[tuple[RankedFact, str]] = []
-    for ranked, position in zip(order, picks, strict=True):
-        if position in stands_for:
-            dropped.append((ranked, stands_for[position]))
-            continue
-        kept.append(ranked)
-        for twin in twins[position]:
-            # The first kept fact to claim a twin ranks highest of all that could.
-            stands_for.setdefault(twin, ranked.candidate.fact_id)
-    return kept, dropped
+def _freshness(
+    facts: Sequence[Candidate], now: datetime, horizon_days: int, max_age_seconds: int | None
+) -> Integers:
+    """Freshness of every fact; facts of one ingestion share their time."""
+    times = list(map(_INGESTED_AT, facts))
+    distinct = list(set(times))
+    ages = _integers([0 if time is None else (now - time) // _MICROSECOND for time in distinct])
+    np.maximum(ages, 0, out=ages)
+    horizon = horizon_days * _DAY_SECONDS
+    fresh = np.maximum(0, SCALE - (2 * ages + horizon) // (2 * horizon))
+    if max_age_seconds is not None:
+        fresh[ages > max_age_seconds * 1_000_000] = 0
+    known = dict(zip(distinct, fresh.tolist(), strict=True))
+    found = _integers(list(map(known.__getitem__, times)))
+    if any(map(_STALE, facts)):
+        found[list(map(_STALE, facts))] = 0
+    return found
+
+
+def _by_id(facts: Sequence[Candidate]) -> Integers:
+    """The positions of the facts by their ids."""
+    ids = list(map(_FACT_ID, facts))
+    if ids == sorted(ids):
+        return np.arange(len(ids), dtype=np.int64)
+    return _integers(sorted(range(len(ids)), key=ids.__getitem__))
+
+
+def _communities(facts: Sequence[Candidate]) -> Integers:
+    """A number for each fact's community; a fact without one is its own, whatever its id."""
+    labels = list(map(_COMMUNITY, facts))
+    numbers: dict[str | None, int] = {label: at for at, label in enumerate(dict.fromkeys(labels))}
+    alone = numbers.pop(None, -1)
+    numbers[None] = -1
+    found = _integers(list(map(numbers.__getitem__, labels)))
+    if alone >= 0:
+        single = np.flatnonzero(found < 0)
+        found[single] = len(labels) + single
+    return found
+
+
+def _bonuses(community: Integers, best_first: Integers, share: int) -> Integers:
+    """The diversity bonus that each fact has at its pick.
+
+    Args:
+        community: number of each fact's community.
+        best_first: positions in the order in which the members of a community are picked.
+        share: as for `diversity`.
+    """
+    order = best_first[np.argsort(community[best_first], kind="stable")]
+    members = community[order]
+    starts = np.flatnonzero(np.concatenate([[True], members[1:] != members[:-1]]))
+    sizes = np.diff(np.append(starts, len(members)))
+    total = np.repeat(sizes, sizes)
+    picked = np.arange(len(members)) - np.repeat(starts, sizes)
+    bonus = (2 * (total - picked) * SCALE + total) // (2 * total)
+    bonus[picked * SCALE > share * total] = 0
+    found = np.empty_like(community)
+    found[order] = bonus
+    return found
+
+
+def _integers(values: Sequence[int]) -> Integers:
+    return np.array(values, dtype=np.int64)
 
 
 def _rounded(numerator: int, denominator: int) -> int:

@@ -6,15 +6,20 @@ computed with, so an envelope can be rebuilt byte for byte from its candidates a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from pydantic import Field
 
+from crp_integrations.envelope.prior import PriorWindow, Seen
 from crp_integrations.fabric.records import Moment
 from crp_integrations.records import Part, Record
 from crp_integrations.scores import from_fixed
+from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import (
+    AdviceWord,
     DropReason,
     Exactness,
     GroundingMode,
@@ -23,6 +28,22 @@ from crp_integrations.vocabulary import (
     Strategy,
 )
 
+# Candidates that memory tiers 0, 1, 2 and 3 gave; each counts in the first that has it.
+TierHits = tuple[int, int, int, int]
+
+
+class Stretch(NamedTuple):
+    """A part of a candidate, about a sentence, that can be shown without the rest.
+
+    Attributes:
+        start, end: character offsets in the candidate's content.
+        score: fixed point in [0, SCALE].
+    """
+
+    start: int
+    end: int
+    score: int
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -30,8 +51,14 @@ class Candidate:
 
     Attributes:
         relevance: cosine to the best sub-query, fixed point in [0, SCALE].
+        score: what it is ranked by in place of the cosine, fixed point; None for the cosine.
+        lexical: its words' part of the score, fixed point.
+        hop: the second hop's part of the score, fixed point.
+        stretches: what of it can be shown alone, in order; none for whole or nothing.
+        spans: what of a longer fact this content is, in the fact's characters; none for all.
         importance: intrinsic weight, fixed point in [0, SCALE].
         ingested_at: None for a fact that was never stored; it counts as new.
+        content_hash: of the whole fact where the content is a part of it, else empty.
         stale: STALE by status or older than `max-age`; its freshness is 0.
         tokens: tokens of the fact with its rendered marker and separator.
         labels: access labels.
@@ -48,6 +75,17 @@ class Candidate:
     community: str | None = None
     source_location: str = ""
     labels: tuple[str, ...] = ()
+    score: int | None = None
+    lexical: int = 0
+    hop: int = 0
+    stretches: tuple[Stretch, ...] = ()
+    spans: tuple[tuple[int, int], ...] = ()
+    content_hash: str = ""
+
+    @property
+    def merit(self) -> int:
+        """What it is ranked by, fixed point."""
+        return self.relevance if self.score is None else self.score
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +96,14 @@ class Candidates:
         query: the question as asked.
         sub_queries: what it was decomposed into; the question itself when it is one need.
         facts: unique by id and sorted by it.
-        duplicates: pairs of positions (i < j) with cosine above .95 that say the same.
+        duplicates: pairs of positions (i < j) with cosine above .95 that say the same, listed
+            or as a relation that is worked out when it is asked (`pairs.Pairs`).
         conflicts: pairs above .95 whose numbers, dates or negation differ; both are kept.
         state_hash: the fabric's state that was read, empty without a fabric.
         tokenizer: identity of the counter behind `Candidate.tokens`.
         memory_tier_hit: highest memory tier read, 0–3.
+        tier_hits: candidates by the memory tier that gave them.
+        algorithms: `name@n` of what decided the candidates and their scores.
         relevant_floor: relevance from which the embedder's card calls a fact relevant, fixed
             point; None leaves it to the settings (decision E2).
     """
@@ -71,16 +112,19 @@ class Candidates:
     sub_queries: tuple[str, ...]
     facts: tuple[Candidate, ...]
     tokenizer: str
-    duplicates: tuple[tuple[int, int], ...] = ()
-    conflicts: tuple[tuple[int, int], ...] = ()
+    duplicates: Sequence[tuple[int, int]] = ()
+    conflicts: Sequence[tuple[int, int]] = ()
     state_hash: str = ""
     memory_tier_hit: int = 3
+    tier_hits: TierHits = (0, 0, 0, 0)
+    algorithms: tuple[str, ...] = ()
     relevant_floor: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RankedFact:
+class RankedFact(NamedTuple):
     """A candidate at its place in the ranking, score parts in fixed point.
+
+    A tuple, since thousands are made for one envelope.
 
     Spec: CRP-SPEC-003 §6
     """
@@ -97,12 +141,19 @@ class PackedFact(Part):
     Spec: CRP-SPEC-003 §3
 
     Attributes:
+        content: the fact's text; of a fact that is shown in part, the parts shown.
+        spans: character offsets in the fact of the parts shown; empty for the whole fact.
+        content_hash: SHA-256 of the whole fact's text where it is shown in part, else empty.
+        selection_score: what it was ranked by in place of the relevance; None for the relevance.
+        lexical_score, hop_score: parts of the selection score.
         token_count: tokens of the fact with its rendered marker and separator.
         position: place in the envelope, from 1.
     """
 
     fact_id: str
     content: str
+    spans: tuple[tuple[int, int], ...] = ()
+    content_hash: str = ""
     source_id: str
     source_location: str = ""
     relevance_score: float = Field(ge=0.0, le=1.0)
@@ -110,6 +161,9 @@ class PackedFact(Part):
     freshness_score: float = Field(ge=0.0, le=1.0)
     diversity_bonus: float = Field(ge=0.0, le=1.0)
     composite_score: float = Field(ge=0.0, le=1.0)
+    selection_score: float | None = Field(default=None, ge=0.0, le=1.0)
+    lexical_score: float = Field(default=0.0, ge=0.0, le=1.0)
+    hop_score: float = Field(default=0.0, ge=0.0, le=1.0)
     token_count: int = Field(ge=0)
     position: int = Field(ge=1)
     community: str | None = None
@@ -122,6 +176,8 @@ class PackedFact(Part):
         return cls(
             fact_id=candidate.fact_id,
             content=candidate.content,
+            spans=candidate.spans,
+            content_hash=candidate.content_hash,
             source_id=candidate.source_id,
             source_location=candidate.source_location,
             relevance_score=from_fixed(candidate.relevance),
@@ -129,6 +185,9 @@ class PackedFact(Part):
             freshness_score=from_fixed(ranked.freshness),
             diversity_bonus=from_fixed(ranked.diversity),
             composite_score=from_fixed(ranked.composite),
+            selection_score=None if candidate.score is None else from_fixed(candidate.score),
+            lexical_score=from_fixed(candidate.lexical),
+            hop_score=from_fixed(candidate.hop),
             token_count=candidate.tokens,
             position=position,
             community=candidate.community,
@@ -156,6 +215,16 @@ class Cap(Part):
     """
 
     ceiling: QualityTier
+    reason: str
+
+
+class Advice(Part):
+    """What an envelope suggests, and why; nothing of it is done unasked.
+
+    Spec: CRP-SPEC-003 §9.3, §10.3, §14.3
+    """
+
+    word: AdviceWord
     reason: str
 
 
@@ -187,12 +256,21 @@ class Envelope(Record):
         saturation: token_count / token_budget, [0, 1], 0 for a zero budget.
         etag: hash of the fact set (§7.5); `state_hash` is the fabric's freshness.
         caps: every ceiling on the tier with its reason.
+        tier_hits: candidates that memory tiers 0 to 3 gave, each counted in the first that has it.
+            It tells of earlier questions as well, so it enters no ETag.
+        advice: what the window's saturation suggests, each with its reason.
+        deferred: ids of relevant facts that did not fit, in rank order, where a continuation
+            window is suggested; that window begins with them.
         promoted: ids put first and last although no fact is critical (decision E7).
+        layout: name of the layout.
+        prefix_tokens: tokens of the facts at the beginning of `text` with which the previous
+            envelope's text begins as well; 0 without a previous one.
+        prefix_characters: their characters.
         algorithms: `name@n` of each algorithm that decided the bytes.
         settings_digest: hash of every setting in force.
     """
 
-    SCHEMA = "envelope/1"
+    SCHEMA = "envelope/2"
 
     session_id: str = ""
     window_number: int = Field(default=1, ge=1)
@@ -214,7 +292,12 @@ class Envelope(Record):
     coverage_score: float
     relevance_mean: float
     caps: tuple[Cap, ...]
+    advice: tuple[Advice, ...] = ()
+    deferred: tuple[str, ...] = ()
     promoted: tuple[str, ...] = ()
+    layout: str = "position"
+    prefix_tokens: int = Field(default=0, ge=0)
+    prefix_characters: int = Field(default=0, ge=0)
     etag: str
     state_hash: str
     strategy: Strategy
@@ -222,11 +305,36 @@ class Envelope(Record):
     created_at: Moment
     ckf_communities: tuple[str, ...] = ()
     memory_tier_hit: int = Field(ge=0, le=3)
+    tier_hits: TierHits = (0, 0, 0, 0)
     model: str = ""
     tokenizer: str
     token_exactness: Exactness
     algorithms: tuple[str, ...]
     settings_digest: str = ""
+
+    def suggests(self, word: AdviceWord) -> bool:
+        """Whether a word is among the advice."""
+        return any(advice.word is word for advice in self.advice)
+
+    def as_prior(self, summary: str = "") -> PriorWindow:
+        """What the next window needs to know of this one.
+
+        Spec: CRP-SPEC-003 §14.1
+
+        Args:
+            summary: short account of this window's answer, made by the caller; empty for none.
+        """
+        return PriorWindow(
+            window_number=self.window_number,
+            etag=self.etag,
+            facts_seen=tuple(
+                Seen(fact_id=fact.fact_id, content_hash=fact.content_hash or sha256(fact.content))
+                for fact in self.facts
+            ),
+            deferred=self.deferred,
+            summary=summary,
+            quality_tier=self.quality_tier,
+        )
 
 
 class EnvelopePreview(Record):
@@ -235,7 +343,7 @@ class EnvelopePreview(Record):
     Spec: CRP-SPEC-003 §12.2
     """
 
-    SCHEMA = "envelope-preview/1"
+    SCHEMA = "envelope-preview/2"
 
     facts_available: int
     facts_included: int
@@ -247,3 +355,4 @@ class EnvelopePreview(Record):
     communities: tuple[str, ...]
     memory_tier_hit: int
     caps: tuple[Cap, ...] = ()
+    advice: tuple[Advice, ...] = ()

@@ -8,6 +8,8 @@ from crp_integrations.vocabulary import GroundingMode
 
 RENDER = "render@1"
 SEPARATOR = "\n\n"
+# Between parts of one fact that do not adjoin.
+ELLIPSIS = " \u2026 "
 
 # Two digits: right for most envelopes; the rendered text is counted as a whole anyway.
 _TYPICAL_MARKER = "[10] "

@@ -6,6 +6,14 @@ from typing import Literal
 
 from pydantic import Field
 
+from crp_integrations.envelope.cfs.settings import AssemblySettings
+from crp_integrations.envelope.decompose import DecomposeSettings
+from crp_integrations.envelope.selection import HybridSettings
+from crp_integrations.envelope.window_settings import (
+    EvolutionSettings,
+    PressureSettings,
+    ReuseSettings,
+)
 from crp_integrations.errors import ConfigError
 from crp_integrations.records import Part
 
@@ -21,6 +29,10 @@ class EnvelopeSettings(Part):
         expansion_below: facts of a community, below which more of it are read (§5.2).
         expansion_reach: facts of the community that must be as near as the K-th hit (§5.2).
         expansion_most: most facts that a community is expanded by (decision E16).
+        cascade: how the memory tiers are asked (§5.2): `all` searches the whole fabric always;
+            `until_full` does so only where what was used lately gives fewer than `k_nearest` facts
+            at or above the relevance floor, which can miss nearer ones.
+        rerank_top: best candidates that a reranker sees, where one is given.
         relevance_weight: weight of the cosine to the question (§6.2).
         importance_factor: weight of the fact's own importance (§6.2).
         freshness_weight: weight of recency (§6.2).
@@ -39,8 +51,15 @@ class EnvelopeSettings(Part):
         safety_margin_tokens: smallest margin kept free (§7.2), tokens.
         family_margin: margin as a share of the budget for counts of the right family (E19).
         estimate_margin: the same for estimated counts (E19).
-        packing: name of the packing algorithm (§7.3).
-        ordering: name of the ordering algorithm (§7.4).
+        duplicates_told: which of the facts that do not fit the drop report calls duplicates
+            (§6.6): those that resemble a `shown` fact, or `all`; what is shown is the same.
+        packing: name of the packing algorithm (§7.3): `greedy`; `in_order` stops at the first
+            fact that does not fit; `density` takes most score for a token first; `knapsack`
+            looks for the largest total score.
+        ordering: name of the ordering algorithm (§7.4): `sandwich`, `sandwich_rank` with the
+            two best first, `rank`, or `reversed` with the best last.
+        layout: `position` orders all facts so; `cache-stable` begins with the previous
+            envelope's facts and with pinned ones, so that a prompt cache finds its prefix.
         promote: without a fact that is critical for ordering, put the best first and the
             second best last (decision E7).
         critical_composite: composite from which a fact is critical for ordering (§7.4).
@@ -62,6 +81,14 @@ class EnvelopeSettings(Part):
         freshness_check_days: age of the newest fact above which a temporal question is
             capped (§8.3), days.
         strict_saturation: saturation below which `context-strict` is capped (§13.1).
+        pressure: what a saturation suggests (§9.3, §10.3).
+        evolution: how a summary enters the next window (§14.1).
+        reuse: what is known of earlier envelopes (§11).
+        assembly: of the context assembly of CFS-021.
+        decompose: how a question is taken apart (§5.2).
+        hybrid: what relevance is made of, and how stretches of facts fill what is left.
+        adaptive: count freshness only for a temporal question, stale facts, or facts of several
+            dates that contradict each other, and no diversity; the weight goes to relevance (§6.2).
     """
 
     k_nearest: int = Field(default=50, ge=1)
@@ -70,10 +97,14 @@ class EnvelopeSettings(Part):
     expansion_reach: int = Field(default=10, ge=1)
     expansion_most: int = Field(default=10, ge=0)
 
+    cascade: Literal["all", "until_full"] = "all"
+    rerank_top: int = Field(default=50, ge=1)
+
     relevance_weight: float = Field(default=0.50, ge=0.0, le=1.0)
     importance_factor: float = Field(default=0.25, ge=0.0, le=1.0)
     freshness_weight: float = Field(default=0.15, ge=0.0, le=1.0)
     diversity_weight: float = Field(default=0.10, ge=0.0, le=1.0)
+    adaptive: bool = True
     strict_importance_factor: float = Field(default=0.35, ge=0.0, le=1.0)
     open_relevance_weight: float = Field(default=0.35, ge=0.0, le=1.0)
     open_importance_factor: float = Field(default=0.15, ge=0.0, le=1.0)
@@ -88,8 +119,10 @@ class EnvelopeSettings(Part):
     family_margin: float = Field(default=0.05, ge=0.0, le=1.0)
     estimate_margin: float = Field(default=0.25, ge=0.0, le=1.0)
 
-    packing: Literal["greedy"] = "greedy"
-    ordering: Literal["sandwich", "sandwich_rank"] = "sandwich"
+    duplicates_told: Literal["shown", "all"] = "shown"
+    packing: Literal["greedy", "in_order", "density", "knapsack"] = "greedy"
+    ordering: Literal["sandwich", "sandwich_rank", "rank", "reversed"] = "sandwich"
+    layout: Literal["position", "cache-stable"] = "position"
     promote: bool = True
     critical_composite: float = Field(default=0.80, ge=0.0, le=1.0)
     important_composite: float = Field(default=0.50, ge=0.0, le=1.0)
@@ -113,6 +146,13 @@ class EnvelopeSettings(Part):
     freshness_check_days: int = Field(default=90, ge=1)
     strict_saturation: float = Field(default=0.80, ge=0.0, le=1.0)
 
+    pressure: PressureSettings = PressureSettings()
+    evolution: EvolutionSettings = EvolutionSettings()
+    reuse: ReuseSettings = ReuseSettings()
+    assembly: AssemblySettings = AssemblySettings()
+    decompose: DecomposeSettings = DecomposeSettings()
+    hybrid: HybridSettings = HybridSettings()
+
     @classmethod
     def preset(cls, name: str) -> EnvelopeSettings:
         """The settings of one of the two presets that are kept and tested.
@@ -130,10 +170,14 @@ class EnvelopeSettings(Part):
         if name == "literal":
             return cls(
                 k_lexical=0,
+                adaptive=False,
+                hybrid=HybridSettings(enabled=False),
                 coverage_of="all",
                 sparse_is_deficient=True,
                 promote=False,
+                duplicates_told="all",
                 family_margin=0.0,
                 estimate_margin=0.0,
+                assembly=AssemblySettings(count_rendered=False, tokenizer="simple"),
             )
         raise ConfigError(f"envelope preset {name!r} is not known, wanted 'default' or 'literal'")

@@ -1,24 +1,31 @@
-"""Near-duplicate pairs among candidates, found in blocks and decided in fixed point."""
+"""Near-identical candidates, found in blocks when they are asked for, decided in fixed point.
+
+Comparing every pair costs more than everything else in an envelope together, and most pairs
+never matter: a fact that does not fit is left out whatever it resembles. So a row of the
+comparison is computed when a fact is about to be shown, many rows in one product.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from crp_integrations.language.differences import differ
+from crp_integrations.envelope.pairs import NONE, Pairs, Places
+from crp_integrations.language.differences import Statement, statement
 from crp_integrations.scores import SCALE, to_fixed
 from crp_integrations.vectors import FloatRows
 
 _BLOCK = 512
+_ROWS = 128
 # A product of whole blocks may round differently from a product of two rows.
 _SLACK = 1e-4
+_SLACK_A_DIMENSION = 1.2e-7
+_NEITHER = (NONE, NONE)
 
-Pairs = tuple[tuple[int, int], ...]
 
-
-def near_pairs(vectors: FloatRows, threshold: float) -> Pairs:
-    """Pairs of rows whose cosine is above a threshold.
+def near_pairs(vectors: FloatRows, threshold: float) -> tuple[tuple[int, int], ...]:
+    """Pairs of rows whose cosine is above a threshold: the plain definition, over all pairs.
 
     Spec: CRP-SPEC-003 §6.6
 
@@ -29,19 +36,8 @@ def near_pairs(vectors: FloatRows, threshold: float) -> Pairs:
     Returns:
         Positions (i < j), sorted.
     """
-    least = to_fixed(threshold)
-    pairs: list[tuple[int, int]] = []
-    for start in range(0, len(vectors), _BLOCK):
-        block = vectors[start : start + _BLOCK]
-        rows, columns = np.nonzero(block @ vectors[start:].T > threshold - _SLACK)
-        upper = columns > rows
-        left, right = rows[upper] + start, columns[upper] + start
-        for at in range(0, len(left), 65_536):
-            i, j = left[at : at + 65_536], right[at : at + 65_536]
-            exact = np.einsum("ij,ij->i", vectors[i], vectors[j], dtype=np.float64)
-            above = np.rint(exact * SCALE) > least
-            pairs.extend(zip(i[above].tolist(), j[above].tolist(), strict=True))
-    return tuple(sorted(pairs))
+    left, right = _all_pairs(vectors, threshold)
+    return tuple(zip(left.tolist(), right.tolist(), strict=True))
 
 
 def duplicates_and_conflicts(
@@ -57,13 +53,217 @@ def duplicates_and_conflicts(
         threshold: cosine above which two facts are near-identical.
 
     Returns:
-        Pairs of positions (i < j): duplicates, and conflicts whose numbers, dates or
-        negation differ.
+        Two relations between positions that are worked out when asked: duplicates, and
+        conflicts whose numbers, dates, names or negation differ.
     """
-    duplicates: list[tuple[int, int]] = []
-    conflicts: list[tuple[int, int]] = []
-    for pair in near_pairs(vectors, threshold):
-        left, right = contents[pair[0]], contents[pair[1]]
-        same = left == right or not differ(left, right)
-        (duplicates if same else conflicts).append(pair)
-    return tuple(duplicates), tuple(conflicts)
+    found = Similar(contents, vectors, threshold)
+    return _Half(found, 0), _Half(found, 1)
+
+
+class Similar:
+    """What is near-identical to a candidate, remembered once it was asked for."""
+
+    def __init__(self, contents: Sequence[str], vectors: FloatRows, threshold: float) -> None:
+        self._contents = contents
+        self._vectors = vectors
+        self._threshold = threshold
+        self._near: dict[int, Places] = {}
+        # A copy has its original's row; the original is whichever was met first.
+        self._original: dict[int, int] = {}
+        self._split: dict[int, tuple[Places, Places]] = {}
+        self._statements: dict[str, Statement] = {}
+        self._whole = False
+
+    def __len__(self) -> int:
+        return len(self._contents)
+
+    def fetch(self, positions: Sequence[int]) -> None:
+        """Compare the candidates at these positions with all, in blocks."""
+        if self._whole:
+            return
+        todo = [at for at in positions if at not in self._near and at not in self._original]
+        if 2 * len(todo) > len(self._contents) > _ROWS:
+            self.fetch_all()
+            return
+        for start in range(0, len(todo), _ROWS):
+            block = [at for at in todo[start : start + _ROWS] if at not in self._original]
+            if not block:
+                continue
+            rows, columns = self._above(np.array(block, dtype=np.intp))
+            self._near.update(dict.fromkeys(block, NONE))
+            numbers, starts = np.unique(rows, return_index=True)
+            for number, partners in zip(
+                numbers.tolist(), np.split(columns, starts[1:]), strict=False
+            ):
+                self._near[block[number]] = partners
+                self._share(block[number])
+
+    def fetch_all(self) -> None:
+        """Compare every candidate with every other, each pair once and copies not at all."""
+        if self._whole or not self._contents:
+            return
+        groups = self._copies()
+        first = np.array([group[0] for group in groups], dtype=np.intp)
+        left, right = _all_pairs(self._vectors[first], self._threshold)
+        at = np.concatenate([left, right])
+        partner = np.concatenate([right, left])
+        order = np.lexsort((partner, at))
+        at, partner = at[order], partner[order]
+        bounds = np.searchsorted(at, np.arange(1, len(groups)))
+        members = [np.array(group, dtype=np.intp) for group in groups]
+        for number, (group, partners) in enumerate(
+            zip(groups, np.split(partner, bounds), strict=True)
+        ):
+            # One of its copies may have been met first.
+            self._original.pop(group[0], None)
+            if not len(partners) and len(group) == 1:
+                self._near[group[0]] = NONE
+                continue
+            near = [members[other] for other in partners]
+            if len(group) > 1:
+                near.append(members[number][1:])
+                self._original.update(dict.fromkeys(group[1:], group[0]))
+            self._near[group[0]] = np.sort(np.concatenate(near))
+        self._whole = True
+
+    def split(self, position: int) -> tuple[Places, Places]:
+        """Near-identical positions that say the same, and those that do not; both ascending."""
+        known = self._split.get(position)
+        if known is None:
+            if self._near.get(position) is NONE:
+                return _NEITHER
+            self.fetch((position,))
+            original = self._original.get(position)
+            if original is None:
+                known = self._sorted_out(position)
+            else:
+                same, other = self.split(original)
+                exchanged = np.where(same == position, original, same)
+                known = np.sort(exchanged), other
+            self._split[position] = known
+        return known
+
+    def _sorted_out(self, position: int) -> tuple[Places, Places]:
+        near = self._near[position]
+        if near is NONE:
+            return _NEITHER
+        own, contents = self._contents[position], self._contents
+        same: list[int] = []
+        other: list[int] = []
+        for at in near.tolist():
+            text = contents[at]
+            (same if own == text or not self._differ(own, text) else other).append(at)
+        return (
+            np.array(same, dtype=np.intp) if same else NONE,
+            np.array(other, dtype=np.intp) if other else NONE,
+        )
+
+    def _differ(self, left: str, right: str) -> bool:
+        return self._statement(left).differs(self._statement(right))
+
+    def _statement(self, text: str) -> Statement:
+        # Here as well as there: thousands of texts would push one another out.
+        found = self._statements.get(text)
+        if found is None:
+            found = self._statements[text] = statement(text)
+        return found
+
+    def _above(self, block: Places) -> tuple[Places, Places]:
+        """Rows of the block and positions that are above the threshold, without each itself."""
+        vectors = self._vectors
+        product = vectors[block] @ vectors.T
+        flat = np.flatnonzero(product > self._threshold - _slack(vectors))
+        rows, columns = np.divmod(flat, len(vectors))
+        other = block[rows] != columns
+        rows, columns, flat = rows[other], columns[other], flat[other]
+        sure = _sure(vectors, self._threshold, product.ravel()[flat], block[rows], columns)
+        return rows[sure], columns[sure]
+
+    def _share(self, original: int) -> None:
+        """Give the original's row to its copies, so that a thousand copies cost one row."""
+        for at in self._near[original].tolist():
+            if at not in self._near and at not in self._original and self._copy(original, at):
+                self._original[at] = original
+
+    def _copy(self, one: int, other: int) -> bool:
+        vectors = self._vectors
+        return self._contents[one] == self._contents[other] and bool(
+            (vectors[one] == vectors[other]).all()
+        )
+
+    def _copies(self) -> list[list[int]]:
+        """All positions in groups of the same text and vector, by their first."""
+        threshold = to_fixed(self._threshold)
+        groups: dict[tuple[str, bytes], list[int]] = {}
+        texts: dict[str, int] = {}
+        for text in self._contents:
+            texts[text] = texts.get(text, 0) + 1
+        for at, text in enumerate(self._contents):
+            key = (text, b"")
+            if texts[text] > 1:
+                row = self._vectors[at]
+                own = np.einsum("i,i->", row, row, dtype=np.float64)
+                # A row that is not near to itself, as a row of zeros, makes no group.
+                near = np.rint(own * SCALE) > threshold
+                key = (text, row.tobytes() if near else at.to_bytes(8))
+            groups.setdefault(key, []).append(at)
+        return list(groups.values())
+
+
+class _Half(Pairs):
+    """One of the two halves of what is near-identical."""
+
+    __slots__ = ("_found", "_which")
+
+    def __init__(self, found: Similar, which: int) -> None:
+        self._found = found
+        self._which = which
+
+    def of(self, position: int) -> Places:
+        """Positions paired with this one, ascending."""
+        return self._found.split(position)[self._which]
+
+    def fetch(self, positions: Sequence[int]) -> None:
+        """Compare many candidates in one product."""
+        self._found.fetch(positions)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        self._found.fetch_all()
+        for left in range(len(self._found)):
+            for right in self.of(left).tolist():
+                if right > left:
+                    yield left, right
+
+
+def _all_pairs(vectors: FloatRows, threshold: float) -> tuple[Places, Places]:
+    """Left and right positions of all pairs above the threshold, sorted."""
+    lefts, rights = [NONE], [NONE]
+    for start in range(0, len(vectors), _BLOCK):
+        block, after = vectors[start : start + _BLOCK], vectors[start:]
+        product = block @ after.T
+        flat = np.flatnonzero(product > threshold - _slack(vectors))
+        rows, columns = np.divmod(flat, len(after))
+        upper = columns > rows
+        rows, columns, flat = rows[upper] + start, columns[upper] + start, flat[upper]
+        sure = _sure(vectors, threshold, product.ravel()[flat], rows, columns)
+        lefts.append(rows[sure])
+        rights.append(columns[sure])
+    return np.concatenate(lefts), np.concatenate(rights)
+
+
+def _sure(
+    vectors: FloatRows, threshold: float, cosines: FloatRows, left: Places, right: Places
+) -> Places:
+    """Places of the pairs that are above the threshold, exact where rounding could decide."""
+    least = to_fixed(threshold)
+    above = np.ones(len(cosines), dtype=bool)
+    close = np.flatnonzero(cosines < threshold + _slack(vectors))
+    for at in range(0, len(close), 65_536):
+        some = close[at : at + 65_536]
+        exact = np.einsum("ij,ij->i", vectors[left[some]], vectors[right[some]], dtype=np.float64)
+        above[some] = np.rint(exact * SCALE) > least
+    return np.flatnonzero(above)
+
+
+def _slack(vectors: FloatRows) -> float:
+    return float(_SLACK + _SLACK_A_DIMENSION * vectors.shape[1])

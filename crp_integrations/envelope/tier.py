@@ -13,6 +13,7 @@ from fractions import Fraction
 
 from crp_integrations.envelope.pack import Packing
 from crp_integrations.envelope.rank import Ranking, age_microseconds
+from crp_integrations.envelope.ranked import candidates_of
 from crp_integrations.envelope.records import Candidate, Candidates, Cap, RankedFact
 from crp_integrations.envelope.saturation import reaches
 from crp_integrations.envelope.settings import EnvelopeSettings
@@ -140,7 +141,7 @@ def _saturation_caps(
 
 def _vital_caps(over_budget: Sequence[RankedFact], settings: EnvelopeSettings) -> list[Cap]:
     least = to_fixed(settings.vital_importance)
-    count = sum(ranked.candidate.importance >= least for ranked in over_budget)
+    count = len([None for fact in candidates_of(over_budget) if fact.importance >= least])
     if not count:
         return []
     facts = "1 fact" if count == 1 else f"{count} facts"
@@ -158,7 +159,8 @@ def _coverage_caps(coverage: Fraction, countable: int, settings: EnvelopeSetting
 
 
 def _community_caps(ranking: Ranking, included: Sequence[Candidate]) -> list[Cap]:
-    top = ranking.facts[0].candidate
+    # Nothing above the first could stand for it.
+    top = ranking.every[0].candidate
     # A fact without a community is its own (decision E8).
     if top.community is None:
         present = any(fact.fact_id == top.fact_id for fact in included)

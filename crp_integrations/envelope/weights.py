@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from crp_integrations.envelope.pairs import as_pairs
+from crp_integrations.envelope.records import Candidates
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.scores import to_fixed
 from crp_integrations.vocabulary import GroundingMode
+
+# Candidates among which contradictions of several dates are looked for.
+_BEST = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +29,19 @@ class Weights:
     horizon_days: int
 
 
-def weights(settings: EnvelopeSettings, mode: GroundingMode, *, temporal: bool) -> Weights:
+def weights(
+    settings: EnvelopeSettings, mode: GroundingMode, *, temporal: bool, dated: bool = True
+) -> Weights:
     """The weights for a grounding mode and a question that is temporal or not.
+
+    With `adaptive` settings age counts only where it can decide something, and communities do
+    not: by measurement both cost evidence elsewhere. Their weight goes to relevance.
 
     Spec: CRP-SPEC-003 §6.2, §6.4, §13.1
 
     Args:
         temporal: whether the question asks for recent knowledge.
+        dated: whether facts on one topic are of several dates, or stale.
 
     Returns:
         Weights that are not renormalised; a weight never falls below 0.
@@ -49,4 +60,29 @@ def weights(settings: EnvelopeSettings, mode: GroundingMode, *, temporal: bool) 
         relevance = max(0, relevance - shift)
         freshness += shift
         horizon = settings.temporal_horizon_days
-    return Weights(relevance, importance, freshness, to_fixed(settings.diversity_weight), horizon)
+    diversity = to_fixed(settings.diversity_weight)
+    if settings.adaptive:
+        relevance, diversity = relevance + diversity, 0
+        if not (temporal or dated):
+            relevance, freshness = relevance + freshness, 0
+    return Weights(relevance, importance, freshness, diversity, horizon)
+
+
+def differ_in_age(candidates: Candidates) -> bool:
+    """Whether age can decide between candidates: some are stale, or two that contradict differ.
+
+    Looked for among the best alone, since nothing else is likely to be shown.
+    """
+    facts = candidates.facts
+    if any(fact.stale for fact in facts):
+        return True
+    if len({fact.ingested_at for fact in facts}) < 2:
+        return False
+    best = sorted(range(len(facts)), key=lambda at: (-facts[at].merit, facts[at].fact_id))[:_BEST]
+    conflicts = as_pairs(candidates.conflicts)
+    conflicts.fetch(best)
+    return any(
+        facts[at].ingested_at != facts[other].ingested_at
+        for at in best
+        for other in conflicts.of(at).tolist()
+    )

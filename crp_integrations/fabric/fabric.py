@@ -30,6 +30,7 @@ from crp_integrations.fabric.search.hot import HotTier
 from crp_integrations.fabric.search.index import Index
 from crp_integrations.fabric.search.lexical import Lexical
 from crp_integrations.fabric.search.live import Live
+from crp_integrations.fabric.search.shelves import Shelves
 from crp_integrations.fabric.settings import FabricSettings
 from crp_integrations.fabric.shared import check_configured, refuse_reserved, stored_name
 from crp_integrations.guard.decisions import AllowAll, Guard
@@ -88,6 +89,7 @@ class Fabric:
         self._live: dict[str, Live] = {}
         self._words: dict[str, Lexical] = {}
         self.hot = HotTier(self.settings.hot, self.settings.lifecycle.session_idle_hours)
+        self.shelves = Shelves(self.settings.shelves)
         # A region is a fabric of its own: nothing is shared between two, not even what is kept in
         # memory.
         self.residency = ""

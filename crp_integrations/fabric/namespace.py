@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from crp_integrations.audit.keys import journal_key
-from crp_integrations.fabric.ingest.ingestion import Ingestion
+from crp_integrations.fabric.ingest.ingestion import AddingParts, Ingestion
 from crp_integrations.fabric.ingest.putting import Putting
 from crp_integrations.fabric.inspection import Inspection
 from crp_integrations.fabric.life.holding import Holding
@@ -25,6 +25,7 @@ from crp_integrations.fabric.records import (
 )
 from crp_integrations.fabric.reembedding import ReembedReport
 from crp_integrations.fabric.search.hot import HotLayer
+from crp_integrations.fabric.search.shelves import Use
 from crp_integrations.fabric.shared import SharedReading
 from crp_integrations.fabric.view import View
 from crp_integrations.guard.decisions import Guard, require
@@ -101,7 +102,15 @@ class Namespace(View, Operations, Inspection):
             HotLayer(held, self._own.may_read) if held else None,
             embedder=self.embedder,
             keep_counts=keep_counts,
+            shelf=fabric.shelves.shelf(self.subject.tenant, self.subject.name, session_id),
         )
+
+    def shelve(self, session_id: str, used: Iterable[Use]) -> None:
+        """Remember in memory what an envelope of the subject's session held.
+
+        Spec: CRP-SPEC-003 §5.2
+        """
+        self._fabric.shelves.note(self.subject.tenant, self.subject.name, session_id, used)
 
     def note_shared_use(self, ids: Sequence[str], now: datetime) -> None:
         """Tell the shared namespaces which of their facts were used; the operator alone sees it.
@@ -111,6 +120,16 @@ class Namespace(View, Operations, Inspection):
         own = self._own.holds(ids) if self._shared else set()
         for shared in self._shared:
             shared.note_use([id_ for id_ in ids if id_ not in own], now)
+
+    def stored(self, ids: Sequence[str]) -> set[str]:
+        """Those of the ids that are stored, here or in a shared namespace; the guard is not asked.
+
+        Spec: CRP-SPEC-009 §7.2
+        """
+        found = self._own.holds(ids)
+        for shared in self._shared:
+            found |= shared.holds([id_ for id_ in ids if id_ not in found])
+        return found
 
     def find_own(self, where: Where) -> list[str]:
         """Ids of the tenant's own retrievable facts that are meant, ascending.
@@ -171,7 +190,9 @@ class Namespace(View, Operations, Inspection):
             progress: as in `ingest`.
 
         Returns:
-            A report whose `unchanged` holds the ids that were there already.
+            A report whose `unchanged` holds the ids that were there already, and whose `returned`
+            those that were STALE or archived and are found again as new ones are. What is in
+            quarantine stays there, and is `unchanged`.
 
         Raises:
             FactRejected: a fact is too short, too long or of another namespace, or is stored with
@@ -243,6 +264,7 @@ class Namespace(View, Operations, Inspection):
 
         Spec: CRP-SPEC-009 §7.2
         """
+        self._fabric.shelves.end(self.subject.tenant, self.subject.name, session_id)
         return self._fabric.hot.end(self.subject.tenant, session_id)
 
     def reembed(self, embedder: Embedder, progress: Progress | None = None) -> ReembedReport:
@@ -297,39 +319,25 @@ class Namespace(View, Operations, Inspection):
         )
 
     def _putting(self) -> Putting:
-        fabric = self._fabric
-
-        def allow(labels: tuple[str, ...]) -> None:
-            require(self._guard, self.subject, "write", labels)
-
-        return Putting(
-            namespace=self._own.name,
-            begin=lambda write: fabric.begin(self._own.name, write=write),
-            embedder=fabric.embedder,
-            counter=fabric.counter,
-            clock=fabric.clock,
-            key=lambda: journal_key(fabric.keyring, self._own.name),
-            settings=fabric.settings,
-            tracer=fabric.tracer,
-            allow=allow,
-            check=fabric.check_embedder,
-            hash_in=self._hash_in,
-            notify=fabric.notify,
-        )
+        return Putting(**self._adding())
 
     def _ingestion(self) -> Ingestion:
-        fabric = self._fabric
+        return Ingestion(**self._adding())
+
+    def _adding(self) -> AddingParts:
+        """What adding facts needs, in whichever way they come."""
+        fabric, name = self._fabric, self._own.name
 
         def allow(labels: tuple[str, ...]) -> None:
             require(self._guard, self.subject, "write", labels)
 
-        return Ingestion(
-            namespace=self.subject.tenant,
-            begin=lambda write: fabric.begin(self._own.name, write=write),
+        return AddingParts(
+            namespace=name,
+            begin=lambda write: fabric.begin(name, write=write),
             embedder=fabric.embedder,
             counter=fabric.counter,
             clock=fabric.clock,
-            key=lambda: journal_key(fabric.keyring, self.subject.tenant),
+            key=lambda: journal_key(fabric.keyring, name),
             settings=fabric.settings,
             tracer=fabric.tracer,
             allow=allow,

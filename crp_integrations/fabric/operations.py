@@ -21,7 +21,7 @@ from crp_integrations.fabric.life.writing import Writing
 from crp_integrations.fabric.ports import FactsFacet
 from crp_integrations.fabric.reading import Reading
 from crp_integrations.fabric.records import Fact
-from crp_integrations.fabric.shared import SharedReading, refuse_shared
+from crp_integrations.fabric.shared import PREFIX, SharedReading, refuse_shared
 from crp_integrations.guard.decisions import Action, Decision, Guard, require
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.vocabulary import SourceKind
@@ -180,7 +180,7 @@ class Operations(Clustered):
         """
         return self._settled(Verbs(self._writing()).lift(ids))
 
-    def erase(self, source: str) -> Erasure:
+    def erase(self, source: str, *, graph: bool = True) -> Erasure:
         """Erase a source: no byte of its facts, vectors, title or URI stays in any file.
 
         What stays is a tombstone in the registry and an event in the journal, committed together
@@ -190,12 +190,18 @@ class Operations(Clustered):
 
         Args:
             source: the source's id.
+            graph: whether a large namespace's graph, whose file held the vectors too, is built
+                anew at once; else at the next write or `maintain`, and search is exact until then.
 
         Raises:
             RequestError: the source is unknown.
             AccessDenied: the guard denies erasing the source or one of its facts.
         """
-        return Erasing(self._writing()).erase(source)
+        erased = Erasing(self._writing()).erase(source)
+        if erased.facts:
+            # The graph's file went with the bytes; without another one, the next process has none.
+            self._fabric.live(self._own.name).settle(thorough=graph)
+        return erased
 
     def maintain(
         self, progress: Progress | None = None, *, graph: bool = True
@@ -251,10 +257,17 @@ class Operations(Clustered):
             hash_in=self._hash_in,
             cache=lambda: fabric.store.cache(name),
             scrub=lambda: fabric.store.scrub(name),
-            forget_held=lambda source: fabric.hot.forget_source(self.subject.tenant, source),
+            forget_held=self._forget_held,
             notify=fabric.notify,
             refuse_shared=lambda ids, source: refuse_shared(self._shared, ids, source),
         )
+
+    def _forget_held(self, source_id: str) -> int:
+        """Take what is erased out of memory; returns how many facts sessions held of it."""
+        tenant = self.subject.tenant
+        # Shelves name communities by words of their facts; every tenant reads a shared namespace.
+        self._fabric.shelves.clear(None if tenant.startswith(PREFIX) else tenant)
+        return self._fabric.hot.forget_source(tenant, source_id)
 
     def _settled(self, result: _Result) -> _Result:
         """What a write gave, after the index was brought up to date."""

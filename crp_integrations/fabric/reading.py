@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from crp_integrations.errors import StoreBusy
@@ -176,13 +176,21 @@ class Reading:
                 self._save_counts(key, new)
         return {id_: stored[id_] for id_ in seen if id_ in stored}
 
-    def sources(self) -> list[Source]:
+    def sources(self, ids: Collection[str] | None = None) -> list[Source]:
         """The registry's entries that the subject may see, by id.
 
         Spec: CRP-SPEC-009 §4.5
+
+        Args:
+            ids: of the sources wanted; None for every one.
         """
         with self._fabric.begin(self.name, write=False) as transaction:
-            found = list(transaction.facts.sources())
+            facts = transaction.facts
+            if ids is None:
+                found = list(facts.sources())
+            else:
+                looked_up = (facts.source(id_) for id_ in sorted(set(ids)))
+                found = [source for source in looked_up if source is not None]
         return [source for source in found if self.may_read(source.labels)]
 
     # --- within ------------------------------------------------------------------------

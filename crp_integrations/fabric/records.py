@@ -331,7 +331,8 @@ class IngestReport(Record):
     Attributes:
         sources, facts: ids of what was added, in order.
         stale: ids of facts whose text is gone from its document.
-        returned: ids of stale facts whose text is back; they are ACTIVE again.
+        returned: ids of stale facts whose text is back, so that they are ACTIVE again, and of
+            archived ones that were given again.
         rewritten: ids of facts that were there and got another content, metadata or vector.
         unchanged: URIs of documents, or ids of added facts, that were already there.
         skipped: URIs of documents with too little text for a fact; nothing of them is stored. One

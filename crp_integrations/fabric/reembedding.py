@@ -151,17 +151,18 @@ class Reembedding:
         """Embed what has no new vector yet, slice by slice; how many texts that were."""
         done = 0
         workers = self.settings.embed_workers
-        marks: deque[Mark] = deque()
+        waiting: deque[tuple[Mark, Slice]] = deque()
         for number, (part, rows) in enumerate(
-            embedded(self.embedder, self._missing(marks), workers=workers), 1
+            embedded(self.embedder, self._missing(waiting), workers=workers), 1
         ):
             with self.begin(True) as transaction:
                 facts = transaction.facts
                 self._check(facts)
+                mark, _ = waiting.popleft()
                 kept = list(range(len(part)))
-                if facts.mark() != marks.popleft():
+                if facts.mark() != mark:
                     # What was erased meanwhile leaves no vector behind.
-                    there = {said for said, _ in self._asked(facts)}
+                    there = self._still(facts, part)
                     kept = [place for place in kept if part[place][0] in there]
                 if kept:
                     hashes = [part[place][0] for place in kept]
@@ -173,30 +174,48 @@ class Reembedding:
             told.more(len(part))
         return done
 
-    def _asked(self, facts: FactsFacet) -> Slice:
-        """The first texts without a vector, those that are under way among them."""
-        slices = _ASKED_SLICES + self.settings.embed_workers + 1
-        return facts.unprepared(self.embedder.identity, self.settings.embed_slice * slices)
+    def _still(self, facts: FactsFacet, part: Slice) -> set[str]:
+        """Content hashes between the first and the last of a slice that still lack a vector."""
+        there: set[str] = set()
+        # What a hash begins with sorts before it.
+        after, last = part[0][0][:-1], part[-1][0]
+        while after < last:
+            found = facts.unprepared(self.embedder.identity, len(part), after=after)
+            if not found:
+                break
+            there |= {said for said, _ in found}
+            after = found[-1][0]
+        return there
 
-    def _missing(self, marks: deque[Mark]) -> Iterator[Slice]:
-        """Slices of what lacks a vector; what is under way is not given twice.
+    def _missing(self, waiting: deque[tuple[Mark, Slice]]) -> Iterator[Slice]:
+        """Slices of what lacks a vector, by hash; what is under way is not given twice.
+
+        A walk over all of it is followed by another one, for what came meanwhile, until one finds
+        nothing.
 
         Args:
-            marks: gets, for each slice, the mark of the state that it was read from.
+            waiting: gets each slice with the mark of the state that it was read from; whoever keeps
+                its vectors takes it out.
         """
         size = self.settings.embed_slice
-        under_way: set[str] = set()
+        after, gave = "", False
         while True:
             with self.begin(False) as transaction:
-                found = self._asked(transaction.facts)
-                mark = transaction.facts.mark()
-            fresh = [item for item in found if item[0] not in under_way]
-            if not fresh:
+                facts = transaction.facts
+                found = facts.unprepared(self.embedder.identity, size * _ASKED_SLICES, after=after)
+                mark = facts.mark()
+            if not found and not gave:
                 return
-            under_way = {content_hash for content_hash, _ in found}
+            if not found:
+                after, gave = "", False
+                continue
+            after = found[-1][0]
+            under_way = {said for _, part in waiting for said, _ in part}
+            fresh = [item for item in found if item[0] not in under_way]
             for start in range(0, len(fresh), size):
-                marks.append(mark)
-                yield fresh[start : start + size]
+                gave = True
+                waiting.append((mark, fresh[start : start + size]))
+                yield waiting[-1][1]
 
     def _last(self, facts: FactsFacet, missing: Slice) -> int:
         """Embed the rest within the switching transaction; how many texts that were."""

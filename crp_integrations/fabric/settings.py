@@ -15,7 +15,10 @@ class ChunkingSettings(Part):
     Spec: CRP-SPEC-009 §4.2
 
     Attributes:
-        split_above_tokens: a paragraph with more tokens is split at sentences (§4.2).
+        join_up_to_tokens: neighbouring paragraphs of one section join up to so many tokens, their
+            own added up; 0 joins none but those that are too short, to the letter (§4.2).
+        split_above_tokens: a paragraph with more tokens is split at sentences (§4.2); 256, since
+            the shipped embedder reads 256 tokens at once; 512 is the letter.
         overlap_share: share of a chunk's tokens that the next chunk repeats (§4.2).
         overlap_between: `split`, between the chunks of one split paragraph, where a cut goes
             through running text; `all`, between any two chunks of a document, to the letter.
@@ -25,7 +28,8 @@ class ChunkingSettings(Part):
         max_fact_tokens: most tokens of a fact (§2.1).
     """
 
-    split_above_tokens: int = Field(default=512, ge=16)
+    join_up_to_tokens: int = Field(default=200, ge=0)
+    split_above_tokens: int = Field(default=256, ge=16)
     overlap_share: float = Field(default=0.10, ge=0.0, le=0.5)
     overlap_between: Literal["split", "all"] = "split"
     decompose: Literal["never", "standalone", "always"] = "never"
@@ -40,6 +44,11 @@ class ChunkingSettings(Part):
             raise ValueError(
                 f"min_fact_tokens {low}, split_above_tokens {split} and max_fact_tokens {high} "
                 "leave no room; wanted min <= split <= max - 2 * min"
+            )
+        if self.join_up_to_tokens > split:
+            raise ValueError(
+                f"join_up_to_tokens {self.join_up_to_tokens} is above split_above_tokens {split}; "
+                "wanted join <= split, or 0 to join no paragraphs"
             )
         return self
 
@@ -162,6 +171,8 @@ class LifecycleSettings(Part):
             of its uses, that count as "consistently" (§8.4).
         session_idle_hours: hours without a call after which the facts that a `no-store` session
             holds in memory are purged (§7.2).
+        prepared_days: days after which vectors that an ingestion left behind when it was killed,
+            and that nobody went on with, are removed.
     """
 
     retention_days: float = Field(default=30.0, ge=0.0)
@@ -169,6 +180,7 @@ class LifecycleSettings(Part):
     quarantine_findings: int = Field(default=3, ge=1)
     quarantine_share: float = Field(default=0.5, gt=0.0, le=1.0)
     session_idle_hours: float = Field(default=24.0, gt=0.0)
+    prepared_days: float = Field(default=7.0, ge=0.0)
 
 
 class HotSettings(Part):
@@ -183,6 +195,22 @@ class HotSettings(Part):
 
     facts_per_session: int = Field(default=256, ge=1)
     sessions: int = Field(default=256, ge=1)
+
+
+class ShelfSettings(Part):
+    """How much is remembered of what was used lately: ids and labels, in memory (003 §5.2).
+
+    Attributes:
+        facts_per_session: most facts on a session's shelf (tier 1).
+        sessions: most sessions with a shelf.
+        subgraphs: most communities and sources on a subject's shelf (tier 2).
+        subjects: most subjects with a shelf.
+    """
+
+    facts_per_session: int = Field(default=512, ge=1)
+    sessions: int = Field(default=256, ge=1)
+    subgraphs: int = Field(default=64, ge=1)
+    subjects: int = Field(default=256, ge=1)
 
 
 class FabricSettings(Part):
@@ -206,6 +234,7 @@ class FabricSettings(Part):
     communities: CommunitySettings = CommunitySettings()
     lifecycle: LifecycleSettings = LifecycleSettings()
     hot: HotSettings = HotSettings()
+    shelves: ShelfSettings = ShelfSettings()
     embed_slice: int = Field(default=64, ge=1)
     embed_workers: int = Field(default=2, ge=1)
     scan_rows: int = Field(default=65_536, ge=1)
@@ -226,12 +255,18 @@ class FabricSettings(Part):
     def preset(cls, name: Literal["default", "literal"]) -> FabricSettings:
         """One of the two promised presets.
 
-        `literal` lets any two adjacent chunks overlap, also those of two paragraphs, links facts
-        at a cosine of .60 whatever the embedder, and builds the graph from the first fact.
+        `literal` cuts paragraph by paragraph, splits above 512 tokens, lets any two adjacent chunks
+        overlap, also those of two paragraphs, links facts at a cosine of .60 whatever the embedder,
+        and builds the graph from the first fact.
         """
         if name == "literal":
             return cls(
-                chunking=ChunkingSettings(overlap_between="all", decompose="always"),
+                chunking=ChunkingSettings(
+                    join_up_to_tokens=0,
+                    split_above_tokens=512,
+                    overlap_between="all",
+                    decompose="always",
+                ),
                 graph=GraphSettings(exact_up_to=0, ef_beyond=0),
                 communities=CommunitySettings(similarity=0.60),
             )

@@ -7,7 +7,7 @@ that the tenant quarantined does not come back because a shared namespace has th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from crp_integrations.fabric.combined import combined
 from crp_integrations.fabric.records import Fact, Source, Where
 from crp_integrations.fabric.search.index import Hit
+from crp_integrations.fabric.search.shelves import EMPTY, Shelf
 from crp_integrations.ports import Embedder
 from crp_integrations.vectors import FloatRows
 
@@ -71,8 +72,8 @@ class Stored(Layer, Protocol):
         """Ids of the facts that are meant, ascending."""
         ...
 
-    def sources(self) -> list[Source]:
-        """The registry's entries, by id."""
+    def sources(self, ids: Collection[str] | None = None) -> list[Source]:
+        """The registry's entries, by id; None for all of them."""
         ...
 
 
@@ -84,6 +85,10 @@ class Session(Layer, Protocol):
     """
 
     tier: int
+
+    def ids(self) -> list[str]:
+        """Ids of every fact held, ascending."""
+        ...
 
 
 class View:
@@ -101,6 +106,7 @@ class View:
         session: what a session held when the view was made; None for nothing.
         embedder: made every vector.
         keep_counts: whether token counts may be stored.
+        shelf: what the subject used lately; names alone, read through this view like all else.
     """
 
     def __init__(
@@ -111,7 +117,9 @@ class View:
         *,
         embedder: Embedder,
         keep_counts: bool = True,
+        shelf: Shelf = EMPTY,
     ) -> None:
+        self.shelf = shelf
         self._stored: tuple[Stored, ...] = (own, *shared)
         self._session = session
         self._layers: tuple[Layer, ...] = (*self._stored, *((session,) if session else ()))
@@ -149,6 +157,14 @@ class View:
         if self._session and not any(layer.size() for layer in self._stored):
             return self._session.tier
         return COLD_TIER
+
+    def held(self) -> list[str]:
+        """Ids of the facts that the session alone holds, in memory, ascending."""
+        if self._session is None:
+            return []
+        ids = self._session.ids()
+        shadowed = self._shadowed(len(self._stored), ids)
+        return [id_ for id_ in ids if id_ not in shadowed]
 
     def nearest(self, vector: FloatRows, k: int, where: Where | None = None) -> list[Hit]:
         """The k facts whose vectors are nearest; ties by id.
@@ -245,14 +261,17 @@ class View:
             found |= layer.token_counts(key, part, count, keep=self._keep_counts)
         return {id_: found[id_] for id_ in ids if id_ in found}
 
-    def sources(self) -> list[Source]:
+    def sources(self, ids: Collection[str] | None = None) -> list[Source]:
         """The registry's entries that the subject may see, by id.
 
         Spec: CRP-SPEC-009 §4.5
+
+        Args:
+            ids: of the sources wanted; None for every one.
         """
         found: dict[str, Source] = {}
         for layer in self._stored:
-            for source in layer.sources():
+            for source in layer.sources(ids):
                 found.setdefault(source.source_id, source)
         return [found[id_] for id_ in sorted(found)]
 

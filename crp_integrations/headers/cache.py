@@ -17,8 +17,6 @@ _FLAGS: Final = {
     "only-if-ckf": "only_if_ckf",
 }
 _MAX_AGE: Final = re.compile(r"max-age=([0-9]{1,15})", re.ASCII)
-# What a later version acts on. Accepting it now would promise what nobody does.
-_NOT_BUILT: Final = ("no-cache", "only-if-ckf")
 _SHOWN_CHARACTERS: Final = 40
 
 
@@ -75,16 +73,3 @@ class CacheDirectives(Part):
         if self.max_age_seconds is not None:
             parts.append(f"max-age={self.max_age_seconds}")
         return ", ".join(parts)
-
-    def check_built(self) -> Self:
-        """The directives, when this version acts on every one of them.
-
-        Raises:
-            HeaderSyntaxError: names one that it does not act on.
-        """
-        for name in _NOT_BUILT:
-            if getattr(self, _FLAGS[name]):
-                raise HeaderSyntaxError(
-                    f"cache directive {name} is not supported in this version, so it is refused"
-                )
-        return self

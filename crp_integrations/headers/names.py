@@ -35,6 +35,9 @@ DISPATCH_STRATEGY: Final = "CRP-Agent-Dispatch-Strategy"
 GROUNDING_MODE: Final = "CRP-LLM-Grounding-Mode"
 SEED: Final = "CRP-LLM-Reproducibility-Seed"
 CACHE: Final = "CRP-Context-Cache"
+CACHE_STATUS: Final = "CRP-Context-Cache-Status"
+IF_MATCH: Final = "CRP-Context-If-Match"
+CONTINUATION_ID: Final = "CRP-Context-Continuation-Id"
 RESIDENCY: Final = "CRP-Compliance-Data-Residency"
 RISK: Final = "CRP-Safety-Hallucination-Risk"
 RISK_SCORE: Final = "CRP-Safety-Hallucination-Score"
@@ -59,7 +62,7 @@ _REQUEST = (
     ACCEPT_STRATEGY,
     GROUNDING_MODE,
     SEED,
-    "CRP-Context-If-Match",
+    IF_MATCH,
     CACHE,
     "CRP-Accept-Quality",
     "CRP-Accept-Risk",
@@ -74,7 +77,7 @@ _REQUEST = (
 _BOTH = (
     SESSION_ID,
     DISPATCH_STRATEGY,
-    "CRP-Context-Continuation-Id",
+    CONTINUATION_ID,
     "CRP-Safety-Oversight-Mode",
     "CRP-Safety-Nonce",
     "CRP-Agent-Safety-Budget",
@@ -110,7 +113,7 @@ _RESPONSE = (
     CKF_HITS,
     CKF_COMMUNITY,
     KNOWLEDGE_AGE,
-    "CRP-Context-Cache-Status",
+    CACHE_STATUS,
     "CRP-Safety-Omissions",
     "CRP-Safety-Policy-Applied",
     "CRP-Safety-Violation",

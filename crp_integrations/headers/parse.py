@@ -13,6 +13,7 @@ from crp_integrations.headers import names, values
 from crp_integrations.headers.cache import CacheDirectives
 from crp_integrations.headers.names import Direction
 from crp_integrations.headers.records import (
+    CacheOutcome,
     Contradictions,
     Distortions,
     RequestHeaders,
@@ -21,6 +22,7 @@ from crp_integrations.headers.records import (
 from crp_integrations.headers.render import FIELDS
 from crp_integrations.vocabulary import (
     Attribution,
+    CacheStatus,
     ChainIntegrity,
     DistortionType,
     GroundingMode,
@@ -117,8 +119,11 @@ def _strategies(text: str) -> tuple[Strategy, ...]:
     return tuple(Strategy(part.strip().lower()) for part in text.split(","))
 
 
-def _cache(text: str) -> CacheDirectives:
-    return CacheDirectives.parse(text).check_built()
+def _cache_outcome(text: str) -> CacheOutcome:
+    status, _, reason = text.partition(";")
+    return CacheOutcome(
+        status=CacheStatus(status.strip().upper()), reason=reason.partition("=")[2].lower()
+    )
 
 
 def _distortions(text: str) -> Distortions:
@@ -151,7 +156,8 @@ _REQUEST: Final[MappingProxyType[str, tuple[str, Callable[[str], Any]]]] = Mappi
         names.ACCEPT_STRATEGY: ("strategies", _strategies),
         names.DISPATCH_STRATEGY: ("dispatch", _lower(Strategy)),
         names.SEED: ("seed", int),
-        names.CACHE: ("cache", _cache),
+        names.CACHE: ("cache", CacheDirectives.parse),
+        names.IF_MATCH: ("if_match", _lower(str)),
         names.RESIDENCY: ("residency", _lower(str)),
     }
 )
@@ -165,6 +171,7 @@ _READERS: Final[dict[str, Callable[[str], Any]]] = {
     "facts_used": _pair,
     "tokens_used": int,
     "etag": _lower(str),
+    "cache_status": _cache_outcome,
     "tier_hit": int,
     "ckf_hits": int,
     "ckf_community": _lower(str),

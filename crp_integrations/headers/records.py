@@ -13,6 +13,7 @@ from crp_integrations.headers.values import FRACTION_DIGITS
 from crp_integrations.records import Part
 from crp_integrations.vocabulary import (
     Attribution,
+    CacheStatus,
     ChainIntegrity,
     DistortionType,
     GroundingMode,
@@ -35,6 +36,7 @@ class RequestHeaders(Part):
         strategies: strategies that the caller accepts, best first; empty for any.
         seed: seed for the model, where its provider takes one.
         cache: what is wanted of what is kept.
+        if_match: ETag of the envelope that the caller has, or `*` for any that is known.
         residency: two lower-case letters of the region whose data alone is read and written.
     """
 
@@ -43,7 +45,15 @@ class RequestHeaders(Part):
     strategies: tuple[Strategy, ...] = ()
     seed: int | None = None
     cache: CacheDirectives | None = None
+    if_match: str | None = None
     residency: str | None = None
+
+
+class CacheOutcome(Part):
+    """Value of `CRP-Context-Cache-Status`; the reason is empty without one."""
+
+    status: CacheStatus
+    reason: str = ""
 
 
 class Distortions(Part):
@@ -68,6 +78,7 @@ class ResponseHeaders(Part):
     Attributes:
         window: number of the window and total.
         facts_used: facts included and available.
+        continuation_id: `crp_cont_…`, when a continuation window is suggested.
         knowledge_age: time since the newest included fact was ingested.
     """
 
@@ -80,6 +91,8 @@ class ResponseHeaders(Part):
     facts_used: tuple[Count, Count] | None = None
     tokens_used: Count | None = None
     etag: str | None = None
+    cache_status: CacheOutcome | None = None
+    continuation_id: str | None = None
     tier_hit: int | None = Field(default=None, ge=0, le=3)
     ckf_hits: Count | None = None
     ckf_community: str | None = None

@@ -11,7 +11,13 @@ from crp_integrations.audit.records import WindowSeal
 from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.headers import names, values
-from crp_integrations.headers.records import Contradictions, Distortions, ResponseHeaders
+from crp_integrations.headers.records import (
+    CacheOutcome,
+    Contradictions,
+    Distortions,
+    ResponseHeaders,
+)
+from crp_integrations.vocabulary import AdviceWord, CacheStatus
 
 # Windows whose answer was examined; a failed or cancelled one has no verdict to report.
 EXAMINED: Final = frozenset({"released", "halted"})
@@ -26,6 +32,8 @@ def render(
     window_total: int,
     seal: WindowSeal | None = None,
     window_hmac: str | None = None,
+    cache_status: CacheOutcome | None = None,
+    continuation_id: str | None = None,
 ) -> dict[str, str]:
     """The response headers of one window.
 
@@ -40,6 +48,9 @@ def render(
         seal: the window's seal, None before it is sealed.
         window_hmac: the window's HMAC without its parent; for a first window, which has no
             parent, it is the seal's own.
+        cache_status: what a conditional request came to; None when the request was none, and then
+            a sparse envelope is PARTIAL (CRP-SPEC-003 §9.3).
+        continuation_id: of the window that may follow, None when none is suggested.
 
     Returns:
         Values by name, without line breaks and without any text of a fact or answer.
@@ -51,6 +62,8 @@ def render(
         "session_id": session_id,
         "window": (window_number, window_total),
         **_of_envelope(envelope),
+        "cache_status": cache_status or _sparse(envelope),
+        "continuation_id": continuation_id,
     }
     if seal is None or seal.outcome in EXAMINED:
         said |= _of_report(report)
@@ -87,11 +100,22 @@ def _of_envelope(envelope: Envelope) -> dict[str, Any]:
         "tokens_used": envelope.token_count,
         "etag": envelope.etag or None,
         "tier_hit": envelope.memory_tier_hit,
-        # Every candidate is either included or dropped with a reason.
-        "ckf_hits": len(envelope.facts) + len(envelope.dropped),
+        # Every candidate is either included or dropped with a reason; tier 0 is no retrieval.
+        "ckf_hits": len(envelope.facts) + len(envelope.dropped) - envelope.tier_hits[0],
         "ckf_community": values.slug(next(iter(envelope.ckf_communities), "")) or None,
         "knowledge_age": _age(envelope),
     }
+
+
+def _sparse(envelope: Envelope) -> CacheOutcome | None:
+    """What a sparse envelope says without being asked.
+
+    Spec: CRP-SPEC-003 §9.3
+    """
+    word = AdviceWord.LIMITED
+    if not envelope.suggests(word):
+        return None
+    return CacheOutcome(status=CacheStatus.PARTIAL, reason=word.value)
 
 
 def _age(envelope: Envelope) -> timedelta | None:
@@ -125,6 +149,10 @@ def _distortions(said: Distortions) -> str:
     return f"{said.count}; types={','.join(said.types)}" if said.types else str(said.count)
 
 
+def _cache_status(said: CacheOutcome) -> str:
+    return f"{said.status}; reason={said.reason}" if said.reason else str(said.status)
+
+
 def _contradictions(said: Contradictions) -> str:
     return f"{said.count}; scope={said.scope}" if said.scope else str(said.count)
 
@@ -141,6 +169,8 @@ FIELDS: Final[MappingProxyType[str, tuple[str, Callable[[Any], str]]]] = Mapping
         "facts_used": (names.FACTS_USED, _pair),
         "tokens_used": (names.TOKENS_USED, str),
         "etag": (names.ETAG, str),
+        "cache_status": (names.CACHE_STATUS, _cache_status),
+        "continuation_id": (names.CONTINUATION_ID, str),
         "tier_hit": (names.TIER_HIT, str),
         "ckf_hits": (names.CKF_HITS, str),
         "ckf_community": (names.CKF_COMMUNITY, str),

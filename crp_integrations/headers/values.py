@@ -19,6 +19,7 @@ from crp_integrations.errors import HeaderSyntaxError
 from crp_integrations.headers import names
 from crp_integrations.vocabulary import (
     Attribution,
+    CacheStatus,
     ChainIntegrity,
     DistortionType,
     GroundingMode,
@@ -46,6 +47,7 @@ _STRATEGY = _one_of(Strategy)
 _DIRECTIVE = r"(?:no-store|no-cache|reuse-ckf|only-if-ckf|max-age=[0-9]{1,15})"
 _DISTORTION = _one_of(DistortionType)
 _SESSION = r"crp_sess_[A-Za-z0-9]{16,32}"
+_CONTINUATION = r"crp_cont_[A-Za-z0-9]{16,32}"
 _DURATION = (
     r"P(?=[0-9T])(?:[0-9]{1,9}D)?(?:T(?=[0-9])(?:[0-9]{1,9}H)?(?:[0-9]{1,9}M)?(?:[0-9]{1,9}S)?)?"
 )
@@ -71,6 +73,9 @@ GRAMMAR: Final = MappingProxyType(
         names.STRATEGY: _rule(_STRATEGY),
         names.SESSION_ID: _rule(_SESSION),
         names.ETAG: HASH,
+        names.IF_MATCH: _rule(rf"{_HASH}|\*"),
+        names.CACHE_STATUS: _rule(rf"{_one_of(CacheStatus)}(?:;[ \t]*reason={_WORD})?"),
+        names.CONTINUATION_ID: _rule(rf"{_CONTINUATION}(?:[ \t]*,[ \t]*{_CONTINUATION})*"),
         names.PROTOCOL: _rule(r"[0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,4}"),
         names.ACCEPT_STRATEGY: _rule(rf"{_STRATEGY}(?:[ \t]*,[ \t]*{_STRATEGY})*"),
         names.DISPATCH_STRATEGY: _rule(_STRATEGY),

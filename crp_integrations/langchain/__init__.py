@@ -2,7 +2,7 @@
 
 In: any chain. Out: the same chain with documents that fit a token budget and answers that
 carry a report. Read `retriever.py`, `documents.py`, then `callbacks.py` with `ancestry.py`, and
-`vector_store.py` with `embeddings.py`.
+`vector_store.py` with `embeddings.py`, and `reranker.py`.
 The room never puts CRP metadata into a prompt and never alters a model's text.
 """
 
@@ -16,6 +16,7 @@ except ImportError as error:
 from crp_integrations.langchain.callbacks import DPECallbackHandler
 from crp_integrations.langchain.documents import envelope_text
 from crp_integrations.langchain.embeddings import FabricEmbeddings
+from crp_integrations.langchain.reranker import LangChainReranker
 from crp_integrations.langchain.retriever import CRPRetriever
 from crp_integrations.langchain.vector_store import CRPVectorStore
 
@@ -24,5 +25,6 @@ __all__ = [
     "CRPVectorStore",
     "DPECallbackHandler",
     "FabricEmbeddings",
+    "LangChainReranker",
     "envelope_text",
 ]

@@ -13,8 +13,9 @@ from langchain_core.callbacks import (
 )
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, SkipValidation, model_validator
 
+from crp_integrations.envelope.ports import Reranker
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.langchain.documents import documents_of, facts_of, stored_document
 from crp_integrations.relay.doors import pack
@@ -38,6 +39,7 @@ class CRPRetriever(BaseRetriever):
         model: whose tokenizer counts.
         budget_tokens: most tokens of the documents rendered by `envelope_text`.
         k: most documents, None for as many as fit; `invoke(query, k=…)` overrides it.
+        reranker: looks at a source's documents again; a relay has its own.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
@@ -48,11 +50,14 @@ class CRPRetriever(BaseRetriever):
     budget_tokens: int | None = Field(default=None, ge=1)
     k: int | None = Field(default=None, ge=1)
     grounding: GroundingMode = GroundingMode.PREFERRED
+    reranker: SkipValidation[Reranker] | None = None
 
     @model_validator(mode="after")
     def _one_origin(self) -> Self:
         if (self.relay is None) == (self.source is None):
             raise ValueError("CRPRetriever takes either relay= or, through wrap(), a source")
+        if self.relay is not None and self.reranker is not None:
+            raise ValueError("give the reranker to Relay.open(…, reranker=…), not to CRPRetriever")
         return self
 
     @classmethod
@@ -62,7 +67,7 @@ class CRPRetriever(BaseRetriever):
         Args:
             source: any retriever; a vector store gives one with `as_retriever()`.
             model: whose tokenizer counts.
-            fields: `budget_tokens`, `k`, `grounding` and the fields of every retriever.
+            fields: `budget_tokens`, `k`, `grounding`, `reranker` and the fields of every retriever.
         """
         return cls(source=source, model=model, **fields)
 
@@ -107,6 +112,7 @@ class CRPRetriever(BaseRetriever):
             budget_tokens=self.budget_tokens,
             grounding=self.grounding,
             k=cap,
+            reranker=self.reranker,
         )
         return envelope, documents_of(envelope, originals)
 

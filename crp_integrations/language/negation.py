@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from crp_integrations.language.lexicon import PAST_OF
-from crp_integrations.language.memo import remembered
+from crp_integrations.language.memo import LONGEST, remembered
 from crp_integrations.language.spans import Span
 from crp_integrations.language.text import fold
 from crp_integrations.language.words import STOP_WORDS, stem
@@ -121,6 +121,15 @@ def negations(text: str) -> list[Span]:
     return [folded.span(match.start(), match.end()) for match in _CUE.finditer(folded.text)]
 
 
+def denies(text: str) -> bool:
+    """Whether a text denies anything; two texts that do not never differ in polarity.
+
+    >>> denies("It no longer applies"), denies("It applies")
+    (True, False)
+    """
+    return _stripped(text)[1] > 0 or any(mark.negative or mark.cues for mark in _marks(text))
+
+
 def polarity_differs(left: str, right: str) -> bool:
     """Whether one of two near-identical sentences denies what the other asserts.
 
@@ -133,6 +142,13 @@ def polarity_differs(left: str, right: str) -> bool:
     >>> polarity_differs("It is unlawful to enter", "It is not lawful to enter")
     False
     """
+    if len(left) + len(right) > LONGEST:
+        return _polarity_differs.__wrapped__(left, right)
+    return _polarity_differs(left, right)
+
+
+@lru_cache(maxsize=2048)
+def _polarity_differs(left: str, right: str) -> bool:
     if _inserted(left, right):
         return True
     first, second = _marks(left), _marks(right)

@@ -2,8 +2,8 @@
 
 In: the nodes that a query engine retrieved. Out: copies of those that fit a token budget, in
 the order in which the model should see them. Read `postprocessor.py`, then `events.py`, then
-`vector_store.py` with `nodes.py` and `embedding.py`. The room never changes a caller's node and
-never puts CRP metadata into a prompt or embedding.
+`vector_store.py` with `nodes.py` and `embedding.py`, and `reranker.py`. The room never changes
+a caller's node and never puts CRP metadata into a prompt or embedding.
 """
 
 try:
@@ -16,6 +16,13 @@ except ImportError as error:
 from crp_integrations.llama_index.embedding import FabricEmbedding
 from crp_integrations.llama_index.events import EnvelopeEvent
 from crp_integrations.llama_index.postprocessor import CRPNodePostprocessor
+from crp_integrations.llama_index.reranker import LlamaIndexReranker
 from crp_integrations.llama_index.vector_store import CRPVectorStore
 
-__all__ = ["CRPNodePostprocessor", "CRPVectorStore", "EnvelopeEvent", "FabricEmbedding"]
+__all__ = [
+    "CRPNodePostprocessor",
+    "CRPVectorStore",
+    "EnvelopeEvent",
+    "FabricEmbedding",
+    "LlamaIndexReranker",
+]

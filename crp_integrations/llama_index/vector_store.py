@@ -40,6 +40,7 @@ _VECTOR_MODES = (VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.MMR)
 _TEXT_MODES = (VectorStoreQueryMode.TEXT_SEARCH, VectorStoreQueryMode.SPARSE)
 # Of how many times `similarity_top_k` nearest nodes the MMR mode chooses.
 _PREFETCH = 4.0
+_MOST_PREFETCH = 1_000.0
 _OPTIONS = ("mmr_threshold", "mmr_prefetch_factor")
 
 
@@ -236,7 +237,7 @@ class CRPVectorStore(BasePydanticVectorStore):
             raise RequestError(f"mode {query.mode.value} needs query_embedding")
         if query.mode is VectorStoreQueryMode.DEFAULT:
             return items.nearest(query.query_embedding, k, where=where, among=among)
-        wanted = max(k, int(k * float(options.get("mmr_prefetch_factor") or _PREFETCH)))
+        wanted = max(k, int(k * _prefetch(options.get("mmr_prefetch_factor"))))
         found = items.nearest(query.query_embedding, wanted, where=where, among=among)
         threshold = options.get("mmr_threshold", query.mmr_threshold)
         return items.diverse(found, k, 0.5 if threshold is None else threshold)
@@ -307,3 +308,23 @@ def _refuse(kwargs: Mapping[str, Any]) -> None:
     """An option that is not known is named, not passed over in silence."""
     if kwargs:
         raise RequestError(f"option {sorted(kwargs)[0]!r} is not known to CRPVectorStore")
+
+
+def _prefetch(factor: Any) -> float:
+    """Of how many times `similarity_top_k` nearest nodes the MMR mode chooses.
+
+    Raises:
+        RequestError: it is no number above 0, or too large a one.
+    """
+    if factor is None:
+        return _PREFETCH
+    try:
+        number = float(factor)
+    except (TypeError, ValueError, OverflowError):
+        number = 0.0
+    if not 0.0 < number <= _MOST_PREFETCH:
+        raise RequestError(
+            f"mmr_prefetch_factor is {factor!r:.40}, wanted a number above 0 and at most "
+            f"{_MOST_PREFETCH:g}"
+        )
+    return number

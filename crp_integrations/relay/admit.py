@@ -18,8 +18,7 @@ def admit(**fields: Any) -> Request:
     """Make a request of what a caller gave.
 
     Raises:
-        RequestError: a field has no usable value; names the field and what is wanted. So does
-            a cache directive that this version does not act on.
+        RequestError: a field has no usable value; names the field and what is wanted.
     """
     query = fields.get("query")
     if isinstance(query, str) and not query.strip():
@@ -31,7 +30,6 @@ def admit(**fields: Any) -> Request:
         raise RequestError(f"{field or 'request'} is not usable: {problem}") from error
     if request.session_id:
         checked_session(request.session_id)
-    request.cache.check_built()
     return request
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypedDict
 
+from crp_integrations.envelope.prior import PriorWindow
 from crp_integrations.headers.cache import CacheDirectives
 from crp_integrations.messages import Message
-from crp_integrations.vocabulary import GroundingMode
+from crp_integrations.vocabulary import Decomposition, GroundingMode
 
 
 class Asking(TypedDict, total=False):
@@ -18,6 +19,7 @@ class Asking(TypedDict, total=False):
     grounding: GroundingMode | str | None
     session_id: str | None
     sub_queries: Sequence[str] | None
+    decompose: Decomposition | str | None
     k: int | None
     system_prompt: str | None
     history: Sequence[Message] | None
@@ -27,3 +29,5 @@ class Asking(TypedDict, total=False):
     tools: Sequence[dict[str, Any]] | None
     cache: CacheDirectives | str | None
     residency: str | None
+    if_match: str | None
+    prior: Sequence[PriorWindow] | None

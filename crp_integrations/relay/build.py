@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from datetime import datetime
 from functools import cache, lru_cache
 from pathlib import Path
@@ -18,6 +19,8 @@ from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.engines.system import RandomIds, clock_of
 from crp_integrations.engines.tokens import counter_for
 from crp_integrations.engines.windows import context_limit
+from crp_integrations.envelope.ports import Reranker
+from crp_integrations.envelope.reuse import KnownEnvelopes
 from crp_integrations.errors import ConfigError, EngineError, StoreBusy
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
@@ -38,7 +41,7 @@ from crp_integrations.ports import (
 from crp_integrations.relay import settings as settings_file
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import Settings
-from crp_integrations.relay.turn import World
+from crp_integrations.relay.world import World
 from crp_integrations.stores.keys import NAMESPACES, FileKeyRing, FixedKeyRing, MemoryKeyRing
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
@@ -56,6 +59,7 @@ def open_relay(
     guard: Guard | None = None,
     embedder: Embedder | None = None,
     verifier: Verifier | None = None,
+    reranker: Reranker | None = None,
     models: Model | None = None,
     tracer: Tracer | None = None,
     clock: Clock | datetime | str | None = None,
@@ -74,6 +78,7 @@ def open_relay(
         guard: who may read what; the default allows everything and says so in the report.
         embedder: None for the MiniLM that ships.
         verifier: None for `alignment@1`.
+        reranker: looks at the best candidates again before they are ranked; None for none.
         models: a `Model` for all names; None for `extractive` and LiteLLM.
         tracer: opens a span around each step; None for none.
         clock: a clock, or a moment at which it stands still; None for the settings' moment,
@@ -95,66 +100,113 @@ def open_relay(
     place = _place(store)
     opened: Store = SqliteStore(place) if isinstance(place, Path) else place
     root = opened.root if isinstance(opened, SqliteStore) else None
-    if isinstance(clock, datetime | str):
-        arguments["clock"], clock = clock, None
-    if settings is not None and arguments:
-        raise ConfigError(f"settings and {sorted(arguments)[0]!r} were given; give one of them")
-    chosen = settings or settings_file.load(root, **arguments)
-    regions = {name: SqliteStore(folder) for name, folder in chosen.regions.items()}
-    if regions and root is None and keyring is None and chosen.key is None:
-        # A key made in memory would be gone, and the regions' journals with it.
-        raise ConfigError("regions keep their journals on disk; give a key or a store's folder")
-    keys = keyring or _keyring(chosen, root)
-    now = clock or clock_of(chosen.clock)
-    reading = tracer or Silent()
-    count = tokenizers(chosen)
-    fabric = Fabric(
-        opened,
-        embedder or default_embedder(),
-        count(FACT_TOKENIZER_MODEL),
-        now,
-        keys,
-        settings=chosen.fabric,
-        tracer=reading,
-        regions=regions,
-        graphs=hnsw.available(),
-        lexical=_lexical(chosen),
-        leiden=engine_for(chosen.fabric.communities.engine),
-    )
-    allowing = guard or AllowAll()
+    with ExitStack() as opening:
+        # Should anything fail, no store that was opened here stays open; the caller's own does.
+        if opened is not place:
+            opening.callback(opened.close)
+        if isinstance(clock, datetime | str):
+            arguments["clock"], clock = clock, None
+        if settings is not None and arguments:
+            raise ConfigError(f"settings and {sorted(arguments)[0]!r} were given; give one of them")
+        chosen = settings or settings_file.load(root, **arguments)
+        regions = {name: SqliteStore(folder) for name, folder in chosen.regions.items()}
+        for region in regions.values():
+            opening.callback(region.close)
+        if regions and root is None and keyring is None and chosen.key is None:
+            # A key made in memory would be gone, and the regions' journals with it.
+            raise ConfigError("regions keep their journals on disk; give a key or a store's folder")
+        keys = keyring or _keyring(chosen, root)
+        now = clock or clock_of(chosen.clock)
+        reading = tracer or Silent()
+        count = tokenizers(chosen)
+        fabric = Fabric(
+            opened,
+            embedder or default_embedder(),
+            count(FACT_TOKENIZER_MODEL),
+            now,
+            keys,
+            settings=chosen.fabric,
+            tracer=reading,
+            regions=regions,
+            graphs=hnsw.available(),
+            lexical=_lexical(chosen),
+            leiden=engine_for(chosen.fabric.communities.engine),
+        )
+        allowing = guard or AllowAll()
 
-    def bound(region: str) -> Namespace:
-        if shared:
-            return fabric.bind_shared(shared, allowing, residency=region)
-        return fabric.bind(subject, allowing, residency=region)
+        def bound(region: str) -> Namespace:
+            if shared:
+                return fabric.bind_shared(shared, allowing, residency=region)
+            return fabric.bind(subject, allowing, residency=region)
 
-    world = World(
-        namespace=bound(""),
-        regions={name: bound(name) for name in regions},
-        clock=now,
-        ids=ids or RandomIds(),
-        keyring=keys,
-        tracer=reading,
-        verifier=verifier or default_verifier(),
-        counter_for=count,
-        limit_for=limits(chosen),
-        settings=chosen,
-        settings_digest=chosen.digest,
-    )
-    world.namespace_in(residency)
-    if chosen.fabric.maintain_on_open and allowing.decide(subject, "write", ()).allowed:
-        for kept in (world.namespace, *world.regions.values()):
-            _maintain(kept)
-    own = Models(timeout_s=chosen.timeout_s)
-    return Relay(
-        world,
-        models or own,
-        opened,
-        load_documents,
-        known=own.known if models is None else _any_name,
-        residency=residency,
-        others=tuple(regions.values()),
-    )
+        world = World(
+            namespace=bound(""),
+            regions={name: bound(name) for name in regions},
+            clock=now,
+            ids=ids or RandomIds(),
+            keyring=keys,
+            tracer=reading,
+            verifier=verifier or default_verifier(),
+            counter_for=count,
+            limit_for=limits(chosen),
+            settings=chosen,
+            settings_digest=chosen.digest,
+            known=KnownEnvelopes(chosen.envelope.reuse),
+            reranker=reranker,
+        )
+        world.namespace_in(residency)
+        if chosen.fabric.maintain_on_open and allowing.decide(subject, "write", ()).allowed:
+            for kept in (world.namespace, *world.regions.values()):
+                _maintain(kept)
+        own = Models(timeout_s=chosen.timeout_s)
+        relay = Relay(
+            world,
+            models or own,
+            opened,
+            load_documents,
+            known=own.known if models is None else _any_name,
+            residency=residency,
+            others=tuple(regions.values()),
+        )
+        opening.pop_all()
+    return relay
+
+
+@contextmanager
+def moving_fabric(folder: str, model: Path | None = None) -> Iterator[Fabric]:
+    """A fabric over a store's folder whose vectors may be another embedder's, to be moved.
+
+    Nothing is bound to it, since a fabric is bound to a namespace of its own embedder only.
+
+    Spec: CRP-SPEC-009 §3.4
+
+    Args:
+        folder: of the store.
+        model: folder of the new embedder's files and card; None for the one that ships.
+
+    Raises:
+        ConfigError: a setting or the store's address has no usable value.
+        EngineError: there is no readable card in the folder, or a file is not the one it names.
+    """
+    place = _place(folder)
+    if not isinstance(place, Path):
+        raise ConfigError(f"store {folder!r:.80} is no folder")
+    embedder: Embedder = default_embedder()
+    if model is not None:
+        chosen_model = OnnxEmbedder(model)
+        chosen_model.verify()
+        embedder = chosen_model
+    with closing(SqliteStore(place)) as store:
+        chosen = settings_file.load(store.root)
+        yield Fabric(
+            store,
+            embedder,
+            tokenizers(chosen)(FACT_TOKENIZER_MODEL),
+            clock_of(chosen.clock),
+            _keyring(chosen, store.root),
+            settings=chosen.fabric,
+            graphs=hnsw.available(),
+        )
 
 
 def _lexical(settings: Settings) -> LexicalEngine | None:

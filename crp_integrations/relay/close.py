@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from crp_integrations.audit import windows
@@ -14,6 +14,7 @@ from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.stages.s13_report import finish
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.fabric.namespace import Namespace
+from crp_integrations.fabric.search.shelves import Use
 from crp_integrations.ports import Clock, KeyRing
 from crp_integrations.seals import iso, sha256, sha256_hex, window_hmac
 from crp_integrations.vocabulary import ChainIntegrity, EventType
@@ -80,6 +81,7 @@ def close(
         StoreError: nothing was committed.
     """
     key = session_key(keyring, session_id)
+    stored = namespace.stored([fact.fact_id for fact in envelope.facts] if envelope else ())
     with namespace.begin(write=True) as transaction:
         journal = transaction.journal
         earlier = journal.seals(session_id)
@@ -114,7 +116,7 @@ def close(
             journal_key(keyring, namespace.subject.tenant),
             [
                 EventDraft(event_type, data, session_id=session_id, window_id=identity)
-                for event_type, data in _events(seal, envelope, finished, model, error)
+                for event_type, data in _events(seal, envelope, stored, finished, model, error)
             ],
             timestamp,
         )
@@ -122,8 +124,11 @@ def close(
         used = [fact.fact_id for fact in envelope.facts] if envelope and counts else []
         if used:
             transaction.facts.touch(used, now)
-    if used:
+    if used and envelope:
         namespace.note_shared_use(used, now)
+        namespace.shelve(
+            session_id, (Use(f.fact_id, f.source_id, f.community) for f in envelope.facts)
+        )
     alone = window_hmac(
         key,
         session_id=session_id,
@@ -137,26 +142,34 @@ def close(
 
 
 def _events(
-    seal: WindowSeal, envelope: Envelope | None, report: Report, model: str, error: str
+    seal: WindowSeal,
+    envelope: Envelope | None,
+    stored: Set[str],
+    report: Report,
+    model: str,
+    error: str,
 ) -> Sequence[tuple[EventType, dict[str, object]]]:
-    """The window's events in the order in which things happened; ids, hashes and counts only."""
+    """The window's events in the order in which things happened; ids, hashes and counts only.
+
+    Facts that a session holds in memory leave nothing on disk, so they are counted and not named:
+    an id follows from what the fact says, and would confirm a guess at it.
+    """
     events: list[tuple[EventType, dict[str, object]]] = []
     if seal.window_number == 1:
         events.append((EventType.SESSION_CREATED, {}))
     else:
         events.append((EventType.SESSION_CONTINUED, {"parent_hmac": seal.parent_hmac}))
     if envelope:
-        events.append(
-            (
-                EventType.FACT_RETRIEVED,
-                {
-                    "etag": envelope.etag,
-                    "state_hash": envelope.state_hash,
-                    "facts": [fact.fact_id for fact in envelope.facts],
-                    "dropped": len(envelope.dropped),
-                },
-            )
-        )
+        told: dict[str, object] = {
+            "etag": envelope.etag,
+            "state_hash": envelope.state_hash,
+            "facts": [fact.fact_id for fact in envelope.facts if fact.fact_id in stored],
+            "dropped": len(envelope.dropped),
+        }
+        held = sum(fact.fact_id not in stored for fact in envelope.facts)
+        if held:
+            told["held"] = held
+        events.append((EventType.FACT_RETRIEVED, told))
         events.append((EventType.DISPATCH_STARTED, {"model": model, "etag": envelope.etag}))
     if seal.outcome != "released":
         events.append((EventType.DISPATCH_FAILED, {"outcome": seal.outcome, "error": error}))

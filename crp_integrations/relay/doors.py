@@ -1,9 +1,10 @@
-"""Two verbs that need no store: `pack` facts for a model, `examine` an answer."""
+"""Verbs that need no store: `pack` facts, `examine` an answer, `count_tokens` for a model."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.pipeline import examine as run_stages
@@ -11,7 +12,9 @@ from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.stages.s13_report import finish
 from crp_integrations.envelope.assemble import assemble
 from crp_integrations.envelope.offered import offered
+from crp_integrations.envelope.ports import Reranker
 from crp_integrations.envelope.records import Envelope, PackedFact
+from crp_integrations.envelope.rerank import reranked
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.records import Fact
 from crp_integrations.ports import Embedder
@@ -24,6 +27,9 @@ from crp_integrations.relay.build import (
     limits,
     tokenizers,
 )
+from crp_integrations.relay.counting import Conversation, counted
+from crp_integrations.relay.decomposing import Needs
+from crp_integrations.relay.records import TokenCount
 from crp_integrations.relay.settings import Settings, load
 from crp_integrations.vocabulary import GroundingMode
 
@@ -38,6 +44,7 @@ def pack(
     k: int | None = None,
     now: datetime | None = None,
     embedder: Embedder | None = None,
+    reranker: Reranker | None = None,
     settings: Settings | None = None,
 ) -> Envelope:
     """Rank facts for a question and pack them into a token budget, without any store.
@@ -52,6 +59,7 @@ def pack(
         k: cap on the number of facts.
         now: the moment that freshness is counted to; None for the clock's.
         embedder: None for the one that ships.
+        reranker: looks at the best candidates again; None for none.
         settings: None reads `CRP_*` and the defaults.
 
     Returns:
@@ -71,14 +79,18 @@ def pack(
         budget = prompt.room(request, counter, limits(chosen)(model)[0], chosen.envelope)
     else:
         budget = max(0, request.budget_tokens)
+    needs = Needs(request, chosen.envelope.decompose)
     candidates = offered(
         request.query,
         facts,
+        sub_queries=needs.sub_queries,
         embedder=embedder or default_embedder(),
         counter=counter,
         settings=chosen.envelope,
     )
-    return assemble(
+    if reranker is not None:
+        candidates = reranked(candidates, reranker, chosen.envelope)
+    envelope = assemble(
         candidates,
         budget_tokens=budget,
         counter=counter,
@@ -89,6 +101,7 @@ def pack(
         model=model,
         settings_digest=chosen.digest,
     )
+    return needs.named(envelope)
 
 
 def examine(
@@ -135,6 +148,30 @@ def examine(
         settings=chosen.dpe,
     )
     return finish(report, settings_digest=chosen.digest)
+
+
+def count_tokens(
+    what: str | Conversation,
+    model: str,
+    *,
+    tools: Sequence[Mapping[str, Any]] = (),
+    settings: Settings | None = None,
+) -> TokenCount:
+    """How many tokens a model makes of a text or a conversation, and how sure that is.
+
+    Spec: CRP-SPEC-003 §10.1 (decision E19)
+
+    Args:
+        what: a text; or messages, of this package or in the OpenAI shape, whose frames count too.
+        model: provider string as LiteLLM takes it; its tokenizer counts, or the nearest to it.
+        tools: tool definitions in the OpenAI shape, counted as the model's family is sent them.
+        settings: None reads `CRP_*` and the defaults; `tokenizer_files` names own vocabularies.
+
+    Raises:
+        RequestError: what is given is neither a text nor messages of text.
+        ConfigError: the model's tokenizer file cannot be read.
+    """
+    return counted(what, tokenizers(settings or load())(model), tools)
 
 
 def _passages(context: Envelope | Sequence[Fact | str]) -> list[tuple[str, str]]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from crp_integrations.errors import RequestError, SafetyHalt
+from crp_integrations.errors import EnvelopeUnchanged, SafetyHalt
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.steps import Halt, NotModified, Outcome, Refusal, Release
-
-NOT_MODIFIED = 304
 
 
 def status(outcome: Outcome) -> int:
@@ -18,7 +16,7 @@ def status(outcome: Outcome) -> int:
         case Release():
             return 200
         case NotModified():
-            return NOT_MODIFIED
+            return EnvelopeUnchanged.status_hint
         case Halt():
             return SafetyHalt.status_hint
         case Refusal(error=error):
@@ -31,7 +29,7 @@ def answer(outcome: Outcome) -> Answer:
     Raises:
         SafetyHalt: the window was halted; carries the report and the window's id.
         CRPError: the refusal's error.
-        RequestError: the outcome is a 304, which holds no answer.
+        EnvelopeUnchanged: the outcome is a 304, which holds no answer.
     """
     match outcome:
         case Release(answer=released):
@@ -44,5 +42,9 @@ def answer(outcome: Outcome) -> Answer:
             )
         case Refusal(error=error):
             raise error
-        case NotModified(etag=etag):
-            raise RequestError(f"envelope {etag} is not modified, so no model was asked")
+        case NotModified(etag=etag, headers=headers):
+            raise EnvelopeUnchanged(
+                f"envelope {etag} is not modified, so no model was asked; its answer still holds",
+                etag=etag,
+                headers=headers,
+            )

@@ -5,7 +5,7 @@ No CRP metadata is in them: no score, no id, no header (transparency boundary).
 
 from __future__ import annotations
 
-import json
+import logging
 
 from crp_integrations.envelope.budget import budget
 from crp_integrations.envelope.render import grounding_instruction
@@ -13,6 +13,8 @@ from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.messages import Message
 from crp_integrations.ports import TokenCounter
 from crp_integrations.relay.records import Request
+
+_LOG = logging.getLogger(__name__)
 
 CONTEXT_OPEN = "<context>\n"
 CONTEXT_CLOSE = "\n</context>"
@@ -39,9 +41,12 @@ def messages(request: Request, context: str) -> tuple[Message, ...]:
 def room(
     request: Request, counter: TokenCounter, context_limit: int, settings: EnvelopeSettings
 ) -> int:
-    """Tokens left for the context once everything else in the prompt is counted.
+    """Tokens left for the context once everything else in the request is counted.
 
-    Spec: CRP-SPEC-003 §7.2
+    That is the system prompt with the grounding instruction, the history, the question, the tool
+    definitions, the frames around them, the answer, and a margin by the counter's exactness.
+
+    Spec: CRP-SPEC-003 §7.2 (decisions E19, E20)
 
     Args:
         context_limit: the model's context limit in tokens.
@@ -56,14 +61,22 @@ def room(
         *request.history,
         Message(role="user", content=request.query),
     )
-    # Tool definitions are sent as JSON; providers count them in a form of about that size.
-    tools = json.dumps(request.tools) if request.tools else ""
+    asked = counter.count(request.query)
+    rest = counter.count_messages(around) - asked + counter.count_tools(request.tools)
     left = budget(
         context_limit,
-        counter.count_messages(around[:-1]) + counter.count(tools),
-        counter.count_messages(around[-1:]),
+        rest,
+        asked,
         request.max_tokens,
         counter.exactness,
         settings,
     )
+    if not left:
+        _LOG.warning(
+            "model %s: %d tokens of the request, its answer and the margin leave none of %d "
+            "for context",
+            request.model,
+            rest + asked,
+            context_limit,
+        )
     return left if request.budget_tokens is None else max(0, min(left, request.budget_tokens))

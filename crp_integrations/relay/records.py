@@ -7,11 +7,13 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from crp_integrations.dpe.records import Report
+from crp_integrations.envelope.prior import PriorWindow
 from crp_integrations.envelope.records import Envelope
+from crp_integrations.headers import names, values
 from crp_integrations.headers.cache import CacheDirectives
 from crp_integrations.messages import Message, Reply
 from crp_integrations.records import Record
-from crp_integrations.vocabulary import GroundingMode, Strategy
+from crp_integrations.vocabulary import Decomposition, Exactness, GroundingMode, Strategy
 
 
 class Request(Record):
@@ -19,19 +21,25 @@ class Request(Record):
 
     Attributes:
         query: the question.
-        sub_queries: information needs handed in by the caller; empty means the question is one.
+        sub_queries: information needs handed in by the caller; empty leaves them to `decompose`.
+        decompose: who takes the question apart: `rules`, the `model` in a call of its own before
+            the answer, or `none`, which leaves it whole.
         model: provider string as LiteLLM takes it, or `extractive`.
         budget_tokens: cap on the envelope; None derives it from the model's context limit.
         k: cap on the number of facts, None for no cap.
         history: earlier messages of the conversation, sent before the question.
         cache: what is wanted of what is kept; a text is read like `CRP-Context-Cache`.
         residency: region whose data alone is read and written; empty for no region.
+        if_match: ETag of an envelope of this session that the caller has, or `*` for any; empty
+            for an unconditional request.
+        prior: the session's earlier windows, when this one continues them.
     """
 
-    SCHEMA = "request/2"
+    SCHEMA = "request/3"
 
     query: str = Field(min_length=1)
     sub_queries: tuple[str, ...] = ()
+    decompose: Decomposition = Decomposition.RULES
     model: str = Field(min_length=1)
     budget_tokens: int | None = None
     grounding: GroundingMode = GroundingMode.PREFERRED
@@ -46,6 +54,21 @@ class Request(Record):
     tools: tuple[dict[str, Any], ...] = ()
     cache: CacheDirectives = CacheDirectives()
     residency: str = ""
+    if_match: str = ""
+    prior: tuple[PriorWindow, ...] = ()
+
+    @field_validator("if_match")
+    @classmethod
+    def _etag(cls, value: str) -> str:
+        return values.check(names.IF_MATCH, value).lower() if value else value
+
+    @field_validator("prior")
+    @classmethod
+    def _each_once(cls, value: tuple[PriorWindow, ...]) -> tuple[PriorWindow, ...]:
+        numbers = [window.window_number for window in value]
+        if len(set(numbers)) < len(numbers):
+            raise ValueError(f"windows {numbers} repeat a number; give each window once")
+        return value
 
     @field_validator("cache", mode="before")
     @classmethod
@@ -71,3 +94,25 @@ class Answer(Record):
     session_id: str
     window_id: str
     window_number: int
+
+
+class TokenCount(Record):
+    """A number of tokens, and what it is worth.
+
+    Spec: CRP-SPEC-003 §10.1 (decision E19)
+
+    Attributes:
+        n: tokens in all, at least 0.
+        exactness: `exact` with the model's own vocabulary, `family` with a relative's, `estimate`
+            with a factor on top of another's.
+        source: the vocabulary, where it was found, and the factor of an estimate.
+        overhead: those of `n` that are no text of a message but its frame, tool calls and tool
+            definitions; 0 for a text.
+    """
+
+    SCHEMA = "token-count/1"
+
+    n: int = Field(ge=0)
+    exactness: Exactness
+    source: str
+    overhead: int = Field(default=0, ge=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, Unpack
@@ -11,6 +11,9 @@ from typing import Any, Protocol, Self, Unpack
 from crp_integrations.audit.keys import journal_key, session_key
 from crp_integrations.audit.trail import Trail, verify_trail
 from crp_integrations.envelope.assemble import preview
+from crp_integrations.envelope.cfs.cache import ContextCache
+from crp_integrations.envelope.cfs.records import AssembledContext, TokenBudget
+from crp_integrations.envelope.cfs.settings import PackingName
 from crp_integrations.envelope.records import EnvelopePreview
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.namespace import Namespace
@@ -21,9 +24,12 @@ from crp_integrations.ports import Model
 from crp_integrations.relay import outcomes
 from crp_integrations.relay.admit import admit, checked_session
 from crp_integrations.relay.asking import Asking
+from crp_integrations.relay.assembling import assembled
+from crp_integrations.relay.counting import Conversation, counted
 from crp_integrations.relay.drive import adrive, adrive_stream, drive, drive_stream
-from crp_integrations.relay.records import Answer, Request
-from crp_integrations.relay.turn import Turn, World
+from crp_integrations.relay.records import Answer, Request, TokenCount
+from crp_integrations.relay.turn import Turn
+from crp_integrations.relay.world import World
 from crp_integrations.vocabulary import SourceKind
 
 Progress = Callable[[str, int, int], None]
@@ -43,8 +49,9 @@ class Relay:
     """Answers questions from a fabric and checks every answer. Safe under threads.
 
     Made by `Relay.open`. Every call takes the same optional fields of a `Request`: `model`,
-    `budget_tokens`, `grounding`, `session_id`, `sub_queries`, `k`, `system_prompt`, `history`,
-    `max_tokens`, `temperature`, `seed`, `tools`, `cache`, `residency`.
+    `budget_tokens`, `grounding`, `session_id`, `sub_queries`, `decompose`, `k`, `system_prompt`,
+    `history`, `max_tokens`, `temperature`, `seed`, `tools`, `cache`, `residency`, `if_match`,
+    `prior`.
 
     Attributes:
         fabric: the namespace of the tenant, and of the region, that the relay was opened for.
@@ -67,6 +74,7 @@ class Relay:
         self._loader = loader
         self._known = known
         self._residency = residency
+        self._contexts = ContextCache(world.settings.envelope.assembly.cache_size)
 
     @classmethod
     def open(cls, store: str | Path | Store | None = None, **options: Any) -> Relay:
@@ -184,6 +192,7 @@ class Relay:
         Returns:
             How many facts it held.
         """
+        self._world.known.end(session_id)
         places = (self._world.namespace, *self._world.regions.values())
         return sum(place.end_session(session_id) for place in places)
 
@@ -239,6 +248,70 @@ class Relay:
         turn = self.turn(query, **asking)
         self._known(turn.request.model)
         return preview(turn.preview())
+
+    def assemble(
+        self,
+        query: str,
+        budget: int | TokenBudget = 2000,
+        packing: PackingName | None = None,
+        model: str | None = None,
+        *,
+        session_id: str = "",
+        residency: str | None = None,
+        **choices: Any,
+    ) -> AssembledContext:
+        """The context of a question with its documents marked, by CFS-021; no model is called.
+
+        Nothing is sealed, and no quality tier is given: that is what `ask` and `preview` do.
+
+        Spec: CFS-021 §11
+
+        Args:
+            budget: tokens of the whole call, of which the settings keep some free for system
+                prompt, question and answer; or a `TokenBudget` with reserves of its own.
+            packing: `greedy`, `interleaved` or `score_weighted`; None takes the setting.
+            model: whose tokens are counted; None takes the settings' model.
+            session_id: whose facts in memory are searched too.
+            residency: region whose data are read; None for the relay's own.
+            choices: other fields of `AssemblySettings`, such as `allow_partial=True`.
+
+        Raises:
+            RequestError: an argument has no usable value; names it.
+            StoreError: the store could not be read.
+        """
+        return assembled(
+            self._world,
+            self._contexts,
+            query,
+            budget=budget,
+            model=model,
+            session_id=session_id,
+            residency=self._residency if residency is None else residency,
+            choices={"packing": packing, **choices},
+        )
+
+    def count_tokens(
+        self,
+        what: str | Conversation,
+        model: str | None = None,
+        *,
+        tools: Sequence[Mapping[str, Any]] = (),
+    ) -> TokenCount:
+        """How many tokens a model makes of a text or a conversation, and how sure that is.
+
+        Spec: CRP-SPEC-003 §10.1
+
+        Args:
+            what: a text, or messages of this package or in the OpenAI shape.
+            model: None takes the settings' model.
+            tools: tool definitions in the OpenAI shape.
+
+        Raises:
+            RequestError: what is given is neither a text nor messages of text.
+            ConfigError: the model's tokenizer file cannot be read.
+        """
+        counter = self._world.counter_for(model or self._world.settings.model)
+        return counted(what, counter, tools)
 
     def verify(self, *, residency: str | None = None) -> Trail:
         """Verify everything that was sealed in this namespace.

@@ -18,11 +18,12 @@ class Dispatch:
 
     Attributes:
         call: everything that goes on the wire.
-        envelope: the envelope inside the call's messages; the one that will be examined.
+        envelope: the envelope inside the call's messages; None when the call prepares the answer
+            and carries no facts, as one that decomposes the question does.
     """
 
     call: ModelCall
-    envelope: Envelope
+    envelope: Envelope | None = None
 
     @property
     def purpose(self) -> Purpose:
@@ -38,6 +39,17 @@ class Dispatch:
     def messages(self) -> tuple[Message, ...]:
         """The messages to send."""
         return self.call.messages
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted(Dispatch):
+    """A dispatch for the answer.
+
+    Attributes:
+        envelope: the envelope inside the call's messages; the one that will be examined.
+    """
+
+    envelope: Envelope
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +74,18 @@ class Halt:
 
 @dataclass(frozen=True, slots=True)
 class NotModified:
-    """The caller's envelope is still the right one; nothing was dispatched."""
+    """The caller's envelope is still the right one; nothing was selected, packed or dispatched.
+
+    Spec: CRP-SPEC-003 §11.2
+
+    Attributes:
+        headers: of the window that was released with it, and `CRP-Context-Cache-Status: HIT`.
+        envelope: the one that was released then.
+    """
 
     etag: str
     headers: dict[str, str]
+    envelope: Envelope
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,68 +8,35 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from contextlib import suppress
 
+from crp_integrations.audit.keys import etag_salt
 from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.pipeline import examine
-from crp_integrations.dpe.ports import Verifier
 from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.assemble import assemble
+from crp_integrations.envelope.cascade import counted
+from crp_integrations.envelope.evolution import deferred, evolve, next_window, seen
 from crp_integrations.envelope.gather import gather, recount
 from crp_integrations.envelope.records import Candidates, Envelope
+from crp_integrations.envelope.rerank import reranked
+from crp_integrations.envelope.reuse import Match
+from crp_integrations.envelope.validators import Validators
 from crp_integrations.errors import CRPError, ModelError, RequestError, StoreError
-from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.view import View
 from crp_integrations.headers.render import render
 from crp_integrations.messages import ModelCall, Reply
-from crp_integrations.ports import Clock, Ids, KeyRing, TokenCounter, Tracer
+from crp_integrations.ports import TokenCounter
 from crp_integrations.relay import prompt
 from crp_integrations.relay.close import Closed, close
+from crp_integrations.relay.conditional import Conditional
+from crp_integrations.relay.continuing import continuation_id
+from crp_integrations.relay.decomposing import Needs
+from crp_integrations.relay.examining import vectors_of
 from crp_integrations.relay.records import Answer, Request
-from crp_integrations.relay.settings import Settings
-from crp_integrations.relay.steps import Dispatch, Outcome, Refusal, Release, Step
-from crp_integrations.vectors import FloatRows
-
-
-@dataclass(frozen=True, slots=True)
-class World:
-    """Everything that a Turn is handed from outside.
-
-    Attributes:
-        namespace: the only way to facts, bound to tenant, subject and guard.
-        regions: the same by region, for requests that name one.
-        counter_for: the token counter of a model.
-        limit_for: a model's context limit in tokens and where the number is from.
-        settings_digest: hash of the settings, computed once.
-    """
-
-    namespace: Namespace
-    clock: Clock
-    ids: Ids
-    keyring: KeyRing
-    tracer: Tracer
-    verifier: Verifier
-    counter_for: Callable[[str], TokenCounter]
-    limit_for: Callable[[str], tuple[int, str]]
-    settings: Settings
-    settings_digest: str
-    regions: Mapping[str, Namespace] = field(default_factory=dict)
-
-    def namespace_in(self, residency: str) -> Namespace:
-        """The namespace of a region; the one of no region for an empty name.
-
-        Spec: CRP-SPEC-009 §7.2
-
-        Raises:
-            RequestError: there is no such region; names those that there are.
-        """
-        found = self.regions.get(residency.lower()) if residency else self.namespace
-        if found is None:
-            raise RequestError(
-                f"residency {residency!r:.40} is not one of the regions {sorted(self.regions)}"
-            )
-        return found
+from crp_integrations.relay.steps import Fitted, NotModified, Outcome, Refusal, Release, Step
+from crp_integrations.relay.world import World
 
 
 class Turn:
@@ -85,23 +52,33 @@ class Turn:
         self._namespace = world.namespace_in(request.residency)
         self._view: View | None = None
         self._candidates: Candidates | None = None
-        self._fitted: Dispatch | None = None
+        self._packed_for = ("", "", 0)
+        self._conditional = Conditional(request, self.session_id, self._namespace, world)
+        self._needs = Needs(request, world.settings.envelope.decompose)
+        self._fitted: Fitted | None = None
         self._outcome: Outcome | None = None
         self._ending = threading.Lock()
 
     def begin(self) -> Step:
-        """Read the candidates and pack them for the request's model.
+        """Evaluate the condition, if there is one; then read the candidates and pack them.
+
+        Spec: CRP-SPEC-003 §5.3, §11.2
 
         Returns:
-            A `Dispatch`, or a `Refusal` when the fabric refuses to be read.
+            A `Dispatch`, with the purpose `decompose` when a model takes the question apart first;
+            `NotModified` when the caller's envelope is still the right one and was answered; a
+            `Refusal` when the fabric refuses to be read.
 
         Raises:
             StoreError: the store cannot be read or the window cannot be sealed.
         """
-        if self._candidates is not None or self._outcome is not None:
+        if self._candidates is not None or self._outcome is not None or self._needs.waiting:
             raise RequestError("this turn has begun already; ask the relay for a new one")
+        return self._needs.asking() or self._first()
+
+    def _first(self) -> Step:
         try:
-            return self.fit(self.request.model)
+            return self._unmodified() or self.fit(self.request.model)
         except CRPError as error:
             return self._end_without_answer("refused", error)
         except BaseException as error:
@@ -111,7 +88,7 @@ class Turn:
                 error.add_note(f"the window could not be sealed: {type(failure).__name__}")
             raise
 
-    def fit(self, model: str, *, context_limit: int | None = None) -> Dispatch:
+    def fit(self, model: str, *, context_limit: int | None = None) -> Fitted:
         """Pack for a model: its tokenizer, its context limit. The last fit is what counts.
 
         Spec: CRP-SPEC-003 §10.1
@@ -130,27 +107,12 @@ class Turn:
         self._must_be_open()
         request, world = self.request, self._world
         counter = world.counter_for(model)
+        limit = context_limit or world.limit_for(model)[0]
+        budget = prompt.room(request, counter, limit, world.settings.envelope)
+        self._packed_for = (model, counter.identity, budget)
         with world.tracer.step("envelope"):
-            self._candidates = self._select(counter)
-            envelope = assemble(
-                self._candidates,
-                budget_tokens=prompt.room(
-                    request,
-                    counter,
-                    context_limit or world.limit_for(model)[0],
-                    world.settings.envelope,
-                ),
-                counter=counter,
-                grounding=request.grounding,
-                settings=world.settings.envelope,
-                now=world.clock.now(),
-                k=request.k,
-                model=model,
-                session_id=self.session_id,
-                strategy=request.strategy,
-                settings_digest=world.settings_digest,
-                max_age_seconds=request.cache.max_age_seconds,
-            )
+            packed = self._earlier() or self._assembled(model, counter, budget)
+            envelope = self._needs.named(packed)
         call = ModelCall(
             model=model,
             messages=prompt.messages(request, envelope.text),
@@ -159,11 +121,13 @@ class Turn:
             seed=request.seed,
             tools=request.tools,
         )
-        self._fitted = Dispatch(call, envelope)
+        self._fitted = Fitted(call, envelope)
         return self._fitted
 
     def receive(self, result: Reply | tuple[Outcome, ...]) -> Step:
         """Examine a reply against the envelope last fitted, and seal the window.
+
+        A reply with the question's needs is read instead, and the answer's call is next.
 
         Spec: CRP-SPEC-005 §1.2
 
@@ -172,6 +136,9 @@ class Turn:
             EngineError: the reply could not be examined; `fail` seals the window.
             StoreError: the window could not be sealed; `receive` may be called again.
         """
+        if self._needs.waiting and isinstance(result, Reply):
+            self._needs.read(result)
+            return self._first()
         fitted = self._fitted
         if fitted is None or not isinstance(result, Reply):
             raise RequestError("receive takes a Reply, after begin and before the turn has ended")
@@ -179,7 +146,9 @@ class Turn:
             self._must_be_open()
             report = self._examine(fitted.envelope, result.text)
             closed = self._close("released", fitted.envelope, result.text, report)
-            self._outcome = Release(self._answer(fitted.envelope, result, closed))
+            answer = self._answer(fitted.envelope, result, closed)
+            self._outcome = Release(answer)
+            self._remember(answer.envelope, answer.headers)
             return self._outcome
 
     def fail(self, error: BaseException) -> Outcome:
@@ -191,7 +160,7 @@ class Turn:
             A `Refusal` with the error, or the outcome reached before, if there was one.
         """
         cancelled = isinstance(error, asyncio.CancelledError | KeyboardInterrupt | GeneratorExit)
-        own = error if isinstance(error, CRPError) else ModelError(_sentence(error))
+        own = error if isinstance(error, CRPError) else _named(error)
         return self._end_without_answer("cancelled" if cancelled else "failed", own, error)
 
     def preview(self) -> Envelope:
@@ -199,21 +168,116 @@ class Turn:
 
         Spec: CRP-SPEC-003 §12.1
         """
-        return self.fit(self.request.model).envelope
+        envelope = self.fit(self.request.model).envelope
+        self._remember(envelope)
+        return envelope
+
+    def _evaluated(self) -> Match:
+        """What the condition came to, for the request's own model; evaluated once."""
+        request, world = self.request, self._world
+        if request.if_match and self._conditional.match.status is None:
+            counter = world.counter_for(request.model)
+            limit = world.limit_for(request.model)[0]
+            budget = prompt.room(request, counter, limit, world.settings.envelope)
+            validators = self._validators((request.model, counter.identity, budget))
+            self._conditional.evaluate(self._reads(), validators, world.clock.now())
+        return self._conditional.match
+
+    def _unmodified(self) -> NotModified | None:
+        """The end of a turn whose caller has the answer already.
+
+        Spec: CRP-SPEC-003 §11.2
+        """
+        self._evaluated()
+        ended = self._conditional.unmodified()
+        with self._ending:
+            self._outcome = ended or self._outcome
+        return ended
+
+    def _earlier(self) -> Envelope | None:
+        """The earlier envelope, when it was granted for what is packed for now."""
+        known = self._evaluated().known
+        if known is None or known.candidates is None:
+            return None
+        envelope = self._conditional.envelope(self._validators(self._packed_for))
+        if envelope is not None:
+            self._candidates = known.candidates
+        return envelope
+
+    def _assembled(self, model: str, counter: TokenCounter, budget_tokens: int) -> Envelope:
+        world, request = self._world, self.request
+        found = self._candidates = self._select(counter)
+        self._conditional.require_relevant(found, self._reads())
+        settings = world.settings.envelope
+        evolved = evolve(found, request.prior, counter=counter, settings=settings)
+        ordered = sorted(request.prior, key=lambda window: window.window_number)
+        salted = settings.reuse.salt_etags
+        return assemble(
+            counted(evolved, self._reads(), found),
+            budget_tokens=budget_tokens,
+            counter=counter,
+            grounding=request.grounding,
+            settings=settings,
+            now=world.clock.now(),
+            k=request.k,
+            model=model,
+            session_id=self.session_id,
+            window_number=next_window(request.prior),
+            strategy=request.strategy,
+            settings_digest=world.settings_digest,
+            max_age_seconds=request.cache.max_age_seconds,
+            tiers_before=[window.quality_tier for window in ordered],
+            salt=etag_salt(world.keyring, self.session_id) if salted else "",
+        )
 
     def _select(self, counter: TokenCounter) -> Candidates:
         world, request = self._world, self.request
         if self._candidates is not None:
             # The same candidates for every model that is tried; only their sizes differ.
             return recount(self._candidates, self._reads(), counter)
+        if self._conditional.match.known is not None:
+            earlier = self._conditional.candidates(self._validators(self._packed_for))
+            if earlier is not None:
+                return recount(earlier, self._reads(), counter)
+        more = len(seen(request.prior))
         with world.tracer.step("gather"):
-            return gather(
+            found = gather(
                 self._reads(),
                 request.query,
-                sub_queries=request.sub_queries,
+                sub_queries=self._needs.sub_queries,
                 counter=counter,
                 settings=world.settings.envelope,
+                # What was seen goes again, and should leave as much behind as without.
+                k_nearest=world.settings.envelope.k_nearest + more,
+                also=deferred(request.prior),
             )
+        if world.reranker is None:
+            return found
+        with world.tracer.step("rerank"):
+            return reranked(found, world.reranker, world.settings.envelope)
+
+    def _remember(self, envelope: Envelope, headers: Mapping[str, str] | None = None) -> None:
+        chosen = self._candidates
+        if chosen is None:
+            return
+        # A window that is sealed stays so, whether or not its envelope can be known.
+        with suppress(StoreError):
+            validators = self._validators(self._packed_for, chosen.state_hash)
+            now = self._world.clock.now()
+            self._conditional.remember(self._reads(), validators, envelope, chosen, now, headers)
+
+    def _validators(
+        self, packed_for: tuple[str, str, int], state_hash: str | None = None
+    ) -> Validators:
+        model, tokenizer, budget_tokens = packed_for
+        return self._conditional.validators(
+            self._reads(),
+            model=model,
+            tokenizer=tokenizer,
+            budget_tokens=budget_tokens,
+            needs=self._needs.sub_queries,
+            state_hash=state_hash,
+        )
 
     def _reads(self) -> View:
         """What the window reads; what its session held at the first read stays within reach."""
@@ -230,7 +294,7 @@ class Turn:
             question=self.request.query,
             answer=text,
             passages=tuple((fact.fact_id, fact.content) for fact in facts),
-            vectors=self._vectors(ids) if ids else None,
+            vectors=vectors_of(envelope, self._reads()) if envelope and ids else None,
             grounding=self.request.grounding,
         )
         report = examine(
@@ -249,15 +313,7 @@ class Turn:
             flags.append(f"residency={self._namespace.residency}")
         if self.request.cache.text:
             flags.append(f"cache={self.request.cache.text}")
-        return flags
-
-    def _vectors(self, ids: list[str]) -> FloatRows | None:
-        try:
-            return self._reads().vectors(ids)
-        except StoreError:
-            # A fact that was withdrawn during the call. The model saw it all the same; without
-            # stored vectors its text is embedded again, to equal ones.
-            return None
+        return [*flags, *self._conditional.flags]
 
     def _end_without_answer(
         self, outcome: str, error: CRPError, cause: BaseException | None = None
@@ -321,6 +377,8 @@ class Turn:
             window_total=max(number, self._world.settings.max_windows),
             seal=closed.seal,
             window_hmac=closed.window_hmac,
+            cache_status=self._conditional.outcome,
+            continuation_id=continuation_id(envelope, closed.seal, self._world),
         )
 
     def _must_be_open(self) -> None:
@@ -328,6 +386,6 @@ class Turn:
             raise RequestError("this turn has ended; ask the relay for a new one")
 
 
-def _sentence(error: BaseException) -> str:
-    """A foreign error's name; its message could hold text of a prompt."""
-    return f"the model call ended with {type(error).__name__}"
+def _named(error: BaseException) -> ModelError:
+    """A foreign error by its name; its message could hold text of a prompt."""
+    return ModelError(f"the model call ended with {type(error).__name__}")

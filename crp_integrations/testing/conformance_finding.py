@@ -220,6 +220,8 @@ class FindingConformance:
             assert transaction.facts.unprepared("e", 9) == texts
             assert transaction.facts.unprepared("e", 2) == texts[:2]
             assert transaction.facts.unprepared("e", 0) == []
+            assert transaction.facts.unprepared("e", 2, after=texts[0][0]) == texts[1:]
+            assert transaction.facts.unprepared("e", 2, after=texts[2][0]) == []
             transaction.facts.prepare("e", [first.content_hash, gone.content_hash], longer(2))
             assert transaction.facts.unprepared("e", 9) == [(other.content_hash, "other")]
             assert len(transaction.facts.unprepared("f", 9)) == 3

@@ -257,6 +257,18 @@ def test_the_threshold_of_marginal_relevance(place, threshold, kwargs, ids):
         assert store.query(query, **kwargs).ids == ids
 
 
+@pytest.mark.parametrize("factor", ["many", "", 0, -1, float("nan"), float("inf"), [2], 10**400])
+def test_a_factor_that_is_none_is_refused_by_name(place, factor):
+    with opened(place) as relay:
+        store = CRPVectorStore(relay)
+        store.add([TextNode(id_="x", text="one", embedding=[1, 0])])
+        query = VectorStoreQuery(
+            query_embedding=[1.0, 0.0], similarity_top_k=1, mode=VectorStoreQueryMode.MMR
+        )
+        with pytest.raises(RequestError, match="mmr_prefetch_factor"):
+            store.query(query, mmr_prefetch_factor=factor)
+
+
 def test_text_modes_search_words(place):
     with opened(place) as relay:
         store = CRPVectorStore(relay)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -99,3 +100,28 @@ def test_the_state_hash_is_measured(here: Here, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "bit_equal" in done.stdout
     assert json.loads((tmp_path / "out.json").read_text())["bit_equal"] is True
+
+
+def test_the_decomposition_of_questions_is_measured(here: Here, tmp_path: Path) -> None:
+    row = {"id": "A_1", "question": "What is the capital of France?", "steps": ["return capital"]}
+    with gzip.open(tmp_path / "data.jsonl.gz", "wt", encoding="utf-8") as lines:
+        lines.write((json.dumps(row) + "\n") * 40)
+    given = ("--data", "data.jsonl.gz", "--json", "out.json")
+    done = here("bench", "questions", *given, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "develop" in done.stdout
+    assert json.loads((tmp_path / "out.json").read_text())["report"]["rules"]["split"] == 0.0
+
+
+def test_packing_is_handed_on(here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, list[str]]] = []
+    monkeypatch.setattr(
+        bench, "in_one_thread", lambda module, arguments: asked.append((module, arguments)) or 0
+    )
+    done = here("bench", "packing", "--candidates", "24,48", "--facts", "0", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    given = ["--candidates", "24,48", "--facts", "0", "--budget", "2048"]
+    assert asked == [("crp_integrations.bench.packing", given)]
+    refused = here("bench", "packing", "--candidates", "5", cwd=tmp_path)
+    assert refused.returncode == 1
+    assert "--candidates is '5', wanted numbers from 24" in refused.stderr

@@ -18,6 +18,7 @@ from crp_integrations.cli.app import app
 from crp_integrations.fabric.records import Fact, Source, Where, source_id
 from crp_integrations.stores.sqlite import SqliteStore
 from tests.cli.test_cli import KEY, PAGE, SESSION, crp, files
+from tests.doubles import HashEmbedder
 from tests.requirements.rows import ROOT
 
 FIXED = {"CRP_KEY": KEY}
@@ -345,3 +346,49 @@ def test_the_help_of_the_group_says_what_each_command_does():
     for name in ("stats", "recluster", "erase", "quarantine", "lift", "restore", "maintain",
                  "export", "compact", "doctor"):  # fmt: skip
         assert re.search(rf"^\W*{name}\s+\S", done.stdout, re.MULTILINE), name
+
+
+class _Other(HashEmbedder):
+    identity = "other/32"
+
+
+def test_reembed_moves_a_store_that_no_command_could_open(here, tmp_path):
+    with Relay.open(tmp_path / "kb", key=KEY, embedder=_Other()) as opened:
+        opened.add([SECRET])
+    refused = here("fabric", "stats", "--store", "kb", cwd=tmp_path, **FIXED)
+    assert refused.returncode == 1
+    assert "other/32" in refused.stderr
+    moved = here("fabric", "reembed", "--store", "kb", cwd=tmp_path, **FIXED)
+    assert moved.returncode == 0, moved.stderr
+    assert moved.stdout.startswith("1 fact moved from other/32 to ")
+    again = here("fabric", "reembed", "--store", "kb", "--json", cwd=tmp_path, **FIXED)
+    told = json.loads(again.stdout)
+    assert (told["facts"], told["before"]) == (0, told["embedder"])
+    assert here("fabric", "stats", "--store", "kb", cwd=tmp_path, **FIXED).returncode == 0
+    assert here("fabric", "doctor", "--store", "kb", cwd=tmp_path, **FIXED).returncode == 0
+
+
+def test_reembed_refuses_what_is_no_embedder(here, kb):
+    (kb / "empty").mkdir()
+    said = here("fabric", "reembed", "--store", "kb", "--model", "empty", cwd=kb, **FIXED)
+    assert said.returncode == 1
+    assert "card" in said.stderr
+    said = here("fabric", "reembed", "--store", "kb", "--shared", "law", cwd=kb, **FIXED)
+    assert said.returncode == 1
+    assert "law" in said.stderr
+
+
+def test_the_reason_of_a_quarantine_is_shown(here, kb):
+    ids = fact_ids(here, kb)
+    said = here(
+        "fabric", "quarantine", ids[0], "--reason", "It is false.", "--store", "kb", cwd=kb, **FIXED
+    )
+    assert said.stdout.strip() == "1 fact of 1 source quarantined: It is false."
+
+
+def test_one_of_a_thing_is_told_in_the_singular(here, tmp_path):
+    (tmp_path / "vault.txt").write_text(SECRET)
+    said = here("ingest", "vault.txt", "--store", "kb", cwd=tmp_path, **FIXED)
+    assert said.stdout.startswith("1 fact from 1 source added")
+    again = here("ingest", "vault.txt", "--store", "kb", cwd=tmp_path, **FIXED)
+    assert again.stdout.strip().endswith("1 source unchanged")

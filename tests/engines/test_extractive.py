@@ -144,6 +144,9 @@ def test_tokens_are_reported_only_when_counted() -> None:
         def count_messages(self, messages: tuple[Message, ...]) -> int:
             return sum(self.count(message.content) for message in messages)
 
+        def count_tools(self, tools: tuple[dict[str, object], ...]) -> int:
+            return 7 * len(tools)
+
     made = call("What is saturation?")
     assert ExtractiveModel().call(made).usage.total_tokens == 0
     assert ExtractiveModel().call(made).usage.cost_usd is None

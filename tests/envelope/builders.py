@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -34,6 +35,9 @@ class LetterCounter:
 
     def count_messages(self, messages: Sequence[Message]) -> int:
         return sum(self.count(message.content) for message in messages)
+
+    def count_tools(self, tools: Sequence[Mapping[str, Any]]) -> int:
+        return self.count(json.dumps(tools)) if tools else 0
 
 
 def fact(

@@ -304,6 +304,7 @@ def test_the_algorithms_and_the_section_are_named() -> None:
     envelope = made(TEN, settings_digest="sha256:abc")
     assert envelope.algorithms == (
         "composite@1",
+        "walk@1",
         "greedy@1",
         "sandwich@1",
         "render@1",

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from crp_integrations.envelope.budget import budget, safety_margin
 from crp_integrations.envelope.etag import etag
 from crp_integrations.envelope.order import Ordering, order
-from crp_integrations.envelope.pack import greedy
+from crp_integrations.envelope.pack import pack
 from crp_integrations.envelope.records import RankedFact
 from crp_integrations.envelope.render import grounding_instruction, marker_text, render
 from crp_integrations.envelope.saturation import label, saturation
@@ -73,24 +73,24 @@ def ids(facts: tuple[RankedFact, ...]) -> list[str]:
 @pytest.mark.requirement("003-7.3-1", "003-7.3-2", "003-7.3-3")
 def test_greedy_fills_in_rank_order_and_skips_what_does_not_fit() -> None:
     facts = [ranked(i, 0.5, tokens=t) for i, t in (("a", 60), ("b", 50), ("c", 30), ("d", 10))]
-    packing = greedy(facts, 100)
+    packing = pack(facts, 100)
     assert ids(packing.packed) == ["a", "c", "d"]
     assert ids(packing.over_budget) == ["b"]
-    assert ids(greedy(facts, 99).packed) == ["a", "c"]
+    assert ids(pack(facts, 99).packed) == ["a", "c"]
     # Not the best filling: b, c and d would use less but a ranks first.
     assert SETTINGS.packing == "greedy"
 
 
 def test_k_is_a_cap_behind_which_nothing_is_looked_at() -> None:
     facts = [ranked(i, 0.5, tokens=t) for i, t in (("a", 60), ("b", 50), ("c", 30), ("d", 10))]
-    packing = greedy(facts, 100, k=2)
+    packing = pack(facts, 100, k=2)
     assert ids(packing.packed) == ["a", "c"]
     assert ids(packing.over_budget) == ["b"]
     assert ids(packing.over_k) == ["d"]
 
 
 def test_nothing_is_packed_without_a_budget_even_if_it_costs_nothing() -> None:
-    assert greedy([ranked("a", 0.5, tokens=0)], 0).packed == ()
+    assert pack([ranked("a", 0.5, tokens=0)], 0).packed == ()
 
 
 def shown(scores: list[float], settings: EnvelopeSettings = SETTINGS) -> Ordering:
@@ -101,7 +101,7 @@ def shown(scores: list[float], settings: EnvelopeSettings = SETTINGS) -> Orderin
 def test_three_and_more_critical_facts_make_a_sandwich() -> None:
     result = shown([0.95, 0.90, 0.85, 0.80, 0.79, 0.50, 0.499, 0.1])
     assert ids(result.facts) == ["f0", "f3", "f6", "f7", "f4", "f5", "f1", "f2"]
-    assert result.algorithm == "sandwich@1"
+    assert result.algorithms == ("sandwich@1",)
     assert result.promoted == ()
 
 
@@ -130,7 +130,7 @@ def test_the_literal_preset_promotes_nothing() -> None:
 def test_sandwich_rank_puts_the_two_best_first() -> None:
     result = shown([0.95, 0.9, 0.85, 0.8, 0.6, 0.2], EnvelopeSettings(ordering="sandwich_rank"))
     assert ids(result.facts) == ["f0", "f1", "f5", "f4", "f2", "f3"]
-    assert result.algorithm == "sandwich_rank@1"
+    assert result.algorithms == ("sandwich_rank@1",)
 
 
 @pytest.mark.requirement("003-7.4-8")

@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from crp_integrations.fabric.records import Fact
 from crp_integrations.fabric.search.graph import FILE
 from crp_integrations.fabric.search.live import Live
-from crp_integrations.fabric.settings import GraphSettings
+from crp_integrations.fabric.settings import FabricSettings, GraphSettings
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import FactStatus
 from tests.doubles import NOON
+from tests.fabric.keeping import ACME, fabric, sentence
 from tests.fabric.pictures import NAME, fact, numbered, put, vectors
 from tests.fabric.test_live import Spy, fresh, ids, live, look, write
 
@@ -393,3 +395,22 @@ def test_a_thrown_away_file_is_told_once(
     messages = [record.getMessage() for record in caplog.records]
     assert sum("thrown away" in message for message in messages) == 1
     assert fact(3).content not in caplog.text
+
+
+def test_an_erasure_leaves_the_next_process_a_graph(tmp_path: Path, spy: Spy) -> None:
+    settings = FabricSettings(graph=GraphSettings(exact_up_to=50))
+    made = fabric(SqliteStore(tmp_path / "kb"), graphs=spy, settings=settings)
+    namespace = made.bind(ACME)
+    gone = [Fact(content=sentence(number), source_id="gone") for number in range(20)]
+    namespace.add([*gone, *(sentence(number) for number in range(20, 100))])
+    cache = made.store.cache("acme")
+    assert cache is not None
+    assert cache.load(FILE) is not None
+    namespace.erase("gone")
+    kept = cache.load(FILE)
+    assert kept is not None
+    assert len(kept.about["ids"]) == 80  # type: ignore[arg-type]
+    # Without one it is left to the next write or to maintenance.
+    namespace.erase("user", graph=False)
+    assert cache.load(FILE) is None
+    made.store.close()

@@ -77,7 +77,8 @@ def test_the_table_allows_eight_changes_and_refuses_every_other_by_name(
         check([fact], to)
     message = str(refused.value)
     assert fact.fact_id in message
-    assert f"is {start.value} and cannot become {to.value}" in message
+    same = f"is {to.value} already"
+    assert (same if start is to else f"is {start.value} and cannot become {to.value}") in message
     said = message.partition(";")[2]
     assert {way.value for way in FactStatus if way.value in said} - {start.value} == set(ways)
 
@@ -766,3 +767,71 @@ def test_without_anybody_to_tell_the_log_names_the_source_and_no_text(
     assert report.facts[0] in record.getMessage()
     assert "value1" not in record.getMessage()
     assert "secret-name" not in record.getMessage()
+
+
+# --- what is given again --------------------------------------------------------------
+
+
+def test_adding_what_is_stale_or_archived_brings_it_back_and_says_so(store: Store) -> None:
+    made = fabric(store, notify=lambda notice: None)
+    namespace = made.bind(ACME)
+    texts = [sentence(number) for number in range(4)]
+    live, stale, archived, hidden = namespace.add(texts).facts
+    namespace.mark_stale([stale])
+    namespace.archive([archived])
+    namespace.quarantine([hidden])
+    made.clock.moment += timedelta(hours=1)  # type: ignore[attr-defined]
+    report = namespace.add([*texts, sentence(9)])
+    assert report.returned == (stale, archived)
+    assert report.unchanged == (live, hidden)
+    assert len(report.facts) == 1
+    assert seen(namespace) == {live, stale, archived, *report.facts}
+    assert status_of(made, live, stale, archived, hidden) == [A, A, A, Q]
+    (back,) = stored(made, archived)
+    assert back.archived_at is None
+    assert back.modified_at == made.clock.now()
+    assert namespace.state_hash() == report.state_hash == formula(made)
+    told = [one for one in events(made) if one.event_type is EventType.FACT_INGESTED][-1]
+    assert told.data["active_again"] == sorted([stale, archived])
+    before = everything(made)
+    assert namespace.add(texts).unchanged == (live, stale, archived, hidden)
+    assert everything(made) == before
+
+
+def test_what_has_outlived_its_time_stays_stale_when_it_is_added_again(store: Store) -> None:
+    made = fabric(store)
+    namespace = made.bind(ACME)
+    fact = Fact(content=sentence(1), ttl="P1D")
+    (id_,) = namespace.add([fact]).facts
+    namespace.archive([id_])
+    made.clock.moment += timedelta(days=2)  # type: ignore[attr-defined]
+    namespace.maintain()
+    report = namespace.add([fact])
+    assert (report.returned, report.unchanged) == ((id_,), ())
+    (found,) = namespace.facts([id_])
+    assert found.status is S
+    assert namespace.add([fact]).unchanged == (id_,)
+
+
+def test_lifting_what_is_active_says_that_it_is() -> None:
+    namespace = fabric().bind(ACME)
+    (id_,) = namespace.add([sentence(1)]).facts
+    with pytest.raises(IllegalTransition, match=f"fact {id_} is ACTIVE already"):
+        namespace.lift([id_])
+
+
+@pytest.mark.parametrize("by_hand", [True, False])
+def test_a_stale_fact_that_is_forgotten_leaves_its_sources_count(
+    store: Store, by_hand: bool
+) -> None:
+    made = fabric(store)
+    namespace = made.bind(ACME)
+    texts = [sentence(number) for number in range(3)]
+    report = namespace.add(texts) if by_hand else namespace.ingest([document("a", *texts)])
+    namespace.mark_stale(report.facts[:2])
+    assert [one.fact_count for one in namespace.sources()] == [3]
+    namespace.forget(facts=report.facts[:1])
+    assert [one.fact_count for one in namespace.sources()] == [2]
+    namespace.forget(facts=report.facts[1:])
+    assert [one.fact_count for one in namespace.sources()] == [0]
+    assert namespace.doctor().findings == ()

@@ -10,10 +10,12 @@ import pytest
 
 from crp_integrations.errors import AccessDenied, StoreBusy
 from crp_integrations.fabric.fabric import Fabric
+from crp_integrations.fabric.ingest.embedding import PREPARED_SETTING
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Fact
 from crp_integrations.fabric.settings import FabricSettings, LifecycleSettings
 from crp_integrations.guard.decisions import Decision
+from crp_integrations.seals import iso, sha256
 from crp_integrations.stores.keys import FileKeyRing
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vectors import to_bytes
@@ -21,6 +23,8 @@ from crp_integrations.vocabulary import EventType, FactStatus
 from tests.doubles import NOON
 from tests.fabric.keeping import (
     ACME,
+    Counted,
+    document,
     events,
     everything,
     fabric,
@@ -311,3 +315,51 @@ def test_progress_names_each_step_that_is_due(store: Store) -> None:
     names = [name for name, _, _ in told]
     assert names[:3] == ["stale", "purge", "archive"]
     assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)
+
+
+def test_vectors_that_a_killed_ingestion_left_behind_go_after_their_time(store: Store) -> None:
+    class Failing(Counted):
+        def embed_passages(self, texts: Any) -> Any:
+            if len(self.texts) >= 32:
+                raise RuntimeError("killed")
+            return super().embed_passages(texts)
+
+    def left(made: Fabric, embedder: str) -> int:
+        hashes = [sha256(text) for text in passages]
+        with made.store.begin("acme", write=False) as transaction:
+            return len(transaction.facts.prepared(embedder, hashes))
+
+    passages = [sentence(number) for number in range(48)]
+    kept = FabricSettings(embed_slice=16, embed_workers=1)
+    made = fabric(store, embedder=Failing(), settings=kept)
+    namespace = made.bind(ACME)
+    with pytest.raises(RuntimeError):
+        namespace.ingest([document("big", *passages)])
+    name = made.embedder.identity
+    assert left(made, name) == 32
+    at(made, NOON + timedelta(days=7) - TICK)
+    assert not namespace.maintain().prepared_cleared
+    assert left(made, name) == 32
+    # Those of a change of embedder are of stored texts, and it goes on.
+    fabric(store).bind(ACME).add([sentence(99)])
+    with made.store.begin("acme") as transaction:
+        rows = Counted().embed_passages(passages[:1])
+        transaction.facts.prepare("the next embedder", [sha256(passages[0])], rows)
+    at(made, NOON + timedelta(days=7))
+    assert namespace.maintain().prepared_cleared
+    assert (left(made, name), left(made, "the next embedder")) == (0, 1)
+    before = everything(made)
+    assert not namespace.maintain().prepared_cleared
+    assert everything(made) == before
+
+
+def test_a_namespace_that_holds_nothing_else_loses_them_too(store: Store) -> None:
+    made = fabric(store)
+    rows = made.embedder.embed_passages([sentence(1)])
+    with made.store.begin("acme") as transaction:
+        transaction.facts.prepare(made.embedder.identity, [sha256(sentence(1))], rows)
+        transaction.facts.set_setting(PREPARED_SETTING, iso(NOON))
+    at(made, NOON + timedelta(days=8))
+    assert made.bind(ACME).maintain().prepared_cleared
+    with made.store.begin("acme", write=False) as transaction:
+        assert not transaction.facts.prepared(made.embedder.identity, [sha256(sentence(1))])

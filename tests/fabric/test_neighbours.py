@@ -15,7 +15,7 @@ from crp_integrations.fabric.communities.neighbours import (
     chosen,
     search,
 )
-from crp_integrations.fabric.communities.similarity import Similarity, similarity
+from crp_integrations.fabric.communities.similarity import Found, Similarity, similarity
 from crp_integrations.vectors import FloatRows, unit_rows
 
 Lists = list[list[tuple[int, int]]]
@@ -91,7 +91,14 @@ def test_an_edge_needs_the_threshold_and_weighs_its_cosine(seed: int, rows: int,
     assert set(pairs) == wanted
 
 
-def kept(ids: list[int], rows: FloatRows, known: Similarity | None, **fields: object) -> object:
+def kept(
+    ids: list[int], rows: FloatRows, known: Similarity | None, **fields: object
+) -> tuple[Similarity, int]:
+    found = brought(ids, rows, known, **fields)
+    return found.similarity, found.searched
+
+
+def brought(ids: list[int], rows: FloatRows, known: Similarity | None, **fields: object) -> Found:
     return similarity(
         [f"{number:04d}" for number in ids],
         [f"sha256:{number:064d}" for number in ids],
@@ -109,40 +116,40 @@ def test_what_is_kept_and_brought_forward_equals_a_search_from_scratch(data: st.
     known = None
     for _ in range(data.draw(st.integers(2, 4))):
         ids = data.draw(numbers)
-        known, searched = kept(ids, rows, known)  # type: ignore[misc]
-        fresh, _ = kept(ids, rows, None)  # type: ignore[misc]
+        known, searched = kept(ids, rows, known)
+        fresh, _ = kept(ids, rows, None)
         assert lists(known.neighbours) == lists(fresh.neighbours)
         assert searched <= len(ids)
 
 
 def test_only_new_facts_and_robbed_lists_are_searched() -> None:
     rows = block(5, 60)
-    first, searched = kept(list(range(40)), rows, None)  # type: ignore[misc]
+    first, searched = kept(list(range(40)), rows, None)
     assert searched == 40
-    same, searched = kept(list(range(40)), rows, first)  # type: ignore[misc]
+    same, searched = kept(list(range(40)), rows, first)
     assert searched == 0 and same.changed == 0
-    grown, searched = kept(list(range(43)), rows, same)  # type: ignore[misc]
+    grown, searched = kept(list(range(43)), rows, same)
     assert searched == 3 and grown.changed == 3
     full = [place for place in range(43) if (grown.neighbours.places[place] != NOBODY).all()]
     robbed = [place for place in full if 42 in grown.neighbours.places[place] and place != 42]
-    less, searched = kept(list(range(42)), rows, grown)  # type: ignore[misc]
+    less, searched = kept(list(range(42)), rows, grown)
     assert searched == len(robbed) and less.changed == 4
 
 
 @pytest.mark.parametrize("fields", [{"embedder": "other"}, {"k": 3}, {"least": 600_000}])
 def test_lists_of_another_kind_are_not_used(fields: dict[str, object]) -> None:
     rows = block(6, 30)
-    known, _ = kept(list(range(30)), rows, None)  # type: ignore[misc]
-    found, searched = kept(list(range(30)), rows, known, **fields)  # type: ignore[misc]
+    known, _ = kept(list(range(30)), rows, None)
+    found, searched = kept(list(range(30)), rows, known, **fields)
     assert searched == 30 and found.changed == 0
 
 
 def test_much_change_computes_all_of_it_anew() -> None:
     rows = block(7, 60)
-    known, _ = kept(list(range(40)), rows, None)  # type: ignore[misc]
-    a_little, searched = kept(list(range(45)), rows, known, rebuild_share=0.2)  # type: ignore[misc]
+    known, _ = kept(list(range(40)), rows, None)
+    a_little, searched = kept(list(range(45)), rows, known, rebuild_share=0.2)
     assert searched == 5
-    much, searched = kept(list(range(52)), rows, a_little, rebuild_share=0.2)  # type: ignore[misc]
+    much, searched = kept(list(range(52)), rows, a_little, rebuild_share=0.2)
     # 5 and 7 changes since the last whole search are more than a fifth of 52.
     assert searched == 52 and much.changed == 0
 
@@ -153,3 +160,35 @@ def test_given_candidates_are_scored_exactly() -> None:
     owners, others = (part.reshape(-1) for part in np.meshgrid(every, every, indexing="ij"))
     found = chosen(Neighbours.empty(50, 4, 500_000), rows, owners, others)
     assert lists(found) == brute(rows, 4, 500_000)
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32), st.integers(0, 30), st.integers(0, 30), st.integers(1, 5))
+def test_what_changed_holds_every_fact_whose_edges_did(
+    seed: int, fewer: int, more: int, k: int
+) -> None:
+    rows = block(seed, 120)
+    draw = np.random.default_rng(seed)
+    before = sorted(draw.choice(90, 90 - fewer, replace=False).tolist())
+    kept_ids = draw.choice(before, max(1, len(before) - fewer), replace=False).tolist()
+    after = sorted([*kept_ids, *range(90, 90 + more)])
+    known, _ = kept(before, rows, None, k=k)
+    now = brought(after, rows, known, k=k)
+    assert now.changed is not None
+
+    def edges(ids: list[int], found: Similarity) -> dict[int, set[tuple[int, float]]]:
+        seen: dict[int, set[tuple[int, float]]] = {id_: set() for id_ in ids}
+        for one, other, weight in zip(*found.neighbours.edges(), strict=True):
+            seen[ids[one]].add((ids[other], weight))
+            seen[ids[other]].add((ids[one], weight))
+        return seen
+
+    old, new = edges(before, known), edges(after, now.similarity)
+    changed = {after[place] for place in now.changed.tolist()}
+    assert {id_ for id_ in after if old.get(id_) != new[id_]} <= changed
+    same = brought(after, rows, now.similarity, k=k).changed
+    assert same is not None and not same.size
+
+
+def test_what_is_searched_as_a_whole_has_changed_as_a_whole() -> None:
+    assert brought(list(range(20)), block(1, 20), None).changed is None

@@ -379,3 +379,29 @@ def test_the_graph_is_built_of_the_new_vectors(tmp_path: Path) -> None:
         # It was built at the switch and is read from its file.
         assert new.index("acme").graph is not None
         assert built == 0
+
+
+def test_what_has_its_vector_is_not_looked_for_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    namespace = fabric(store, settings=FabricSettings(embed_slice=2, embed_workers=1)).bind(ACME)
+    namespace.add([sentence(n) for n in range(200)])
+    with store.begin("acme", write=False) as transaction:
+        kind = type(transaction.facts)
+    asked: list[tuple[str, list[str]]] = []
+    unprepared = kind.unprepared
+
+    def watched(self: Any, embedder: str, limit: int, *, after: str = "") -> Any:
+        found = unprepared(self, embedder, limit, after=after)
+        asked.append((after, [said for said, _ in found]))
+        return found
+
+    monkeypatch.setattr(kind, "unprepared", watched)
+    report = namespace.reembed(Letters())
+    assert report.embedded == 200
+    listed = [said for _, page in asked for said in page]
+    # Each text is read once, not once for every slice that was still missing.
+    assert sorted(listed) == sorted(set(listed))
+    assert [after for after, page in asked if page] == sorted(
+        after for after, page in asked if page
+    )

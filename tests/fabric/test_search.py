@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from crp_integrations.errors import RequestError
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
@@ -287,3 +288,19 @@ def test_a_fabric_without_an_engine_is_exact_at_any_size() -> None:
     query = namespace.embedder.embed_query("passage 3")
     wanted = best(namespace, query, [one.fact_id for one in facts(30)], 30)
     assert [hit.fact_id for hit in namespace.nearest(query, 30)] == wanted
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        Where(sources=("\ud800",)),
+        Where(communities=("a\udfff",)),
+        Where(labels=("\udc00",)),
+        Where(metadata={"a": "\ud800"}),
+    ],
+)
+def test_half_a_surrogate_pair_in_a_filter_is_refused_by_name(where: Where) -> None:
+    namespace = fabric().bind(ACME)
+    namespace.add(["A passage of ten words or more that somebody would search for."])
+    with pytest.raises(RequestError, match="surrogate"):
+        namespace.nearest(HashEmbedder().embed_query("passage"), 3, where)

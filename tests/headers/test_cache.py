@@ -45,14 +45,6 @@ def test_what_is_no_directive_is_refused_by_name(text: str, words: str) -> None:
     assert caught.value.status_hint == 400
 
 
-@pytest.mark.parametrize("name", ["no-cache", "only-if-ckf"])
-def test_a_directive_that_nothing_acts_on_is_refused_by_name(name: str) -> None:
-    with pytest.raises(HeaderSyntaxError, match=f"cache directive {name} is not supported"):
-        CacheDirectives.parse(f"no-store, {name}").check_built()
-    with pytest.raises(HeaderSyntaxError, match=name):
-        parse({"CRP-Context-Cache": name})
-
-
 def test_request_headers_hold_directives_and_region() -> None:
     asked = parse(
         {"crp-context-cache": "No-Store, max-age=60", "CRP-Compliance-Data-Residency": "EU"}

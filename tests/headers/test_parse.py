@@ -12,6 +12,7 @@ from crp_integrations.errors import HeaderSyntaxError
 from crp_integrations.headers import names, values
 from crp_integrations.headers.parse import parse, read
 from crp_integrations.headers.records import (
+    CacheOutcome,
     Contradictions,
     Distortions,
     RequestHeaders,
@@ -20,7 +21,9 @@ from crp_integrations.headers.records import (
 from crp_integrations.headers.render import FIELDS, render, write
 from crp_integrations.vocabulary import (
     Attribution,
+    CacheStatus,
     ChainIntegrity,
+    Changed,
     DistortionType,
     GroundingMode,
     QualityTier,
@@ -42,6 +45,12 @@ VALUES = {
     "facts_used": PAIR,
     "tokens_used": COUNT,
     "etag": HASH,
+    "cache_status": st.builds(
+        CacheOutcome,
+        status=st.sampled_from(CacheStatus),
+        reason=st.just("") | st.sampled_from(Changed).map(str),
+    ),
+    "continuation_id": st.from_regex(r"crp_cont_[A-Za-z0-9]{16,32}", fullmatch=True),
     "tier_hit": st.integers(0, 3),
     "ckf_hits": COUNT,
     "ckf_community": st.from_regex(r"[a-z0-9]([a-z0-9.-]{0,20}[a-z0-9])?", fullmatch=True),
@@ -190,10 +199,10 @@ def test_response_names_are_refused_in_a_request(name: str) -> None:
 @pytest.mark.parametrize(
     ("headers", "words"),
     [
-        ({"CRP-Context-If-Match": ETAG}, "If-Match is not supported in this version"),
+        ({"CRP-Context-If-Match": "abc"}, "CRP-Context-If-Match has the value 'abc'"),
+        ({"CRP-Context-If-Match": f"{ETAG}, {ETAG}"}, "CRP-Context-If-Match has the value"),
+        ({"CRP-Context-Continuation-Id": "crp_cont_0123456789abcdef"}, "not supported"),
         ({"CRP-Safety-Policy": "halt-on HIGH"}, "Safety-Policy is not supported"),
-        ({"CRP-Context-Cache": "no-store, no-cache"}, "no-cache is not supported"),
-        ({"CRP-Context-Cache": "only-if-ckf"}, "only-if-ckf is not supported"),
         ({"CRP-Context-Cache": "no-store, no-store"}, "no-store stands twice"),
         ({"CRP-Context-Cache": "max-age=-1"}, "CRP-Context-Cache has the value 'max-age=-1'"),
         ({"CRP-Context-Cache": "keep"}, "CRP-Context-Cache has the value 'keep'"),

@@ -17,6 +17,7 @@ from tests.requirements.rows import ROOT
 
 README = ROOT / "README.md"
 FABRIC = ROOT / "docs" / "fabric.md"
+REUSE = ROOT / "docs" / "reuse.md"
 CHECK = ROOT / ".ci" / "run"
 CODE = [block for block in blocks(README) if block.language == "python"]
 COMMANDS = [block for block in blocks(README) if block.language == "bash"]
@@ -27,7 +28,9 @@ def _marked(name: str) -> Block:
     return block
 
 
-@pytest.mark.parametrize(("page", "shown"), [(README, "30 days"), (FABRIC, "sha256:")])
+@pytest.mark.parametrize(
+    ("page", "shown"), [(README, "30 days"), (FABRIC, "sha256:"), (REUSE, "HIT")]
+)
 def test_the_code_of_a_page_runs_in_order(tmp_path: Path, page: Path, shown: str) -> None:
     script = tmp_path / "page.py"
     code = [block.body for block in blocks(page) if block.language == "python"]

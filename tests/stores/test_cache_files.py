@@ -104,6 +104,9 @@ def test_damage_is_found_and_cleared_away(
     cache = saved(store)
     saved(store, "other")
     DAMAGE[kind](*parts(tmp_path))
+    if kind == "manifest gone":
+        (data,) = (tmp_path / "kb").rglob("cache/graph*.bin")
+        aged(data)
     # Without its manifest it is what a killed process leaves, and nobody takes it for a file.
     assert len(store.check(NAMESPACE)) == (kind != "manifest gone")
     with caplog.at_level(logging.WARNING, "crp_integrations.stores"):
@@ -192,6 +195,32 @@ def test_a_first_file_may_come_before_the_first_fact(tmp_path: Path) -> None:
     assert store.namespaces() == [NAMESPACE]
 
 
+def aged(path: Path) -> None:
+    """As if nobody had touched it for long."""
+    long_ago = path.stat().st_mtime - ABANDONED_SECONDS - 60
+    os.utime(path, (long_ago, long_ago))
+
+
+def test_a_file_whose_manifest_is_about_to_come_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = store_at(tmp_path)
+    looked: list[object] = []
+    replace = Path.replace
+
+    def between(self: Path, target: Path) -> Path:
+        # Another process looks after the file has its name and before the manifest has.
+        if Path(target).suffix == ".json":
+            looked.append(store.cache(NAMESPACE).load("graph"))
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", between)
+    cache = saved(store)
+    assert looked == [None]
+    assert cache.load("graph") is not None
+    assert store.check(NAMESPACE) == []
+
+
 def test_what_killed_processes_left_is_cleared_away(tmp_path: Path) -> None:
     store = store_at(tmp_path)
     cache = saved(store)
@@ -199,9 +228,8 @@ def test_what_killed_processes_left_is_cleared_away(tmp_path: Path) -> None:
     old, new, foreign = (folder / f"{name}.tmp" for name in ("graph.1-a", "graph.2-b", "other.1-a"))
     for one in (old, new, foreign):
         one.write_bytes(b"half")
-    long_ago = old.stat().st_mtime - ABANDONED_SECONDS - 60
-    os.utime(old, (long_ago, long_ago))
-    os.utime(foreign, (long_ago, long_ago))
+    aged(old)
+    aged(foreign)
     saved(store)
     assert not old.exists()
     assert new.exists()

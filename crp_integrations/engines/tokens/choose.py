@@ -7,10 +7,19 @@ from pathlib import Path
 from threading import Lock
 from typing import TypeVar, cast
 
+from crp_integrations.engines.tokens.counted import Encoder, VocabularyCounter
 from crp_integrations.engines.tokens.estimate import CharacterCounter, ScaledCounter
 from crp_integrations.engines.tokens.families import UNKNOWN_PER_MILLE, Family, family_of
-from crp_integrations.engines.tokens.offline import CL100K, O200K, Found, Vocabulary, find
-from crp_integrations.engines.tokens.overhead import GENERIC, OPENAI
+from crp_integrations.engines.tokens.formats import GENERIC, OPENAI
+from crp_integrations.engines.tokens.offline import (
+    CL100K,
+    WITH_PATTERN,
+    Found,
+    Vocabulary,
+    find,
+)
+from crp_integrations.engines.tokens.overhead import ChatFormat
+from crp_integrations.engines.tokens.patterns import COMPOSED, PATTERNS
 from crp_integrations.errors import ConfigError, MissingExtra
 from crp_integrations.ports import TokenCounter
 from crp_integrations.seals import sha256_hex
@@ -18,10 +27,10 @@ from crp_integrations.vocabulary import Exactness
 
 EXTRACTIVE = "extractive"
 
-_Made = TypeVar("_Made", bound=TokenCounter | None)
-
-_made: dict[tuple[str, ...], TokenCounter | None] = {}
+# Encoders and counters that were made in this process; loading a vocabulary takes a second.
+_made: dict[tuple[str, ...], object] = {}
 _lock = Lock()
+_Made = TypeVar("_Made")
 
 
 def counter_for(
@@ -34,7 +43,8 @@ def counter_for(
     Args:
         model: a name as LiteLLM takes it, such as `gpt-4o` or `mistral/mistral-large-2411`.
         tokenizer_file: path of the model's own tokenizer: a SentencePiece `.model`, a
-            `tokenizer.json`, a `tekken.json` or a `.tiktoken` file. It goes before the name.
+            `tokenizer.json`, a `tekken.json` or a `.tiktoken` file. It goes before the name,
+            which still says how messages and tools are framed.
         folders: tiktoken cache folders of the user, looked at before installed packages.
 
     Returns:
@@ -44,128 +54,139 @@ def counter_for(
         ConfigError: the file is missing or of none of these kinds.
         MissingExtra: the file needs sentencepiece, which is not installed.
     """
+    family, sure = family_of(model)
+    chat = GENERIC if family is None else family.chat
     if tokenizer_file is not None:
-        return _from_file(Path(tokenizer_file))
+        return _from_file(Path(tokenizer_file), chat)
     if model.strip().lower().partition("/")[0] == EXTRACTIVE:
         # Its context limit is ours and counted with this vocabulary, so this is its tokenizer.
-        return _counter(CL100K, Exactness.EXACT, folders) or CharacterCounter()
-    family, sure = family_of(model)
+        counter = _counter(CL100K, Exactness.EXACT, OPENAI, folders)
+        return counter or CharacterCounter(OPENAI)
     if family is not None and family.exactness is not Exactness.ESTIMATE:
         exactness = family.exactness if sure else Exactness.FAMILY
-        counter = _counter(family.vocabulary, exactness, folders)
+        counter = _counter(family.vocabulary, exactness, chat, folders)
         if counter is not None:
             return counter
-    return _estimated(family, folders)
+    return _estimated(family, chat, folders)
 
 
-def _estimated(family: Family | None, folders: Sequence[Path]) -> TokenCounter:
+def _estimated(family: Family | None, chat: ChatFormat, folders: Sequence[Path]) -> TokenCounter:
     if family is not None and family.exactness is Exactness.ESTIMATE:
-        base = _counter(family.vocabulary, Exactness.ESTIMATE, folders)
+        base = _counter(family.vocabulary, Exactness.ESTIMATE, chat, folders)
         if base is not None:
-            return ScaledCounter(base, per_mille=family.per_mille, family=family.name)
+            return ScaledCounter(base, per_mille=family.per_mille, family=family.name, chat=chat)
     name = "an unknown model" if family is None else family.name
-    base = _counter(CL100K, Exactness.ESTIMATE, folders)
+    base = _counter(CL100K, Exactness.ESTIMATE, chat, folders)
     if base is None:
-        return CharacterCounter()
-    return ScaledCounter(base, per_mille=UNKNOWN_PER_MILLE, family=name)
+        return CharacterCounter(chat)
+    return ScaledCounter(base, per_mille=UNKNOWN_PER_MILLE, family=name, chat=chat)
 
 
 def _counter(
-    vocabulary: Vocabulary, exactness: Exactness, folders: Sequence[Path]
+    vocabulary: Vocabulary, exactness: Exactness, chat: ChatFormat, folders: Sequence[Path]
 ) -> TokenCounter | None:
     """A counter with a known vocabulary, loaded once a process; None when it is not here."""
 
-    def load() -> TokenCounter | None:
+    def load() -> tuple[Encoder, str] | None:
         found = find(vocabulary, folders)
         if found is None:
             return None
         try:
-            return _load(vocabulary, found, exactness)
+            return _load(vocabulary, found)
         except MissingExtra:
             # Without the library the vocabulary is of no use; the estimate says what it is.
             return None
 
     places = tuple(str(folder) for folder in folders)
-    return _once(("vocabulary", vocabulary.name, exactness.value, *places), load)
+    loaded = _once(("vocabulary", vocabulary.name, *places), load)
+    if loaded is None:
+        return None
+    encoder, source = loaded
+    return _once(
+        ("counter", vocabulary.name, exactness.value, chat.name, *places),
+        lambda: VocabularyCounter(encoder, exactness=exactness, source=source, chat=chat),
+    )
 
 
-def _once(key: tuple[str, ...], load: Callable[[], _Made]) -> _Made:
+def _once(key: tuple[str, ...], make: Callable[[], _Made]) -> _Made:
     with _lock:
         if key not in _made:
-            _made[key] = load()
+            _made[key] = make()
         return cast(_Made, _made[key])
 
 
-def _load(vocabulary: Vocabulary, found: Found, exactness: Exactness) -> TokenCounter:
+def _load(vocabulary: Vocabulary, found: Found) -> tuple[Encoder, str]:
     source = f"{vocabulary.name} from {found.where}"
-    if vocabulary in (CL100K, O200K):
-        return _tiktoken(vocabulary.name, found.data, vocabulary.name, exactness, source)
+    if vocabulary.pattern:
+        encoder = _tiktoken(vocabulary.name, found.data, vocabulary.pattern)
+        return encoder, f"tiktoken {source}"
     if found.data[:1] == b"{":
-        return _json(found.data, vocabulary.name, exactness, source)
-    return _sentencepiece(found.data, vocabulary.name, exactness, source)
+        return _json(found.data, vocabulary.name), source
+    return _sentencepiece(found.data, vocabulary.name), source
 
 
-def _from_file(path: Path) -> TokenCounter:
+def _from_file(path: Path, chat: ChatFormat) -> TokenCounter:
     try:
         data = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"the tokenizer file {path} cannot be read: {error.strerror}") from error
-    key = ("file", path.name, sha256_hex(data))
-    return _once(key, lambda: _of_kind(path, data))
+    key = (path.name, sha256_hex(data))
+    encoder, exactness, source = _once(("file", *key), lambda: _of_kind(path, data))
+    return _once(
+        ("file counter", *key, chat.name),
+        lambda: VocabularyCounter(encoder, exactness=exactness, source=source, chat=chat),
+    )
 
 
-def _of_kind(path: Path, data: bytes) -> TokenCounter:
+def _of_kind(path: Path, data: bytes) -> tuple[Encoder, Exactness, str]:
     """The content decides, since `tokenizer.model` names files of two formats."""
     source = f"file {path.name}"
     if data.lstrip()[:1] == b"{":
-        return _json(data, path.name, Exactness.EXACT, source)
+        return _json(data, path.name), Exactness.EXACT, source
     first = data.split(b"\n", 1)[0].split()
     if len(first) == 2 and first[1].isdigit():
         return _ranks(path.name, data, source)
     if ".model" in path.suffixes:
-        return _sentencepiece(data, path.name, Exactness.EXACT, source)
+        return _sentencepiece(data, path.name), Exactness.EXACT, source
     raise ConfigError(
         f"the tokenizer file {path.name} is of no known kind, wanted a SentencePiece .model, a "
         "tokenizer.json, a tekken.json or a .tiktoken file"
     )
 
 
-def _ranks(name: str, data: bytes, source: str) -> TokenCounter:
+def _ranks(name: str, data: bytes, source: str) -> tuple[Encoder, Exactness, str]:
     """A `.tiktoken` file; it does not hold its splitting pattern, so only known ones are exact."""
-    known = {vocabulary.sha256: vocabulary.name for vocabulary in (CL100K, O200K)}
-    pattern = known.get(sha256_hex(data))
-    if pattern is None:
-        return _tiktoken(name, data, CL100K.name, Exactness.FAMILY, source)
-    return _tiktoken(pattern, data, pattern, Exactness.EXACT, source)
+    seal = sha256_hex(data)
+    known = next((one for one in WITH_PATTERN if one.sha256 == seal), None)
+    if known is None:
+        return _tiktoken(name, data, CL100K.pattern), Exactness.FAMILY, f"tiktoken {source}"
+    encoder = _tiktoken(known.name, data, known.pattern)
+    return encoder, Exactness.EXACT, f"tiktoken {source}"
 
 
-def _json(data: bytes, name: str, exactness: Exactness, source: str) -> TokenCounter:
+def _json(data: bytes, name: str) -> Encoder:
     if b'"token_bytes"' in data[:65_536]:
         from crp_integrations.engines.tokens.mistral import tekken
 
-        return tekken(data, name=name, exactness=exactness, source=source)
-    from crp_integrations.engines.tokens.huggingface import HuggingFaceCounter
+        return tekken(data, name=name)
+    from crp_integrations.engines.tokens.huggingface import HuggingFaceEncoder
 
-    return HuggingFaceCounter(data, name=name, exactness=exactness, source=source)
+    return HuggingFaceEncoder(data, name=name)
 
 
-def _sentencepiece(data: bytes, name: str, exactness: Exactness, source: str) -> TokenCounter:
+def _sentencepiece(data: bytes, name: str) -> Encoder:
     try:
-        from crp_integrations.engines.tokens.sentencepiece import SentencePieceCounter
+        from crp_integrations.engines.tokens.sentencepiece import SentencePieceEncoder
     except ImportError as error:
         raise MissingExtra("tokenizers", f"the tokenizer file {name}") from error
-    return SentencePieceCounter(data, name=name, exactness=exactness, source=source)
+    return SentencePieceEncoder(data, name=name)
 
 
-def _tiktoken(
-    name: str, data: bytes, pattern: str, exactness: Exactness, source: str
-) -> TokenCounter:
-    from crp_integrations.engines.tokens.tiktoken import PATTERNS, TiktokenCounter, encoding
+def _tiktoken(name: str, data: bytes, pattern: str) -> Encoder:
+    from crp_integrations.engines.tokens.tiktoken import TiktokenEncoder, encoding
 
-    return TiktokenCounter(
+    return TiktokenEncoder(
         encoding(name, data, PATTERNS[pattern]),
         vocabulary_hash=sha256_hex(data),
-        exactness=exactness,
-        source=f"tiktoken {source}",
-        overhead=OPENAI if name in PATTERNS else GENERIC,
+        composed=pattern in COMPOSED,
     )

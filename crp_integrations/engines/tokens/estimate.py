@@ -6,6 +6,8 @@ import re
 from typing import Final
 
 from crp_integrations.engines.tokens.counted import Counted
+from crp_integrations.engines.tokens.formats import GENERIC
+from crp_integrations.engines.tokens.overhead import ChatFormat
 from crp_integrations.engines.tokens.text import encodable
 from crp_integrations.ports import TokenCounter
 from crp_integrations.vocabulary import Exactness
@@ -20,11 +22,14 @@ class ScaledCounter(Counted):
         per_mille: the factor in thousandths, so that counts stay integers.
     """
 
-    def __init__(self, base: TokenCounter, *, per_mille: int, family: str) -> None:
+    def __init__(
+        self, base: TokenCounter, *, per_mille: int, family: str, chat: ChatFormat
+    ) -> None:
         super().__init__(
             f"estimate:{per_mille}:{base.identity}",
             Exactness.ESTIMATE,
             f"{base.source} × {per_mille / 1000:.2f} for {family}",
+            chat,
         )
         self._base = base
         self.per_mille: Final = per_mille
@@ -41,9 +46,9 @@ class CharacterCounter(Counted):
     character, half a token for each UTF-8 byte of the rest.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, chat: ChatFormat = GENERIC) -> None:
         source = "characters, since no vocabulary was found"
-        super().__init__("characters@1", Exactness.ESTIMATE, source)
+        super().__init__("characters@1", Exactness.ESTIMATE, source, chat)
 
     def count(self, text: str) -> int:
         """Estimated tokens of a text."""

@@ -5,18 +5,36 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from crp_integrations.engines.tokens.formats import (
+    CHATML,
+    CLAUDE,
+    CLAUDE_TEXT,
+    DEEPSEEK_CHAT,
+    GENERIC,
+    HARMONY,
+    LLAMA,
+    MISTRAL,
+    MISTRAL_V1,
+    OPENAI,
+)
 from crp_integrations.engines.tokens.offline import (
     CL100K,
     CLAUDE_2,
     DEEPSEEK,
+    LLAMA_3,
+    LLAMA_4,
     MISTRAL_V2,
     MISTRAL_V3,
     MISTRAL_V7,
     O200K,
+    P50K,
+    QWEN,
     TEKKEN_0718,
     TEKKEN_0911,
     Vocabulary,
 )
+from crp_integrations.engines.tokens.offline import MISTRAL_V1 as MISTRAL_V1_PIECES
+from crp_integrations.engines.tokens.overhead import ChatFormat
 from crp_integrations.vocabulary import Exactness
 
 # Factors in thousandths: cl100k × 1.45 covered every family that was measured.
@@ -33,6 +51,7 @@ class Family:
         name: what people call the family.
         pattern: regular expression that the model's name, without provider, begins with.
         vocabulary: the vocabulary to count with.
+        chat: the format around its messages and tools.
         exactness: how far that vocabulary is the models' own; an estimate has a factor.
         per_mille: factor in thousandths for estimates.
     """
@@ -40,6 +59,7 @@ class Family:
     name: str
     pattern: str
     vocabulary: Vocabulary
+    chat: ChatFormat
     exactness: Exactness = Exactness.EXACT
     per_mille: int = 1000
 
@@ -48,44 +68,71 @@ class Family:
         return re.match(f"(?:{self.pattern})(?![a-z0-9])", model) is not None
 
 
-def _estimate(name: str, pattern: str, vocabulary: Vocabulary, per_mille: int) -> Family:
-    return Family(name, pattern, vocabulary, Exactness.ESTIMATE, per_mille)
+def _related(name: str, pattern: str, vocabulary: Vocabulary, chat: ChatFormat) -> Family:
+    return Family(name, pattern, vocabulary, chat, Exactness.FAMILY)
 
+
+def _estimate(
+    name: str, pattern: str, vocabulary: Vocabulary, per_mille: int, chat: ChatFormat
+) -> Family:
+    return Family(name, pattern, vocabulary, chat, Exactness.ESTIMATE, per_mille)
+
+
+_OPENAI_O200K = r"(ft:)?(gpt-4o|chatgpt-4o|gpt-4\.[15]|gpt-5(\.\d+)?|o[134])"
+_NEMO = r"open-mistral-nemo|mistral-nemo|ministral-8b-2410|mistral-small-2409"
+_NEWER_MISTRAL = (
+    r"ministral|pixtral|magistral|devstral|voxtral"
+    r"|mistral-medium-(3|2[5-9])\d*|(mistral-(small|large)|codestral)-(3|2[5-9])\d*"
+)
+_MISTRAL_2 = r"mistral-(small|large)-2402|mistral-(tiny|small)-2312"
+_MISTRAL_3 = (
+    r"open-mixtral-8x22b|codestral-(2405|mamba)|mistral-(large|tiny)-2407"
+    r"|mistral-7b-(instruct-)?v0\.3|mixtral-8x22b-instruct-v0\.1"
+)
+_MISTRAL_1 = r"mistral-medium-2312|mistral-7b-(instruct-)?v0\.[12]|mixtral-8x7b-(instruct-)?v0\.1"
+_QWEN_OPEN = r"(qwen-?(1\.5|2(\.5)?|3)(-coder)?-\d+(\.\d+)?b|qwen-(1_8|7|14|72)b|qwq-32b)"
 
 FAMILIES: tuple[Family, ...] = (
-    Family("OpenAI", r"(ft:)?(gpt-4o|chatgpt-4o|gpt-4\.[15]|gpt-5(\.\d+)?|o[134])", O200K),
-    Family("OpenAI", r"gpt-oss|codex-mini", O200K),
-    Family("OpenAI", r"(ft:)?(gpt-4|gpt-3\.5|gpt-35)", CL100K),
-    Family("OpenAI", r"(ft:)?(davinci-002|babbage-002)", CL100K),
-    Family("OpenAI", r"text-embedding-(ada-002|3-small|3-large)", CL100K),
-    Family("OpenAI", r"(ft:)?(gpt-\d+(\.\d+)?|o\d+)", O200K, Exactness.FAMILY),
-    Family("Claude 2", r"claude-(instant|v?[12])(\.\d+|-\d+)*", CLAUDE_2),
-    _estimate("Claude 3 and 4", r"claude-3", O200K, CLAUDE_3_PER_MILLE),
+    Family("OpenAI", _OPENAI_O200K, O200K, OPENAI),
+    Family("gpt-oss", r"gpt-oss", O200K, HARMONY),
+    Family("OpenAI", r"codex-mini", O200K, OPENAI),
+    Family("OpenAI", r"(ft:)?(gpt-4|gpt-3\.5|gpt-35)", CL100K, OPENAI),
+    Family("OpenAI", r"(ft:)?(davinci-002|babbage-002)", CL100K, OPENAI),
+    Family("OpenAI", r"text-embedding-(ada-002|3-small|3-large)", CL100K, OPENAI),
+    Family("OpenAI", r"text-davinci-00[23]|code-(davinci|cushman)-00[12]", P50K, OPENAI),
+    _related("OpenAI", r"(ft:)?(gpt-\d+(\.\d+)?|o\d+)", O200K, OPENAI),
+    Family("Claude 2", r"claude-(instant|v?[12])(\.\d+|-\d+)*", CLAUDE_2, CLAUDE_TEXT),
+    _estimate("Claude 3 and 4", r"claude-3", O200K, CLAUDE_3_PER_MILLE, CLAUDE),
     _estimate(
         "Claude 3 and 4",
         r"claude-(opus|sonnet|haiku)-4([-.@][0-6])?([-@]\d{8})?(-v\d+(:\d+)?|-latest)?$",
         O200K,
         CLAUDE_3_PER_MILLE,
+        CLAUDE,
     ),
-    _estimate("the newest Claude", r"claude", O200K, CLAUDE_NEWEST_PER_MILLE),
-    Family("DeepSeek", r"deepseek-(chat|reasoner)|deepseek[-_.]?(chat[-_.])?v3", DEEPSEEK),
-    Family("DeepSeek", r"deepseek", DEEPSEEK, Exactness.FAMILY),
-    Family("Mistral", r"mistral-(small|large)-2402", MISTRAL_V2),
-    Family("Mistral", r"open-mixtral-8x22b|codestral-(2405|mamba)|mistral-large-2407", MISTRAL_V3),
-    Family("Mistral", r"mistral-large-2411", MISTRAL_V7),
-    Family("Mistral", r"open-mistral-nemo|mistral-nemo|ministral-8b-2410", TEKKEN_0718),
-    Family("Mistral", r"pixtral-12b-2409|pixtral-large-2411", TEKKEN_0911),
+    _estimate("the newest Claude", r"claude", O200K, CLAUDE_NEWEST_PER_MILLE, CLAUDE),
+    _estimate("Gemini", r"gemini|gemma", CL100K, UNKNOWN_PER_MILLE, GENERIC),
     Family(
-        "Mistral",
-        r"ministral|pixtral|magistral|devstral|voxtral"
-        r"|mistral-medium-(3|2[5-9])\d*|(mistral-(small|large)|codestral)-(3|2[5-9])\d*",
-        TEKKEN_0911,
-        Exactness.FAMILY,
+        "DeepSeek",
+        r"deepseek-(chat|reasoner)|deepseek[-_.]?(chat[-_.])?v3",
+        DEEPSEEK,
+        DEEPSEEK_CHAT,
     ),
+    _related("DeepSeek", r"deepseek", DEEPSEEK, DEEPSEEK_CHAT),
+    Family("Llama 3", r"(meta-)?llama-?v?3([-.p]\d+)?", LLAMA_3, LLAMA),
+    Family("Llama 4", r"(meta-)?llama-?v?4", LLAMA_4, LLAMA),
+    Family("Qwen", _QWEN_OPEN, QWEN, CHATML),
+    # Newer vocabularies are larger, so with these merges they are rather counted too high.
+    _related("Qwen", r"qwen[\d.]*|qwq|qvq", QWEN, CHATML),
+    Family("Mistral", _MISTRAL_1, MISTRAL_V1_PIECES, MISTRAL_V1),
+    Family("Mistral", _MISTRAL_2, MISTRAL_V2, MISTRAL),
+    Family("Mistral", _MISTRAL_3, MISTRAL_V3, MISTRAL),
+    Family("Mistral", r"mistral-large-2411", MISTRAL_V7, MISTRAL),
+    Family("Mistral", _NEMO, TEKKEN_0718, MISTRAL),
+    Family("Mistral", r"pixtral-12b-2409|pixtral-large-2411", TEKKEN_0911, MISTRAL),
+    _related("Mistral", _NEWER_MISTRAL, TEKKEN_0911, MISTRAL),
     # Of Mistral's vocabularies the older ones give more tokens, so they are safe for all.
-    Family(
-        "Mistral", r"(open-)?(mistral|mixtral)|codestral|mathstral", MISTRAL_V3, Exactness.FAMILY
-    ),
+    _related("Mistral", r"(open-)?(mistral|mixtral)|codestral|mathstral", MISTRAL_V3, MISTRAL_V1),
 )
 
 # These pass a model's real name on. With others, such as an Azure deployment, a name that
@@ -94,25 +141,33 @@ _PLAIN_PROVIDERS = frozenset(
     {
         "anthropic",
         "bedrock",
+        "cerebras",
         "codestral",
         "converse",
-        "deepseek",
+        "dashscope",
         "deepinfra",
+        "deepseek",
+        "deepseek-ai",
         "fireworks_ai",
         "github",
         "groq",
         "invoke",
+        "meta-llama",
+        "meta_llama",
         "mistral",
         "mistralai",
         "openai",
         "openrouter",
+        "qwen",
         "responses",
         "text-completion-openai",
         "together_ai",
         "vertex_ai",
     }
 )
-_VENDOR = re.compile(r"(?:(?:us|eu|apac|jp|au|global)\.)?(?:anthropic|deepseek|mistral|openai)\.")
+_VENDOR = re.compile(
+    r"(?:(?:us|eu|apac|jp|au|global)\.)?(?:anthropic|deepseek|meta|mistral|openai|qwen)\."
+)
 
 
 def family_of(model: str) -> tuple[Family | None, bool]:

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import tokenizers
 
-from crp_integrations.engines.tokens.counted import Counted
-from crp_integrations.engines.tokens.overhead import GENERIC, Overhead
 from crp_integrations.engines.tokens.text import encodable
 from crp_integrations.errors import ConfigError
 from crp_integrations.seals import sha256_hex
-from crp_integrations.vocabulary import Exactness
 
 
-class HuggingFaceCounter(Counted):
+class HuggingFaceEncoder:
     """Counts with a `tokenizer.json`, without the special tokens that open or close a text.
 
     Special tokens that stand in a text count as plain text, since providers do not let them
     through as such.
     """
 
-    def __init__(
-        self,
-        data: bytes,
-        *,
-        name: str,
-        exactness: Exactness,
-        source: str,
-        overhead: Overhead = GENERIC,
-    ) -> None:
+    def __init__(self, data: bytes, *, name: str) -> None:
         try:
             self._tokenizer = tokenizers.Tokenizer.from_buffer(data)
         except Exception as error:
@@ -38,8 +29,7 @@ class HuggingFaceCounter(Counted):
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self._tokenizer.encode_special_tokens = True
-        identity = f"tokenizers:{name}:{sha256_hex(data)[:16]}"
-        super().__init__(identity, exactness, source, overhead)
+        self.identity: Final = f"tokenizers:{name}:{sha256_hex(data)[:16]}"
 
     def count(self, text: str) -> int:
         """Tokens of a text."""

@@ -1,19 +1,17 @@
-"""Mistral's own vocabularies: tekken files through tiktoken, older ones through SentencePiece."""
+"""Mistral's newer vocabularies: tekken files, through tiktoken."""
 
 from __future__ import annotations
 
 import base64
 import json
 
-from crp_integrations.engines.tokens.overhead import GENERIC
-from crp_integrations.engines.tokens.tiktoken import TiktokenCounter, from_ranks
+from crp_integrations.engines.tokens.tiktoken import TiktokenEncoder, from_ranks
 from crp_integrations.errors import ConfigError
 from crp_integrations.seals import sha256_hex
-from crp_integrations.vocabulary import Exactness
 
 
-def tekken(data: bytes, *, name: str, exactness: Exactness, source: str) -> TiktokenCounter:
-    """A counter from the bytes of a `tekken.json`.
+def tekken(data: bytes, *, name: str) -> TiktokenEncoder:
+    """An encoder from the bytes of a `tekken.json`.
 
     Args:
         data: the file; of its vocabulary only the first `default_vocab_size` minus
@@ -33,10 +31,4 @@ def tekken(data: bytes, *, name: str, exactness: Exactness, source: str) -> Tikt
         pattern = str(config["pattern"])
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"the tokenizer file {name} is no tekken file, wanted one") from error
-    return TiktokenCounter(
-        from_ranks(name, ranks, pattern),
-        vocabulary_hash=sha256_hex(data),
-        exactness=exactness,
-        source=source,
-        overhead=GENERIC,
-    )
+    return TiktokenEncoder(from_ranks(name, ranks, pattern), vocabulary_hash=sha256_hex(data))

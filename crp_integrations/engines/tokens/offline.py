@@ -23,12 +23,14 @@ class Vocabulary:
         sha256: published hash, 64 hexadecimal digits.
         places: package and path within it, in the order to look.
         cached: file name in a tiktoken cache folder, empty when it is never there.
+        pattern: name of the splitting pattern for a `.tiktoken` file, empty for other kinds.
     """
 
     name: str
     sha256: str
     places: tuple[tuple[str, str], ...]
     cached: str = ""
+    pattern: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ _MISTRAL = "data"
 
 def _openai(name: str, sha256: str, cached: str) -> Vocabulary:
     places = (("litellm", f"{_LITELLM}/{cached}"), ("llama_index", f"{_LLAMA_INDEX}/{cached}"))
-    return Vocabulary(name, sha256, places, cached)
+    return Vocabulary(name, sha256, places, cached, name.removesuffix("_base"))
 
 
 def _mistral(name: str, sha256: str, *files: str) -> Vocabulary:
@@ -54,6 +56,12 @@ def _mistral(name: str, sha256: str, *files: str) -> Vocabulary:
     return Vocabulary(name, sha256, places)
 
 
+# The names in a tiktoken cache folder are the SHA-1 of the address that the file is at.
+P50K = _openai(
+    "p50k_base",
+    "94b5ca7dff4d00767bc256fdd1b27e5b17361d7b8a5f968547f9f23eb70d2069",
+    "ec7223a39ce59f226a68acc30dc1af2788490e15",
+)
 CL100K = _openai(
     "cl100k_base",
     "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
@@ -63,6 +71,26 @@ O200K = _openai(
     "o200k_base",
     "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
     "fb374d419588a4632f3f557e76b4b70aebbca790",
+)
+# Meta's own package, which a user may install. Llama 4 is split as o200k is.
+LLAMA_3 = Vocabulary(
+    "llama-3",
+    "82e9d31979e92ab929cd544440f129d9ecd797b69e327f80f17e1c50d5551b55",
+    (("llama_models", "llama3/tokenizer.model"),),
+    pattern="llama-3",
+)
+LLAMA_4 = Vocabulary(
+    "llama-4",
+    "d0bdbaf59b0762c8c807617e2d8ea51420eb1b1de266df2495be755c8e0ed6ed",
+    (("llama_models", "llama4/tokenizer.model"),),
+    pattern="o200k",
+)
+# Alibaba's own package, likewise; Qwen 1 to Qwen 3 share these merges.
+QWEN = Vocabulary(
+    "qwen",
+    "b2b1b8dfb5cc5f024bafc373121c6aba3f66f9a5a0269e243470a1de16a33186",
+    (("dashscope", "resources/qwen.tiktoken"),),
+    pattern="qwen",
 )
 CLAUDE_2 = Vocabulary(
     "claude-2",
@@ -74,6 +102,11 @@ DEEPSEEK = Vocabulary(
     "deepseek-v3",
     "4607b3d1929c5ca263a81d7153c6d6ecdbc71c9e933c0fb2df2abf181bf6df61",
     (("litellm", f"{_LITELLM}/deepseek_tokenizer.json"),),
+)
+MISTRAL_V1 = _mistral(
+    "mistral-v1",
+    "dadfd56d766715c61d2ef780a525ab43b8e6da4de6865bda3d95fdef5e134055",
+    "tokenizer.model.v1",
 )
 MISTRAL_V2 = _mistral(
     "mistral-v2",
@@ -101,6 +134,9 @@ TEKKEN_0911 = _mistral(
     "1948e2d48b0e7377f1bb5f1210f1ae5f984934e75713fc07e2452729b8365316",
     "tekken_240911.json",
 )
+
+# Those that a file of the user may turn out to be.
+WITH_PATTERN = (P50K, CL100K, O200K, LLAMA_3, LLAMA_4, QWEN)
 
 
 def find(vocabulary: Vocabulary, folders: Sequence[Path] = ()) -> Found | None:

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import sentencepiece
 
-from crp_integrations.engines.tokens.counted import Counted
-from crp_integrations.engines.tokens.overhead import GENERIC, Overhead
 from crp_integrations.engines.tokens.text import encodable
 from crp_integrations.errors import ConfigError
 from crp_integrations.seals import sha256_hex
-from crp_integrations.vocabulary import Exactness
 
 
-class SentencePieceCounter(Counted):
+class SentencePieceEncoder:
     """Counts with a SentencePiece model, without the tokens that open or close a text."""
 
-    def __init__(
-        self,
-        data: bytes,
-        *,
-        name: str,
-        exactness: Exactness,
-        source: str,
-        overhead: Overhead = GENERIC,
-    ) -> None:
+    def __init__(self, data: bytes, *, name: str) -> None:
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
             self._processor.LoadFromSerializedProto(data)
@@ -32,8 +23,7 @@ class SentencePieceCounter(Counted):
                 f"the tokenizer file {name} cannot be read by sentencepiece "
                 f"{sentencepiece.__version__}, wanted a SentencePiece model"
             ) from error
-        identity = f"sentencepiece:{name}:{sha256_hex(data)[:16]}"
-        super().__init__(identity, exactness, source, overhead)
+        self.identity: Final = f"sentencepiece:{name}:{sha256_hex(data)[:16]}"
 
     def count(self, text: str) -> int:
         """Tokens of a text."""

@@ -4,57 +4,35 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
+import unicodedata
+from typing import Final
 
 import tiktoken
 
-from crp_integrations.engines.tokens.counted import Counted
-from crp_integrations.engines.tokens.overhead import OPENAI, Overhead
 from crp_integrations.engines.tokens.text import pieces
 from crp_integrations.errors import ConfigError, EngineError
-from crp_integrations.vocabulary import Exactness
-
-# The patterns of tiktoken's own `tiktoken_ext.openai_public`, whose functions cannot be
-# called without a download; a test compares their counts.
-_CL100K_PATTERN = (
-    r"""'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"""
-    r"""|\s++$|\s*[\r\n]|\s+(?!\S)|\s"""
-)
-_SUFFIX = r"""(?i:'s|'t|'re|'ve|'m|'ll|'d)?"""
-_O200K_PATTERN = "|".join(
-    (
-        r"""[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"""
-        + _SUFFIX,
-        r"""[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"""
-        + _SUFFIX,
-        r"""\p{N}{1,3}""",
-        r""" ?[^\s\p{L}\p{N}]+[\r\n/]*""",
-        r"""\s*[\r\n]+""",
-        r"""\s+(?!\S)""",
-        r"""\s+""",
-    )
-)
-PATTERNS: Mapping[str, str] = {"cl100k_base": _CL100K_PATTERN, "o200k_base": _O200K_PATTERN}
 
 
-class TiktokenCounter(Counted):
+class TiktokenEncoder:
     """Counts with a byte-pair encoding; special tokens in a text count as plain text."""
 
     def __init__(
-        self,
-        encoding: tiktoken.Encoding,
-        *,
-        vocabulary_hash: str,
-        exactness: Exactness,
-        source: str,
-        overhead: Overhead = OPENAI,
+        self, encoding: tiktoken.Encoding, *, vocabulary_hash: str, composed: bool = False
     ) -> None:
+        """Take a loaded encoding.
+
+        Args:
+            vocabulary_hash: SHA-256 of its file, hexadecimal.
+            composed: texts are brought into Unicode's composed form first, as Qwen does.
+        """
         self._encoding = encoding
-        identity = f"tiktoken:{encoding.name}:{vocabulary_hash[:16]}"
-        super().__init__(identity, exactness, source, overhead)
+        self._composed = composed
+        self.identity: Final = f"tiktoken:{encoding.name}:{vocabulary_hash[:16]}"
 
     def count(self, text: str) -> int:
         """Tokens of a text."""
+        if self._composed:
+            text = unicodedata.normalize("NFC", text)
         try:
             return sum(len(self._encoding.encode_ordinary(piece)) for piece in pieces(text))
         except BaseException as error:

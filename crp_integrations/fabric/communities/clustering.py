@@ -8,17 +8,20 @@ time.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from crp_integrations.audit.journal import EventDraft, append
 from crp_integrations.errors import ConfigError
+from crp_integrations.fabric.communities.around import around, starting_from
 from crp_integrations.fabric.communities.clusters import (
     ClusterReport,
     Community,
     FactGraph,
+    groups_of,
     modularity,
 )
 from crp_integrations.fabric.communities.naming import (
@@ -28,10 +31,11 @@ from crp_integrations.fabric.communities.naming import (
     main_facts,
     names_for,
 )
-from crp_integrations.fabric.communities.neighbours import NOBODY, Neighbours, Places
+from crp_integrations.fabric.communities.neighbours import Places
 from crp_integrations.fabric.communities.schedule import RECLUSTERED_SETTING, note_reclustering
 from crp_integrations.fabric.communities.similarity import (
     Candidates,
+    Found,
     Similarity,
     load,
     save,
@@ -47,9 +51,6 @@ from crp_integrations.ports import Embedder
 from crp_integrations.seals import iso
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import EventType
-
-# Rounds of Leiden from a membership that is nearly right (ADR 65).
-WARM_ITERATIONS = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,29 +109,29 @@ class Clustering:
         if len(read.outline) < settings.min_size and not any(f.community for f in read.outline):
             return self._nothing(len(read.outline))
         with step("fabric.recluster.neighbours"):
-            found, searched = self._neighbours(read, afresh=afresh)
-            left, right, weights = found.edges()
+            found = self._neighbours(read, afresh=afresh)
+            lists = found.similarity.neighbours
+            left, right, weights = lists.edges()
         # What had to be searched as a whole is partitioned as a whole too.
-        warm = searched < len(read.outline) and any(before)
+        warm = found.changed is not None and any(before)
         with step("fabric.recluster.leiden"):
-            membership = self.engine.partition(
-                len(read.outline),
-                left,
-                right,
-                weights,
-                resolution=settings.resolution,
-                iterations=WARM_ITERATIONS if warm else settings.iterations,
-                seed=settings.seed,
-                initial=_initial(before, found) if warm else None,
-            )
-        groups = _groups(membership)
+            if warm and found.changed is not None:
+                free = np.array([name is None for name in before], dtype=np.bool_)
+                free[found.changed] = True
+                part = around(free, left, right, weights, starting_from(before, lists))
+                membership = part.spread(
+                    self._partition(part.nodes, part.left, part.right, part.weights, part.initial)
+                )
+            else:
+                membership = self._partition(len(read.outline), left, right, weights, None)
+        groups = groups_of(membership)
         large = [group for group in groups if len(group) >= settings.min_size]
         inside = membership[left] == membership[right]
         held, nodes = weights[inside], len(read.outline)
         ends = np.bincount(left[inside], held, nodes) + np.bincount(right[inside], held, nodes)
         strength = np.round(ends, 6).tolist()
         with step("fabric.recluster.names"):
-            names = self._names([_members(read, group, before, strength) for group in large])
+            names = self._names(read, large, before, strength)
         wanted = {
             read.outline[place].fact_id: name
             for name, group in zip(names, large, strict=True)
@@ -142,7 +143,7 @@ class Clustering:
                 wanted,
                 ClusterReport(
                     facts=len(read.outline),
-                    searched=searched,
+                    searched=found.searched,
                     edges=len(left),
                     dissolved=sum(1 < len(group) < settings.min_size for group in groups),
                     modularity=modularity(membership, left, right, weights, settings.resolution),
@@ -182,7 +183,7 @@ class Clustering:
         Spec: CRP-SPEC-009 §5.2
         """
         read = self._read()
-        left, right, weights = self._neighbours(read)[0].edges()
+        left, right, weights = self._neighbours(read).similarity.neighbours.edges()
         whole = FactGraph(
             ids=read.ids,
             communities=tuple(fact.community for fact in read.outline),
@@ -218,13 +219,39 @@ class Clustering:
             after = self.writing.hash_in(transaction.facts)
         return ClusterReport(facts=facts, unclustered=facts, state_hash=after)
 
-    def _neighbours(self, read: _Read, *, afresh: bool = False) -> tuple[Neighbours, int]:
-        """The neighbours of every fact, and for how many they were searched."""
+    def _partition(
+        self,
+        nodes: int,
+        left: Places,
+        right: Places,
+        weights: npt.NDArray[np.float64],
+        initial: Places | None,
+    ) -> Places:
+        """The community of each node.
+
+        Spec: CRP-SPEC-009 §5.3
+        """
+        settings, engine = self._settings, self.engine
+        if engine is None:
+            raise ConfigError("communities need an engine; give the fabric one, such as leiden")
+        return engine.partition(
+            nodes,
+            left,
+            right,
+            weights,
+            resolution=settings.resolution,
+            iterations=settings.iterations,
+            seed=settings.seed,
+            initial=initial,
+        )
+
+    def _neighbours(self, read: _Read, *, afresh: bool = False) -> Found:
+        """The neighbours of every fact."""
         cache, name = self.writing.cache(), self.writing.namespace
         known = None
         if not afresh:
             known = self.kept.get(name) if cache is None else load(cache)
-        found, searched = similarity(
+        found = similarity(
             read.ids,
             [fact.content_hash for fact in read.outline],
             read.rows,
@@ -235,12 +262,13 @@ class Clustering:
             rebuild_share=self.writing.settings.graph.rebuild_share,
             candidates=self._candidates(read),
         )
-        if known is None or found.hashes != known.hashes or found.ids != known.ids:
+        made = found.similarity
+        if known is None or made.hashes != known.hashes or made.ids != known.ids:
             if cache is None:
-                self.kept[name] = found
+                self.kept[name] = made
             else:
-                save(cache, found, read.mark)
-        return found.neighbours, searched
+                save(cache, made, read.mark)
+        return found
 
     def _candidates(self, read: _Read) -> Candidates | None:
         """The index' graph as a source of neighbours; None where every pair is compared."""
@@ -258,26 +286,38 @@ class Clustering:
 
         return near
 
-    def _names(self, groups: Sequence[Sequence[Member]]) -> list[str]:
-        names = kept_names(groups)
+    def _names(
+        self,
+        read: _Read,
+        groups: Sequence[Sequence[int]],
+        before: Sequence[str | None],
+        strength: Sequence[float],
+    ) -> list[str]:
+        """A name for each group of places: the one that it had, or a new one.
+
+        Args:
+            before: the name of each fact's community, None for none.
+            strength: of each fact, the weight of its edges within its group.
+        """
+        names = kept_names(groups, before)
         nameless = [number for number in range(len(groups)) if number not in names]
         if nameless:
             # The largest choose first; the first id decides between equals.
-            nameless.sort(key=lambda number: (-len(groups[number]), groups[number][0].fact_id))
-            names |= names_for(self._texts(groups, nameless), nameless, list(names.values()))
+            nameless.sort(key=lambda number: (-len(groups[number]), groups[number][0]))
+            chosen = {
+                number: main_facts(
+                    _members(read, groups[number], strength), self._settings.label_facts
+                )
+                for number in compared([len(group) for group in groups], nameless)
+            }
+            names |= names_for(self._texts(chosen), nameless, list(names.values()))
         return [names[number] for number in range(len(groups))]
 
-    def _texts(
-        self, groups: Sequence[Sequence[Member]], nameless: Sequence[int]
-    ) -> dict[int, list[str]]:
-        """The main facts' texts of the communities to name and of those they are compared with."""
-        chosen = {
-            number: main_facts(groups[number], self._settings.label_facts)
-            for number in compared([len(group) for group in groups], nameless)
-        }
+    def _texts(self, chosen: Mapping[int, Sequence[str]]) -> dict[int, list[str]]:
+        """The texts of some groups' main facts."""
         with self.writing.begin(False) as transaction:
             listed = [fact_id for ids in chosen.values() for fact_id in ids]
-            texts = {fact.fact_id: fact.content for fact in transaction.facts.get(listed)}
+            texts = dict(transaction.facts.texts(listed))
         return {
             number: [texts[fact_id] for fact_id in ids if fact_id in texts]
             for number, ids in chosen.items()
@@ -339,17 +379,9 @@ class Clustering:
         )
 
 
-def _groups(membership: Places) -> list[list[int]]:
-    """Places of the members of each community, ascending, in the order of their first."""
-    order = np.argsort(membership, kind="stable")
-    cuts = np.flatnonzero(np.diff(membership[order])) + 1
-    return sorted(part.tolist() for part in np.split(order, cuts)) if len(order) else []
-
-
 def _members(
     read: _Read,
     group: Sequence[int],
-    before: Sequence[str | None],
     strength: Sequence[float],
 ) -> list[Member]:
     return [
@@ -358,21 +390,6 @@ def _members(
             importance=read.outline[place].importance,
             strength=strength[place],
             labels=read.labels[place],
-            before=before[place],
         )
         for place in group
     ]
-
-
-def _initial(before: Sequence[str | None], found: Neighbours) -> Places:
-    """A membership to start from: the one before; what had none starts with its nearest fact.
-
-    A fact whose nearest one had none either starts alone.
-    """
-    number = {name: place for place, name in enumerate(sorted({n for n in before if n}))}
-    known = np.array([NOBODY if name is None else number[name] for name in before], dtype=np.int64)
-    nearest = found.places[:, 0].astype(np.int64)
-    joined = np.where((known == NOBODY) & (nearest != NOBODY), known[nearest], known)
-    alone = np.flatnonzero(joined == NOBODY)
-    joined[alone] = len(number) + np.arange(len(alone))
-    return joined

@@ -120,3 +120,10 @@ def modularity(
     strength = np.bincount(membership[left], weights, membership.max() + 1)
     strength += np.bincount(membership[right], weights, membership.max() + 1)
     return inside / total - resolution * float(np.square(strength / (2.0 * total)).sum())
+
+
+def groups_of(membership: Places) -> list[list[int]]:
+    """Places of the members of each community, ascending, in the order of their first."""
+    order = np.argsort(membership, kind="stable")
+    cuts = np.flatnonzero(np.diff(membership[order])) + 1
+    return sorted(part.tolist() for part in np.split(order, cuts)) if len(order) else []

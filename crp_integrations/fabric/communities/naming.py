@@ -31,14 +31,12 @@ class Member:
         importance: [0, 1].
         strength: sum of the weights of its edges within the community.
         labels: access labels.
-        before: the community that it was in, None for none.
     """
 
     fact_id: str
     importance: float
     strength: float
     labels: tuple[str, ...]
-    before: str | None
 
 
 def main_facts(members: Iterable[Member], count: int) -> list[str]:
@@ -58,18 +56,22 @@ def main_facts(members: Iterable[Member], count: int) -> list[str]:
     return [member.fact_id for member in ranked[:count]]
 
 
-def kept_names(groups: Sequence[Sequence[Member]]) -> dict[int, str]:
+def kept_names(groups: Sequence[Sequence[int]], before: Sequence[str | None]) -> dict[int, str]:
     """The names that groups keep: more than half of a group had it, and of those who had it more
     than half are in the group. No two groups can keep the same.
+
+    Args:
+        groups: places of the members of each.
+        before: the name of each place's community, None for none.
     """
-    had = Counter(
-        member.before for group in groups for member in group if member.before is not None
-    )
+    counted = [Counter(map(before.__getitem__, group)) for group in groups]
+    had: Counter[str | None] = Counter()
+    for names in counted:
+        had.update(names)
     kept = {}
-    for number, group in enumerate(groups):
-        names = Counter(member.before for member in group if member.before is not None)
+    for number, names in enumerate(counted):
         for name, count in names.most_common(1):
-            if name is not None and 2 * count > len(group) and 2 * count > had[name]:
+            if name is not None and 2 * count > len(groups[number]) and 2 * count > had[name]:
                 kept[number] = name
     return kept
 

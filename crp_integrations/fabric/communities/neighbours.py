@@ -26,8 +26,10 @@ LOWEST = -2 * MILLION
 # compared, and the rest is slack for the rounding of bound and score.
 _ERROR_PER_DIMENSION = 4 * 2.0**-24
 _ROUNDING = 1e-6
-# Scores of one block of products; 64 MB.
-_BLOCK_SCORES = 1 << 24
+# Rows and columns of one tile of products, and columns that a first bound is taken from.
+_BLOCK_ROWS = 1_024
+_TILE = 2_048
+_SAMPLE = 8_192
 # Pairs whose rows are gathered for one exact product.
 _BLOCK_PAIRS = 1 << 15
 # Columns of one group when a lower bound of the K-th score is looked for.
@@ -97,6 +99,33 @@ class Neighbours:
         was_full = old[touched, -1] != NOBODY
         return found, to[kept][touched[was_full]]
 
+    def changed(self, before: Neighbours, to: Places) -> Places:
+        """The facts whose edges are not what they were, and the neighbours of new ones; ascending.
+
+        Args:
+            before: the lists of an earlier state.
+            to: as in `moved`, from that state to this one.
+        """
+        facts = len(self.places)
+        kept = np.flatnonzero(to != NOBODY)
+        old = before.places[kept]
+        was = np.where(old == NOBODY, NOBODY, to[old])
+        there = to[kept]
+        differs = ((was != self.places[there]) | ((old != NOBODY) & (was == NOBODY))).any(axis=1)
+        touched = np.ones(facts, dtype=np.bool_)
+        touched[there] = differs
+        # Both ends of an edge that came or went, though one of them may be in no list of its own.
+        hosts = there[differs]
+        turned = np.setxor1d(
+            _pairs(hosts, was[differs], facts), _pairs(hosts, self.places[hosts], facts)
+        )
+        new = np.setdiff1d(np.arange(facts), there, assume_unique=True)
+        robbed = before.places[to == NOBODY].reshape(-1)
+        near = np.where(robbed == NOBODY, NOBODY, to[robbed]), self.places[new].reshape(-1)
+        others = np.concatenate([turned % (facts + 1) - 1, *near])
+        touched[others[others != NOBODY]] = True
+        return np.flatnonzero(touched)
+
 
 def search(known: Neighbours, rows: FloatRows, missing: Places, new: Places) -> Neighbours:
     """Fill the lists that are missing, and let new facts into those of others.
@@ -123,25 +152,86 @@ def search(known: Neighbours, rows: FloatRows, missing: Places, new: Places) -> 
     is_new = np.zeros(facts, dtype=np.bool_)
     is_new[new] = True
     offers: list[tuple[Places, Places, Places]] = []
-    step = max(1, _BLOCK_SCORES // facts)
-    for start in range(0, len(missing), step):
-        block = missing[start : start + step]
-        rough = rows[block] @ rows.T
-        rough[np.arange(len(block)), block] = -np.inf
-        cut = np.maximum(_lower_bounds(rough, k) - margin, floor)
-        near = rough >= cut[:, None]
-        offering = is_new[block]
-        if offering.any():
-            near |= (rough >= bar[None, :]) & offering[:, None]
-        left, right = np.nonzero(near)
+    for start in range(0, len(missing), _BLOCK_ROWS):
+        block = missing[start : start + _BLOCK_ROWS]
+        left, right = _near(rows, block, k, floor, margin, bar, is_new[block])
         scores = _exact(rows, block[left], right)
         good = scores >= known.threshold
         left, right, scores = left[good], right[good], scores[good]
         _keep_best(found, block[left], right, scores)
-        open_to = offering[left] & np.isfinite(bar[right])
+        open_to = is_new[block[left]] & np.isfinite(bar[right])
         offers.append((right[open_to], block[left[open_to]], scores[open_to]))
     hosts, guests, scores = (np.concatenate(part) for part in zip(*offers, strict=True))
     _admit(found, hosts, guests, scores)
+    return found
+
+
+def _near(
+    rows: FloatRows,
+    block: Places,
+    k: int,
+    floor: np.float32,
+    margin: np.float32,
+    bar: npt.NDArray[np.float32],
+    offering: npt.NDArray[np.bool_],
+) -> tuple[Places, Places]:
+    """Every pair of a block's row and a column that may matter, by products of single precision.
+
+    The columns come tile by tile, so that the products stay in the processor's cache.
+
+    Args:
+        block: places of the rows.
+        floor: least product of a neighbour, the margin taken off.
+        bar: least product with which a row that offers itself gets into the list of each column.
+        offering: of the block's rows, shape (len(block),).
+
+    Returns:
+        Positions in the block, and places of the columns.
+    """
+    facts = len(rows)
+    mine = rows[block]
+    # The k-th best of a part of the columns is no better than the k-th best of all; the block
+    # itself is left out of the part, so that no row meets itself there.
+    part = np.linspace(0, facts - 1, min(facts, _SAMPLE)).astype(np.int64)
+    part = np.setdiff1d(part, block)
+    cut = np.maximum(_lower_bounds(mine @ rows[part].T, k) - margin, floor)
+    own = np.full(facts, NOBODY, dtype=np.int64)
+    own[block] = np.arange(len(block))
+    offers = bool(offering.any())
+    lefts, rights, products = [], [], []
+    for start in range(0, facts, _TILE):
+        tile = mine @ rows[start : start + _TILE].T
+        width = tile.shape[1]
+        met = np.flatnonzero(own[start : start + width] != NOBODY)
+        tile[own[start + met], met] = -np.inf
+        near = tile >= cut[:, None]
+        if offers:
+            near |= (tile >= bar[start : start + width]) & offering[:, None]
+        flat = np.flatnonzero(near)
+        left, right = np.divmod(flat, width)
+        lefts.append(left)
+        rights.append(right + start)
+        products.append(tile.reshape(-1)[flat])
+    left, right, rough = (np.concatenate(found) for found in (lefts, rights, products))
+    # Now that a row's k-th best product is known, few of the others can matter.
+    cut = np.maximum(_kth(left, rough, len(block), k) - margin, floor)
+    kept = rough >= cut[left]
+    if offers:
+        kept |= (rough >= bar[right]) & offering[left]
+    return left[kept], right[kept]
+
+
+def _kth(
+    owners: Places, products: npt.NDArray[np.float32], count: int, k: int
+) -> npt.NDArray[np.float32]:
+    """The k-th largest product of each of `count` owners, minus infinity where it has fewer."""
+    order = np.lexsort((-products, owners))
+    first = np.searchsorted(owners[order], np.arange(count))
+    last = first + k - 1
+    ends = np.append(first[1:], len(owners))
+    found = np.full(count, -np.inf, dtype=np.float32)
+    full = last < ends
+    found[full] = products[order[last[full]]]
     return found
 
 
@@ -161,6 +251,12 @@ def chosen(known: Neighbours, rows: FloatRows, owners: Places, others: Places) -
     good = scores >= known.threshold
     _keep_best(found, owners[good], others[good], scores[good])
     return found
+
+
+def _pairs(owners: Places, lists: npt.NDArray[np.integer], facts: int) -> Places:
+    """Each owner and place of its list as one number: owner × (facts + 1) + place + 1."""
+    numbers: Places = owners[:, None] * (facts + 1) + lists + 1
+    return numbers.reshape(-1)
 
 
 def _lower_bounds(rough: FloatRows, k: int) -> npt.NDArray[np.float32]:

@@ -62,6 +62,21 @@ class Similarity:
     changed: int
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Neighbours as they are now.
+
+    Attributes:
+        searched: for how many facts they were searched.
+        changed: places of the facts whose edges are not what was known, and of what is near new
+            facts; None when everything was searched.
+    """
+
+    similarity: Similarity
+    searched: int
+    changed: Places | None
+
+
 def threshold(settings: CommunitySettings, embedder: Embedder) -> int:
     """Least cosine of an edge, in millionths: the setting's, else the card's, else .60.
 
@@ -84,7 +99,7 @@ def similarity(
     known: Similarity | None = None,
     rebuild_share: float = 0.20,
     candidates: Candidates | None = None,
-) -> tuple[Similarity, int]:
+) -> Found:
     """The neighbours of facts, searching only for what `known` does not tell.
 
     Spec: CRP-SPEC-009 §5.2
@@ -101,8 +116,6 @@ def similarity(
             of it is computed anew.
         candidates: finds what may be near, for a whole computation; None compares every pair.
 
-    Returns:
-        The neighbours, and for how many facts they were searched.
     """
     hashes = tuple(content_hash[-_HASH_DIGITS:] for content_hash in content_hashes)
     every = np.arange(len(ids))
@@ -114,7 +127,11 @@ def similarity(
             moved, robbed = known.neighbours.moved(to, len(ids))
             missing = np.union1d(new, robbed)
             found = search(moved, rows, missing, new)
-            return Similarity(tuple(ids), hashes, found, embedder, changed), len(missing)
+            return Found(
+                Similarity(tuple(ids), hashes, found, embedder, changed),
+                len(missing),
+                found.changed(known.neighbours, to),
+            )
     nothing = Neighbours.empty(len(ids), k, least)
     if candidates is None:
         found = search(nothing, rows, every, every)
@@ -122,7 +139,7 @@ def similarity(
         found = nothing
         for start in range(0, len(ids), _BLOCK):
             found = chosen(found, rows, *candidates(every[start : start + _BLOCK]))
-    return Similarity(tuple(ids), hashes, found, embedder, 0), len(ids)
+    return Found(Similarity(tuple(ids), hashes, found, embedder, 0), len(ids), None)
 
 
 def _fits(known: Similarity, embedder: str, k: int, least: int) -> bool:

@@ -18,7 +18,7 @@ from crp_integrations.fabric.life.lifecycle import outlived
 from crp_integrations.fabric.ports import FactsFacet
 from crp_integrations.fabric.records import Document, Fact, Source, StreamedDocument, source_id
 from crp_integrations.seals import sha256
-from crp_integrations.vocabulary import FactStatus, SourceKind, SourceStatus
+from crp_integrations.vocabulary import RETRIEVABLE, FactStatus, SourceKind, SourceStatus
 
 USER_SOURCE = "user"
 # In a source's metadata: no document lies behind it, its facts were put one by one.
@@ -40,6 +40,7 @@ class Change:
         vanished: ids of active facts whose text is gone.
         relabelled: ids of facts that get the source's new kind, labels or metadata.
         metadata: of the source as it is stored, which its facts were given.
+        restored: ids of archived facts that were given again by hand.
     """
 
     source: Source
@@ -50,6 +51,7 @@ class Change:
     vanished: tuple[str, ...] = ()
     relabelled: tuple[str, ...] = ()
     metadata: Mapping[str, JsonValue] = field(default_factory=dict)
+    restored: tuple[str, ...] = ()
 
 
 def entry(
@@ -181,15 +183,18 @@ def _alive(facts: FactsFacet, ids: Sequence[str], now: datetime) -> tuple[str, .
 def additions(
     facts: FactsFacet, given: Sequence[Fact], now: datetime
 ) -> list[tuple[Change, list[Fact]]]:
-    """What facts made by hand do to their sources; those stored already do nothing.
+    """What facts made by hand do to their sources; those that can be found already do nothing.
 
-    A fact that was deleted is new again when it is given again.
+    A fact that was deleted is new again when it is given again. One that is STALE is ACTIVE again
+    unless its time to live is over, and one that is archived is brought back; what is in
+    quarantine stays there.
 
     Raises:
         FactRejected: a fact is stored with other labels or another content.
     """
     stored = {fact.fact_id: fact for fact in facts.get([fact.fact_id for fact in given])}
     fresh: dict[str, list[Fact]] = defaultdict(list)
+    back: dict[str, list[Fact]] = defaultdict(list)
     for fact in given:
         known = stored.get(fact.fact_id)
         if known is None or known.status is FactStatus.DELETED:
@@ -201,9 +206,22 @@ def additions(
                     f"fact {fact.fact_id} is stored with another content since it was updated; "
                     "update it again, or give a source_location to add the text as another fact"
                 )
+            if known.status in RETRIEVABLE:
+                back[fact.source_id].append(known)
     changes: list[tuple[Change, list[Fact]]] = []
-    for name, made in fresh.items():
+    for name in dict.fromkeys([*fresh, *back]):
+        made, known_here = fresh[name], back[name]
+        returned = tuple(
+            one.fact_id
+            for one in known_here
+            if one.status is FactStatus.STALE and not outlived(one, now)
+        )
+        restored = tuple(one.fact_id for one in known_here if one.archived_at is not None)
         source = facts.source(name)
+        if not made:
+            if source is not None and (returned or restored):
+                changes.append((Change(source, range(0), returned=returned, restored=restored), []))
+            continue
         if source is None or source.status is SourceStatus.REMOVED:
             source = Source(
                 source_id=name,
@@ -228,7 +246,10 @@ def additions(
         source = source.changed(fact_count=source.fact_count + len(made))
         revived = frozenset(fact.fact_id for fact in made if fact.fact_id in stored)
         known_texts = {stored[id_].content_hash: id_ for id_ in revived}
-        changes.append((Change(source, range(len(made)), revived, known_texts), made))
+        change = Change(
+            source, range(len(made)), revived, known_texts, returned=returned, restored=restored
+        )
+        changes.append((change, made))
     return changes
 
 

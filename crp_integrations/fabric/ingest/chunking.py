@@ -6,8 +6,10 @@ The rule, in order:
 2. What cannot stand alone joins its neighbour: a heading and a line that announces a list
    join what follows; a paragraph below the least length joins the next of its section, else
    the one before.
-3. A paragraph above the limit is split at sentences into passages of about equal length.
-4. Passages of one split paragraph overlap by a tenth of their tokens: by whole sentences
+3. Neighbouring paragraphs of one section join up to a length at which a passage says something
+   by itself; the letter of the specification joins none.
+4. A paragraph above the limit is split at sentences into passages of about equal length.
+5. Passages of one split paragraph overlap by a tenth of their tokens: by whole sentences
    where these come to between one and two tenths, else from the start of a word.
 
 A passage's content is a slice of each block that it touches, joined by an empty line; nothing
@@ -24,7 +26,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from crp_integrations.fabric.ingest.grouping import Group, groups
+from crp_integrations.fabric.ingest.grouping import Group, filled, groups
 from crp_integrations.fabric.records import Block, Document
 from crp_integrations.fabric.settings import ChunkingSettings
 from crp_integrations.language.sentences import split_sentences
@@ -129,7 +131,7 @@ class _Cutter:
 
     def cut(self, blocks: Iterator[Block]) -> Iterator[Chunk]:
         before: tuple[Chunk, tuple[Block, ...]] | None = None
-        for group in groups(blocks, self.counter, self.settings):
+        for group in filled(groups(blocks, self.counter, self.settings), self.settings):
             whole = max(group.counts)
             if (
                 whole <= self.settings.split_above_tokens

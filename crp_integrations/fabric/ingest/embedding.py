@@ -16,8 +16,12 @@ from crp_integrations.errors import EngineError
 from crp_integrations.fabric.ports import FactsFacet, Transaction
 from crp_integrations.fabric.progress import Progress, Told
 from crp_integrations.fabric.settings import FabricSettings
-from crp_integrations.ports import Embedder
+from crp_integrations.ports import Clock, Embedder
+from crp_integrations.seals import iso
 from crp_integrations.vectors import FloatRows, unit_rows
+
+# When vectors were last kept for an ingestion under way; maintenance clears what it left behind.
+PREPARED_SETTING = "prepared_at"
 
 Slice = Sequence[tuple[str, str]]
 Row = npt.NDArray[np.float32]
@@ -89,6 +93,7 @@ class Embedding:
     begin: Callable[[bool], AbstractContextManager[Transaction]]
     check: Callable[[FactsFacet], None]
     embedder: Embedder
+    clock: Clock
     settings: FabricSettings
 
     def vectors(self, texts: Mapping[str, str], progress: Progress) -> dict[str, Row]:
@@ -118,6 +123,7 @@ class Embedding:
                 self.check(transaction.facts)
                 hashes = [content_hash for content_hash, _ in part]
                 transaction.facts.prepare(self.embedder.identity, hashes, block)
+                transaction.facts.set_setting(PREPARED_SETTING, iso(self.clock.now()))
             told.more(len(part))
 
     def _missing(self, texts: Iterator[tuple[str, str]], told: Told) -> Iterator[Slice]:

@@ -1,4 +1,4 @@
-"""Which paragraphs of a document stay together: the first two rules of `chunking`."""
+"""Which paragraphs of a document stay together: the first three rules of `chunking`."""
 
 from __future__ import annotations
 
@@ -78,6 +78,24 @@ def groups(
         own = following
     if done is not None:
         yield done
+
+
+def filled(ahead: Iterator[Group], settings: ChunkingSettings) -> Iterator[Group]:
+    """Join neighbours of one section as long as they stay within `join_up_to_tokens`."""
+    held: Group | None = None
+    for group in ahead:
+        if (
+            held is not None
+            and held.heading == group.heading
+            and held.tokens + group.tokens <= settings.join_up_to_tokens
+        ):
+            held = _joined(held, group, held.heading)
+            continue
+        if held is not None:
+            yield held
+        held = group
+    if held is not None:
+        yield held
 
 
 def _announces(own: Group, following: Group, limit: int) -> bool:

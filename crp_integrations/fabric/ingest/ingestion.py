@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import TypedDict
 
 from crp_integrations.errors import IngestError, StoreBusy
 from crp_integrations.fabric.epoch import EMBEDDER_SETTING
@@ -42,11 +43,28 @@ from crp_integrations.ports import Clock, Embedder, TokenCounter, Tracer
 from crp_integrations.vectors import FloatRows, unit_rows
 from crp_integrations.vocabulary import SourceKind
 
-__all__ = ["EMBEDDER_SETTING", "Ingestion", "Progress", "silent"]
+__all__ = ["EMBEDDER_SETTING", "AddingParts", "Ingestion", "Progress", "silent"]
 
 Allow = Callable[[tuple[str, ...]], None]
 # How often an ingestion begins anew when another writer was faster.
 _TRIES = 3
+
+
+class AddingParts(TypedDict):
+    """What an ingestion and a put are made of alike; see `Ingestion`."""
+
+    namespace: str
+    begin: Callable[[bool], AbstractContextManager[Transaction]]
+    embedder: Embedder
+    counter: TokenCounter
+    clock: Clock
+    key: Callable[[], bytes]
+    settings: FabricSettings
+    tracer: Tracer
+    allow: Allow
+    check: Callable[[FactsFacet], None]
+    hash_in: Callable[[FactsFacet], str]
+    notify: Notify
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +198,7 @@ class Ingestion:
     def facts(
         self, facts: Sequence[Fact | str], *, kind: SourceKind | None, progress: Progress
     ) -> IngestReport:
-        """Add facts that the caller made; those that are there already are left alone."""
+        """Add facts that the caller made; those that can be found already are left alone."""
         given = self._given(facts, kind)
         for _ in range(_TRIES):
             try:
@@ -210,10 +228,12 @@ class Ingestion:
                 insertions = [by_hand(change, made) for change, made in found]
                 after = self._write(transaction, insertions, rows, key, progress)
         new = {fact.fact_id for _, made in found for fact in made}
+        back = {id_ for change, _ in found for id_ in (*change.returned, *change.restored)}
         return IngestReport(
             sources=tuple(change.source.source_id for change, _ in found),
             facts=tuple(fact.fact_id for fact in given if fact.fact_id in new),
-            unchanged=tuple(fact.fact_id for fact in given if fact.fact_id not in new),
+            returned=tuple(fact.fact_id for fact in given if fact.fact_id in back),
+            unchanged=tuple(fact.fact_id for fact in given if fact.fact_id not in new | back),
             state_hash=after,
         )
 
@@ -253,7 +273,7 @@ class Ingestion:
 
     @property
     def _embedding(self) -> Embedding:
-        return Embedding(self.begin, self.check, self.embedder, self.settings)
+        return Embedding(self.begin, self.check, self.embedder, self.clock, self.settings)
 
     def _embedded(
         self, batch: Batch, changes: Sequence[Change], progress: Progress

@@ -83,6 +83,12 @@ class Insert:
             while part := list(islice(made, _STEP)):
                 self._add(facts, part, change)
                 self.stored(len(part))
+            for start in range(0, len(change.restored), _STEP):
+                # As `restore`: the moment of return is kept, or disuse would archive them again.
+                back = facts.get(change.restored[start : start + _STEP])
+                facts.replace(
+                    [fact.changed(archived_at=None, modified_at=self.now) for fact in back]
+                )
             for status, ids in (
                 (FactStatus.STALE, change.vanished),
                 (FactStatus.ACTIVE, change.returned),
@@ -200,7 +206,7 @@ def _events(change: Change, ids: Sequence[str]) -> Iterator[dict[str, Any]]:
         "document_hash": change.source.document_hash,
     }
     rest = {
-        "active_again": change.returned,
+        "active_again": tuple(sorted({*change.returned, *change.restored})),
         "stale": change.vanished,
         "relabelled": change.relabelled,
     }

@@ -57,6 +57,11 @@ def check(
         if fact.status in among and (fact.status, to) in LEGAL:
             continue
         ways = ", ".join(way.value for way in legal_from(fact.status))
+        if fact.status is to:
+            raise IllegalTransition(
+                f"fact {fact.fact_id} is {to.value} already; "
+                f"from {to.value} a fact can become {ways or 'nothing else'}"
+            )
         # A legal way that belongs to another verb is told apart, or the sentence would puzzle.
         hint = " by this verb" if (fact.status, to) in LEGAL else ""
         raise IllegalTransition(

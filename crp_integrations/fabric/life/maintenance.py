@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from crp_integrations.fabric.epoch import EMBEDDER_SETTING
+from crp_integrations.fabric.ingest.embedding import PREPARED_SETTING
 from crp_integrations.fabric.life.erasure import SCRUB_SETTING, scrubbed
 from crp_integrations.fabric.life.reports import MaintenanceReport
 from crp_integrations.fabric.life.writing import Writing, by_source
@@ -57,7 +59,7 @@ class Maintenance:
         sessions = self.purge_sessions(now)
         with self.writing.begin(False) as transaction:
             facts = transaction.facts
-            if not facts.generation():
+            if not facts.generation() and facts.setting(PREPARED_SETTING) is None:
                 # Never written: not even a key is made.
                 return MaintenanceReport(sessions=sessions)
             steps = {
@@ -65,6 +67,7 @@ class Maintenance:
                 "purge": bool(facts.find(self._retained(now))),
                 "archive": bool(self._unused(facts, now)),
                 "scrub": facts.setting(SCRUB_SETTING) is not None,
+                "prepared": self._abandoned(facts, now),
                 "trim": _trim_due(facts),
                 "recluster": self.recluster_due(facts, now),
             }
@@ -87,6 +90,7 @@ class Maintenance:
             reclustered="recluster" in done,
             graph_rebuilt=rebuilt,
             changes_trimmed=bool(done.get("trim", 0)),
+            prepared_cleared=bool(done.get("prepared", 0)),
             scrubbed=not left if {"scrub", "purge"} & done.keys() else None,
         )
 
@@ -101,6 +105,8 @@ class Maintenance:
                     return self._purge(now)
                 case "archive":
                     return self._archive(now)
+                case "prepared":
+                    return self._clear_prepared(now)
                 case "trim":
                     return self._trim()
                 case "recluster":
@@ -166,6 +172,17 @@ class Maintenance:
                 )
         return len(ids)
 
+    def _clear_prepared(self, now: datetime) -> int:
+        """Remove the vectors of an ingestion that was killed and that nobody went on with."""
+        with self.writing.begin(True) as transaction:
+            facts = transaction.facts
+            due = self._abandoned(facts, now)
+            if due:
+                # Those of an embedder that the namespace is on its way to stay.
+                facts.clear_prepared(facts.setting(EMBEDDER_SETTING))
+                facts.remove_setting(PREPARED_SETTING)
+        return int(due)
+
     def _trim(self) -> int:
         with self.writing.begin(True) as transaction:
             facts = transaction.facts
@@ -176,6 +193,14 @@ class Maintenance:
         return int(due)
 
     # --- what is due -------------------------------------------------------------------
+
+    def _abandoned(self, facts: FactsFacet, now: datetime) -> bool:
+        """Whether vectors were kept for an ingestion so long ago that nobody waits for them."""
+        kept_at = facts.setting(PREPARED_SETTING)
+        if kept_at is None:
+            return False
+        days = self.writing.settings.lifecycle.prepared_days
+        return datetime.fromisoformat(kept_at) <= _ago(now, days)
 
     def _retained(self, now: datetime) -> Where:
         """Deleted as long ago as the retention period, or longer."""

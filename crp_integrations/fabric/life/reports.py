@@ -66,6 +66,7 @@ class MaintenanceReport(Record):
         reclustered: whether communities were found anew.
         graph_rebuilt: whether the index was brought up to date or built anew.
         changes_trimmed: whether the log of changes was cut.
+        prepared_cleared: whether vectors that a killed ingestion left behind were removed.
         scrubbed: whether bytes of removed facts were taken off the disk; None when none were
             left, False when a reader held an old state.
     """
@@ -79,4 +80,5 @@ class MaintenanceReport(Record):
     reclustered: bool = False
     graph_rebuilt: bool = False
     changes_trimmed: bool = False
+    prepared_cleared: bool = False
     scrubbed: bool | None = None

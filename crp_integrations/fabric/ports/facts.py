@@ -203,9 +203,12 @@ class FactsFacet(Protocol):
         """Those of the hashes that have a prepared vector, each with its row."""
         ...
 
-    def unprepared(self, embedder: str, limit: int) -> list[tuple[str, str]]:
+    def unprepared(self, embedder: str, limit: int, *, after: str = "") -> list[tuple[str, str]]:
         """Content hash and content of facts (of any status) without a prepared vector, each
         text once, by hash, at most `limit`.
+
+        Args:
+            after: only hashes above this one, so that a walk need not begin anew each time.
         """
         ...
 

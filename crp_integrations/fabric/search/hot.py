@@ -62,6 +62,10 @@ class HotLayer:
         """How many facts there are."""
         return len(self._ids)
 
+    def ids(self) -> list[str]:
+        """Ids of every fact held, ascending."""
+        return list(self._ids)
+
     def nearest(self, vector: FloatRows, k: int, where: Where | None) -> list[Hit]:
         """The k facts of highest cosine; none with a filter, which speaks of what is stored."""
         if where is not None:

@@ -9,7 +9,9 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
-from crp_integrations.errors import ConfigError, EngineError, StoreError
+from pydantic_core import PydanticSerializationError
+
+from crp_integrations.errors import ConfigError, EngineError, RequestError, StoreError
 from crp_integrations.fabric.epoch import EMBEDDER_SETTING, epoch_item
 from crp_integrations.fabric.ports import Cache, FactsFacet, GraphEngine, Mark, Transaction
 from crp_integrations.fabric.records import Where
@@ -86,6 +88,9 @@ class Picture:
             facts: of a transaction that sees this state.
             where: of retrievable facts.
             allowed: for each of the index' `label_sets` whether its facts may be seen.
+
+        Raises:
+            RequestError: a text of the filter is no Unicode.
         """
         seen = None if allowed is None or all(allowed) else tuple(allowed)
 
@@ -96,7 +101,13 @@ class Picture:
             # Use leaves no trace in the log, so this filter may mean other facts the next time.
             return make()
         room = int(_SELECTED_SHARE * len(self.index))
-        return self._selections.get((where.model_dump_json(), seen), make, room)
+        try:
+            key = where.model_dump_json()
+        except PydanticSerializationError:
+            raise RequestError(
+                "a filter holds half of a surrogate pair, which is no character; remove it"
+            ) from None
+        return self._selections.get((key, seen), make, room)
 
 
 class Live:

@@ -47,13 +47,13 @@ class Vectors(Part):
             hash_: table[embedder, hash_].copy() for hash_ in hashes if (embedder, hash_) in table
         }
 
-    def unprepared(self, embedder: str, limit: int) -> list[tuple[str, str]]:
+    def unprepared(self, embedder: str, limit: int, *, after: str = "") -> list[tuple[str, str]]:
         """Content hash and content of facts without a prepared vector, each text once, by hash."""
         state = self._draft.state
         left = {
             fact.content_hash: fact.content
             for fact in state.facts.values()
-            if (embedder, fact.content_hash) not in state.prepared
+            if fact.content_hash > after and (embedder, fact.content_hash) not in state.prepared
         }
         return sorted(left.items())[: max(0, limit)]
 

@@ -26,7 +26,7 @@ from crp_integrations.seals import sha256_hex
 from crp_integrations.stores.keys import FILE_MODE, make_folder, sync_folder
 
 FOLDER = "cache"
-# A temporary file that nobody touched for so long belongs to a process that is gone.
+# A file without a manifest that nobody touched for so long belongs to a process that is gone.
 ABANDONED_SECONDS = 3600.0
 # How often a file may be replaced while it is being looked at.
 ATTEMPTS = 3
@@ -94,7 +94,7 @@ class FileCache:
                         self._namespace[:12],
                         error,
                     )
-                    self._remove_all(one for one in self._files(name) if one.suffix != ".tmp")
+                    self._remove_all(self._useless(name, before))
                     return None
         return None
 
@@ -150,7 +150,7 @@ class FileCache:
         """What is wrong with the files, one sentence each; nothing is removed.
 
         A file without a manifest is nothing wrong: a killed process leaves one, nobody uses it, and
-        whoever loads, saves or drops that name removes it.
+        whoever saves or drops that name removes it, or loads it an hour later.
         """
         found = []
         for name in sorted({one.name.split(".")[0] for one in self._files(None)}):
@@ -238,12 +238,19 @@ class FileCache:
             with suppress(OSError):
                 sync_folder(self._folder)
 
+    def _useless(self, name: str, manifest: bytes | None) -> list[Path]:
+        """What a damaged manifest, or none at all, leaves behind.
+
+        A file without a manifest may be one that another process is about to describe: it puts the
+        file in its place first. So such a one goes only when nobody touched it for long.
+        """
+        left = [one for one in self._files(name) if one.suffix != ".tmp"]
+        return left if manifest is not None else [one for one in left if _is_abandoned(one)]
+
     def _remove_abandoned(self, name: str) -> None:
-        oldest = time.time() - ABANDONED_SECONDS
         for one in self._files(name):
-            with suppress(OSError):
-                if one.suffix == ".tmp" and one.stat().st_mtime < oldest:
-                    one.unlink()
+            if one.suffix == ".tmp" and _is_abandoned(one):
+                _remove(one)
 
     def _refused(self, error: OSError) -> StoreError:
         return StoreError(f"cache folder {self._folder} cannot be written: {error.strerror}")
@@ -261,6 +268,13 @@ def _about_hash(about: Mapping[str, JsonValue]) -> str:
 
 def _file_name(name: str, sha256: str) -> str:
     return f"{name}.{sha256[:16]}.bin"
+
+
+def _is_abandoned(path: Path) -> bool:
+    try:
+        return path.stat().st_mtime < time.time() - ABANDONED_SECONDS
+    except OSError:
+        return False
 
 
 def _replaced(path: Path, current: str) -> bool:

@@ -99,13 +99,13 @@ class Vectors(Part):
         block = from_bytes([vector for _, vector in found], dimensions)
         return {hash_: one for (hash_, _), one in zip(found, block, strict=True)}
 
-    def unprepared(self, embedder: str, limit: int) -> list[tuple[str, str]]:
+    def unprepared(self, embedder: str, limit: int, *, after: str = "") -> list[tuple[str, str]]:
         """Content hash and content of facts without a prepared vector, each text once, by hash."""
         self._gate.reading()
         return self._connection.rows(
-            f"SELECT content_hash, content FROM facts WHERE {_NO_VECTOR} "
+            f"SELECT content_hash, content FROM facts WHERE content_hash > ? AND {_NO_VECTOR} "
             "GROUP BY content_hash ORDER BY content_hash LIMIT ?",
-            [embedder, max(0, limit)],
+            [after, embedder, max(0, limit)],
         )
 
     def prepared_ids(self, embedder: str) -> list[str]:

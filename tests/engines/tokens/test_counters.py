@@ -48,7 +48,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tiktoken.Encodin
     """Tiktoken's own encodings, with their files read from an installed wheel."""
 
     def read(url: str, expected_hash: str | None = None) -> dict[bytes, int]:
-        vocabulary = offline.CL100K if "cl100k" in url else offline.O200K
+        vocabulary = next(one for one in offline.WITH_PATTERN if f"/{one.name}." in url)
         found = offline.find(vocabulary)
         assert found is not None and vocabulary.sha256 == expected_hash
         monkeypatch.setattr(tiktoken.load, "read_file_cached", lambda *_: found.data)
@@ -60,7 +60,13 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tiktoken.Encodin
 
 @pytest.mark.requirement("CARD-10", "003-10.1-2")
 @pytest.mark.parametrize(
-    ("model", "name"), [("gpt-4o", "o200k_base"), ("gpt-4", "cl100k_base"), ("o3", "o200k_base")]
+    ("model", "name"),
+    [
+        ("gpt-4o", "o200k_base"),
+        ("gpt-4", "cl100k_base"),
+        ("o3", "o200k_base"),
+        ("text-davinci-003", "p50k_base"),
+    ],
 )
 def test_openai_models_count_as_tiktoken_does(
     model: str, name: str, library: Callable[[str], tiktoken.Encoding]
@@ -120,7 +126,11 @@ def test_known_counts_of_openai_models() -> None:
         ("mistral/mistral-small-2506", "family", "tekken-240911"),
         ("mistral/magistral-medium-2507", "family", "tekken-240911"),
         ("gemini/gemini-2.5-pro", "estimate", "× 1.45"),
-        ("ollama/llama3", "estimate", "× 1.45"),
+        ("mistral/mistral-medium-2312", "exact", "mistral-v1"),
+        ("mistral/mistral-small-2409", "exact", "tekken-240718"),
+        ("text-davinci-003", "exact", "p50k_base"),
+        ("gemini/gemma-3-27b-it", "estimate", "× 1.45 for Gemini"),
+        ("ollama/phi4", "estimate", "× 1.45 for an unknown model"),
         ("gpt-4ever", "estimate", "× 1.45"),
         ("", "estimate", "× 1.45"),
     ],
@@ -272,10 +282,12 @@ def test_a_hugging_face_file_counts_as_the_library_does(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("model", "file"),
     [
+        ("mistral-medium-2312", "tokenizer.model.v1"),
         ("mistral-large-2411", "mistral_instruct_tokenizer_241114.model.v7"),
         ("open-mixtral-8x22b", "mistral_instruct_tokenizer_240323.model.v3"),
         ("mistral-small-2402", "mistral_instruct_tokenizer_240216.model.v2"),
         ("open-mistral-nemo", "tekken_240718.json"),
+        ("pixtral-12b-2409", "tekken_240911.json"),
     ],
 )
 def test_mistral_models_count_as_mistrals_own_library_does(model: str, file: str) -> None:

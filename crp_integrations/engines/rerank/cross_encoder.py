@@ -1,0 +1,279 @@
+"""Cross-encoders: from a folder of ONNX files, or an object of sentence-transformers.
+
+Each pair of query and text is a run of its own, since a batch changes the last bits of a score.
+Of a folder's model, a text that is longer than it takes is read in overlapping windows, of which
+the best decides; sentence-transformers cuts such a text at the model's limit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import tokenizers
+
+from crp_integrations import seals
+from crp_integrations.engines.onnx import library
+from crp_integrations.engines.rerank.labels import fitting, labels_of, probability
+from crp_integrations.errors import ConfigError, EngineError
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+ALGORITHM: Final = "cross-encoder@1"
+# Tokens that neighbouring windows of a text share, and the share of a run that a query may take.
+_OVERLAP = 32
+_QUERY_SHARE = 0.5
+_LEAST_TOKENS = 80
+_SENTENCE_TRANSFORMERS = "sentence-transformers"
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """A model ready to run, a tokenizer of single texts, and one of pairs in windows."""
+
+    session: onnxruntime.InferenceSession
+    single: tokenizers.Tokenizer
+    pairs: tokenizers.Tokenizer
+
+
+class OnnxCrossEncoder:
+    """A folder with `model.onnx`, `tokenizer.json` and `config.json`, as model hubs have them.
+
+    Safe under threads. The files are read at the first use.
+
+    Args:
+        directory: the folder; `model.onnx` may also lie in a folder `onnx` in it.
+        label: the output that means that a text fits; None to find it in `id2label`.
+        max_tokens: most tokens of one run, query and frame tokens included.
+        threads: processor threads of one run.
+
+    Raises:
+        ConfigError: an argument has no usable value.
+        EngineError: a file is missing or cannot be read.
+    """
+
+    def __init__(
+        self, directory: str | Path, *, label: str | None = None, max_tokens: int = 512,
+        threads: int = 1,
+    ) -> None:  # fmt: skip
+        if threads < 1:
+            raise ConfigError(f"threads is {threads}, wanted at least 1")
+        if max_tokens < _LEAST_TOKENS:
+            raise ConfigError(f"max_tokens is {max_tokens}, wanted at least {_LEAST_TOKENS}")
+        folder = Path(directory)
+        places = (folder / "model.onnx", folder / "onnx" / "model.onnx")
+        found = [place for place in places if place.is_file()]
+        if not found:
+            raise EngineError(f"there is no model.onnx in {folder}", engine="onnx")
+        self._model, self._folder = found[0], folder
+        config = _config(folder / "config.json")
+        # A config that names no outputs is that of a model with one.
+        self._labels = labels_of(config, "onnx") or ("label_0",)
+        self._place = fitting(self._labels, label)
+        limit = config.get("max_position_embeddings")
+        self._max_tokens = min(max_tokens, limit) if isinstance(limit, int) else max_tokens
+        self._threads = threads
+        self._lock = threading.Lock()
+        self._name: str | None = None
+        self._loaded: _Loaded | None = None
+
+    @property
+    def identity(self) -> str:
+        """The folder's name and a hash over all that decides the scores."""
+        with self._lock:
+            if self._name is None:
+                # Weights of large models lie in files beside it.
+                files = [*self._model.parent.glob("model.onnx*"), self._folder / "tokenizer.json"]
+                decisive = {
+                    "files": {place.name: _sha256(place) for place in sorted(files)},
+                    "place": self._place,
+                    "max_tokens": self._max_tokens,
+                    "algorithm": ALGORITHM,
+                }
+                self._name = f"{self._folder.resolve().name}+{seals.digest(decisive)}"
+            return self._name
+
+    def scores(self, query: str, texts: Sequence[str]) -> list[float]:
+        """How well each text fits the query, in [0, 1].
+
+        Raises:
+            EngineError: a file cannot be loaded, a run failed, or the model's outputs are not
+                those that its config names.
+        """
+        if not texts:
+            return []
+        with self._lock:
+            if self._loaded is None:
+                self._loaded = self._open()
+            loaded = self._loaded
+        question = self._shortened(loaded, query)
+        return [self._score(loaded, question, text) for text in texts]
+
+    def _score(self, loaded: _Loaded, query: str, text: str) -> float:
+        try:
+            first = loaded.pairs.encode(query, text)
+        except Exception as error:  # tokenizers has no class of its own
+            raise _failed("a text cannot be cut into tokens", tokenizers) from error
+        return max(self._run(loaded.session, run) for run in (first, *first.overflowing))
+
+    def _run(self, session: onnxruntime.InferenceSession, run: tokenizers.Encoding) -> float:
+        ready = {
+            "input_ids": run.ids,
+            "attention_mask": run.attention_mask,
+            "token_type_ids": run.type_ids,
+        }
+        wanted = [given.name for given in session.get_inputs()]
+        try:
+            feed = {name: np.array([ready[name]], dtype=np.int64) for name in wanted}
+            logits = session.run(None, feed)[0]
+        except Exception as error:  # the runtime's classes share no base but Exception
+            raise _failed(f"a run over {len(run.ids)} tokens failed", library()) from error
+        shape = (1, len(self._labels))
+        if np.shape(logits) != shape:
+            raise EngineError(
+                f"the model gave shape {np.shape(logits)}, wanted {shape} for its labels",
+                engine="onnx",
+            )
+        return probability(logits[0], self._place)
+
+    def _shortened(self, loaded: _Loaded, query: str) -> str:
+        """The query, or its beginning where it would leave too little room for a text."""
+        most = int(self._max_tokens * _QUERY_SHARE)
+        try:
+            ends = [end for _, end in loaded.single.encode(query, add_special_tokens=False).offsets]
+        except Exception as error:
+            raise _failed("a query cannot be cut into tokens", tokenizers) from error
+        return query if len(ends) <= most else query[: ends[most - 1]]
+
+    def _open(self) -> _Loaded:
+        try:
+            single, pairs = self._tokenizer(), self._tokenizer()
+            pairs.enable_truncation(self._max_tokens, stride=_OVERLAP, strategy="only_second")
+        except Exception as error:
+            raise _failed("the tokenizer cannot be loaded", tokenizers) from error
+        runtime = library()
+        options = runtime.SessionOptions()
+        options.intra_op_num_threads = self._threads
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+        try:
+            session = runtime.InferenceSession(
+                str(self._model), options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:
+            raise _failed("the model cannot be loaded", runtime) from error
+        return _Loaded(session, single, pairs)
+
+    def _tokenizer(self) -> tokenizers.Tokenizer:
+        tokenizer = tokenizers.Tokenizer.from_file(str(self._folder / "tokenizer.json"))
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        # "[SEP]" in a text is text: content must not reach the model's control tokens.
+        tokenizer.encode_special_tokens = True
+        return tokenizer
+
+
+class SentenceTransformersReranker:
+    """A `CrossEncoder` of the library sentence-transformers, called one at a time.
+
+    Args:
+        model: the object.
+        identity: a name for model and version.
+        label: the output that means that a text fits; None to find it in the model's `id2label`.
+        batch_size: pairs of one run; above 1 a score can depend on its neighbours in the last bits.
+    """
+
+    def __init__(
+        self, model: Any, identity: str, *, label: str | None = None, batch_size: int = 1
+    ) -> None:
+        if not identity:
+            raise ConfigError("a reranker's identity is empty, wanted a name for model and version")
+        if batch_size < 1:
+            raise ConfigError(f"batch_size is {batch_size}, wanted at least 1")
+        inner = getattr(model, "config", None) or getattr(
+            getattr(model, "model", None), "config", None
+        )
+        labels = labels_of({"id2label": getattr(inner, "id2label", None)}, _SENTENCE_TRANSFORMERS)
+        # A language model that scores has one output, whatever its config names.
+        self._labels = getattr(model, "num_labels", None) or len(labels) or 1
+        if len(labels) != self._labels:
+            labels = tuple(f"label_{place}" for place in range(self._labels))
+        self._place = fitting(labels, label)
+        self._model = model
+        self._identity = identity
+        self._batch_size = batch_size
+        # Its name changed with version 4.
+        known = inspect.signature(model.predict).parameters
+        self._activation = "activation_fct" if "activation_fct" in known else "activation_fn"
+        self._turn = threading.Lock()
+
+    @property
+    def identity(self) -> str:
+        """The name given by the caller; change it when the model changes."""
+        return self._identity
+
+    def scores(self, query: str, texts: Sequence[str]) -> list[float]:
+        """How well each text fits the query, in [0, 1].
+
+        The library's own last step differs from model to model, so raw outputs are asked for.
+
+        Raises:
+            EngineError: the library failed, or gave another number of outputs.
+        """
+        if not texts:
+            return []
+        options = {
+            "batch_size": self._batch_size,
+            "show_progress_bar": False,
+            "convert_to_numpy": True,
+            self._activation: _unchanged,
+        }
+        try:
+            with self._turn:
+                given = self._model.predict([(query, text) for text in texts], **options)
+            rows = np.asarray(given, dtype=np.float64).reshape(len(texts), self._labels)
+        except Exception as error:  # any class of the library, or of torch below it
+            raise EngineError(
+                f"the reranker {self._identity} failed with {type(error).__name__}",
+                engine=_SENTENCE_TRANSFORMERS,
+            ) from error
+        return [probability(row, self._place) for row in rows]
+
+
+def _unchanged(outputs: Any) -> Any:
+    return outputs
+
+
+def _config(place: Path) -> Mapping[str, Any]:
+    """What config.json holds; nothing for a folder without one."""
+    if not place.is_file():
+        return {}
+    try:
+        found = json.loads(place.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise EngineError(f"{place.name} of the model cannot be read", engine="onnx") from error
+    return found if isinstance(found, dict) else {}
+
+
+def _sha256(place: Path) -> str:
+    try:
+        with place.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise EngineError(f"{place.name} of the model cannot be read", engine="onnx") from error
+
+
+def _failed(what: str, library: ModuleType) -> EngineError:
+    name, version = library.__name__, str(getattr(library, "__version__", ""))
+    return EngineError(f"{name} {version}: {what}", engine=name, version=version)

@@ -1,0 +1,215 @@
+"""The three ways to fill a budget with chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from crp_integrations.envelope.cfs.ranking import reading_order
+from crp_integrations.envelope.cfs.records import DocumentGroup, RetrievalResult
+from crp_integrations.envelope.cfs.settings import PackingName
+from crp_integrations.envelope.cfs.tokens import DOTS, Tokenizer
+
+ALGORITHMS: Mapping[PackingName, str] = {
+    "greedy": "cfs-greedy@1",
+    "interleaved": "cfs-interleaved@1",
+    "score_weighted": "cfs-score-weighted@1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A chunk with its text as it goes into the context."""
+
+    result: RetrievalResult
+    text: str
+    tokens: int
+    cut: bool = False
+
+    @property
+    def document_id(self) -> str:
+        """Of the document that it is from."""
+        return self.result.document.id
+
+    @property
+    def document_path(self) -> str:
+        """What stands in the marker."""
+        return self.result.document.path
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """What was packed, in the order of the context.
+
+    Attributes:
+        ended: the budget ended the packing before every chunk was tried.
+    """
+
+    placed: tuple[Placed, ...]
+    ended: bool
+
+    @property
+    def truncated(self) -> bool:
+        """Whether a chunk was cut, or the budget ended the packing (decision E23)."""
+        return self.ended or any(chunk.cut for chunk in self.placed)
+
+
+@dataclass(slots=True)
+class _Filling:
+    """A budget that is being filled; content and markers together never exceed it.
+
+    Attributes:
+        available: tokens to fill.
+        overhead: tokens charged for the first chunk of each document.
+        used: tokens of content and markers so far.
+    """
+
+    available: int
+    overhead: int
+    counts: Mapping[str, int]
+    tokenizer: Tokenizer
+    allow_partial: bool
+    used: int = 0
+    placed: list[Placed] = field(default_factory=list)
+    documents: set[str] = field(default_factory=set)
+
+    @property
+    def full(self) -> bool:
+        return self.used >= self.available
+
+    def take(self, result: RetrievalResult) -> bool:
+        """Take a chunk when it fits whole."""
+        tokens = self.counts[result.chunk.id]
+        if tokens > self._left(result):
+            return False
+        self._place(Placed(result, result.chunk.text, tokens))
+        return True
+
+    def cut(self, result: RetrievalResult) -> bool:
+        """Take what fits of a chunk, when chunks may be cut and something of it fits."""
+        if not self.allow_partial:
+            return False
+        found = cut_to(result.chunk.text, self._left(result), self.tokenizer)
+        if found is None:
+            return False
+        text, tokens = found
+        self._place(Placed(result, text, tokens, cut=True))
+        return True
+
+    def _left(self, result: RetrievalResult) -> int:
+        marker = 0 if result.document.id in self.documents else self.overhead
+        return self.available - self.used - marker
+
+    def _place(self, placed: Placed) -> None:
+        if placed.document_id not in self.documents:
+            self.documents.add(placed.document_id)
+            self.used += self.overhead
+        self.used += placed.tokens
+        self.placed.append(placed)
+
+
+def cut_to(text: str, tokens: int, tokenizer: Tokenizer) -> tuple[str, int] | None:
+    """The beginning of a text with its dots and their tokens, at most so many; None for nothing.
+
+    A tokenizer's own cut may come out above what was asked, as the simple one's dots do, so it is
+    asked for less until it fits.
+
+    Spec: CFS-021 §7 (decision F1)
+    """
+    wanted = tokens
+    while wanted > 0:
+        short = tokenizer.truncate_to_tokens(text, wanted)
+        count = tokenizer.count_tokens(short)
+        if count <= tokens:
+            return (short, count) if short.removesuffix(DOTS) else None
+        wanted -= count - tokens
+    return None
+
+
+def pack(
+    groups: Sequence[DocumentGroup],
+    results: Sequence[RetrievalResult],
+    *,
+    packing: PackingName,
+    available: int,
+    overhead: int,
+    counts: Mapping[str, int],
+    tokenizer: Tokenizer,
+    allow_partial: bool,
+) -> Packing:
+    """Fill the available tokens with whole chunks, and cut ones where they are allowed.
+
+    Spec: CFS-021 §7, §8
+
+    Args:
+        groups: the results by document, the best document first.
+        results: in the total order.
+        packing: which of the three ways.
+        overhead: tokens of a document's marker, charged once for each.
+        counts: tokens by chunk id.
+    """
+    filling = _Filling(available, overhead, counts, tokenizer, allow_partial)
+    if packing == "score_weighted":
+        ended = _score_weighted(results, filling)
+    else:
+        way: Callable[[Sequence[DocumentGroup], _Filling], bool] = (
+            _greedy if packing == "greedy" else _interleaved
+        )
+        ended = way(groups, filling)
+    return Packing(tuple(filling.placed), ended)
+
+
+def _greedy(groups: Sequence[DocumentGroup], filling: _Filling) -> bool:
+    """Document by document in reading order; a chunk that does not fit is skipped.
+
+    Spec: CFS-021 §7
+
+    Returns:
+        Whether documents were left untried.
+    """
+    for group in groups:
+        if filling.full:
+            return True
+        for result in reading_order(group):
+            if not filling.take(result) and filling.cut(result):
+                break
+    return False
+
+
+def _interleaved(groups: Sequence[DocumentGroup], filling: _Filling) -> bool:
+    """The best chunk of each document, then the second of each, until a round adds nothing.
+
+    Spec: CFS-021 §8.1
+
+    Returns:
+        Whether chunks were left untried.
+    """
+    left, depth = list(groups), 0
+    while left:
+        if filling.full:
+            return True
+        before = len(filling.placed)
+        for group in left:
+            result = group.chunks[depth]
+            if not filling.take(result) and filling.cut(result):
+                break
+        depth += 1
+        left = [group for group in left if len(group.chunks) > depth]
+        if len(filling.placed) == before:
+            break
+    return bool(left)
+
+
+def _score_weighted(results: Sequence[RetrievalResult], filling: _Filling) -> bool:
+    """Chunk by chunk in the total order, up to the first that does not fit.
+
+    Spec: CFS-021 §8.2
+
+    Returns:
+        Whether chunks were left untried.
+    """
+    for number, result in enumerate(results, start=1):
+        if not filling.take(result):
+            filling.cut(result)
+            return number < len(results)
+    return False

@@ -1,0 +1,255 @@
+"""What goes into context assembly and what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from pydantic import Field, JsonValue, model_validator
+
+from crp_integrations.envelope.cfs.settings import AssemblySettings, PackingName
+from crp_integrations.envelope.records import Drop
+from crp_integrations.fabric.records import Moment
+from crp_integrations.records import Part, Record
+
+_DEFAULTS = AssemblySettings()
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """Where chunks are from.
+
+    Attributes:
+        path: what stands in the marker.
+        modified_at: looked at under `prefer_recent` alone; None counts as old.
+    """
+
+    id: str
+    path: str
+    modified_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A passage of a document.
+
+    Attributes:
+        id: of one chunk alone.
+        sequence: its place in reading order.
+        byte_offset: where it begins; decides between chunks of one sequence.
+        metadata: given out with `include_metadata`.
+    """
+
+    id: str
+    text: str
+    sequence: int = 0
+    byte_offset: int = 0
+    metadata: Mapping[str, JsonValue] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievalResult:
+    """A chunk that was found.
+
+    Spec: CFS-021 §2
+
+    Attributes:
+        score: sum of the reciprocal ranks; higher is better, and a NaN comes last.
+        semantic_score: cosine, 0 where the vector search did not give the chunk.
+        lexical_score: score of the word search, 0 where that did not give it.
+    """
+
+    chunk: Chunk
+    document: Document
+    score: float
+    semantic_score: float = 0.0
+    lexical_score: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentGroup:
+    """The chunks of one document, best first.
+
+    Spec: CFS-021 §6
+
+    Attributes:
+        total_tokens: sum over the chunks.
+        max_score: highest score of a chunk; NaN where none is a number.
+    """
+
+    document: Document
+    chunks: tuple[RetrievalResult, ...]
+    total_tokens: int
+    max_score: float
+
+
+class TokenBudget(Part):
+    """How the tokens of a model call are parted.
+
+    Spec: CFS-021 §3 (decision E20)
+
+    Attributes:
+        per_doc_overhead: tokens charged for the marker of each document, once.
+        available: what is left for content and markers, at least 0; computed when not given.
+
+    >>> TokenBudget(total_tokens=2000).available
+    1200
+    """
+
+    total_tokens: int = Field(ge=0)
+    reserved_system: int = Field(default=_DEFAULTS.reserved_system, ge=0)
+    reserved_query: int = Field(default=_DEFAULTS.reserved_query, ge=0)
+    reserved_response: int = Field(default=_DEFAULTS.reserved_response, ge=0)
+    per_doc_overhead: int = Field(default=_DEFAULTS.per_doc_overhead, ge=0)
+    available: int = Field(default=-1, ge=-1)
+
+    @model_validator(mode="after")
+    def _compute(self) -> TokenBudget:
+        reserved = self.reserved_system + self.reserved_query + self.reserved_response
+        left = max(0, self.total_tokens - reserved)
+        if self.available == -1:
+            object.__setattr__(self, "available", left)
+        elif self.available != left:
+            raise ValueError(
+                f"available is {self.available}, wanted total minus reserves, {left}, or nothing"
+            )
+        return self
+
+    @classmethod
+    def new(cls, total_tokens: int, settings: AssemblySettings = _DEFAULTS) -> TokenBudget:
+        """The budget of so many tokens with the reserves of the settings."""
+        return cls(
+            total_tokens=total_tokens,
+            reserved_system=settings.reserved_system,
+            reserved_query=settings.reserved_query,
+            reserved_response=settings.reserved_response,
+            per_doc_overhead=settings.per_doc_overhead,
+        )
+
+
+class ChunkMetadata(Part):
+    """About a chunk, with `include_metadata`; never in the text that a model sees.
+
+    Attributes:
+        modified_at: when its document was modified; None when that is not known.
+        semantic_score, lexical_score: as in `RetrievalResult`; None for what is no number.
+        about: what the retrieval knows besides, as plain JSON.
+    """
+
+    byte_offset: int
+    modified_at: Moment | None = None
+    semantic_score: float | None
+    lexical_score: float | None
+    about: dict[str, JsonValue] = {}
+
+
+class ContextChunk(Part):
+    """A chunk in a context.
+
+    Spec: CFS-021 §7
+
+    Attributes:
+        text: as it stands in the context; ends in three dots where it was cut.
+        score: as it was ranked by; None for what is no finite number.
+        tokens: of the text.
+        cut: whether the text was cut.
+    """
+
+    chunk_id: str
+    document_id: str
+    document_path: str
+    text: str
+    score: float | None
+    sequence: int
+    tokens: int = Field(ge=0)
+    cut: bool = False
+    metadata: ChunkMetadata | None = None
+
+
+class ContextMetadata(Part):
+    """What a context was made from.
+
+    Spec: CFS-021 §11
+
+    Attributes:
+        query_hash: BLAKE3 of the query's bytes (decision F3).
+        timestamp: when it was assembled; it decides no other byte of the record.
+        state_root: the fabric's state hash; empty for results of a caller's own.
+    """
+
+    query_hash: str
+    timestamp: Moment
+    state_root: str = ""
+
+
+class Properties(Part):
+    """The five desired properties, as measured on one context.
+
+    Spec: CFS-021 §P1, §P2, §P3, §P4, §P5
+
+    Attributes:
+        deterministic: whether a second assembly gave the same bytes; None when there was none.
+        within_budget: content and markers are at most what is available.
+        best_in_front: how many of the best chunks are among the first ones.
+        best_wanted: how many should be; less than three where fewer were found.
+        adjacency: of the pairs that chunks of one document could be, the share that stands
+            together, [0, 1]; None where no document has two.
+        coherent: adjacency is above the wanted one; None where there is none.
+        unique_tokens: distinct words of the chunks.
+        coverage: unique tokens by available tokens; None where none are available.
+        covering: coverage is above the wanted one; None where there is none.
+        filled: content tokens by available tokens; None where none are available.
+    """
+
+    deterministic: bool | None = None
+    within_budget: bool
+    best_in_front: int = Field(ge=0)
+    best_wanted: int = Field(ge=0)
+    adjacency: float | None
+    coherent: bool | None
+    unique_tokens: int = Field(ge=0)
+    coverage: float | None
+    covering: bool | None
+    filled: float | None
+
+    @property
+    def relevance_ordered(self) -> bool:
+        """Whether every one of the best chunks is among the first ones."""
+        return self.best_in_front == self.best_wanted
+
+
+class AssembledContext(Record):
+    """Chunks within a token budget, as one text with a marker for each document.
+
+    Spec: CFS-021 §7, §9, §11 (decision F1)
+
+    Attributes:
+        text: what goes into the prompt.
+        text_hash: BLAKE3 of the text (decision F3).
+        total_tokens: of the chunks' texts alone.
+        overhead_tokens: charged for markers, once for each document.
+        rendered_tokens: of `text`, counted whole.
+        truncated: a chunk was cut, or the budget ended the packing before every one was tried.
+        dropped: every other chunk that was found, with the reason; `k` is the limit for one
+            document.
+        tokenizer: identity of what counted.
+        algorithms: `name@n` of each algorithm that decided the bytes.
+    """
+
+    SCHEMA = "assembled-context/1"
+
+    text: str
+    text_hash: str
+    chunks: tuple[ContextChunk, ...]
+    total_tokens: int = Field(ge=0)
+    overhead_tokens: int = Field(ge=0)
+    rendered_tokens: int = Field(ge=0)
+    truncated: bool
+    dropped: tuple[Drop, ...] = ()
+    budget: TokenBudget
+    packing: PackingName
+    tokenizer: str
+    algorithms: tuple[str, ...]
+    properties: Properties
+    metadata: ContextMetadata

@@ -1,0 +1,150 @@
+"""Phase 3, after the packing: parts of facts fill what whole facts leave (`excerpt@1`).
+
+A budget ends in the middle of a fact, and the next fact is often long for the one sentence that
+matters in it. So whole facts fill a share of the budget, and the best stretches of the others
+the rest. What is shown is the fact's own text, never altered; parts that do not adjoin have an
+ellipsis between them, and the envelope says which characters they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from crp_integrations.envelope.pack import Packing
+from crp_integrations.envelope.records import Candidate, RankedFact
+from crp_integrations.envelope.render import ELLIPSIS, marker_text
+from crp_integrations.envelope.selection import HybridSettings
+from crp_integrations.ports import TokenCounter
+from crp_integrations.seals import sha256
+
+EXCERPT = "excerpt@1"
+
+# Tokens below which nothing is looked for any more.
+_LEAST_ROOM = 8
+
+
+class _Part(NamedTuple):
+    """A stretch of a fact that was left out; sorts by score, then rank, then place."""
+
+    score: int
+    fact: int
+    number: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Filling:
+    """Parts that were chosen, in the order of their choice.
+
+    Attributes:
+        facts: what was left out, in rank order.
+        chosen: number of the fact and of its stretch.
+    """
+
+    facts: Sequence[RankedFact]
+    chosen: tuple[tuple[int, int], ...]
+
+    def lightened(self) -> Filling:
+        """The same filling without the part chosen last."""
+        return replace(self, chosen=self.chosen[:-1])
+
+    def shown(self, counter: TokenCounter) -> dict[int, RankedFact]:
+        """The facts that are shown in part, or as a whole when all of it was chosen."""
+        numbers: dict[int, list[int]] = {}
+        for fact, number in self.chosen:
+            numbers.setdefault(fact, []).append(number)
+        return {
+            fact: self.facts[fact]._replace(
+                candidate=_excerpt(self.facts[fact].candidate, sorted(parts), counter)
+            )
+            for fact, parts in sorted(numbers.items())
+        }
+
+
+def whole_budget(budget_tokens: int, settings: HybridSettings, k: int | None) -> int:
+    """Tokens that whole facts may fill; all of them where no parts are shown.
+
+    A cap on the number of facts counts whole facts.
+    """
+    if not settings.enabled or k is not None:
+        return budget_tokens
+    return int(settings.whole_share * budget_tokens)
+
+
+def filled(
+    left: Sequence[RankedFact], room: int, settings: HybridSettings, marker_tokens: int
+) -> Filling:
+    """Choose parts of facts that were left out, best first, as long as they fit.
+
+    Spec: CRP-SPEC-003 §7.3 (decision E17)
+
+    Args:
+        left: facts that did not fit, in rank order.
+        room: tokens that are left.
+        marker_tokens: tokens of a fact's marker and separator.
+
+    Returns:
+        A choice whose tokens are about the room: those of a part are taken in proportion.
+    """
+    chosen: list[tuple[int, int]] = []
+    begun: set[int] = set()
+    said: set[str] = set()
+    for part in _offered(left, settings.stretches_seen):
+        if room < _LEAST_ROOM:
+            break
+        extra = 0 if part.fact in begun else marker_tokens
+        fact = left[part.fact].candidate
+        stretch = fact.stretches[part.number]
+        words = fact.content[stretch.start : stretch.end]
+        if part.tokens + extra <= room and words not in said:
+            room -= part.tokens + extra
+            begun.add(part.fact)
+            said.add(words)
+            chosen.append((part.fact, part.number))
+    return Filling(left, tuple(chosen))
+
+
+def with_parts(packing: Packing, shown: Mapping[int, RankedFact]) -> Packing:
+    """The packing with facts that are shown in part behind the whole ones."""
+    left = [fact for place, fact in enumerate(packing.over_budget) if place not in shown]
+    return replace(packing, packed=(*packing.packed, *shown.values()), over_budget=tuple(left))
+
+
+def _offered(left: Sequence[RankedFact], most: int) -> Iterable[_Part]:
+    parts = [
+        _Part(-stretch.score, place, number, _tokens(fact, stretch.end - stretch.start))
+        for place, fact in enumerate(ranked.candidate for ranked in left)
+        for number, stretch in enumerate(fact.stretches)
+    ]
+    return sorted(parts)[:most]
+
+
+def _tokens(fact: Candidate, characters: int) -> int:
+    """Tokens of so many characters of a fact, in proportion and rounded up."""
+    return -(-fact.tokens * characters // max(1, len(fact.content)))
+
+
+def _excerpt(fact: Candidate, parts: Sequence[int], counter: TokenCounter) -> Candidate:
+    if len(parts) == len(fact.stretches):
+        return fact
+    spans: list[tuple[int, int]] = []
+    previous = -2
+    for number in parts:
+        stretch = fact.stretches[number]
+        if number == previous + 1:
+            # What stands between two sentences is shown with them.
+            spans[-1] = (spans[-1][0], stretch.end)
+        else:
+            spans.append((stretch.start, stretch.end))
+        previous = number
+    content = ELLIPSIS.join(fact.content[start:end] for start, end in spans)
+    return replace(
+        fact,
+        content=content,
+        tokens=max(0, counter.count(marker_text(content))),
+        stretches=(),
+        spans=tuple(spans),
+        content_hash=sha256(fact.content),
+    )

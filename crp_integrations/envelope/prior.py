@@ -1,0 +1,49 @@
+"""What one window leaves to the next: a value that a caller, and later a session, keeps."""
+
+from __future__ import annotations
+
+from pydantic import Field, model_validator
+
+from crp_integrations.records import Part, Record
+from crp_integrations.vocabulary import QualityTier
+
+
+class Seen(Part):
+    """A fact that a window showed.
+
+    Attributes:
+        content_hash: `sha256:…` of the text that was shown; another one may be shown again.
+    """
+
+    fact_id: str
+    content_hash: str
+
+
+class PriorWindow(Record):
+    """An earlier window of a session.
+
+    Spec: CRP-SPEC-003 §14.1, §14.2
+
+    Attributes:
+        etag: of its envelope.
+        facts_seen: everything that it showed, an earlier summary too.
+        deferred: ids of relevant facts that did not fit, best first.
+        summary: short account of its answer; empty for none.
+        quality_tier: tier of its envelope.
+    """
+
+    SCHEMA = "prior-window/1"
+
+    window_number: int = Field(ge=1)
+    etag: str
+    facts_seen: tuple[Seen, ...]
+    deferred: tuple[str, ...] = ()
+    summary: str = ""
+    quality_tier: QualityTier
+
+    @model_validator(mode="after")
+    def _deferred_unseen(self) -> PriorWindow:
+        both = {seen.fact_id for seen in self.facts_seen} & set(self.deferred)
+        if both:
+            raise ValueError(f"fact {min(both)} is both seen and deferred; it can be one of them")
+        return self

@@ -1,0 +1,62 @@
+"""Between Select and Rank, where it is wanted: a reranker's scores become the relevance."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from crp_integrations.envelope.ports import Reranker
+from crp_integrations.envelope.records import Candidates
+from crp_integrations.envelope.settings import EnvelopeSettings
+from crp_integrations.errors import EngineError
+from crp_integrations.scores import SCALE, to_fixed
+
+RERANK = "rerank@1"
+
+
+def reranked(candidates: Candidates, reranker: Reranker, settings: EnvelopeSettings) -> Candidates:
+    """The same candidates, the best of them with the reranker's score as their relevance.
+
+    The others keep their order among themselves below all that the reranker saw: cosines and a
+    reranker's scores are no measure of each other. The embedder's relevance floor means nothing
+    for the new scores, so that of the settings holds.
+
+    Spec: CRP-SPEC-003 §6.3
+
+    Args:
+        reranker: sees the question as asked, and texts in the order of their fact ids.
+        settings: `rerank_top` says how many it sees.
+
+    Raises:
+        EngineError: the reranker failed, or gave another number of scores or none in [0, 1].
+    """
+    facts = candidates.facts
+    best = sorted(range(len(facts)), key=lambda n: (-facts[n].relevance, facts[n].fact_id))
+    seen = sorted(best[: settings.rerank_top])
+    if not seen:
+        return candidates
+    given = reranker.scores(candidates.query, [facts[n].content for n in seen])
+    relevance = dict(zip(seen, _checked(given, len(seen), reranker.identity), strict=True))
+    ceiling = min(relevance.values())
+    return replace(
+        candidates,
+        facts=tuple(
+            replace(fact, relevance=relevance.get(n, fact.relevance * ceiling // SCALE))
+            for n, fact in enumerate(facts)
+        ),
+        relevant_floor=None,
+        algorithms=(*candidates.algorithms, f"{RERANK}:{reranker.identity}"),
+    )
+
+
+def _checked(scores: object, count: int, identity: str) -> list[int]:
+    try:
+        given = [float(score) for score in scores]  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        raise EngineError(f"the reranker {identity} gave no list of numbers") from None
+    if len(given) != count:
+        raise EngineError(f"the reranker {identity} gave {len(given)} scores for {count} texts")
+    # NaN is in no range either.
+    bad = [score for score in given if not 0.0 <= score <= 1.0]
+    if bad:
+        raise EngineError(f"the reranker {identity} gave the score {bad[0]}, wanted 0 to 1")
+    return [to_fixed(score) for score in given]

@@ -1,0 +1,227 @@
+"""The envelopes that are known by their ETags, and which of them may be reused.
+
+An entry belongs to one tenant, subject, region and session, and is found from there alone. What
+it holds of facts goes as soon as the fabric's state is another one; that it was known stays, so
+that a caller hears what has changed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from crp_integrations.envelope.rank import age_microseconds
+from crp_integrations.envelope.records import Candidates, Envelope
+from crp_integrations.envelope.validators import Validators
+from crp_integrations.envelope.window_settings import ReuseSettings
+from crp_integrations.vocabulary import CacheStatus, Changed
+
+# In the place of an ETag: any envelope that is known.
+ANY = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Whose envelopes these are; no entry is found from another scope.
+
+    Spec: CRP-SPEC-003 §16.1
+    """
+
+    tenant: str
+    subject: str
+    residency: str
+    session_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """An earlier envelope.
+
+    Attributes:
+        envelope, candidates: None once the fabric's state was seen to be another one.
+        headers: of the window that was released with it; None when there was only a preview.
+        kept_at: when it was remembered.
+    """
+
+    validators: Validators
+    envelope: Envelope | None
+    candidates: Candidates | None
+    headers: Mapping[str, str] | None
+    kept_at: datetime
+
+    @property
+    def characters(self) -> int:
+        """Characters of fact texts that the entry holds."""
+        if self.envelope is None or self.candidates is None:
+            return 0
+        return len(self.envelope.text) + sum(len(fact.content) for fact in self.candidates.facts)
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """What a conditional request came to.
+
+    Attributes:
+        status: None when the request was not conditional.
+        reasons: why it is no hit, most telling first.
+        known: the envelope that was meant, when there is one.
+    """
+
+    status: CacheStatus | None = None
+    reasons: tuple[Changed, ...] = ()
+    known: Known | None = None
+
+
+_Key = tuple[Scope, str, Validators]
+
+
+class KnownEnvelopes:
+    """Earlier envelopes, the latest used last; bounded, in memory alone, safe between threads.
+
+    Spec: CRP-SPEC-003 §5.3, §11
+    """
+
+    def __init__(self, settings: ReuseSettings) -> None:
+        self._settings = settings
+        self._entries: OrderedDict[_Key, Known] = OrderedDict()
+        self._characters = 0
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        """How many entries there are."""
+        return len(self._entries)
+
+    @property
+    def characters(self) -> int:
+        """Characters of fact texts that all entries hold."""
+        return self._characters
+
+    def remember(
+        self,
+        scope: Scope,
+        validators: Validators,
+        envelope: Envelope,
+        candidates: Candidates,
+        now: datetime,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Know an envelope from now on; the entries used longest ago go when there are too many.
+
+        Args:
+            validators: of the request that the envelope was made for.
+            candidates: what Phase 1 selected for it.
+            headers: response headers of its released window; None for a preview.
+        """
+        if not self._settings.envelopes:
+            return
+        key = (scope, envelope.etag, validators)
+        with self._lock:
+            self._let_go(scope, validators.state_hash)
+            before = self._entries.get(key)
+            if headers is None and before is not None and before.headers is not None:
+                # A preview takes nothing away from an answer that was given.
+                self._entries.move_to_end(key)
+                return
+            self._drop(key)
+            self._put(key, Known(validators, envelope, candidates, headers, now))
+            while (
+                len(self._entries) > self._settings.envelopes
+                or self._characters > self._settings.characters
+            ):
+                self._drop(next(iter(self._entries)))
+
+    def match(
+        self,
+        scope: Scope,
+        if_match: str,
+        validators: Validators,
+        now: datetime,
+        *,
+        no_cache: bool = False,
+        holds: bool = False,
+    ) -> Match:
+        """Evaluate a conditional request, before anything is selected.
+
+        Spec: CRP-SPEC-003 §5.3, §11.2, §11.4 (decision E12)
+
+        Args:
+            if_match: the ETag presented, `*` for any, empty for none.
+            validators: of this request.
+            no_cache: whether the caller wants a new envelope in any case; it wins.
+            holds: whether the session holds facts in memory, which no state hash shows.
+
+        Returns:
+            A HIT only for a known ETag whose validators are equal.
+        """
+        if not if_match:
+            return Match()
+        if no_cache:
+            return Match(CacheStatus.MISS, (Changed.NO_CACHE,))
+        if holds:
+            return Match(CacheStatus.MISS, (Changed.HELD,))
+        with self._lock:
+            self._let_go(scope, validators.state_hash)
+            keys = [key for key in self._entries if key[0] == scope and if_match in (key[1], ANY)]
+            known = [key for key in keys if not self._expired(self._entries[key], now)]
+            for key in keys:
+                if key not in known:
+                    self._drop(key)
+            if not known:
+                return Match(CacheStatus.MISS, (Changed.EXPIRED if keys else Changed.UNKNOWN,))
+            equal = [key for key in known if key[2] == validators]
+            meant = (equal or known)[-1]
+            self._entries.move_to_end(meant)
+            found = self._entries[meant]
+        reasons = validators.reasons(found.validators)
+        if not reasons and _crossed(found, validators.max_age_seconds, now):
+            reasons = (Changed.MAX_AGE,)
+        if not reasons:
+            return Match(CacheStatus.HIT, (), found)
+        return Match(CacheStatus.MISS, reasons, found)
+
+    def end(self, session_id: str) -> int:
+        """Forget everything of a session; returns how many entries that were."""
+        with self._lock:
+            gone = [key for key in self._entries if key[0].session_id == session_id]
+            for key in gone:
+                self._drop(key)
+        return len(gone)
+
+    # --- within, under the lock --------------------------------------------------------
+
+    def _put(self, key: _Key, known: Known) -> None:
+        self._entries[key] = known
+        self._characters += known.characters
+
+    def _drop(self, key: _Key) -> None:
+        known = self._entries.pop(key, None)
+        if known is not None:
+            self._characters -= known.characters
+
+    def _let_go(self, scope: Scope, state_hash: str) -> None:
+        """Drop the texts of a tenant's entries that are of another state: one may be erased."""
+        for key, known in self._entries.items():
+            if (
+                known.envelope is not None
+                and (key[0].tenant, key[0].residency) == (scope.tenant, scope.residency)
+                and known.validators.state_hash != state_hash
+            ):
+                self._characters -= known.characters
+                self._entries[key] = replace(known, envelope=None, candidates=None, headers=None)
+
+    def _expired(self, known: Known, now: datetime) -> bool:
+        return now - known.kept_at > timedelta(seconds=self._settings.lifetime_seconds)
+
+
+def _crossed(known: Known, max_age_seconds: int | None, now: datetime) -> bool:
+    """Whether a fact has passed the age limit since the envelope was made."""
+    if max_age_seconds is None or known.envelope is None or known.candidates is None:
+        return False
+    limit, then = max_age_seconds * 1_000_000, known.envelope.created_at
+    return any(
+        age_microseconds(fact, then) <= limit < age_microseconds(fact, now)
+        for fact in known.candidates.facts
+    )

@@ -1,0 +1,89 @@
+"""From facts and their vectors to candidates with mixed scores: the way into `hybrid`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from crp_integrations.envelope.hybrid import Pool, scores
+from crp_integrations.envelope.records import Candidate, Stretch
+from crp_integrations.envelope.selection import HybridSettings
+from crp_integrations.language.profile import Profile, profile
+from crp_integrations.scores import to_fixed
+from crp_integrations.vectors import FloatRows, cosine
+
+if TYPE_CHECKING:
+    from crp_integrations.fabric.records import Fact
+
+# Character offsets as chunking writes them at the end of a location.
+_OFFSETS = re.compile(r"(\d{1,15})-(\d{1,15})\Z")
+
+
+def pool_of(
+    query: str,
+    facts: Sequence[Fact],
+    rows: FloatRows,
+    vector: FloatRows,
+    settings: HybridSettings,
+) -> Pool:
+    """The pool of a question.
+
+    Args:
+        rows: the facts' unit vectors, shape (n, d).
+        vector: the question's, shape (d,).
+    """
+    contents = [fact.content for fact in facts]
+    dense = cosine(rows, vector).astype(np.float64)
+    return Pool(query, contents, dense, _beside(facts, settings.neighbour_gap))
+
+
+def profiles(pool: Pool) -> list[Profile]:
+    """Profiles of a pool's contents."""
+    return [profile(content) for content in pool.contents]
+
+
+def scored(
+    candidates: Sequence[Candidate], pool: Pool, settings: HybridSettings
+) -> tuple[Candidate, ...]:
+    """The same candidates with mixed scores and, where they can be shown in part, stretches."""
+    read = profiles(pool)
+    found = scores(pool, read, settings)
+    made = []
+    for place, (fact, text) in enumerate(zip(candidates, read, strict=True)):
+        parts: tuple[Stretch, ...] = ()
+        if settings.whole_share < 1.0 and len(text.stretches) > 1:
+            values = found.stretches[place].tolist()
+            parts = tuple(
+                Stretch(span.start, span.end, to_fixed(value))
+                for span, value in zip(text.stretches, values, strict=True)
+            )
+        made.append(
+            replace(
+                fact,
+                score=to_fixed(float(found.total[place])),
+                lexical=to_fixed(float(found.lexical[place])),
+                hop=to_fixed(float(found.hop[place])),
+                stretches=parts,
+            )
+        )
+    return tuple(made)
+
+
+def _beside(facts: Sequence[Fact], gap: int) -> npt.NDArray[np.intp]:
+    """Positions of the facts before and behind each in its document, -1 for none."""
+    found = np.full((len(facts), 2), -1, dtype=np.intp)
+    placed = []
+    for position, fact in enumerate(facts):
+        if said := _OFFSETS.search(fact.source_location):
+            placed.append((fact.source_id, int(said[1]), int(said[2]), position))
+    placed.sort()
+    for left, right in pairwise(placed):
+        if left[0] == right[0] and left[1] < right[1] and right[1] - left[2] <= gap:
+            found[left[3], 1], found[right[3], 0] = right[3], left[3]
+    return found

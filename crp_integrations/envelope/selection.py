@@ -1,0 +1,48 @@
+"""Numbers of what the default preset adds to the letter of Select."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from crp_integrations.records import Part
+
+
+class HybridSettings(Part):
+    """How relevance is mixed, and how stretches of facts fill what whole facts leave.
+
+    Chosen on five public sets with one left out at a time; docs/selection.md has the ablation.
+
+    Spec: CRP-SPEC-003 §6.3, §7.3
+
+    Attributes:
+        enabled: rank by the mix; otherwise by the cosine, to the letter.
+        lexical_share: share of words in the mix, the rest is the cosine.
+        stretch_share: share of a fact's score that its best stretch gives.
+        neighbour_share: added of the better neighbour in the same document.
+        neighbour_gap: most characters between two facts that are neighbours.
+        hop_sources: best facts whose names are followed.
+        hop_hits: facts read for these names; 0 reads none.
+        hop_weight: added of what the second hop says for a fact; 0 makes none.
+        hop_decay: power of a source's score, over the best, in the weight of its names.
+        whole_share: share of the budget that whole facts fill first; stretches fill the rest.
+            1 shows whole facts alone.
+        parent_share: share of the fact's score in that of its stretches.
+        stretch_neighbour_share: added of the better stretch beside it.
+        stretch_hop_share: share of the hop in the score of a stretch.
+        stretches_seen: best stretches that are looked at when the rest is filled.
+    """
+
+    enabled: bool = True
+    lexical_share: float = Field(default=0.30, ge=0.0, le=1.0)
+    stretch_share: float = Field(default=0.20, ge=0.0, le=1.0)
+    neighbour_share: float = Field(default=0.30, ge=0.0, le=1.0)
+    neighbour_gap: int = Field(default=80, ge=0)
+    hop_sources: int = Field(default=5, ge=0)
+    hop_hits: int = Field(default=50, ge=0)
+    hop_weight: float = Field(default=0.80, ge=0.0, le=2.0)
+    hop_decay: float = Field(default=4.0, ge=0.0)
+    whole_share: float = Field(default=0.80, ge=0.0, le=1.0)
+    parent_share: float = Field(default=0.70, ge=0.0, le=1.0)
+    stretch_neighbour_share: float = Field(default=0.30, ge=0.0, le=1.0)
+    stretch_hop_share: float = Field(default=0.50, ge=0.0, le=1.0)
+    stretches_seen: int = Field(default=250, ge=1)

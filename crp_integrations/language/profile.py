@@ -1,0 +1,124 @@
+"""What lexical scoring reads of a text: stems, stretches of about a sentence, and names.
+
+A text is read once and remembered, since the same facts are candidates again and again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from crp_integrations.language.names import names
+from crp_integrations.language.sentences import split_sentences
+from crp_integrations.language.spans import Span
+from crp_integrations.language.stems import stems_of
+from crp_integrations.language.words import STOP_WORDS
+
+# Characters: a shorter stretch says too little alone, a longer one is cut.
+_SHORT, _LONG, _SOONEST = 40, 480, 120
+_KEPT_TEXTS = 8_192
+_LONGEST_KEPT = 8_000
+
+STOP_STEMS = frozenset(stem for word in STOP_WORDS for stem in stems_of(word))
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Stems of a text with how often each occurs, and how many there are in all."""
+
+    stems: Mapping[str, int]
+    words: int
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A text as lexical scoring sees it.
+
+    Attributes:
+        whole: its stems.
+        stretches: spans of about a sentence, in order.
+        parts: the stems of each stretch.
+    """
+
+    whole: Counted
+    stretches: tuple[Span, ...]
+    parts: tuple[Counted, ...]
+
+
+def profile(text: str) -> Profile:
+    """The profile of a text; that of a text of ordinary length is remembered."""
+    return _remembered(text) if len(text) <= _LONGEST_KEPT else _read(text)
+
+
+def asked(query: str) -> tuple[str, ...]:
+    """The stems that a question asks for, each once; its stop words only where nothing else is.
+
+    >>> asked("Who founded the company?")
+    ('found', 'compani')
+    """
+    every = tuple(dict.fromkeys(stems_of(query)))
+    return tuple(stem for stem in every if stem not in STOP_STEMS) or every
+
+
+@lru_cache(maxsize=_KEPT_TEXTS)
+def named(text: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The names of a text as written, each with its stems, in order and each once."""
+    found: dict[tuple[str, ...], str] = {}
+    for name in names(text):
+        stems = tuple(dict.fromkeys(stem for stem in stems_of(name.text) if stem not in STOP_STEMS))
+        if stems:
+            found.setdefault(stems, name.text)
+    return tuple((written, stems) for stems, written in found.items())
+
+
+def stretches(text: str) -> list[Span]:
+    """Spans of about a sentence that hold every character which is no white space.
+
+    A sentence too short to say something by itself joins its neighbour, one that is too long is
+    cut at a line's end or a space.
+    """
+    found: list[Span] = []
+    for sentence in split_sentences(text):
+        for piece in _cut(text, sentence):
+            before = found[-1] if found else None
+            if (
+                before is not None
+                and min(piece.end - piece.start, before.end - before.start) < _SHORT
+                and piece.end - before.start < _LONG
+            ):
+                found[-1] = Span(before.start, piece.end)
+            else:
+                found.append(piece)
+    return found
+
+
+def _cut(text: str, span: Span) -> list[Span]:
+    start, found = span.start, []
+    while span.end - start > _LONG:
+        low, high = start + _SOONEST, start + _LONG
+        stop = max(text.rfind("\n", low, high), -1)
+        if stop < 0:
+            stop = text.rfind(" ", low, high)
+        stop = stop if stop >= 0 else high
+        found.append(Span(start, stop))
+        start = stop
+        while start < span.end and text[start].isspace():
+            start += 1
+    if start < span.end:
+        found.append(Span(start, span.end))
+    return found
+
+
+def _read(text: str) -> Profile:
+    spans = tuple(stretches(text))
+    return Profile(_counted(text), spans, tuple(_counted(span.of(text)) for span in spans))
+
+
+_remembered = lru_cache(maxsize=_KEPT_TEXTS)(_read)
+
+
+def _counted(text: str) -> Counted:
+    stems = stems_of(text)
+    return Counted(Counter(stems), len(stems))

@@ -1,0 +1,58 @@
+"""Everything that a Turn is handed from outside, made once by `build`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from crp_integrations.dpe.ports import Verifier
+from crp_integrations.envelope.ports import Reranker
+from crp_integrations.envelope.reuse import KnownEnvelopes
+from crp_integrations.errors import RequestError
+from crp_integrations.fabric.namespace import Namespace
+from crp_integrations.ports import Clock, Ids, KeyRing, TokenCounter, Tracer
+from crp_integrations.relay.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Everything that a Turn is handed from outside.
+
+    Attributes:
+        namespace: the only way to facts, bound to tenant, subject and guard.
+        regions: the same by region, for requests that name one.
+        reranker: looks at the best candidates again; None for none.
+        counter_for: the token counter of a model.
+        limit_for: a model's context limit in tokens and where the number is from.
+        settings_digest: hash of the settings, computed once.
+        known: earlier envelopes, for conditional requests.
+    """
+
+    namespace: Namespace
+    clock: Clock
+    ids: Ids
+    keyring: KeyRing
+    tracer: Tracer
+    verifier: Verifier
+    counter_for: Callable[[str], TokenCounter]
+    limit_for: Callable[[str], tuple[int, str]]
+    settings: Settings
+    settings_digest: str
+    known: KnownEnvelopes
+    regions: Mapping[str, Namespace] = field(default_factory=dict)
+    reranker: Reranker | None = None
+
+    def namespace_in(self, residency: str) -> Namespace:
+        """The namespace of a region; the one of no region for an empty name.
+
+        Spec: CRP-SPEC-009 §7.2
+
+        Raises:
+            RequestError: there is no such region; names those that there are.
+        """
+        found = self.regions.get(residency.lower()) if residency else self.namespace
+        if found is None:
+            raise RequestError(
+                f"residency {residency!r:.40} is not one of the regions {sorted(self.regions)}"
+            )
+        return found

@@ -1,0 +1,216 @@
+"""What a saturation suggests: the thresholds, who is deferred, and nothing done unasked."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crp_integrations.envelope.pack import Packing, pack
+from crp_integrations.envelope.pressure import Pressure, degradation, pressure
+from crp_integrations.envelope.records import Candidates, RankedFact
+from crp_integrations.envelope.settings import EnvelopeSettings
+from crp_integrations.headers.parse import read
+from crp_integrations.headers.render import render
+from crp_integrations.scores import to_fixed
+from crp_integrations.vocabulary import AdviceWord, DropReason, GroundingMode, QualityTier
+from tests.envelope.builders import LITERAL, SETTINGS, candidates, fact, made, ranked
+from tests.headers.samples import envelope as envelope_of
+from tests.headers.samples import report
+
+WORDS = AdviceWord
+TIERS = {tier.value: tier for tier in QualityTier}
+
+
+def pressed(
+    saturation: Fraction,
+    *left: RankedFact,
+    over_k: tuple[RankedFact, ...] = (),
+    grounding: GroundingMode = GroundingMode.PREFERRED,
+    settings: EnvelopeSettings = SETTINGS,
+    floor: int | None = None,
+) -> Pressure:
+    given: Candidates = candidates(
+        *(one.candidate for one in (*left, *over_k)), relevant_floor=floor
+    )
+    packing = Packing((), left, over_k, (), "greedy@1")
+    return pressure(given, packing, saturation=saturation, grounding=grounding, settings=settings)
+
+
+def words(found: Pressure) -> set[AdviceWord]:
+    return {advice.word for advice in found.advice}
+
+
+RELEVANT = ranked("r", 0.6, relevance=0.5)
+IRRELEVANT = ranked("i", 0.6, relevance=0.499999)
+
+
+@pytest.mark.requirement("003-10.3-1")
+@pytest.mark.parametrize(
+    ("saturation", "left", "under_pressure"),
+    [
+        (Fraction(98, 100), (RELEVANT,), True),
+        (Fraction(1), (RELEVANT, IRRELEVANT), True),
+        (Fraction(979_999, 1_000_000), (RELEVANT,), False),
+        (Fraction(1), (), False),
+        (Fraction(1), (IRRELEVANT,), False),
+    ],
+)
+def test_pressure_is_a_full_window_with_relevant_facts_outside(
+    saturation: Fraction, left: tuple[RankedFact, ...], under_pressure: bool
+) -> None:
+    assert (WORDS.PRESSURE in words(pressed(saturation, *left))) == under_pressure
+
+
+@pytest.mark.requirement("003-9.3-2")
+@pytest.mark.parametrize(
+    ("saturation", "left", "goes_on"),
+    [
+        (Fraction(95, 100), (RELEVANT,), True),
+        (Fraction(949_999, 1_000_000), (RELEVANT,), False),
+        (Fraction(95, 100), (IRRELEVANT,), False),
+        (Fraction(95, 100), (), False),
+    ],
+)
+def test_a_continuation_is_suggested_when_the_question_needs_more_than_fits(
+    saturation: Fraction, left: tuple[RankedFact, ...], goes_on: bool
+) -> None:
+    found = pressed(saturation, *left)
+    assert (WORDS.CONTINUE in words(found)) == goes_on
+    assert found.deferred == (("r",) if goes_on else ())
+
+
+def test_a_fact_that_the_callers_own_cap_cut_off_is_not_missing() -> None:
+    assert words(pressed(Fraction(1), over_k=(RELEVANT,))) == {WORDS.REUSE_CKF}
+
+
+@pytest.mark.requirement("003-9.3-1")
+@pytest.mark.parametrize(("hundredths", "suggested"), [(94, False), (95, True), (100, True)])
+def test_reuse_is_suggested_from_a_saturation_on(hundredths: int, suggested: bool) -> None:
+    found = pressed(Fraction(hundredths, 100))
+    assert (WORDS.REUSE_CKF in words(found)) == suggested
+    # A full envelope says so by itself; the words come with the number that they rest on.
+    one = fact("a", content="x" * hundredths, tokens=hundredths + 4)
+    whole = made(candidates(one), budget_tokens=104)
+    assert whole.token_count == hundredths + 4
+    assert whole.suggests(WORDS.REUSE_CKF) == (whole.saturation >= 0.95)
+    assert all("saturation" in advice.reason for advice in whole.advice)
+
+
+@pytest.mark.requirement("003-9.3-4")
+@pytest.mark.parametrize("grounding", list(GroundingMode))
+@pytest.mark.parametrize(("hundredths", "sparse"), [(69, True), (70, False), (90, False)])
+def test_strict_grounding_on_a_sparse_envelope_is_warned_of(
+    grounding: GroundingMode, hundredths: int, sparse: bool
+) -> None:
+    content = "x" * (hundredths - 4)
+    whole = made(candidates(fact("a", content=content)), budget_tokens=100, grounding=grounding)
+    assert whole.saturation == hundredths / 100
+    strict = grounding is GroundingMode.STRICT
+    assert whole.suggests(WORDS.INCOMPLETE) == (sparse and strict)
+    if sparse and strict:
+        (reason,) = [a.reason for a in whole.advice if a.word is WORDS.INCOMPLETE]
+        assert reason == "saturation 0.690 is below 0.70 in context-strict"
+
+
+@pytest.mark.requirement("003-9.3-5")
+@pytest.mark.parametrize(("hundredths", "partial"), [(69, True), (70, False)])
+def test_a_sparse_envelope_says_partial_in_its_header(hundredths: int, partial: bool) -> None:
+    content = "x" * (hundredths - 4)
+    whole = made(candidates(fact("a", content=content)), budget_tokens=100)
+    headers = render(
+        whole, report(), session_id="crp_sess_0123456789abcdef", window_number=1, window_total=5
+    )
+    said = headers.get("CRP-Context-Cache-Status")
+    assert said == ("PARTIAL; reason=limited-ckf-coverage" if partial else None)
+    outcome = read(headers).cache_status
+    assert (outcome is not None and outcome.reason) == (partial and "limited-ckf-coverage")
+
+
+@pytest.mark.requirement("003-10.3-3")
+def test_what_is_relevant_and_did_not_fit_is_deferred_in_rank_order() -> None:
+    given = candidates(
+        fact("a", 0.9, content="x" * 95, tokens=99),
+        *(
+            fact(name, score, content="x" * 50)
+            for name, score in zip("dcbe", (0.7, 0.8, 0.6, 0.4), strict=True)
+        ),
+    )
+    for budget, full in ((100, True), (103, False)):
+        whole = made(given, budget_tokens=budget)
+        assert [one.fact_id for one in whole.facts] == ["a"]
+        assert whole.saturation == 99 / budget
+        assert whole.deferred == ("c", "d", "b")
+        assert whole.suggests(WORDS.PRESSURE) == full
+        left_out = {drop.fact_id for drop in whole.dropped if drop.reason is DropReason.BUDGET}
+        assert left_out == {"b", "c", "d", "e"}
+
+
+def test_the_embedders_floor_counts_unless_the_letter_is_asked_for() -> None:
+    found = pressed(Fraction(1), RELEVANT, IRRELEVANT, floor=to_fixed(0.3))
+    assert set(found.deferred) == {"r", "i"}
+    literal = pressed(Fraction(1), RELEVANT, IRRELEVANT, floor=to_fixed(0.3), settings=LITERAL)
+    assert literal.deferred == ("r",)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 10), st.integers(1, 60)), min_size=1, max_size=12),
+    st.integers(0, 300),
+)
+def test_deferred_facts_are_dropped_for_the_budget_and_relevant(
+    rows: list[tuple[int, int]], budget: int
+) -> None:
+    facts = [
+        fact(f"f{n:02d}", relevance / 10, content="x" * size)
+        for n, (relevance, size) in enumerate(rows)
+    ]
+    whole = made(candidates(*facts), budget_tokens=budget)
+    relevant = {one.fact_id for one in facts if one.relevance >= to_fixed(0.5)}
+    dropped = [d.fact_id for d in whole.dropped if d.reason is DropReason.BUDGET]
+    wanted = [fact_id for fact_id in dropped if fact_id in relevant]
+    goes_on = bool(wanted) and whole.saturation >= 0.95
+    assert whole.suggests(WORDS.CONTINUE) == goes_on
+    assert sorted(whole.deferred) == (sorted(wanted) if goes_on else [])
+
+
+@pytest.mark.parametrize(
+    ("history", "falling"),
+    [
+        ("ABC", True),
+        ("SAABC", True),
+        ("SABCD", True),
+        ("BC", False),
+        ("AAB", False),
+        ("ACB", False),
+        ("ABCC", False),
+        ("", False),
+    ],
+)
+def test_three_falling_tiers_suggest_aggregation(history: str, falling: bool) -> None:
+    advice = degradation([TIERS[letter] for letter in history], SETTINGS)
+    assert (advice is not None) == falling
+    if advice:
+        assert advice.word is WORDS.HIERARCHICAL
+
+
+def test_the_advice_reads_back_and_an_older_envelope_has_none() -> None:
+    whole = made(candidates(fact("a", content="x" * 20)), budget_tokens=100)
+    assert whole.advice
+    assert type(whole).model_validate_json(whole.model_dump_json()) == whole
+    assert envelope_of().advice == ()
+
+
+def test_packing_and_pressure_agree_on_what_is_over_budget() -> None:
+    order = [ranked("a", 0.9, tokens=50), ranked("b", 0.8, tokens=60), ranked("c", 0.7, tokens=50)]
+    packing = pack(order, 100)
+    given = candidates(*(one.candidate for one in order))
+    found = pressure(
+        given,
+        packing,
+        saturation=Fraction(1),
+        grounding=GroundingMode.PREFERRED,
+        settings=SETTINGS,
+    )
+    assert found.deferred == ("b",)
