@@ -11,11 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from crp_integrations.fabric.settings import ChunkingSettings
 from crp_integrations.messages import Message, ModelCall, Reply
 from crp_integrations.vectors import FloatRows, unit_rows
 from crp_integrations.vocabulary import Exactness
 
 NOON = datetime(2026, 5, 25, 12, 0, tzinfo=UTC)
+# For fixtures that write one fact a paragraph, however short it is.
+PARAGRAPHS = ChunkingSettings(join_up_to_tokens=0)
 
 
 class HashEmbedder:

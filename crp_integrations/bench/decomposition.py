@@ -58,7 +58,9 @@ def ingest(
     documents: Sequence[dict[str, Any]], way: Way, embedder: Embedder, counter: TokenCounter
 ) -> dict[str, Namespace]:
     """A namespace for each collection, with its documents decomposed in one way."""
-    settings = FabricSettings(chunking=ChunkingSettings(decompose=way))
+    # Paragraph by paragraph, as §4.2 has it: what is compared is what each becomes.
+    chunking = ChunkingSettings(join_up_to_tokens=0, split_above_tokens=512, decompose=way)
+    settings = FabricSettings(chunking=chunking)
     fabric = Fabric(
         MemoryStore(),
         embedder,

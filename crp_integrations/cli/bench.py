@@ -145,6 +145,9 @@ def packing(
         int, typer.Option("--facts", min=0, help="Facts of the store; 0 leaves it out.")
     ] = 100_000,
     budget: Annotated[int, typer.Option("--budget", min=1, help="Tokens to fill.")] = 2_048,
+    exact: Annotated[
+        Path | None, typer.Option("--float", help="Folder of the float32 MiniLM.")
+    ] = None,
     json_path: Json = None,
 ) -> None:
     """Rank, pack and order beside LangChain, LlamaIndex and the specification's loops."""
@@ -152,6 +155,7 @@ def packing(
         seen = f"{candidates!r:.40}"
         raise RequestError(f"--candidates is {seen}, wanted numbers from 24 with commas")
     given = ["--candidates", candidates, "--facts", str(facts), "--budget", str(budget)]
+    given += ["--float", str(exact)] if exact else []
     given += ["--json", str(json_path)] if json_path else []
     status = in_one_thread(PACKING, given)
     if status != 0:

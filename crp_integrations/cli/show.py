@@ -132,7 +132,7 @@ def _envelope(envelope: Envelope) -> Group:
     table.add_column("fact", overflow="fold")
     for fact in envelope.facts:
         table.add_row(
-            str(fact.position),
+            f"{fact.position} part" if fact.spans else str(fact.position),
             f"{fact.composite_score:.3f}",
             str(fact.token_count),
             Text(plain(fact.content)),

@@ -38,7 +38,7 @@ class Evidence(Part):
 
     Attributes:
         fact_id: id of the fact, or `context-1` … for plain strings.
-        start, end: character offsets in the fact's text.
+        start, end: character offsets in the fact's text as it was shown.
         score: [0, 1], higher is better support.
         engine: name of the engine that found it.
     """

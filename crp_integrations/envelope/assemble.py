@@ -13,7 +13,7 @@ from operator import attrgetter
 
 from crp_integrations.envelope.drops import drops
 from crp_integrations.envelope.etag import ETAG, SALTED_ETAG, etag
-from crp_integrations.envelope.excerpts import EXCERPT, filled, whole_budget, with_parts
+from crp_integrations.envelope.excerpts import EXCERPT, counted, filled, whole_budget, with_parts
 from crp_integrations.envelope.layouts import arranged, front, reusable
 from crp_integrations.envelope.offered import recounted
 from crp_integrations.envelope.order import Ordering
@@ -21,7 +21,9 @@ from crp_integrations.envelope.pack import Packing, pack
 from crp_integrations.envelope.pairs import as_pairs
 from crp_integrations.envelope.pressure import pressure
 from crp_integrations.envelope.rank import RANK, rank
+from crp_integrations.envelope.ranked import candidates_of
 from crp_integrations.envelope.records import (
+    Candidate,
     Candidates,
     Conflict,
     Envelope,
@@ -29,7 +31,7 @@ from crp_integrations.envelope.records import (
     PackedFact,
     RankedFact,
 )
-from crp_integrations.envelope.render import RENDER, marker_text, render
+from crp_integrations.envelope.render import RENDER, render
 from crp_integrations.envelope.saturation import label, saturation
 from crp_integrations.envelope.sections import knowledge
 from crp_integrations.envelope.settings import EnvelopeSettings
@@ -43,7 +45,6 @@ from crp_integrations.scores import to_fixed
 from crp_integrations.vocabulary import GroundingMode, QualityTier, Strategy
 
 Fitted = tuple[Packing, Ordering, str, int]
-_STRETCHES = attrgetter("candidate.stretches")
 
 
 def assemble(
@@ -121,13 +122,19 @@ def assemble(
 
     packing = packed(budget_tokens)
     whole = whole_budget(budget_tokens, settings.hybrid, k)
-    if whole < budget_tokens and any(map(_STRETCHES, packing.over_budget)):
+    if whole < budget_tokens and any(map(_in_parts, candidates_of(packing.over_budget))):
         packing = packed(whole)
     else:
         whole = budget_tokens
     fitted = _fitted(packing, opening, whole, counter, settings)
     if whole < budget_tokens:
         fitted = _completed(fitted, opening, budget_tokens, counter, settings)
+        idle = budget_tokens - fitted[3]
+        if 2 * idle > budget_tokens - whole:
+            # Parts are too few or too long for their share, so whole facts have the rest of it.
+            more = packed(min(budget_tokens, whole + idle))
+            fitted = _fitted(more, opening, budget_tokens, counter, settings)
+            fitted = _completed(fitted, opening, budget_tokens, counter, settings)
     packing, ordering, text, token_count = fitted
 
     used = saturation(token_count, budget_tokens)
@@ -228,6 +235,11 @@ def preview(envelope: Envelope) -> EnvelopePreview:
     )
 
 
+def _in_parts(candidate: Candidate) -> bool:
+    """Whether some of a candidate can be shown without the rest."""
+    return len(candidate.stretches) > 1
+
+
 def _completed(
     fitted: Fitted,
     opening: Sequence[str],
@@ -238,15 +250,15 @@ def _completed(
     """What was fitted with parts of the facts that were left out, within the budget."""
     packing, _, _, token_count = fitted
     room = budget_tokens - token_count
-    marker = max(0, counter.count(marker_text("")))
-    filling = filled(packing.over_budget, room, settings.hybrid, marker)
+    filling = filled(packing.over_budget, room, settings.hybrid, counter)
     while filling.chosen:
-        full = with_parts(packing, filling.shown(counter))
+        full = with_parts(packing, filling.shown())
         ordering = arranged(full.packed, opening, settings)
         text = render([ranked.candidate.content for ranked in ordering.facts])
         token_count = max(0, counter.count(text))
         if token_count <= budget_tokens:
-            return full, ordering, text, token_count
+            full = counted(full, counter)
+            return full, arranged(full.packed, opening, settings), text, token_count
         filling = filling.lightened()
     return fitted
 

@@ -8,8 +8,9 @@ ellipsis between them, and the envelope says which characters they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from heapq import nsmallest
 from typing import NamedTuple
 
 from crp_integrations.envelope.pack import Packing
@@ -26,7 +27,7 @@ _LEAST_ROOM = 8
 
 
 class _Part(NamedTuple):
-    """A stretch of a fact that was left out; sorts by score, then rank, then place."""
+    """A stretch of a fact that was left out, by its negative score, rank and place."""
 
     score: int
     fact: int
@@ -50,14 +51,14 @@ class Filling:
         """The same filling without the part chosen last."""
         return replace(self, chosen=self.chosen[:-1])
 
-    def shown(self, counter: TokenCounter) -> dict[int, RankedFact]:
+    def shown(self) -> dict[int, RankedFact]:
         """The facts that are shown in part, or as a whole when all of it was chosen."""
         numbers: dict[int, list[int]] = {}
         for fact, number in self.chosen:
             numbers.setdefault(fact, []).append(number)
         return {
             fact: self.facts[fact]._replace(
-                candidate=_excerpt(self.facts[fact].candidate, sorted(parts), counter)
+                candidate=_excerpt(self.facts[fact].candidate, sorted(parts))
             )
             for fact, parts in sorted(numbers.items())
         }
@@ -74,7 +75,7 @@ def whole_budget(budget_tokens: int, settings: HybridSettings, k: int | None) ->
 
 
 def filled(
-    left: Sequence[RankedFact], room: int, settings: HybridSettings, marker_tokens: int
+    left: Sequence[RankedFact], room: int, settings: HybridSettings, counter: TokenCounter
 ) -> Filling:
     """Choose parts of facts that were left out, best first, as long as they fit.
 
@@ -83,24 +84,27 @@ def filled(
     Args:
         left: facts that did not fit, in rank order.
         room: tokens that are left.
-        marker_tokens: tokens of a fact's marker and separator.
+        counter: counts markers and ellipses.
 
     Returns:
         A choice whose tokens are about the room: those of a part are taken in proportion.
     """
+    marker, gap = (max(0, count) for count in counter.count_many([marker_text(""), ELLIPSIS]))
     chosen: list[tuple[int, int]] = []
-    begun: set[int] = set()
+    begun: dict[int, set[int]] = {}
     said: set[str] = set()
     for part in _offered(left, settings.stretches_seen):
         if room < _LEAST_ROOM:
             break
-        extra = 0 if part.fact in begun else marker_tokens
+        shown = begun.get(part.fact)
+        beside = shown is not None and not shown.isdisjoint((part.number - 1, part.number + 1))
+        extra = marker if shown is None else 0 if beside else gap
         fact = left[part.fact].candidate
         stretch = fact.stretches[part.number]
         words = fact.content[stretch.start : stretch.end]
         if part.tokens + extra <= room and words not in said:
             room -= part.tokens + extra
-            begun.add(part.fact)
+            begun.setdefault(part.fact, set()).add(part.number)
             said.add(words)
             chosen.append((part.fact, part.number))
     return Filling(left, tuple(chosen))
@@ -112,13 +116,31 @@ def with_parts(packing: Packing, shown: Mapping[int, RankedFact]) -> Packing:
     return replace(packing, packed=(*packing.packed, *shown.values()), over_budget=tuple(left))
 
 
-def _offered(left: Sequence[RankedFact], most: int) -> Iterable[_Part]:
+def counted(packing: Packing, counter: TokenCounter) -> Packing:
+    """The packing with the tokens of facts that are shown in part counted."""
+    parts = [place for place, fact in enumerate(packing.packed) if fact.candidate.spans]
+    texts = [marker_text(packing.packed[place].candidate.content) for place in parts]
+    tokens = dict(zip(parts, counter.count_many(texts), strict=True))
+    return replace(
+        packing,
+        packed=tuple(
+            fact._replace(candidate=replace(fact.candidate, tokens=max(0, tokens[place])))
+            if place in tokens
+            else fact
+            for place, fact in enumerate(packing.packed)
+        ),
+    )
+
+
+def _offered(left: Sequence[RankedFact], most: int) -> Iterator[_Part]:
+    facts = [ranked.candidate for ranked in left]
     parts = [
-        _Part(-stretch.score, place, number, _tokens(fact, stretch.end - stretch.start))
-        for place, fact in enumerate(ranked.candidate for ranked in left)
-        for number, stretch in enumerate(fact.stretches)
+        (-score, place, number, end - start)
+        for place, fact in enumerate(facts)
+        for number, (start, end, score) in enumerate(fact.stretches)
     ]
-    return sorted(parts)[:most]
+    for score, place, number, characters in nsmallest(most, parts):
+        yield _Part(score, place, number, _tokens(facts[place], characters))
 
 
 def _tokens(fact: Candidate, characters: int) -> int:
@@ -126,7 +148,7 @@ def _tokens(fact: Candidate, characters: int) -> int:
     return -(-fact.tokens * characters // max(1, len(fact.content)))
 
 
-def _excerpt(fact: Candidate, parts: Sequence[int], counter: TokenCounter) -> Candidate:
+def _excerpt(fact: Candidate, parts: Sequence[int]) -> Candidate:
     if len(parts) == len(fact.stretches):
         return fact
     spans: list[tuple[int, int]] = []
@@ -143,7 +165,7 @@ def _excerpt(fact: Candidate, parts: Sequence[int], counter: TokenCounter) -> Ca
     return replace(
         fact,
         content=content,
-        tokens=max(0, counter.count(marker_text(content))),
+        tokens=_tokens(fact, len(content)),
         stretches=(),
         spans=tuple(spans),
         content_hash=sha256(fact.content),

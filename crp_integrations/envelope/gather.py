@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from crp_integrations.envelope.cascade import CASCADE, Consulted, consulted, deepest
-from crp_integrations.envelope.hybrid import HYBRID, first, new_names, sources
+from crp_integrations.envelope.hybrid import HYBRID, new_names, sources
 from crp_integrations.envelope.offered import candidate, relevances, relevant_floor
 from crp_integrations.envelope.pairs import as_pairs
 from crp_integrations.envelope.records import Candidates
@@ -66,9 +66,11 @@ def gather(
     asked = needs if query in needs or not settings.hybrid.enabled else (*needs, query)
     # Embedding is the dear part of a question, so it is done once for search and scores.
     embedded = namespace.embedder.embed_query
-    vectors = {need: embedded(need) for need in asked} if namespace.size() else {}
+    vectors: dict[str, FloatRows] = {}
     for attempt in range(_ATTEMPTS):
         generation = namespace.generation()
+        if not vectors and namespace.size():
+            vectors = {need: embedded(need) for need in asked}
         try:
             candidates = _read(namespace, query, needs, vectors, counter, settings, nearest, also)
         except StoreError:
@@ -168,7 +170,7 @@ def _linked(
     if not (settings.hop_hits and settings.hop_sources and settings.hop_weight):
         return set()
     pool = pool_of(query, facts, rows, vector, settings)
-    names = new_names(pool, sources(first(pool, profiles(pool), settings), settings))
+    names = new_names(pool, sources(pool, profiles(pool), settings))
     if not names:
         return set()
     return {hit.fact_id for hit in namespace.search_text(" ".join(names), settings.hop_hits)}

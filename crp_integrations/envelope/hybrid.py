@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crp_integrations.envelope.selection import HybridSettings
-from crp_integrations.language.profile import Counted, Profile, asked, named
+from crp_integrations.language.profile import Profile, asked, named
 
 HYBRID = "hybrid@1"
 
@@ -65,16 +65,11 @@ class Scores:
     stretches: tuple[Floats, ...]
 
 
-def first(pool: Pool, profiles: Sequence[Profile], settings: HybridSettings) -> Floats:
-    """The score of each fact before the second hop; above 1 where a neighbour adds to it."""
-    whole, _ = _lexical(pool, profiles)
-    parts, owner, _ = _parts(pool, profiles)
-    return _first(pool, whole, parts, owner, settings)
-
-
-def sources(scores: Floats, settings: HybridSettings) -> list[int]:
-    """Positions of the facts whose names are followed, best first."""
-    return list(map(int, np.argsort(-scores, kind="stable")[: settings.hop_sources]))
+def sources(pool: Pool, profiles: Sequence[Profile], settings: HybridSettings) -> list[int]:
+    """Positions of the facts whose names are followed, best of the plain mix first."""
+    words = _words(asked(pool.query), profiles)
+    mix = _mix(pool, words.whole, settings)
+    return list(map(int, np.argsort(-mix, kind="stable")[: settings.hop_sources]))
 
 
 def new_names(pool: Pool, positions: Sequence[int]) -> list[str]:
@@ -101,54 +96,90 @@ def scores(pool: Pool, profiles: Sequence[Profile], settings: HybridSettings) ->
     if not count:
         nothing = np.zeros(0)
         return Scores(nothing, nothing, nothing, ())
-    whole, mean = _lexical(pool, profiles)
-    parts, owner, bounds = _parts(pool, profiles)
-    base = _first(pool, whole, parts, owner, settings)
+    words = _words(asked(pool.query), profiles, parts=True)
+    mix = _mix(pool, words.whole, settings)
+    base = _in_document(pool, mix, words, settings)
     hop = np.zeros(count)
-    if settings.hop_weight:
-        hop = _hop(pool, profiles, base, mean, settings)
+    if settings.hop_weight and settings.hop_sources:
+        hop = _hop(pool, profiles, mix, base, words.mean, settings)
     total = _over_best(base + settings.hop_weight * hop)
-    beside = _adjoining(parts, owner)
-    own = parts + settings.stretch_neighbour_share * beside
+    owner, parts = words.owner, words.parts
+    own = parts + settings.stretch_neighbour_share * _adjoining(parts, owner)
     share = settings.parent_share
     mixed = (1.0 - share) * own + share * base[owner]
     mixed += settings.stretch_hop_share * settings.hop_weight * hop[owner]
-    split = tuple(np.split(_over_best(mixed), bounds[1:-1]))
-    return Scores(total, _over_best(whole), np.minimum(hop, 1.0), split)
+    split = tuple(np.split(_over_best(mixed), words.begins))
+    return Scores(total, _over_best(words.whole), np.minimum(hop, 1.0), split)
 
 
 # --- words ---------------------------------------------------------------------------------
 
 
-def _lexical(pool: Pool, profiles: Sequence[Profile]) -> tuple[Floats, float]:
-    counted = [profile.whole for profile in profiles]
-    return _bm25(asked(pool.query), counted)
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """BM25 of the texts of a pool and of their stretches, each among its own kind.
+
+    Attributes:
+        whole: of each text, shape (n,).
+        mean: mean length of the texts in words.
+        parts: of each stretch over the best, shape (m,); empty when not asked for.
+        owner: the text of each stretch.
+        begins: where the stretches of each text but the first begin.
+    """
+
+    whole: Floats
+    mean: float
+    parts: Floats
+    owner: npt.NDArray[np.intp]
+    begins: list[int]
 
 
-def _parts(
-    pool: Pool, profiles: Sequence[Profile]
-) -> tuple[Floats, npt.NDArray[np.intp], list[int]]:
-    """BM25 of every stretch over the best, its fact, and where each fact's stretches begin."""
-    sizes = [len(profile.parts) for profile in profiles]
-    owner = np.repeat(np.arange(len(profiles)), sizes)
-    found, _ = _bm25(asked(pool.query), [part for profile in profiles for part in profile.parts])
-    return _over_best(found), owner, [0, *np.cumsum(sizes).tolist()]
-
-
-def _bm25(terms: Sequence[str], texts: Sequence[Counted]) -> tuple[Floats, float]:
-    """BM25 of texts among themselves, and their mean length in words."""
-    found = np.zeros(len(texts))
-    if not texts:
-        return found, 1.0
-    lengths = np.array([text.words for text in texts], dtype=np.float64)
-    mean = max(1.0, float(lengths.mean()))
-    norm = _K1 * (1.0 - _B + _B * lengths / mean)
+def _words(terms: Sequence[str], profiles: Sequence[Profile], *, parts: bool = False) -> _Words:
+    norm, mean = _lengths([profile.whole.words for profile in profiles])
+    whole = np.zeros(len(profiles))
+    owner = np.zeros(0, dtype=np.intp)
+    sizes: list[int] = []
+    if parts:
+        sizes = [len(profile.parts) for profile in profiles]
+        owner = np.repeat(np.arange(len(profiles)), sizes)
+    ends = np.cumsum(sizes).tolist()
+    part_norm, _ = _lengths([part.words for profile in profiles for part in profile.parts if parts])
+    found = np.zeros(len(owner))
     for term in terms:
-        counts = np.array([text.stems.get(term, 0) for text in texts], dtype=np.float64)
-        holding = int(np.count_nonzero(counts))
-        if holding:
-            found += _rarity(holding, len(texts)) * counts * (_K1 + 1.0) / (counts + norm)
-    return found, mean
+        # Few texts hold a term, and only their stretches can.
+        held = [(at, n) for at, text in enumerate(profiles) if (n := text.whole.stems.get(term, 0))]
+        if not held:
+            continue
+        _add(whole, held, norm, len(profiles))
+        if parts:
+            _add(
+                found,
+                [
+                    (place, n)
+                    for at, _ in held
+                    for place, part in enumerate(profiles[at].parts, ends[at] - sizes[at])
+                    if (n := part.stems.get(term, 0))
+                ],
+                part_norm,
+                len(owner),
+            )
+    return _Words(whole, mean, _over_best(found), owner, ends[:-1])
+
+
+def _lengths(words: Sequence[int]) -> tuple[Floats, float]:
+    """What BM25 adds to a count for each text's length, and the mean length."""
+    lengths = np.array(words, dtype=np.float64)
+    mean = max(1.0, float(lengths.mean())) if len(lengths) else 1.0
+    return _K1 * (1.0 - _B + _B * lengths / mean), mean
+
+
+def _add(found: Floats, held: Sequence[tuple[int, int]], norm: Floats, among: int) -> None:
+    """Add one term's part of BM25 to the texts that hold it."""
+    if held:
+        places, often = map(list, zip(*held, strict=True))
+        counts = np.array(often, dtype=np.float64)
+        rarity = _rarity(len(held), among)
+        found[places] += rarity * counts * (_K1 + 1.0) / (counts + norm[places])
 
 
 def _rarity(holding: int, among: int) -> float:
@@ -163,21 +194,20 @@ def _over_best(values: Floats) -> Floats:
 # --- facts ---------------------------------------------------------------------------------
 
 
-def _first(
-    pool: Pool, whole: Floats, parts: Floats, owner: npt.NDArray[np.intp], settings: HybridSettings
-) -> Floats:
+def _mix(pool: Pool, words: Floats, settings: HybridSettings) -> Floats:
     share = settings.lexical_share
     dense = np.maximum(pool.dense, 0.0)
-    mix = (1.0 - share) * _over_best(dense) + share * _over_best(whole)
-    if settings.stretch_share and len(parts):
-        best = np.zeros(len(mix))
-        np.maximum.at(best, owner, parts)
-        mix = (1.0 - settings.stretch_share) * mix + settings.stretch_share * best
-    if settings.neighbour_share:
-        # Position -1 is the last one, which stands for no neighbour.
-        padded = np.append(mix, 0.0)
-        mix = mix + settings.neighbour_share * padded[pool.beside].max(axis=1)
-    return mix
+    return (1.0 - share) * _over_best(dense) + share * _over_best(words)
+
+
+def _in_document(pool: Pool, mix: Floats, words: _Words, settings: HybridSettings) -> Floats:
+    """The mix with what a fact's best stretch and its neighbours say; may be above 1."""
+    best = np.zeros(len(mix))
+    np.maximum.at(best, words.owner, words.parts)
+    mix = (1.0 - settings.stretch_share) * mix + settings.stretch_share * best
+    # Position -1 is the last one, which stands for no neighbour.
+    padded = np.append(mix, 0.0)
+    return np.asarray(mix + settings.neighbour_share * padded[pool.beside].max(axis=1))
 
 
 def _adjoining(parts: Floats, owner: npt.NDArray[np.intp]) -> Floats:
@@ -193,32 +223,45 @@ def _adjoining(parts: Floats, owner: npt.NDArray[np.intp]) -> Floats:
 
 
 def _hop(
-    pool: Pool, profiles: Sequence[Profile], base: Floats, mean: float, settings: HybridSettings
+    pool: Pool,
+    profiles: Sequence[Profile],
+    mix: Floats,
+    base: Floats,
+    mean: float,
+    settings: HybridSettings,
 ) -> Floats:
     """For each fact the strongest link: a name in a good fact, rare, and frequent here."""
     count, known = len(profiles), set(asked(pool.query))
     top = max(float(base.max()), 1e-9)
     found = np.zeros(count)
-    followed = [
-        (position, float(max(base[position], 0.0) / top) ** settings.hop_decay, stems)
-        for position in sources(base, settings)
-        for _, stems in named(pool.contents[position])
-        if not known.issuperset(stems)
-    ]
-    wanted = {stem for _, _, stems in followed for stem in stems}
-    lengths = np.array([profile.whole.words for profile in profiles], dtype=np.float64)
-    norm = _K1 * (1.0 - _B + _B * lengths / mean)
-    often: dict[str, Floats] = {}
-    for stem in wanted:
-        counts = np.array([profile.whole.stems.get(stem, 0) for profile in profiles], np.float64)
-        often[stem] = counts / (counts + norm)
     scale = math.log(1.0 + count)
-    for position, weight, stems in followed:
-        each = [often[stem] for stem in stems]
-        holding = np.logical_and.reduce([one > 0.0 for one in each])
-        holding[position] = False
-        number = int(np.count_nonzero(holding))
-        if number:
-            link = weight * _rarity(number, count) / scale * np.mean(each, axis=0)
-            np.maximum(found, np.where(holding, link, 0.0), out=found)
+    often: dict[str, dict[int, float]] = {}
+    for position in map(int, np.argsort(-mix, kind="stable")[: settings.hop_sources]):
+        weight = float(max(base[position], 0.0) / top) ** settings.hop_decay
+        for _, stems in named(pool.contents[position]):
+            if known.issuperset(stems):
+                continue
+            each = [_often(stem, profiles, mean, often) for stem in stems]
+            holding = set(each[0]).intersection(*each[1:]) - {position}
+            if not holding:
+                continue
+            strength = weight * _rarity(len(holding), count) / scale / len(each)
+            for place in holding:
+                link = strength * sum(one[place] for one in each)
+                if link > found[place]:
+                    found[place] = link
+    return found
+
+
+def _often(
+    stem: str, profiles: Sequence[Profile], mean: float, known: dict[str, dict[int, float]]
+) -> dict[int, float]:
+    """How much each text that holds a stem is about it, in [0, 1), by position."""
+    found = known.get(stem)
+    if found is None:
+        found = known[stem] = {
+            at: n / (n + _K1 * (1.0 - _B + _B * text.whole.words / mean))
+            for at, text in enumerate(profiles)
+            if (n := text.whole.stems.get(stem, 0))
+        }
     return found

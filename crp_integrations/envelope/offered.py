@@ -57,7 +57,7 @@ def offered(
         if rows is not None and len(rows) != len(facts):
             raise RequestError(f"{name} has {len(rows)} entries, wanted {len(facts)}")
     whole = [_fact(number, fact) for number, fact in enumerate(facts, start=1)]
-    scores = None if relevance is None else [to_fixed(float(score)) for score in relevance]
+    scores = None if relevance is None else _fixed(relevance)
     places = _unique(whole, scores)
     unique = [whole[place] for place in places]
     contents = [fact.content for fact in unique]
@@ -85,6 +85,7 @@ def offered(
         duplicates=duplicates,
         conflicts=conflicts,
         memory_tier_hit=ACTIVE_TIER,
+        tier_hits=(len(unique), 0, 0, 0),
         relevant_floor=relevant_floor(embedder) if scores is None else None,
     )
 
@@ -131,6 +132,13 @@ def recounted(candidates: Candidates, counter: TokenCounter) -> Candidates:
         for fact, tokens in zip(candidates.facts, counts, strict=True)
     )
     return replace(candidates, facts=facts, tokenizer=counter.identity)
+
+
+def _fixed(relevance: Sequence[float]) -> list[int]:
+    try:
+        return [to_fixed(float(score)) for score in relevance]
+    except (TypeError, ValueError):
+        raise RequestError("relevance holds something else than numbers, wanted [0, 1]") from None
 
 
 def _fact(number: int, fact: Fact | str) -> Fact:

@@ -32,6 +32,16 @@ class Pairs(Sequence[tuple[int, int]]):
     @abstractmethod
     def __iter__(self) -> Iterator[tuple[int, int]]: ...
 
+    def within(self, positions: Sequence[int]) -> list[tuple[int, int]]:
+        """The pairs of which both are among these positions, sorted; nothing else is compared."""
+        inside = set(positions)
+        return [
+            (left, right)
+            for left in sorted(inside)
+            for right in self.of(left).tolist()
+            if right > left and right in inside
+        ]
+
     def among(self, moved: Mapping[int, int]) -> Pairs:
         """The pairs between the positions that stay, from old to new positions."""
         return _Among(self, moved)
@@ -118,6 +128,12 @@ class _Among(Pairs):
     def fetch(self, positions: Sequence[int]) -> None:
         """Make the relation below ready."""
         self._base.fetch([self._was[at] for at in positions if at in self._was])
+
+    def within(self, positions: Sequence[int]) -> list[tuple[int, int]]:
+        """The pairs of which both are among these positions, sorted."""
+        found = self._base.within([self._was[at] for at in positions if at in self._was])
+        moved = ((self._moved[left], self._moved[right]) for left, right in found)
+        return sorted((min(pair), max(pair)) for pair in moved)
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         self._base.fetch(list(self._moved))

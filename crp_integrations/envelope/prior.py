@@ -12,7 +12,8 @@ class Seen(Part):
     """A fact that a window showed.
 
     Attributes:
-        content_hash: `sha256:…` of the text that was shown; another one may be shown again.
+        content_hash: `sha256:…` of the whole text of the fact, of which a part may have been shown;
+            another text may be shown again.
     """
 
     fact_id: str

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crp_integrations.envelope.pairs import as_pairs
-from crp_integrations.envelope.ranked import RankedFacts
+from crp_integrations.envelope.ranked import RankedFacts, merits
 from crp_integrations.envelope.records import Candidate, Candidates, RankedFact
 from crp_integrations.envelope.walk import Walk
 from crp_integrations.envelope.weights import Weights
@@ -27,7 +27,7 @@ RANK = "composite@1"
 Integers = npt.NDArray[np.int64]
 
 _MICROSECOND = timedelta(microseconds=1)
-_MERIT, _IMPORTANCE = attrgetter("merit"), attrgetter("importance")
+_IMPORTANCE = attrgetter("importance")
 _FACT_ID, _COMMUNITY = attrgetter("fact_id"), attrgetter("community")
 _INGESTED_AT, _STALE = attrgetter("ingested_at"), attrgetter("stale")
 _DAY_SECONDS = 86_400
@@ -132,7 +132,7 @@ def rank(
         max_age_seconds: age above which a fact counts as stale, None for no such age.
     """
     facts = candidates.facts
-    relevance = _integers(list(map(_MERIT, facts)))
+    relevance = merits(facts)
     importance = _integers(list(map(_IMPORTANCE, facts)))
     fresh = _freshness(facts, now, weights.horizon_days, max_age_seconds)
     by_id = _by_id(facts)

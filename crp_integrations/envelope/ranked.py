@@ -7,9 +7,19 @@ from functools import partial
 from itertools import chain
 from typing import Any, overload
 
+import numpy as np
+import numpy.typing as npt
+
 from crp_integrations.envelope.records import Candidate, RankedFact
 
 _MADE = partial(tuple.__new__, RankedFact)
+
+
+def merits(facts: Sequence[Candidate]) -> npt.NDArray[np.int64]:
+    """What each fact is ranked by, fixed point."""
+    # The property, written out: it is asked thousands of times.
+    found = [fact.relevance if fact.score is None else fact.score for fact in facts]
+    return np.array(found, dtype=np.int64)
 
 
 def candidates_of(ranked: Sequence[RankedFact]) -> Sequence[Candidate]:

@@ -1,11 +1,15 @@
-"""Between Select and Rank, where it is wanted: a reranker's scores become the relevance."""
+"""Between Select and Rank, where it is wanted: a reranker's scores become the relevance.
+
+Where the default preset has mixed scores, they become what a fact is ranked by as well, or the
+mix would go on deciding. The parts of the mix stay beside them as what they were.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from crp_integrations.envelope.ports import Reranker
-from crp_integrations.envelope.records import Candidates
+from crp_integrations.envelope.records import Candidate, Candidates, Stretch
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import EngineError
 from crp_integrations.scores import SCALE, to_fixed
@@ -18,7 +22,8 @@ def reranked(candidates: Candidates, reranker: Reranker, settings: EnvelopeSetti
 
     The others keep their order among themselves below all that the reranker saw: cosines and a
     reranker's scores are no measure of each other. The embedder's relevance floor means nothing
-    for the new scores, so that of the settings holds.
+    for the new scores, so that of the settings holds. What is ranked by a mixed score before is
+    ranked by the reranker's after, and stretches of a fact count by it.
 
     Spec: CRP-SPEC-003 §6.3
 
@@ -30,22 +35,46 @@ def reranked(candidates: Candidates, reranker: Reranker, settings: EnvelopeSetti
         EngineError: the reranker failed, or gave another number of scores or none in [0, 1].
     """
     facts = candidates.facts
-    best = sorted(range(len(facts)), key=lambda n: (-facts[n].relevance, facts[n].fact_id))
+    best = sorted(range(len(facts)), key=lambda n: (-facts[n].merit, facts[n].fact_id))
     seen = sorted(best[: settings.rerank_top])
     if not seen:
         return candidates
     given = reranker.scores(candidates.query, [facts[n].content for n in seen])
-    relevance = dict(zip(seen, _checked(given, len(seen), reranker.identity), strict=True))
-    ceiling = min(relevance.values())
+    told = dict(zip(seen, _checked(given, len(seen), reranker.identity), strict=True))
+    ceiling = min(told.values())
     return replace(
         candidates,
         facts=tuple(
-            replace(fact, relevance=relevance.get(n, fact.relevance * ceiling // SCALE))
+            _seen(fact, told[n]) if n in told else _unseen(fact, ceiling)
             for n, fact in enumerate(facts)
         ),
         relevant_floor=None,
         algorithms=(*candidates.algorithms, f"{RERANK}:{reranker.identity}"),
     )
+
+
+def _seen(fact: Candidate, given: int) -> Candidate:
+    """A fact with the reranker's score; its stretches keep their order among themselves."""
+    return replace(
+        fact,
+        relevance=given,
+        score=None if fact.score is None else given,
+        stretches=_lowered(fact, given),
+    )
+
+
+def _unseen(fact: Candidate, ceiling: int) -> Candidate:
+    """A fact below the lowest of the reranker's scores."""
+    return replace(
+        fact,
+        relevance=fact.relevance * ceiling // SCALE,
+        score=None if fact.score is None else fact.score * ceiling // SCALE,
+        stretches=_lowered(fact, ceiling),
+    )
+
+
+def _lowered(fact: Candidate, share: int) -> tuple[Stretch, ...]:
+    return tuple(one._replace(score=one.score * share // SCALE) for one in fact.stretches)
 
 
 def _checked(scores: object, count: int, identity: str) -> list[int]:

@@ -107,6 +107,8 @@ class KnownEnvelopes:
         candidates: Candidates,
         now: datetime,
         headers: Mapping[str, str] | None = None,
+        *,
+        present: str | None = None,
     ) -> None:
         """Know an envelope from now on; the entries used longest ago go when there are too many.
 
@@ -114,12 +116,15 @@ class KnownEnvelopes:
             validators: of the request that the envelope was made for.
             candidates: what Phase 1 selected for it.
             headers: response headers of its released window; None for a preview.
+            present: the fabric's state hash by now, None for that of the validators. Of an
+                envelope of an older state no text is kept: it may have been erased meanwhile.
         """
         if not self._settings.envelopes:
             return
         key = (scope, envelope.etag, validators)
         with self._lock:
-            self._let_go(scope, validators.state_hash)
+            state_hash = validators.state_hash if present is None else present
+            self._let_go(scope, state_hash)
             before = self._entries.get(key)
             if headers is None and before is not None and before.headers is not None:
                 # A preview takes nothing away from an answer that was given.
@@ -127,6 +132,7 @@ class KnownEnvelopes:
                 return
             self._drop(key)
             self._put(key, Known(validators, envelope, candidates, headers, now))
+            self._let_go(scope, state_hash)
             while (
                 len(self._entries) > self._settings.envelopes
                 or self._characters > self._settings.characters

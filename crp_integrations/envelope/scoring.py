@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from crp_integrations.envelope.hybrid import Pool, scores
 from crp_integrations.envelope.records import Candidate, Stretch
 from crp_integrations.envelope.selection import HybridSettings
 from crp_integrations.language.profile import Profile, profile
-from crp_integrations.scores import to_fixed
+from crp_integrations.scores import SCALE
 from crp_integrations.vectors import FloatRows, cosine
 
 if TYPE_CHECKING:
@@ -54,25 +55,44 @@ def scored(
     """The same candidates with mixed scores and, where they can be shown in part, stretches."""
     read = profiles(pool)
     found = scores(pool, read, settings)
-    made = []
-    for place, (fact, text) in enumerate(zip(candidates, read, strict=True)):
-        parts: tuple[Stretch, ...] = ()
-        if settings.whole_share < 1.0 and len(text.stretches) > 1:
-            values = found.stretches[place].tolist()
-            parts = tuple(
-                Stretch(span.start, span.end, to_fixed(value))
-                for span, value in zip(text.stretches, values, strict=True)
-            )
-        made.append(
-            replace(
-                fact,
-                score=to_fixed(float(found.total[place])),
-                lexical=to_fixed(float(found.lexical[place])),
-                hop=to_fixed(float(found.hop[place])),
-                stretches=parts,
-            )
+    in_parts = settings.whole_share < 1.0
+    rows = zip(
+        candidates,
+        read,
+        _fixed(found.total),
+        _fixed(found.lexical),
+        _fixed(found.hop),
+        found.stretches,
+        strict=True,
+    )
+    return tuple(
+        replace(
+            fact,
+            score=score,
+            lexical=lexical,
+            hop=hop,
+            stretches=_stretches(text, values) if in_parts else (),
         )
-    return tuple(made)
+        for fact, text, score, lexical, hop, values in rows
+    )
+
+
+def _stretches(text: Profile, values: npt.NDArray[np.float64]) -> tuple[Stretch, ...]:
+    """A text's stretches with their scores; a text that is one stretch is shown as a whole."""
+    rows = zip(text.bounds, _fixed(values), strict=True)
+    return tuple([Stretch(start, end, score) for (start, end), score in rows])
+
+
+def _fixed(values: npt.NDArray[np.float64]) -> list[int]:
+    """Values in [0, 1] in fixed point."""
+    fixed: list[int] = np.rint(values * SCALE).astype(np.int64).tolist()
+    return fixed
+
+
+@lru_cache(maxsize=8_192)
+def _offsets(location: str) -> tuple[int, int] | None:
+    said = _OFFSETS.search(location)
+    return (int(said[1]), int(said[2])) if said else None
 
 
 def _beside(facts: Sequence[Fact], gap: int) -> npt.NDArray[np.intp]:
@@ -80,8 +100,8 @@ def _beside(facts: Sequence[Fact], gap: int) -> npt.NDArray[np.intp]:
     found = np.full((len(facts), 2), -1, dtype=np.intp)
     placed = []
     for position, fact in enumerate(facts):
-        if said := _OFFSETS.search(fact.source_location):
-            placed.append((fact.source_id, int(said[1]), int(said[2]), position))
+        if said := _offsets(fact.source_location):
+            placed.append((fact.source_id, *said, position))
     placed.sort()
     for left, right in pairwise(placed):
         if left[0] == right[0] and left[1] < right[1] and right[1] - left[2] <= gap:

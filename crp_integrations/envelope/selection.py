@@ -35,7 +35,7 @@ class HybridSettings(Part):
     enabled: bool = True
     lexical_share: float = Field(default=0.30, ge=0.0, le=1.0)
     stretch_share: float = Field(default=0.20, ge=0.0, le=1.0)
-    neighbour_share: float = Field(default=0.30, ge=0.0, le=1.0)
+    neighbour_share: float = Field(default=0.15, ge=0.0, le=1.0)
     neighbour_gap: int = Field(default=80, ge=0)
     hop_sources: int = Field(default=5, ge=0)
     hop_hits: int = Field(default=50, ge=0)

@@ -7,6 +7,7 @@ comparison is computed when a fact is about to be shown, many rows in one produc
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -73,17 +74,36 @@ class Similar:
         self._split: dict[int, tuple[Places, Places]] = {}
         self._statements: dict[str, Statement] = {}
         self._whole = False
+        # Candidates that are known are handed to several turns at once.
+        self._lock = threading.RLock()
 
     def __len__(self) -> int:
         return len(self._contents)
 
     def fetch(self, positions: Sequence[int]) -> None:
         """Compare the candidates at these positions with all, in blocks."""
+        with self._lock:
+            self._fetch(positions)
+
+    def fetch_all(self) -> None:
+        """Compare every candidate with every other, each pair once and copies not at all."""
+        with self._lock:
+            self._fetch_all()
+
+    def split(self, position: int) -> tuple[Places, Places]:
+        """Near-identical positions that say the same, and those that do not; both ascending."""
+        known = self._split.get(position)
+        if known is not None:
+            return known
+        with self._lock:
+            return self._told(position)
+
+    def _fetch(self, positions: Sequence[int]) -> None:
         if self._whole:
             return
         todo = [at for at in positions if at not in self._near and at not in self._original]
         if 2 * len(todo) > len(self._contents) > _ROWS:
-            self.fetch_all()
+            self._fetch_all()
             return
         for start in range(0, len(todo), _ROWS):
             block = [at for at in todo[start : start + _ROWS] if at not in self._original]
@@ -98,8 +118,7 @@ class Similar:
                 self._near[block[number]] = partners
                 self._share(block[number])
 
-    def fetch_all(self) -> None:
-        """Compare every candidate with every other, each pair once and copies not at all."""
+    def _fetch_all(self) -> None:
         if self._whole or not self._contents:
             return
         groups = self._copies()
@@ -126,18 +145,25 @@ class Similar:
             self._near[group[0]] = np.sort(np.concatenate(near))
         self._whole = True
 
-    def split(self, position: int) -> tuple[Places, Places]:
-        """Near-identical positions that say the same, and those that do not; both ascending."""
+    def within(self, positions: Sequence[int]) -> list[tuple[int, int, bool]]:
+        """Near-identical pairs among a few candidates alone, and whether the two differ."""
+        kept = sorted(set(positions))
+        left, right = _all_pairs(self._vectors[kept], self._threshold)
+        pairs = [(kept[i], kept[j]) for i, j in zip(left.tolist(), right.tolist(), strict=True)]
+        texts = self._contents
+        return [(i, j, texts[i] != texts[j] and self._differ(texts[i], texts[j])) for i, j in pairs]
+
+    def _told(self, position: int) -> tuple[Places, Places]:
         known = self._split.get(position)
         if known is None:
             if self._near.get(position) is NONE:
                 return _NEITHER
-            self.fetch((position,))
+            self._fetch((position,))
             original = self._original.get(position)
             if original is None:
                 known = self._sorted_out(position)
             else:
-                same, other = self.split(original)
+                same, other = self._told(original)
                 exchanged = np.where(same == position, original, same)
                 known = np.sort(exchanged), other
             self._split[position] = known
@@ -171,10 +197,12 @@ class Similar:
     def _above(self, block: Places) -> tuple[Places, Places]:
         """Rows of the block and positions that are above the threshold, without each itself."""
         vectors = self._vectors
-        product = vectors[block] @ vectors.T
+        # Many rows times few columns is the quicker way round.
+        product = vectors @ vectors[block].T
         flat = np.flatnonzero(product > self._threshold - _slack(vectors))
-        rows, columns = np.divmod(flat, len(vectors))
-        other = block[rows] != columns
+        columns, rows = np.divmod(flat, len(block))
+        other = np.flatnonzero(block[rows] != columns)
+        other = other[np.argsort(rows[other], kind="stable")]
         rows, columns, flat = rows[other], columns[other], flat[other]
         sure = _sure(vectors, self._threshold, product.ravel()[flat], block[rows], columns)
         return rows[sure], columns[sure]
@@ -226,6 +254,11 @@ class _Half(Pairs):
     def fetch(self, positions: Sequence[int]) -> None:
         """Compare many candidates in one product."""
         self._found.fetch(positions)
+
+    def within(self, positions: Sequence[int]) -> list[tuple[int, int]]:
+        """The pairs of which both are among these positions, sorted; nothing else is compared."""
+        found = self._found.within(positions)
+        return [(left, right) for left, right, differs in found if differs == bool(self._which)]
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         self._found.fetch_all()

@@ -14,7 +14,7 @@ from fractions import Fraction
 from crp_integrations.envelope.pack import Packing
 from crp_integrations.envelope.rank import Ranking, age_microseconds
 from crp_integrations.envelope.ranked import candidates_of
-from crp_integrations.envelope.records import Candidate, Candidates, Cap, RankedFact
+from crp_integrations.envelope.records import Candidate, Candidates, Cap
 from crp_integrations.envelope.saturation import reaches
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.scores import SCALE, to_fixed
@@ -76,7 +76,7 @@ def classify(
     ) / SCALE
     caps = (
         *_saturation_caps(saturation, grounding, settings),
-        *_vital_caps(packing.over_budget, settings),
+        *_vital_caps(packing, settings),
         *_coverage_caps(coverage, countable, settings),
         *_community_caps(ranking, included),
         *(_freshness_caps(included, now, settings) if temporal else ()),
@@ -139,9 +139,12 @@ def _saturation_caps(
     return caps
 
 
-def _vital_caps(over_budget: Sequence[RankedFact], settings: EnvelopeSettings) -> list[Cap]:
+def _vital_caps(packing: Packing, settings: EnvelopeSettings) -> list[Cap]:
     least = to_fixed(settings.vital_importance)
-    count = len([None for fact in candidates_of(over_budget) if fact.importance >= least])
+    # A fact of which a part is shown did not fit either.
+    parts = [ranked.candidate for ranked in packing.packed if ranked.candidate.spans]
+    left = [*candidates_of(packing.over_budget), *parts]
+    count = len([None for fact in left if fact.importance >= least])
     if not count:
         return []
     facts = "1 fact" if count == 1 else f"{count} facts"

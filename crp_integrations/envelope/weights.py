@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
+
+import numpy as np
 
 from crp_integrations.envelope.pairs import as_pairs
+from crp_integrations.envelope.ranked import merits
 from crp_integrations.envelope.records import Candidates
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.scores import to_fixed
@@ -12,6 +16,7 @@ from crp_integrations.vocabulary import GroundingMode
 
 # Candidates among which contradictions of several dates are looked for.
 _BEST = 20
+_INGESTED_AT, _STALE = attrgetter("ingested_at"), attrgetter("stale")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +79,13 @@ def differ_in_age(candidates: Candidates) -> bool:
     Looked for among the best alone, since nothing else is likely to be shown.
     """
     facts = candidates.facts
-    if any(fact.stale for fact in facts):
+    if any(map(_STALE, facts)):
         return True
-    if len({fact.ingested_at for fact in facts}) < 2:
+    if len(set(map(_INGESTED_AT, facts))) < 2:
         return False
-    best = sorted(range(len(facts)), key=lambda at: (-facts[at].merit, facts[at].fact_id))[:_BEST]
-    conflicts = as_pairs(candidates.conflicts)
-    conflicts.fetch(best)
+    # Facts are sorted by id, and a stable sort keeps their order where they are equal.
+    best = np.argsort(-merits(facts), kind="stable")[:_BEST].tolist()
     return any(
-        facts[at].ingested_at != facts[other].ingested_at
-        for at in best
-        for other in conflicts.of(at).tolist()
+        facts[left].ingested_at != facts[right].ingested_at
+        for left, right in as_pairs(candidates.conflicts).within(best)
     )

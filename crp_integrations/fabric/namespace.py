@@ -30,6 +30,7 @@ from crp_integrations.fabric.shared import SharedReading
 from crp_integrations.fabric.view import View
 from crp_integrations.guard.decisions import Guard, require
 from crp_integrations.guard.subjects import Subject
+from crp_integrations.language import memo
 from crp_integrations.ports import Embedder, TokenCounter
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import SourceKind
@@ -265,7 +266,10 @@ class Namespace(View, Operations, Inspection):
         Spec: CRP-SPEC-009 §7.2
         """
         self._fabric.shelves.end(self.subject.tenant, self.subject.name, session_id)
-        return self._fabric.hot.end(self.subject.tenant, session_id)
+        held = self._fabric.hot.end(self.subject.tenant, session_id)
+        if held:
+            memo.forget()
+        return held
 
     def reembed(self, embedder: Embedder, progress: Progress | None = None) -> ReembedReport:
         """Move the namespace to another embedder while others read and write it.

@@ -24,6 +24,7 @@ from crp_integrations.fabric.records import Fact
 from crp_integrations.fabric.shared import PREFIX, SharedReading, refuse_shared
 from crp_integrations.guard.decisions import Action, Decision, Guard, require
 from crp_integrations.guard.subjects import Subject
+from crp_integrations.language import memo
 from crp_integrations.vocabulary import SourceKind
 
 if TYPE_CHECKING:
@@ -267,6 +268,7 @@ class Operations(Clustered):
         tenant = self.subject.tenant
         # Shelves name communities by words of their facts; every tenant reads a shared namespace.
         self._fabric.shelves.clear(None if tenant.startswith(PREFIX) else tenant)
+        memo.forget()
         return self._fabric.hot.forget_source(tenant, source_id)
 
     def _settled(self, result: _Result) -> _Result:

@@ -17,6 +17,8 @@ class ChunkingSettings(Part):
     Attributes:
         join_up_to_tokens: neighbouring paragraphs of one section join up to so many tokens, their
             own added up; 0 joins none but those that are too short, to the letter (§4.2).
+        anchor_every: one paragraph in so many, by the hash of its text, joins none before it, so
+            that what an edit does to the joins behind it ends there; 0 chooses none.
         split_above_tokens: a paragraph with more tokens is split at sentences (§4.2); 256, since
             the shipped embedder reads 256 tokens at once; 512 is the letter.
         overlap_share: share of a chunk's tokens that the next chunk repeats (§4.2).
@@ -29,6 +31,7 @@ class ChunkingSettings(Part):
     """
 
     join_up_to_tokens: int = Field(default=200, ge=0)
+    anchor_every: int = Field(default=64, ge=0)
     split_above_tokens: int = Field(default=256, ge=16)
     overlap_share: float = Field(default=0.10, ge=0.0, le=0.5)
     overlap_between: Literal["split", "all"] = "split"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from crp_integrations.language.lexicon import PAST_OF
-from crp_integrations.language.memo import LONGEST, remembered
+from crp_integrations.language.memo import LONGEST, forgotten_with, remembered
 from crp_integrations.language.spans import Span
 from crp_integrations.language.text import fold
 from crp_integrations.language.words import STOP_WORDS, stem
@@ -153,6 +153,9 @@ def _polarity_differs(left: str, right: str) -> bool:
         return True
     first, second = _marks(left), _marks(right)
     return _one_way(first, second) or _one_way(second, first)
+
+
+forgotten_with(_polarity_differs.cache_clear)
 
 
 _DENIALS = frozenset("not no never".split())

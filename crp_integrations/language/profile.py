@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 
+from crp_integrations.language.memo import remembered_within
 from crp_integrations.language.names import names
 from crp_integrations.language.sentences import split_sentences
 from crp_integrations.language.spans import Span
@@ -18,8 +18,8 @@ from crp_integrations.language.words import STOP_WORDS
 
 # Characters: a shorter stretch says too little alone, a longer one is cut.
 _SHORT, _LONG, _SOONEST = 40, 480, 120
-_KEPT_TEXTS = 8_192
-_LONGEST_KEPT = 8_000
+# Characters of texts that are remembered together, at some 15 bytes each, and of the longest.
+_KEPT, _LONGEST_KEPT = 8_000_000, 8_000
 
 STOP_STEMS = frozenset(stem for word in STOP_WORDS for stem in stems_of(word))
 
@@ -38,18 +38,21 @@ class Profile:
 
     Attributes:
         whole: its stems.
-        stretches: spans of about a sentence, in order.
+        bounds: start and end of each stretch of about a sentence, in order.
         parts: the stems of each stretch.
     """
 
     whole: Counted
-    stretches: tuple[Span, ...]
+    bounds: tuple[tuple[int, int], ...]
     parts: tuple[Counted, ...]
 
 
+@remembered_within(_KEPT, longest=_LONGEST_KEPT)
 def profile(text: str) -> Profile:
     """The profile of a text; that of a text of ordinary length is remembered."""
-    return _remembered(text) if len(text) <= _LONGEST_KEPT else _read(text)
+    spans = stretches(text)
+    bounds = tuple((span.start, span.end) for span in spans)
+    return Profile(_counted(text), bounds, tuple(_counted(span.of(text)) for span in spans))
 
 
 def asked(query: str) -> tuple[str, ...]:
@@ -62,7 +65,7 @@ def asked(query: str) -> tuple[str, ...]:
     return tuple(stem for stem in every if stem not in STOP_STEMS) or every
 
 
-@lru_cache(maxsize=_KEPT_TEXTS)
+@remembered_within(_KEPT, longest=_LONGEST_KEPT)
 def named(text: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """The names of a text as written, each with its stems, in order and each once."""
     found: dict[tuple[str, ...], str] = {}
@@ -109,14 +112,6 @@ def _cut(text: str, span: Span) -> list[Span]:
     if start < span.end:
         found.append(Span(start, span.end))
     return found
-
-
-def _read(text: str) -> Profile:
-    spans = tuple(stretches(text))
-    return Profile(_counted(text), spans, tuple(_counted(span.of(text)) for span in spans))
-
-
-_remembered = lru_cache(maxsize=_KEPT_TEXTS)(_read)
 
 
 def _counted(text: str) -> Counted:

@@ -10,17 +10,18 @@ import re
 import unicodedata
 from functools import lru_cache
 
-import snowballstemmer
+from snowballstemmer.porter_stemmer import PorterStemmer
 
 _TOKEN = re.compile(r"[^\W_]+")
-_STEMMER = snowballstemmer.stemmer("porter")
 # Bytes of the shortest and the longest word that FTS5 stems; others stay as they are.
 _STEMMED = range(3, 65)
 
 
 @lru_cache(maxsize=65_536)
 def _stem(word: str) -> str:
-    return str(_STEMMER.stemWord(word)) if len(word.encode()) in _STEMMED else word
+    # The library's own choice would be PyStemmer where that is installed, which stems some words
+    # otherwise; and an instance keeps the word it works on, so threads cannot share one.
+    return str(PorterStemmer().stemWord(word)) if len(word.encode()) in _STEMMED else word
 
 
 def stems_of(text: str) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-import snowballstemmer
+from snowballstemmer.english_stemmer import EnglishStemmer
 
 from crp_integrations.language.text import fold
 
@@ -23,7 +23,6 @@ STOP_WORDS: frozenset[str] = frozenset(
 )
 
 _WORD = re.compile(r"[^\W_]+(?:['.\-&][^\W_]+)*")
-_STEMMER = snowballstemmer.stemmer("english")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +65,9 @@ def stem(word: str) -> str:
     lower = fold(word).text.casefold()
     if lower.endswith("'s"):
         lower = lower[:-2]
-    return str(_STEMMER.stemWord(lower))
+    # The library's own choice would be PyStemmer where that is installed, which stems some words
+    # otherwise; and an instance keeps the word it works on, so threads cannot share one.
+    return str(EnglishStemmer().stemWord(lower))
 
 
 def content_stems(text: str) -> list[str]:

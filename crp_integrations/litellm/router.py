@@ -149,6 +149,7 @@ class CRPRouter:
             session_id=session_id,
             k=k,
             max_tokens=kwargs.get("max_completion_tokens") or kwargs.get("max_tokens"),
+            tools=_tools(kwargs),
         )
         if kwargs.get("tools"):
             kwargs = {**plain_tools(), **kwargs}
@@ -222,6 +223,13 @@ class CRPRouter:
             info = entry.get("model_info") or {}
             return str(info.get("base_model") or entry["litellm_params"]["model"])
         return group
+
+
+def _tools(kwargs: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Tools whose definitions take room in the model's context, those of the old form too."""
+    functions = kwargs.get("functions") or ()
+    old = [{"type": "function", "function": function} for function in functions]
+    return [*(kwargs.get("tools") or ()), *old]
 
 
 def _released(turn: Turn, reply: Reply) -> Answer:

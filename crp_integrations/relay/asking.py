@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, TypedDict
 
 from crp_integrations.envelope.prior import PriorWindow
+from crp_integrations.envelope.records import Envelope
 from crp_integrations.headers.cache import CacheDirectives
 from crp_integrations.messages import Message
 from crp_integrations.vocabulary import Decomposition, GroundingMode
@@ -31,3 +32,5 @@ class Asking(TypedDict, total=False):
     residency: str | None
     if_match: str | None
     prior: Sequence[PriorWindow] | None
+    pinned: Sequence[str] | None
+    previous: Envelope | None

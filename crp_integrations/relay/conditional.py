@@ -49,7 +49,7 @@ class Conditional:
         self._scope = Scope(subject.tenant, subject.name, namespace.residency, session_id)
         # Neither changes during a turn.
         self._prompt = _prompt(request)
-        self._prior = _hash([window.model_dump(mode="json") for window in request.prior])
+        self._prior = _earlier(request)
         self.match = Match()
         self.selected = False
 
@@ -184,7 +184,10 @@ class Conditional:
         """
         if self._request.cache.no_store or view.held():
             return
-        self._known.remember(self._scope, validators, envelope, candidates, now, headers)
+        present = view.state_hash()
+        self._known.remember(
+            self._scope, validators, envelope, candidates, now, headers, present=present
+        )
 
     @property
     def outcome(self) -> CacheOutcome | None:
@@ -202,6 +205,15 @@ class Conditional:
         reasons = "+".join(self.match.reasons)
         said = [f"if-match={self.match.status}" + (f":{reasons}" if reasons else "")]
         return [*said, "select=reused"] if self.selected else said
+
+
+def _earlier(request: Request) -> str:
+    """Hash of what a request says of earlier windows and envelopes; empty when it says nothing."""
+    before = request.previous
+    said: list[object] = [window.model_dump(mode="json") for window in request.prior]
+    if request.pinned or before is not None:
+        said += [sorted(request.pinned), [before.etag, sha256(before.text)] if before else []]
+    return _hash(said)
 
 
 def _prompt(request: Request) -> str:

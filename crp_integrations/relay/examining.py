@@ -21,8 +21,10 @@ def vectors_of(envelope: Envelope, view: View) -> FloatRows | None:
         None when a fact was withdrawn during the call. The model saw it all the same; without
         stored vectors its text is embedded again, to equal ones.
     """
-    # The summary of an earlier window is in no store.
-    told = [fact for fact in envelope.facts if fact.source_id.startswith(SUMMARY_SOURCE)]
+    # The summary of an earlier window is in no store, and a part of a fact is not all it says.
+    told = [
+        fact for fact in envelope.facts if fact.spans or fact.source_id.startswith(SUMMARY_SOURCE)
+    ]
     made = {fact.fact_id for fact in told}
     stored = [fact.fact_id for fact in envelope.facts if fact.fact_id not in made]
     try:

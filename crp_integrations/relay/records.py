@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pydantic import Field, field_validator
+from pydantic_core import PydanticSerializationError, to_json
 
 from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.prior import PriorWindow
@@ -33,6 +34,8 @@ class Request(Record):
         if_match: ETag of an envelope of this session that the caller has, or `*` for any; empty
             for an unconditional request.
         prior: the session's earlier windows, when this one continues them.
+        pinned: ids that a cache-stable envelope begins with, as far as they are candidates.
+        previous: the session's previous envelope, whose text a cache-stable one begins with.
     """
 
     SCHEMA = "request/3"
@@ -56,6 +59,27 @@ class Request(Record):
     residency: str = ""
     if_match: str = ""
     prior: tuple[PriorWindow, ...] = ()
+    pinned: tuple[str, ...] = ()
+    previous: Envelope | None = None
+
+    @field_validator("sub_queries")
+    @classmethod
+    def _no_blank(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        blank = [number for number, need in enumerate(value, start=1) if not need.strip()]
+        if blank:
+            raise ValueError(f"number {blank[0]} is empty; give each need in words")
+        return value
+
+    @field_validator("sub_queries", "system_prompt", "history", "tools", "prior", "pinned")
+    @classmethod
+    def _can_be_sent(cls, value: Any) -> Any:
+        # Whatever cannot be written would fail later, at the model or in a hash.
+        try:
+            to_json(value)
+        except PydanticSerializationError:
+            # The library's message would quote the text.
+            raise ValueError("it cannot be written as JSON in UTF-8") from None
+        return value
 
     @field_validator("if_match")
     @classmethod

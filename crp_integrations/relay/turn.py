@@ -137,6 +137,7 @@ class Turn:
             StoreError: the window could not be sealed; `receive` may be called again.
         """
         if self._needs.waiting and isinstance(result, Reply):
+            self._must_be_open()
             self._needs.read(result)
             return self._first()
         fitted = self._fitted
@@ -228,6 +229,8 @@ class Turn:
             max_age_seconds=request.cache.max_age_seconds,
             tiers_before=[window.quality_tier for window in ordered],
             salt=etag_salt(world.keyring, self.session_id) if salted else "",
+            pinned=request.pinned,
+            previous=request.previous,
         )
 
     def _select(self, counter: TokenCounter) -> Candidates:

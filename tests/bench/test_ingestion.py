@@ -23,8 +23,8 @@ def paragraphs_of(count: int) -> list[str]:
 
 def test_a_killed_ingestion_is_resumed_and_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ingestion, "real_paragraphs", lambda: iter(paragraphs_of(300)))
-    report = ingestion.measure(0.05, killed_after=128)
-    assert report["rounds_of_the_same_paragraphs"] == 2
+    report = ingestion.measure(0.2, killed_after=128)
+    assert report["rounds_of_the_same_paragraphs"] == 8
     assert report["killed_after_texts"] == 128
     # The number in front makes every repetition another text.
     assert report["embedded"] == report["passages"] - 128

@@ -64,7 +64,7 @@ def test_an_envelope_carries_every_field_of_the_specification() -> None:
 @pytest.mark.requirement("003-3-2")
 def test_an_envelope_fact_carries_every_field_of_the_specification() -> None:
     given = candidates(fact("a", 0.8, 0.6, community="x", ingested_at=NOON))
-    (written,) = made(given).model_dump(mode="json")["facts"]
+    (written,) = made(given, settings=LITERAL).model_dump(mode="json")["facts"]
     expected = {
         "fact_id": "a",
         "content": "text of a",
@@ -150,7 +150,7 @@ def test_every_duplicate_is_named_with_the_fact_that_stands_for_it() -> None:
 
 @pytest.mark.requirement("003-7.3-5")
 def test_every_fact_that_does_not_fit_is_named() -> None:
-    envelope = made(TEN, budget_tokens=100)
+    envelope = made(TEN, budget_tokens=100, settings=LITERAL)
     assert ids(envelope.facts) == ["f0", "f2", "f1"]
     assert [(item.fact_id, item.reason.value) for item in envelope.dropped] == [
         (f"f{n}", "budget") for n in range(3, 10)
@@ -365,7 +365,10 @@ def test_a_temporal_question_changes_weights_and_tier() -> None:
     assert any("temporal" in cap.reason for cap in temporal.caps)
     assert not any("temporal" in cap.reason for cap in of("the latest rule", old, new).caps)
     # relevance 0.9×0.4, importance 0.5×0.25, freshness 0, diversity 0.1
-    assert temporal.facts[0].composite_score == 0.585
+    literal = made(candidates(old, query="the latest rule"), settings=LITERAL)
+    assert literal.facts[0].composite_score == 0.585
+    # By default the weight of diversity is relevance's: 0.9×0.5.
+    assert temporal.facts[0].composite_score == 0.575
 
 
 def test_the_candidates_alone_decide(candidates_twice: tuple[Candidates, Candidates]) -> None:

@@ -349,3 +349,40 @@ def test_shelves_leave_an_envelope_as_it_is() -> None:
 def test_rows_of_active_facts_may_be_none_at_all() -> None:
     assert Active().rows.shape == (0, 0)
     assert Active().rows.dtype == np.float32
+
+
+def test_until_full_reads_no_further_than_what_was_used_lately_fills() -> None:
+    near = [f"{WIND} and {n}" for n in range(4)]
+    opened = relay(*near, envelope={"cascade": "until_full", "k_nearest": 2, "k_lexical": 0})
+    first = opened.ask(WIND, session_id=MINE, k=2).envelope
+    # Nothing was used before, so everything is searched.
+    assert (first.memory_tier_hit, first.tier_hits) == (3, (0, 0, 0, 2))
+    assert "cascade@1" in first.algorithms
+    nearer = f"{WIND}, as was asked"
+    opened.add([nearer])
+    second = opened.ask(WIND, session_id=MINE, k=2).envelope
+    # The two facts of the first window fill what is wanted, and nothing further is read.
+    assert (second.memory_tier_hit, second.tier_hits) == (1, (0, 2, 0, 0))
+    assert {one.fact_id for one in second.facts} == {one.fact_id for one in first.facts}
+    # This is what the setting says that it can miss.
+    whole = opened.ask(nearer, session_id=MINE, k=1, sub_queries=[nearer, MILK]).envelope
+    assert whole.memory_tier_hit == 3
+    assert whole.facts[0].content == nearer
+
+
+def test_until_full_goes_on_where_too_little_is_near_enough() -> None:
+    opened = relay(
+        *(f"{WIND} and {n}" for n in range(4)),
+        *(f"{MILK} and {n}" for n in range(4)),
+        envelope={"cascade": "until_full", "k_nearest": 3, "k_lexical": 0},
+    )
+    opened.ask(WIND, session_id=MINE, k=3)
+    other = opened.ask(MILK, session_id=MINE, k=3).envelope
+    plain = relay(
+        *(f"{WIND} and {n}" for n in range(4)),
+        *(f"{MILK} and {n}" for n in range(4)),
+        envelope={"k_nearest": 3, "k_lexical": 0},
+    ).ask(MILK, k=3)
+    assert {one.content for one in other.facts} == {one.content for one in plain.envelope.facts}
+    assert all(one.content.startswith(MILK) for one in other.facts)
+    assert "cascade@1" not in plain.envelope.algorithms

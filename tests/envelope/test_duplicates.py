@@ -65,6 +65,10 @@ def test_what_is_asked_for_late_equals_all_pairs(
     for place in asked:
         wanted = sorted({*(j for i, j in same if i == place), *(i for i, j in same if j == place)})
         assert duplicates.of(place).tolist() == wanted
+    some = asked[: len(asked) // 2]
+    for pairs, wanted in ((duplicates, same), (conflicts, other)):
+        found = [(i, j) for i, j in sorted(wanted) if i in some and j in some]
+        assert pairs.within(some) == pairs.listed().within(some) == found
     # Reading all of it afterwards gives the same, and so does reading all of it at once.
     assert set(duplicates) == same and set(conflicts) == other
     again, _ = duplicates_and_conflicts(texts, rows, threshold)

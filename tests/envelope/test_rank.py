@@ -1,4 +1,8 @@
-"""Phase 2: scores, the sequential diversity bonus, deduplication."""
+"""Phase 2: scores, the sequential diversity bonus, deduplication.
+
+The weights of the specification are those of the `literal` preset; what `default` makes of them
+is in `test_adaptive`.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ from crp_integrations.envelope.weights import weights
 from crp_integrations.scores import SCALE, to_fixed
 from crp_integrations.vocabulary import GroundingMode
 from tests.doubles import NOON
-from tests.envelope.builders import SETTINGS, candidates, fact
+from tests.envelope.builders import LITERAL, candidates, fact
 
 DAY = timedelta(days=1)
 SHARE = to_fixed(0.40)
@@ -28,7 +32,7 @@ def ranking(
     mode: GroundingMode = GroundingMode.PREFERRED,
     *,
     temporal: bool = False,
-    using: EnvelopeSettings = SETTINGS,
+    using: EnvelopeSettings = LITERAL,
     now: datetime = NOON,
     max_age_seconds: int | None = None,
 ) -> Ranking:
@@ -61,7 +65,7 @@ def test_the_composite_is_the_weighted_sum() -> None:
 
 @pytest.mark.requirement("003-6.2-2", "003-6.2-3", "003-6.2-4", "003-6.2-5")
 def test_default_weights() -> None:
-    found = weights(EnvelopeSettings(), GroundingMode.PREFERRED, temporal=False)
+    found = weights(LITERAL, GroundingMode.PREFERRED, temporal=False)
     assert (found.relevance, found.importance, found.freshness, found.diversity) == (
         500_000,
         250_000,
@@ -84,7 +88,7 @@ def test_every_weight_is_a_setting(field: str, score: float) -> None:
     zero = dict.fromkeys(
         ("relevance_weight", "importance_factor", "freshness_weight", "diversity_weight"), 0.0
     )
-    using = EnvelopeSettings(**{**zero, field: 1.0})
+    using = EnvelopeSettings(adaptive=False, **{**zero, field: 1.0})
     assert composites(ranking(candidates(fact("a", 0.2, 0.4)), using=using)) == {"a": score}
 
 
@@ -99,7 +103,7 @@ def test_the_composite_is_clamped_and_weights_stay_as_they_are() -> None:
 @pytest.mark.requirement("003-13.1-2", "003-13.1-4", "003-13.1-5", "003-13.1-7")
 def test_grounding_modes_change_the_weights() -> None:
     def parts(mode: GroundingMode) -> tuple[int, ...]:
-        found = weights(SETTINGS, mode, temporal=False)
+        found = weights(LITERAL, mode, temporal=False)
         return found.relevance, found.importance, found.freshness, found.diversity
 
     assert parts(GroundingMode.STRICT) == (500_000, 350_000, 150_000, 100_000)
@@ -111,19 +115,19 @@ def test_grounding_modes_change_the_weights() -> None:
 
 @pytest.mark.requirement("003-6.4-5")
 def test_a_temporal_question_in_the_default_mode() -> None:
-    found = weights(SETTINGS, GroundingMode.PREFERRED, temporal=True)
+    found = weights(LITERAL, GroundingMode.PREFERRED, temporal=True)
     assert (found.relevance, found.freshness, found.horizon_days) == (400_000, 250_000, 90)
 
 
 @pytest.mark.requirement("003-6.4-9")
 def test_the_mode_comes_before_the_temporal_shift() -> None:
-    found = weights(SETTINGS, GroundingMode.OPEN, temporal=True)
+    found = weights(LITERAL, GroundingMode.OPEN, temporal=True)
     assert (found.relevance, found.importance, found.freshness) == (250_000, 150_000, 250_000)
 
 
 @pytest.mark.requirement("003-6.4-1", "003-6.4-2", "003-6.4-3")
 def test_freshness_falls_to_zero_at_the_horizon() -> None:
-    def score(age: timedelta, horizon: int = SETTINGS.freshness_horizon_days) -> int:
+    def score(age: timedelta, horizon: int = LITERAL.freshness_horizon_days) -> int:
         return freshness(fact("a", ingested_at=NOON - age), NOON, horizon)
 
     assert score(timedelta(0)) == SCALE
@@ -281,6 +285,6 @@ def test_the_heap_picks_what_the_literal_loops_pick(rows: list[tuple[int, int, A
         *(fact(f"f{n:02d}", r / 8, i / 4, community=c) for n, (r, i, c) in enumerate(rows))
     )
     result = ranking(facts)
-    expected = literally(facts, SETTINGS)
+    expected = literally(facts, LITERAL)
     assert [facts.facts[place].fact_id for place in result.picks] == [id for id, _ in expected]
     assert {i.candidate.fact_id: i.composite for i in result.facts} == dict(expected)

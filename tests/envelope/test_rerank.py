@@ -68,6 +68,26 @@ def test_only_the_best_are_seen_and_the_others_stay_below_them_in_their_order() 
     assert all(later < min(relevance[:2]) for later in relevance[2:])
 
 
+def test_with_mixed_scores_it_sees_the_best_of_these_and_decides_all_the_same() -> None:
+    given = candidates(
+        replace(fact("a", 0.9), score=100_000, lexical=7, hop=8),
+        replace(fact("b", 0.1), score=800_000),
+        replace(fact("c", 0.2), score=900_000),
+    )
+    reranker = Scripted({"text of b": 0.75, "text of c": 0.5}.__getitem__)
+    again = reranked(given, reranker, top(2))
+    assert reranker.asked[0][1] == ["text of b", "text of c"]
+    assert [(one.relevance, one.score) for one in again.facts] == [
+        (450_000, 50_000),
+        (750_000, 750_000),
+        (500_000, 500_000),
+    ]
+    assert [one.merit for one in again.facts] == [50_000, 750_000, 500_000]
+    assert (again.facts[0].lexical, again.facts[0].hop) == (7, 8)
+    shown = {one.fact_id: one.selection_score for one in made(again).facts}
+    assert shown == {"a": 0.05, "b": 0.75, "c": 0.5}
+
+
 def test_ties_for_the_last_seat_go_by_id() -> None:
     given = candidates(*(fact(name, 0.5) for name in "dbca"))
     reranker = Scripted(lambda _: 1.0)

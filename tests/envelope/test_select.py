@@ -325,7 +325,9 @@ def test_strings_become_facts_once_each() -> None:
         Fact(content=text).fact_id for text in ("the tier", "cats sleep")
     )
     assert made(found).total_facts_available == 2
+    # What is at hand is of tier 0, and no hit of the fabric.
     assert found.memory_tier_hit == 0
+    assert found.tier_hits == made(found).tier_hits == (2, 0, 0, 0)
 
 
 def test_copies_of_a_fact_keep_the_best_whatever_their_order() -> None:
@@ -453,5 +455,12 @@ def test_each_information_need_is_embedded_once() -> None:
             asked.append(text)
             return super().embed_query(text)
 
+    select(bound(embedder=Counting()), "whole", sub_queries=("one", "two"), settings=LITERAL)
+    assert asked == ["one", "two"]
+    asked.clear()
+    # The mix compares with the question as asked.
     select(bound(embedder=Counting()), "whole", sub_queries=("one", "two"))
+    assert asked == ["one", "two", "whole"]
+    asked.clear()
+    select(bound(embedder=Counting()), "one", sub_queries=("one", "two"))
     assert asked == ["one", "two"]

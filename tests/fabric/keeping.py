@@ -15,6 +15,7 @@ from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Document, Fact, Source, Where
+from crp_integrations.fabric.settings import FabricSettings
 from crp_integrations.fabric.state_hash import state_hash
 from crp_integrations.guard.decisions import Decision
 from crp_integrations.guard.subjects import Subject
@@ -23,7 +24,7 @@ from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import FactStatus
-from tests.doubles import FixedClock, HashEmbedder, WordCounter
+from tests.doubles import PARAGRAPHS, FixedClock, HashEmbedder, WordCounter
 
 KEYS = FixedKeyRing(b"k" * 32)
 ACME = Subject(tenant="acme")
@@ -68,6 +69,7 @@ def fabric(store: Store | None = None, **parts: Any) -> Fabric:
         "counter": WordCounter(),
         "clock": FixedClock(),
         "keyring": KEYS,
+        "settings": FabricSettings(chunking=PARAGRAPHS),
     }
     return Fabric(store or MemoryStore(), **{**chosen, **parts})
 

@@ -39,7 +39,7 @@ LEANING = (
 def made(
     text: str, way: Way, *, overlap: Literal["split", "all"] = "split", **limits: int
 ) -> list[Chunk]:
-    chosen = ChunkingSettings(decompose=way, overlap_between=overlap, **limits)
+    chosen = ChunkingSettings(join_up_to_tokens=0, decompose=way, overlap_between=overlap, **limits)
     return list(passages(paragraphs(text), counter=COUNTER, settings=chosen))
 
 
@@ -178,7 +178,9 @@ def test_pieces_keep_page_heading_and_offsets_across_blocks() -> None:
 
 def test_a_streamed_document_is_decomposed_alike() -> None:
     text = "\n\n".join([TWO, LEANING, f"{TWO} {LEANING} {TWO}"] * 40)
-    chosen = ChunkingSettings(decompose="always", split_above_tokens=40, max_fact_tokens=80)
+    chosen = ChunkingSettings(
+        join_up_to_tokens=30, decompose="always", split_above_tokens=40, max_fact_tokens=80
+    )
     document = Document(
         uri="u", title="t", blocks=tuple(paragraphs(text)), document_hash="sha256:0"
     )

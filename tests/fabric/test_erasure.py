@@ -20,6 +20,7 @@ from crp_integrations.seals import sha256
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vectors import to_bytes
 from crp_integrations.vocabulary import EventType, FactStatus, SourceStatus
+from tests.doubles import PARAGRAPHS
 from tests.fabric.keeping import (
     ACME,
     document,
@@ -320,7 +321,7 @@ def test_no_byte_is_in_the_files_of_graph_and_communities_either(tmp_path: Path)
         tmp_path / "kb",
         graphs=HnswEngine(),
         leiden=GraspologicLeiden(),
-        settings=FabricSettings(graph=GraphSettings(exact_up_to=0)),
+        settings=FabricSettings(chunking=PARAGRAPHS, graph=GraphSettings(exact_up_to=0)),
     )
     plain = {"fabric.sqlite", "fabric.sqlite-wal", "fabric.sqlite-shm"}
     assert len({name for name in files if name not in plain}) >= 2

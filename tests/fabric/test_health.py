@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crp_integrations.errors import AccessDenied, IllegalTransition
+from crp_integrations.errors import AccessDenied, FactRejected, IllegalTransition
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.health import Examination, Finding
 from crp_integrations.fabric.namespace import Namespace
@@ -284,7 +284,7 @@ STEPS: dict[str, Step] = {
 def test_whatever_is_done_the_fabric_agrees_with_itself_after_every_commit(steps):
     namespace = fabric(keyring=KEYS).bind(ACME)
     for name in steps:
-        with suppress(IllegalTransition):
+        with suppress(IllegalTransition, FactRejected):
             STEPS[name](namespace, namespace.find(Where()))
         # Bytes of an id that is used again go at the next maintenance.
         assert [f for f in namespace.doctor().findings if f.check != "upkeep"] == [], steps

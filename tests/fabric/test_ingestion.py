@@ -43,7 +43,7 @@ from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import EventType, FactStatus, SourceKind, SourceStatus
-from tests.doubles import NOON, FixedClock, HashEmbedder, WordCounter
+from tests.doubles import NOON, PARAGRAPHS, FixedClock, HashEmbedder, WordCounter
 
 KEYS = FixedKeyRing(b"k" * 32)
 ACME = Subject(tenant="acme")
@@ -70,7 +70,7 @@ def fabric(store: Store | None = None, **parts: Any) -> Fabric:
         "counter": WordCounter(),
         "clock": FixedClock(),
         "keyring": KEYS,
-        "settings": FabricSettings(embed_slice=16, embed_workers=1),
+        "settings": FabricSettings(chunking=PARAGRAPHS, embed_slice=16, embed_workers=1),
     }
     return Fabric(store or MemoryStore(), **{**chosen, **parts})
 
@@ -124,7 +124,7 @@ def events(made: Fabric) -> list[Any]:
     st.sampled_from(["never", "standalone", "always"]),
 )
 def test_ingesting_twice_is_ingesting_once(first: list[int], second: list[int], way: Any) -> None:
-    chosen = FabricSettings(embed_slice=4, embed_workers=1)
+    chosen = FabricSettings(chunking=PARAGRAPHS, embed_slice=4, embed_workers=1)
     chosen = chosen.model_copy(
         update={"chunking": chosen.chunking.model_copy(update={"decompose": way})}
     )
@@ -490,7 +490,10 @@ def test_slices_are_embedded_side_by_side() -> None:
             meeting.wait()
             return super().embed_passages(texts)
 
-    made = fabric(embedder=Meeting(), settings=FabricSettings(embed_slice=16, embed_workers=2))
+    made = fabric(
+        embedder=Meeting(),
+        settings=FabricSettings(chunking=PARAGRAPHS, embed_slice=16, embed_workers=2),
+    )
     made.bind(ACME).ingest([document("a", *map(sentence, range(64)))])
     one = fabric()
     one.bind(ACME).ingest([document("a", *map(sentence, range(64)))])
@@ -503,7 +506,7 @@ def test_vectors_of_the_shipped_model_do_not_depend_on_the_workers() -> None:
     embedder = OnnxEmbedder()
     rows: list[bytes] = []
     for workers in (1, 2):
-        chosen = FabricSettings(embed_slice=4, embed_workers=workers)
+        chosen = FabricSettings(chunking=PARAGRAPHS, embed_slice=4, embed_workers=workers)
         made = fabric(embedder=embedder, settings=chosen)
         ids = made.bind(ACME).ingest([document("a", *map(sentence, range(24)))]).facts
         block = made.bind(ACME).vectors(ids)
@@ -514,7 +517,8 @@ def test_vectors_of_the_shipped_model_do_not_depend_on_the_workers() -> None:
 
 def test_a_failing_worker_ends_the_ingestion_with_its_own_error() -> None:
     made = fabric(
-        embedder=Counted(fail_after=32), settings=FabricSettings(embed_slice=16, embed_workers=2)
+        embedder=Counted(fail_after=32),
+        settings=FabricSettings(chunking=PARAGRAPHS, embed_slice=16, embed_workers=2),
     )
     with pytest.raises(RuntimeError, match="out of memory"):
         made.bind(ACME).ingest([document("a", *map(sentence, range(96)))])

@@ -20,7 +20,7 @@ from crp_integrations.stores.keys import FileKeyRing
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vectors import to_bytes
 from crp_integrations.vocabulary import EventType, FactStatus
-from tests.doubles import NOON
+from tests.doubles import NOON, PARAGRAPHS
 from tests.fabric.keeping import (
     ACME,
     Counted,
@@ -330,7 +330,7 @@ def test_vectors_that_a_killed_ingestion_left_behind_go_after_their_time(store: 
             return len(transaction.facts.prepared(embedder, hashes))
 
     passages = [sentence(number) for number in range(48)]
-    kept = FabricSettings(embed_slice=16, embed_workers=1)
+    kept = FabricSettings(chunking=PARAGRAPHS, embed_slice=16, embed_workers=1)
     made = fabric(store, embedder=Failing(), settings=kept)
     namespace = made.bind(ACME)
     with pytest.raises(RuntimeError):

@@ -29,6 +29,7 @@ from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Document, Fact
+from crp_integrations.fabric.settings import FabricSettings
 from crp_integrations.guard.decisions import Decision
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.loaders.text import read
@@ -36,7 +37,7 @@ from crp_integrations.stores.keys import FileKeyRing, FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import EventType, FactStatus, SourceKind, SourceStatus
-from tests.doubles import NOON, FixedClock, HashEmbedder, WordCounter
+from tests.doubles import NOON, PARAGRAPHS, FixedClock, HashEmbedder, WordCounter
 
 KEYS = FixedKeyRing(b"k" * 32)
 ACME, OTHER = Subject(tenant="acme"), Subject(tenant="other")
@@ -81,6 +82,7 @@ def fabric(store: Store | None = None, **parts: Any) -> Fabric:
         "counter": WordCounter(),
         "clock": FixedClock(),
         "keyring": KEYS,
+        "settings": FabricSettings(chunking=PARAGRAPHS),
     }
     return Fabric(store or MemoryStore(), **{**chosen, **parts})
 

@@ -61,7 +61,11 @@ def test_windows_lie_in_their_passages(passages, claim):
         ("GPT-4 is used.", "GPT-3 is used.", True),
         ("At least 5 users came.", "At most 5 users came.", True),
         ("The same text.", "the same  text.", False),
-        ("It ran in March 2024 and in March 2024.", "It ran in March 2024 and in March 2021.", True),
+        (
+            "It ran in March 2024 and in March 2024.",
+            "It ran in March 2024 and in March 2021.",
+            True,
+        ),
     ],
 )
 def test_differences(left, right, different):

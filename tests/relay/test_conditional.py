@@ -18,6 +18,7 @@ from crp_integrations.messages import Reply
 from crp_integrations.relay import turn as turn_module
 from crp_integrations.relay.outcomes import status
 from crp_integrations.relay.records import Request
+from crp_integrations.relay.settings import load
 from crp_integrations.relay.steps import Dispatch, NotModified, Release
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import EventType
@@ -517,3 +518,20 @@ def test_a_match_does_not_get_around_only_if_ckf(open_relay: Opener) -> None:
     etag = relay.ask(nothing, session_id=MINE).envelope.etag
     with pytest.raises(NoRelevantFacts):
         relay.ask(nothing, session_id=MINE, if_match=etag, cache="only-if-ckf")
+
+
+def test_a_cache_stable_envelope_begins_with_the_previous_one(tmp_path: Path) -> None:
+    settings = load(envelope={"layout": "cache-stable"})
+    with Relay.open(tmp_path / "kb", settings=settings) as relay:
+        relay.add(
+            [f"The pump of line {number} was checked on day {number}." for number in range(8)]
+        )
+        first = relay.turn("Which pump was checked?", budget_tokens=90).preview()
+        again = relay.turn(
+            "Which line has a pump that was checked on day 3?", budget_tokens=200, previous=first
+        ).preview()
+        assert again.text.startswith(first.text)
+        assert again.prefix_tokens > 0
+        last = max(fact.fact_id for fact in again.facts)
+        pinned = relay.turn("Which pump was checked?", budget_tokens=90, pinned=(last,)).preview()
+        assert pinned.facts[0].fact_id == last

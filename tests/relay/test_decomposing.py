@@ -127,7 +127,7 @@ def test_the_model_is_asked_before_anything_is_read(open_relay: Opener) -> None:
     following = turn.receive(Reply(text=json.dumps(TOLD)))
     assert isinstance(following, Dispatch)
     assert following.purpose is Purpose.ANSWER
-    assert embedder.asked == TOLD
+    assert embedder.asked == [*TOLD, QUESTION]
     done = turn.receive(Reply(text=FACTS[0]))
     assert isinstance(done, Release)
     assert done.answer.text == FACTS[0]

@@ -27,7 +27,14 @@ TEXT = "\n\n".join(FACTS)
 @pytest.fixture(params=["memory", "sqlite"])
 def relay(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Relay]:
     store = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "kb")
-    with Relay.open(store, embedder=HashEmbedder(), key=KEY, clock=FixedClock()) as opened:
+    with Relay.open(
+        store,
+        embedder=HashEmbedder(),
+        key=KEY,
+        clock=FixedClock(),
+        # One fact a paragraph.
+        fabric={"chunking": {"join_up_to_tokens": 0}},
+    ) as opened:
         yield opened
 
 

@@ -16,7 +16,7 @@ from tests.requirements.rows import FOLDER, RESULTS, SUPPORTED, Row, rows
 
 TEMPLATE = FOLDER / "supported.template.md"
 CLAIM = re.compile(r"^- `([^`]+)` ", re.MULTILINE)
-PART_NOW = 2
+PART_NOW = 3
 
 
 def claimed(page: str) -> list[str]:

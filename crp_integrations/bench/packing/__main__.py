@@ -21,13 +21,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--candidates", default="500,5000", help="sizes, with commas between")
     parser.add_argument("--facts", type=int, default=100_000, help="of the store; 0 for none")
     parser.add_argument("--budget", type=int, default=BUDGET, help="tokens to fill")
+    parser.add_argument("--float", type=Path, help="the MiniLM recipe's output in float32")
     parser.add_argument("--json", type=Path, help="where to write the report")
     parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
     given = parser.parse_args(arguments)
     if not has_one_thread():
         sys.exit(in_one_thread(MODULE, sys.argv[1:] if arguments is None else arguments))
     sizes = [int(size) for size in given.candidates.split(",")]
-    report = run(sizes, facts=given.facts, budget_tokens=given.budget, say=_say)
+    report = run(sizes, facts=given.facts, budget_tokens=given.budget, exact=given.float, say=_say)
     if given.json:
         given.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     if given.quiet:

@@ -6,6 +6,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from crp_integrations.bench.measure import cpu_ms, machine, versions
@@ -58,7 +59,12 @@ class Watched:
 
 
 def run(
-    sizes: Sequence[int], *, facts: int, budget_tokens: int = BUDGET, say: Say = lambda line: None
+    sizes: Sequence[int],
+    *,
+    facts: int,
+    budget_tokens: int = BUDGET,
+    exact: Path | None = None,
+    say: Say = lambda line: None,
 ) -> dict[str, Any]:
     """Measure at each number of candidates, and over a store of so many facts.
 
@@ -66,6 +72,7 @@ def run(
         sizes: numbers of candidates, at least 24.
         facts: facts of the store; 0 leaves it out.
         budget_tokens: tokens to fill.
+        exact: folder of the float32 MiniLM, as its recipe writes it; None compares with what ships.
         say: told what is being done.
     """
     counter = counter_for(MODEL)
@@ -80,7 +87,7 @@ def run(
         say(f"{size} candidates")
         report["sizes"][str(size)] = _size(make(size, counter), budget_tokens, counter, say)
     if facts:
-        report["stored"] = stored.measure(facts, budget_tokens, counter, say)
+        report["stored"] = stored.measure(facts, budget_tokens, counter, say, exact)
     report["bars"] = bars(report)
     return report
 

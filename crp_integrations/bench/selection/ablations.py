@@ -6,11 +6,22 @@ from typing import Any
 
 # Name and the settings that differ from the default preset. Names begin with `crp - `.
 ABLATIONS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("crp - lexical candidates", {"envelope": {"k_lexical": 0}}),
-    ("crp - diversity", {"envelope": {"diversity_weight": 0.0}}),
+    ("crp - mixed scores and parts", {"envelope": {"hybrid": {"enabled": False}}}),
+    ("crp - words in the mix", {"envelope": {"hybrid": {"lexical_share": 0.0}}}),
+    ("crp - best stretch", {"envelope": {"hybrid": {"stretch_share": 0.0}}}),
+    ("crp - neighbours", {"envelope": {"hybrid": {"neighbour_share": 0.0}}}),
+    ("crp - second hop", {"envelope": {"hybrid": {"hop_weight": 0.0}}}),
+    ("crp - facts read for the hop", {"envelope": {"hybrid": {"hop_hits": 0}}}),
+    ("crp - parts of facts", {"envelope": {"hybrid": {"whole_share": 1.0}}}),
+    ("crp - whole facts first", {"envelope": {"hybrid": {"whole_share": 0.0}}}),
+    ("crp - decomposition", {"envelope": {"decompose": {"rules": False}}}),
+    ("crp - adaptive weights", {"envelope": {"adaptive": False}}),
     ("crp - importance", {"envelope": {"importance_factor": 0.0}}),
-    ("crp - freshness", {"envelope": {"freshness_weight": 0.0}}),
     ("crp - duplicates left out", {"envelope": {"duplicate_similarity": 1.0}}),
+    (
+        "crp - joined passages",
+        {"fabric": {"chunking": {"join_up_to_tokens": 0, "split_above_tokens": 512}}},
+    ),
 )
 
 

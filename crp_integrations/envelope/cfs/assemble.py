@@ -249,6 +249,8 @@ def _number(score: float) -> float | None:
 
 
 def _query_hash(query: str) -> str:
+    if not isinstance(query, str):
+        raise RequestError(f"query is a {type(query).__name__}, wanted a text")
     if not query.strip():
         raise RequestError("query is empty; ask a question")
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from crp_integrations.records import Part
 
@@ -73,3 +73,12 @@ class AssemblySettings(Part):
     first_chunks: int = Field(default=5, ge=1)
     adjacency_wanted: float = Field(default=0.7, ge=0.0, le=1.0)
     coverage_wanted: float = Field(default=0.9, ge=0.0, le=1.0)
+
+    @field_validator("separator")
+    @classmethod
+    def _can_be_sent(cls, value: str) -> str:
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise ValueError("it cannot be encoded as UTF-8") from None
+        return value

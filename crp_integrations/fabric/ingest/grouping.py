@@ -10,12 +10,15 @@ from itertools import chain, islice
 from crp_integrations.fabric.records import Block
 from crp_integrations.fabric.settings import ChunkingSettings
 from crp_integrations.ports import TokenCounter
+from crp_integrations.seals import sha256
 
 _UNDERLINE = re.compile(r"\s*(?:=+|-+)\s*\Z")
 _LISTING = re.compile(r"\s{0,3}(?:[-*+•|>]|\d{1,3}[.)]|```|~~~|<(?:ul|ol|table|pre))")
 # Blocks whose tokens are counted at once, and the characters after which fewer are.
 _COUNTED_BLOCKS = 256
 _COUNTED_CHARACTERS = 1_000_000
+# Hexadecimal digits of a hash that are drawn from.
+_HASH_DIGITS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +84,18 @@ def groups(
 
 
 def filled(ahead: Iterator[Group], settings: ChunkingSettings) -> Iterator[Group]:
-    """Join neighbours of one section as long as they stay within `join_up_to_tokens`."""
+    """Join neighbours of one section as long as they stay within `join_up_to_tokens`.
+
+    One group in `anchor_every`, by the hash of its first paragraph, is joined to none before it.
+    From there on the passages of two versions of a section are the same again.
+    """
     held: Group | None = None
     for group in ahead:
         if (
             held is not None
             and held.heading == group.heading
             and held.tokens + group.tokens <= settings.join_up_to_tokens
+            and not _is_anchor(group, settings.anchor_every)
         ):
             held = _joined(held, group, held.heading)
             continue
@@ -96,6 +104,10 @@ def filled(ahead: Iterator[Group], settings: ChunkingSettings) -> Iterator[Group
         held = group
     if held is not None:
         yield held
+
+
+def _is_anchor(group: Group, every: int) -> bool:
+    return every > 0 and int(sha256(group.blocks[0].text)[-_HASH_DIGITS:], 16) % every == 0
 
 
 def _announces(own: Group, following: Group, limit: int) -> bool:

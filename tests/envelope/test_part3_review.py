@@ -1,0 +1,28 @@
+"""What a review of the envelope found: each test failed before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from crp_integrations.envelope.records import Candidate, Stretch
+from tests.envelope.builders import candidates, fact, made
+
+
+def in_two(fact_id: str, relevance: float, size: int) -> Candidate:
+    """A fact of two stretches."""
+    text = (fact_id * size)[: size - 1] + "."
+    half = size // 2
+    whole = fact(fact_id, relevance, content=text)
+    return replace(whole, stretches=(Stretch(0, half, 9), Stretch(half, size, 8)))
+
+
+def test_the_budget_is_filled_with_whole_facts_where_no_part_fits() -> None:
+    short = [fact(f"s{n}", 0.9 - n / 100, content=f"{n}" * 43) for n in range(10)]
+    given = candidates(*short, in_two("z", 0.1, 900))
+    envelope = made(given, budget_tokens=520)
+    shown = {packed.fact_id for packed in envelope.facts}
+    assert shown == {one.fact_id for one in short}
+    assert envelope.token_count <= 520
+    gone = {drop.fact_id for drop in envelope.dropped}
+    assert shown | gone == {one.fact_id for one in given.facts}
+    assert not shown & gone
