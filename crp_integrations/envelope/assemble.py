@@ -259,7 +259,7 @@ def _completed(
         if token_count <= budget_tokens:
             full = counted(full, counter)
             return full, arranged(full.packed, opening, settings), text, token_count
-        filling = filling.lightened()
+        filling = filling.lightened(token_count - budget_tokens)
     return fitted
 
 

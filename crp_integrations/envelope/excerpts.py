@@ -47,9 +47,22 @@ class Filling:
     facts: Sequence[RankedFact]
     chosen: tuple[tuple[int, int], ...]
 
-    def lightened(self) -> Filling:
-        """The same filling without the part chosen last."""
-        return replace(self, chosen=self.chosen[:-1])
+    def lightened(self, excess: int) -> Filling:
+        """The same filling without the parts chosen last, at least one.
+
+        So many go as come to half of what is too much, as whole facts do.
+
+        Args:
+            excess: tokens that the rendered text has above the budget, at least 1.
+        """
+        kept, freed = len(self.chosen), 0
+        while kept and 2 * freed < excess:
+            kept -= 1
+            fact, number = self.chosen[kept]
+            candidate = self.facts[fact].candidate
+            stretch = candidate.stretches[number]
+            freed += _tokens(candidate, stretch.end - stretch.start)
+        return replace(self, chosen=self.chosen[:kept])
 
     def shown(self) -> dict[int, RankedFact]:
         """The facts that are shown in part, or as a whole when all of it was chosen."""

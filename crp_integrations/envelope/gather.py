@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from crp_integrations.envelope.cascade import CASCADE, Consulted, consulted, deepest
 from crp_integrations.envelope.hybrid import HYBRID, new_names, sources
 from crp_integrations.envelope.offered import candidate, relevances, relevant_floor
@@ -116,7 +118,7 @@ def _read(
     if settings.hybrid.enabled and facts:
         linked = _linked(namespace, query, vectors[query], facts, rows, settings.hybrid) - found
         if linked:
-            facts, rows = _facts(namespace, found | linked)
+            facts, rows = _joined((facts, rows), _facts(namespace, linked))
     ids = [fact.fact_id for fact in facts]
     contents = [fact.content for fact in facts]
     counts = namespace.token_counts(
@@ -158,6 +160,16 @@ def _facts(namespace: View, ids: set[str]) -> tuple[list[Fact], FloatRows]:
     return facts, namespace.vectors([fact.fact_id for fact in facts])
 
 
+def _joined(
+    left: tuple[list[Fact], FloatRows], right: tuple[list[Fact], FloatRows]
+) -> tuple[list[Fact], FloatRows]:
+    """Two lots of facts with their vectors as one, by id."""
+    facts = [*left[0], *right[0]]
+    order = sorted(range(len(facts)), key=lambda at: facts[at].fact_id)
+    rows = np.concatenate([left[1], right[1]])[order]
+    return [facts[at] for at in order], rows
+
+
 def _linked(
     namespace: View,
     query: str,
@@ -170,7 +182,7 @@ def _linked(
     if not (settings.hop_hits and settings.hop_sources and settings.hop_weight):
         return set()
     pool = pool_of(query, facts, rows, vector, settings)
-    names = new_names(pool, sources(pool, profiles(pool), settings))
+    names = new_names(pool, sources(pool, profiles(pool), settings))[: settings.hop_names]
     if not names:
         return set()
     return {hit.fact_id for hit in namespace.search_text(" ".join(names), settings.hop_hits)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ import numpy.typing as npt
 from crp_integrations.envelope.hybrid import Pool, scores
 from crp_integrations.envelope.records import Candidate, Stretch
 from crp_integrations.envelope.selection import HybridSettings
+from crp_integrations.language.memo import forgotten_with
 from crp_integrations.language.profile import Profile, profile
 from crp_integrations.scores import SCALE
 from crp_integrations.vectors import FloatRows, cosine
@@ -22,6 +23,8 @@ from crp_integrations.vectors import FloatRows, cosine
 if TYPE_CHECKING:
     from crp_integrations.fabric.records import Fact
 
+# What a named tuple's own constructor does, without its checks.
+_STRETCH = partial(tuple.__new__, Stretch)
 # Character offsets as chunking writes them at the end of a location.
 _OFFSETS = re.compile(r"(\d{1,15})-(\d{1,15})\Z")
 
@@ -79,8 +82,10 @@ def scored(
 
 def _stretches(text: Profile, values: npt.NDArray[np.float64]) -> tuple[Stretch, ...]:
     """A text's stretches with their scores; a text that is one stretch is shown as a whole."""
-    rows = zip(text.bounds, _fixed(values), strict=True)
-    return tuple([Stretch(start, end, score) for (start, end), score in rows])
+    rows = [
+        (start, end, score) for (start, end), score in zip(text.bounds, _fixed(values), strict=True)
+    ]
+    return tuple(map(_STRETCH, rows))
 
 
 def _fixed(values: npt.NDArray[np.float64]) -> list[int]:
@@ -93,6 +98,10 @@ def _fixed(values: npt.NDArray[np.float64]) -> list[int]:
 def _offsets(location: str) -> tuple[int, int] | None:
     said = _OFFSETS.search(location)
     return (int(said[1]), int(said[2])) if said else None
+
+
+# Headings in a location are words of a document.
+forgotten_with(_offsets.cache_clear)
 
 
 def _beside(facts: Sequence[Fact], gap: int) -> npt.NDArray[np.intp]:

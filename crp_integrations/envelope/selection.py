@@ -21,6 +21,7 @@ class HybridSettings(Part):
         neighbour_share: added of the better neighbour in the same document.
         neighbour_gap: most characters between two facts that are neighbours.
         hop_sources: best facts whose names are followed.
+        hop_names: most of these names that are looked up, those of the best facts first.
         hop_hits: facts read for these names; 0 reads none.
         hop_weight: added of what the second hop says for a fact; 0 makes none.
         hop_decay: power of a source's score, over the best, in the weight of its names.
@@ -38,6 +39,7 @@ class HybridSettings(Part):
     neighbour_share: float = Field(default=0.15, ge=0.0, le=1.0)
     neighbour_gap: int = Field(default=80, ge=0)
     hop_sources: int = Field(default=5, ge=0)
+    hop_names: int = Field(default=60, ge=0)
     hop_hits: int = Field(default=50, ge=0)
     hop_weight: float = Field(default=0.80, ge=0.0, le=2.0)
     hop_decay: float = Field(default=4.0, ge=0.0)

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from crp_integrations.audit.keys import journal_key
+from crp_integrations.errors import FactRejected
 from crp_integrations.fabric.ingest.ingestion import AddingParts, Ingestion
 from crp_integrations.fabric.ingest.putting import Putting
 from crp_integrations.fabric.inspection import Inspection
@@ -200,6 +201,8 @@ class Namespace(View, Operations, Inspection):
                 other labels or, since an update, with another content.
             AccessDenied: the guard denies writing things with a fact's labels.
         """
+        if isinstance(facts, str):
+            raise FactRejected("add takes a list of facts; got one text, put it into a list")
         report = self._ingestion().facts(facts, kind=kind, progress=progress or silent)
         return self._settled(self._grouped(report))
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
+from crp_integrations import Relay
+from crp_integrations.dpe.verifier.readings import read
 from crp_integrations.envelope.records import Candidate, Stretch
+from crp_integrations.errors import FactRejected
+from crp_integrations.language.memo import forget
 from tests.envelope.builders import candidates, fact, made
 
 
@@ -26,3 +32,16 @@ def test_the_budget_is_filled_with_whole_facts_where_no_part_fits() -> None:
     gone = {drop.fact_id for drop in envelope.dropped}
     assert shown | gone == {one.fact_id for one in given.facts}
     assert not shown & gone
+
+
+def test_what_is_remembered_of_texts_is_forgotten_at_an_erasure() -> None:
+    text = "Zebulon Quartz founded the Meridian reactor in 2019."
+    reading = read(text)
+    assert read(text) is reading
+    forget()
+    assert read(text) is not reading
+
+
+def test_one_text_instead_of_a_list_of_facts_is_refused() -> None:
+    with Relay.open() as relay, pytest.raises(FactRejected, match="into a list"):
+        relay.fabric.add("The Meridian reactor delivers 412 megawatts to the grid of the north.")

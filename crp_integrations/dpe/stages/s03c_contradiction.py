@@ -14,6 +14,7 @@ from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.state import State, is_open
 from crp_integrations.dpe.verifier.readings import Reading, read
 from crp_integrations.dpe.verifier.slots import canonical, pair
+from crp_integrations.language.memo import forgotten_with
 from crp_integrations.language.negation import polarity_differs
 from crp_integrations.vocabulary import Attribution, ClaimType
 
@@ -111,3 +112,6 @@ def _contradict(first: Reading, second: Reading) -> bool:
         return False
     rival = there.rivals[0]
     return "name" not in (rival.claim.family, rival.source.family) and rival.strength >= SURE
+
+
+forgotten_with(_figures.cache_clear)

@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from crp_integrations.dpe.verifier.readings import Value
 from crp_integrations.language.dates import DateMention, gives
+from crp_integrations.language.memo import forgotten_with
 from crp_integrations.language.quantities import Quantity, agree, same_kind
 from crp_integrations.language.text import plain
 from crp_integrations.language.units import to_base
@@ -200,3 +201,7 @@ def _is_acronym(words: tuple[str, ...], name: str) -> bool:
 
 def _joined(words: tuple[str, ...]) -> str:
     return re.sub(r"[^\w]", "", "".join(words))
+
+
+for _memory in (name_words, same_name):
+    forgotten_with(_memory.cache_clear)

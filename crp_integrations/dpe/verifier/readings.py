@@ -10,6 +10,7 @@ from typing import Literal
 
 from crp_integrations.language.dates import DateMention, dates
 from crp_integrations.language.identifiers import identifiers
+from crp_integrations.language.memo import forgotten_with
 from crp_integrations.language.names import names
 from crp_integrations.language.quantities import Quantity, quantities
 from crp_integrations.language.words import ContentWord, content_words
@@ -140,3 +141,6 @@ def read(text: str) -> Reading:
         inside[start:end] = b"\x01" * (end - start)
     words = tuple(word for word in every if not inside[word.start])
     return Reading(text, words, values, frozenset(word.stem for word in every))
+
+
+forgotten_with(read.cache_clear)
