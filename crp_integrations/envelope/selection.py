@@ -10,7 +10,7 @@ from crp_integrations.records import Part
 class HybridSettings(Part):
     """How relevance is mixed, and how stretches of facts fill what whole facts leave.
 
-    Chosen on five public sets with one left out at a time; docs/selection.md has the ablation.
+    Chosen on five public sets; docs/selection.md has the ablation.
 
     Spec: CRP-SPEC-003 §6.3, §7.3
 
