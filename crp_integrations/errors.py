@@ -29,6 +29,36 @@ class HeaderSyntaxError(RequestError):
     """A CRP header does not follow its grammar."""
 
 
+class PolicySyntaxError(RequestError):
+    """A safety policy does not follow its grammar.
+
+    Attributes:
+        column: 1-based place in the policy's text.
+    """
+
+    def __init__(self, message: str, *, column: int) -> None:
+        super().__init__(message)
+        self.column = column
+
+
+class TokenRefused(RequestError):
+    """A session token is not genuine, has expired, or is for something else."""
+
+    status_hint = 401
+
+
+class UnknownContinuation(RequestError):
+    """No window of this session is continued under this id."""
+
+    status_hint = 404
+
+
+class StaleTip(RequestError):
+    """The session has gone on since; what was presented belongs to an earlier window."""
+
+    status_hint = 409
+
+
 class FactRejected(CRPError):
     """A fact breaks a rule of the fabric and was not stored."""
 
@@ -57,6 +87,20 @@ class AccessDenied(CRPError):
     """The guard refused a subject."""
 
     status_hint = 403
+
+
+class PolicyRelaxed(AccessDenied):
+    """A policy is less strict than the one that holds.
+
+    Attributes:
+        directive, parent, child: what was relaxed, from which value to which.
+    """
+
+    def __init__(self, message: str, *, directive: str, parent: str, child: str) -> None:
+        super().__init__(message)
+        self.directive = directive
+        self.parent = parent
+        self.child = child
 
 
 class EnvelopeUnchanged(CRPError):

@@ -385,4 +385,64 @@ class EventType(StrEnum):
     SUB_AGENT_RESULT = "SUB_AGENT_RESULT"
 
 
+class Oversight(StrEnum):
+    """Who decides about an answer, laxest first.
+
+    Spec: related facts §6
+    """
+
+    LOG_ONLY = "log-only"
+    AUTO = "auto"
+    HUMAN_REVIEW = "human-review"
+    HALT = "halt"
+
+
+class HaltReason(StrEnum):
+    """Why an answer was withheld; what a 451 body gives as `crp_halt_reason`.
+
+    Spec: related facts §3
+    """
+
+    CRITICAL_RISK = "CRITICAL_HALLUCINATION_RISK"
+    UNACCEPTABLE = "UNACCEPTABLE_EU_AI_ACT"
+    BUDGET_DEPLETED = "SAFETY_BUDGET_DEPLETED"
+    POLICY = "POLICY_VIOLATION"
+    OVERSIGHT = "OVERSIGHT_REQUIRED"
+
+
+class Pattern(StrEnum):
+    """How a window hangs in its session's graph.
+
+    Spec: related facts §5
+    """
+
+    LINEAR = "LINEAR"
+    FAN_OUT = "FAN_OUT"
+    FAN_IN = "FAN_IN"
+    BRANCH = "BRANCH"
+
+
+class TransferType(StrEnum):
+    """What of a window its successor is given, most first.
+
+    Spec: related facts §5
+    """
+
+    FULL_CONTEXT = "FULL_CONTEXT"
+    SUMMARY = "SUMMARY"
+    FACTS_ONLY = "FACTS_ONLY"
+    RESULT_ONLY = "RESULT_ONLY"
+
+
+class Circuit(StrEnum):
+    """State of a session's circuit breaker.
+
+    Spec: related facts §8
+    """
+
+    CLOSED = "CLOSED"
+    HALF_OPEN = "HALF-OPEN"
+    OPEN = "OPEN"
+
+
 Role = Literal["system", "user", "assistant", "tool"]

@@ -129,30 +129,30 @@ class Index(Rows):
         """
         labels = dict(facts.retrievable())
         moved, ours = set(changed), set(base.ids)
-        if any(id_ not in labels and id_ not in moved for id_ in base.ids):
-            return None
-        if any(id_ not in ours and id_ not in moved for id_ in labels):
+        if ours.symmetric_difference(labels) - moved:
             return None
         stored = np.array([id_ in labels for id_ in base.ids], dtype=np.bool_)
-        rows = facts.vectors([id_ for id_ in base.ids if id_ in labels])
         if stored.all():
-            block = rows
+            block = facts.vectors(base.ids)
         else:
+            rows = facts.vectors([id_ for id_ in base.ids if id_ in labels])
             # What stood in the other places is only in the graph, and never counts again.
             block = np.zeros((len(base.ids), rows.shape[1]), dtype=np.float32)
             block[stored] = rows
         if block.shape != (len(base.ids), base.dimensions):
             return None
         # A label or a community may have changed and not the vector: such a row still counts.
-        alive = stored
-        for place, id_ in enumerate(base.ids):
-            if id_ in moved and stored[place] and checksum(block[place]) != base.checksums[place]:
+        alive = stored.copy()
+        flags = stored.tolist()
+        for place, (id_, known) in enumerate(zip(base.ids, base.checksums, strict=True)):
+            if id_ in moved and flags[place] and checksum(block[place]) != known:
                 # The graph knows another vector here, so this row must not be taken up again.
                 alive[place] = False
                 block[place] = 0.0
         made = cls.of(facts.generation(), [(id_, labels.get(id_, ())) for id_ in base.ids], block)
         made = replace(made, alive=alive, _size=int(np.count_nonzero(alive)))
-        return made.changed(facts, [id_ for id_ in sorted(moved) if made.place(id_) is None])
+        dead = {base.ids[place] for place in np.flatnonzero(~alive).tolist()}
+        return made.changed(facts, sorted((moved - ours) | (moved & dead)))
 
     def advanced(self, facts: FactsFacet, changed: Sequence[str]) -> Index | None:
         """The next state, with one base again when much has changed and no graph stands on it.

@@ -16,7 +16,7 @@ from crp_integrations.fabric.records import Where
 from crp_integrations.seals import iso
 from crp_integrations.stores import rules
 from crp_integrations.stores.sqlite.base import AMONG, Part, among
-from crp_integrations.stores.sqlite.migrations import ASIDE_SQL, RETRIEVABLE_SQL
+from crp_integrations.stores.sqlite.migrations import ASIDE_SQL, RETRIEVABLE_SQL, TOUCHED_SQL
 from crp_integrations.stores.sqlite.moments import sortable
 from crp_integrations.stores.sqlite.rows import BRIEF_COLUMNS, brief
 from crp_integrations.vocabulary import RETRIEVABLE, FactStatus
@@ -102,8 +102,8 @@ class Finding(Part):
         asked.moment("ingested_at", ">=", where.ingested_after)
         asked.moment("ingested_at", "<", where.ingested_before)
         asked.moment("modified_at", "<", where.modified_before)
-        asked.moment("ingested_at", "<", where.unused_since, or_null=True)
-        asked.moment("last_accessed_at", "<", where.unused_since, or_null=True)
+        if where.unused_since is not None:
+            asked.add(f"{TOUCHED_SQL} < ?", _unmarked(where.unused_since))
         if where.expired_at is not None:
             asked.add("expires_at < ?", sortable(where.expired_at))
         for label in where.labels:
@@ -114,7 +114,8 @@ class Finding(Part):
         exact = bool(wanted or where.labels)
         # Sorted by SQLite, the few facts of a source would be looked for among all by id; and
         # rows that have to be read anyhow are read faster in the order in which they lie.
-        few = (where.sources, where.communities, where.expired_at) != (None, None, None)
+        narrow = (where.sources, where.communities, where.expired_at, where.unused_since)
+        few = any(one is not None for one in narrow)
         table = "facts NOT INDEXED" if wanted and not few else "facts"
         sorting = "" if wanted or few else " ORDER BY fact_id"
         found = self._connection.rows(
@@ -211,15 +212,18 @@ class _Conditions:
         one_by_one = "".join(f" OR {column} = ?" for _ in strange)
         self.add(f"({column} {AMONG}{one_by_one})", among(values), *strange)
 
-    def moment(self, column: str, sign: str, at: datetime | None, *, or_null: bool = False) -> None:
+    def moment(self, column: str, sign: str, at: datetime | None) -> None:
         """The column's moment compared; without the Z they sort with and without microseconds."""
         if at is not None:
-            nothing = f" OR {column} IS NULL" if or_null else ""
-            self.add(f"(rtrim({column}, 'Z') {sign} ?{nothing})", iso(at).removesuffix("Z"))
+            self.add(f"rtrim({column}, 'Z') {sign} ?", _unmarked(at))
 
     def holds(self, column: str, spellings: Sequence[str]) -> None:
         """The column's text has one of these somewhere in it."""
         self.add("(" + " OR ".join(f"instr({column}, ?)" for _ in spellings) + ")", *spellings)
+
+
+def _unmarked(at: datetime) -> str:
+    return iso(at).removesuffix("Z")
 
 
 def _spellings(key: str, value: JsonValue) -> list[str]:
