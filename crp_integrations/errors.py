@@ -78,9 +78,19 @@ class NoRelevantFacts(CRPError):
 
 
 class QualityUnreachable(CRPError):
-    """No envelope of an acceptable tier can be made."""
+    """No envelope of an acceptable tier can be made.
+
+    Attributes:
+        tier: the best that can be reached, empty when it is not known.
+        wanted: the tiers that the caller accepts.
+    """
 
     status_hint = 503
+
+    def __init__(self, message: str, *, tier: str = "", wanted: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.tier = tier
+        self.wanted = wanted
 
 
 class AccessDenied(CRPError):
@@ -126,14 +136,29 @@ class LimitReached(CRPError):
 
 
 class SafetyHalt(CRPError):
-    """An answer was withheld; carries the report and the trail's id."""
+    """An answer was withheld; carries the report and the trail's id.
+
+    Attributes:
+        reason: one of the halt reasons of a 451 body; empty when it is not told.
+        session_id: of the session in which it happened; empty when it is not told.
+    """
 
     status_hint = 451
 
-    def __init__(self, message: str, *, report: object = None, trail: str = "") -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        report: object = None,
+        trail: str = "",
+        reason: str = "",
+        session_id: str = "",
+    ) -> None:
         super().__init__(message)
         self.report = report
         self.trail = trail
+        self.reason = reason
+        self.session_id = session_id
 
 
 class ChainBroken(CRPError):
@@ -149,9 +174,16 @@ class ChainBroken(CRPError):
 
 
 class ModelError(CRPError):
-    """A model call failed."""
+    """A model call failed.
+
+    Attributes:
+        tried: models that were tried, in order; empty when that is not known.
+        provider_status: HTTP status of the last of them, None without one.
+    """
 
     status_hint = 502
+    tried: tuple[str, ...] = ()
+    provider_status: int | None = None
 
 
 class ModelNotFound(ModelError):

@@ -135,6 +135,15 @@ class KeyRing(Protocol):
         ...
 
 
+@runtime_checkable
+class RotatedKeyRing(KeyRing, Protocol):
+    """A key ring whose master key has others before it."""
+
+    def retired(self) -> Sequence[bytes]:
+        """Master keys of earlier epochs, oldest first; what they sealed still verifies."""
+        ...
+
+
 class Silent:
     """The tracer that does nothing."""
 

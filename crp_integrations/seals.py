@@ -18,7 +18,12 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 SEPARATOR = "\u241f"
 SESSION_INFO = b"crp-session-hmac-v3"
+SIGN_INFO = b"crp-session-sign-v3"
 JOURNAL_INFO = b"crp-journal-hmac-v1"
+# First field of what a nonce's seal covers: no other seal begins so.
+NONCE_INFO = "crp-safety-nonce-v1"
+# {"alg":"HS256","typ":"CRP"} in base64url; it is signed and never sent.
+_TOKEN_HEADER = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkNSUCJ9"
 
 
 def sha256_hex(text: str | bytes) -> str:
@@ -117,6 +122,29 @@ def event_hmac(
     return _seal(
         key, (event_type, timestamp, sha256_hex(canonical(data)), window_id, previous_hmac)
     )
+
+
+def token_signature(key: bytes, payload: str) -> bytes:
+    """Signature of a session token, 32 bytes.
+
+    Spec: related facts §5
+
+    Args:
+        key: the session's signing key, 32 bytes.
+        payload: as it is sent, in base64url.
+    """
+    return hmac.new(key, f"{_TOKEN_HEADER}.{payload}".encode(), hashlib.sha256).digest()
+
+
+def policy_nonce(key: bytes, *, random: bytes, policy_hash: str) -> str:
+    """Bind random bytes to a safety policy: 64 hexadecimal digits.
+
+    Spec: related facts §3
+
+    Args:
+        policy_hash: `sha256:…` of the policy's canonical text.
+    """
+    return _seal(key, (NONCE_INFO, random.hex(), policy_hash)).removeprefix("sha256:")
 
 
 def same(left: str, right: str) -> bool:

@@ -346,6 +346,20 @@ class ChainIntegrity(StrEnum):
     UNVERIFIED = "UNVERIFIED"
 
 
+class TrailState(StrEnum):
+    """How much of a trail was there to be verified."""
+
+    VALID = "VALID"
+    PARTIAL = "PARTIAL"
+    TRUNCATED = "TRUNCATED"
+    UNVERIFIED = "UNVERIFIED"
+
+    @property
+    def integrity(self) -> ChainIntegrity:
+        """The word of the header: a truncated chain is a partial one."""
+        return ChainIntegrity("PARTIAL" if self is TrailState.TRUNCATED else self.value)
+
+
 class EventType(StrEnum):
     """Types of journal events."""
 
@@ -443,6 +457,53 @@ class Circuit(StrEnum):
     CLOSED = "CLOSED"
     HALF_OPEN = "HALF-OPEN"
     OPEN = "OPEN"
+
+
+class SafetyMode(StrEnum):
+    """Short word for a safety policy, strictest first.
+
+    Spec: related facts §3
+    """
+
+    STRICT = "strict"
+    WARN = "warn"
+    PERMISSIVE = "permissive"
+
+
+class Phase(StrEnum):
+    """What an agent is doing, in the order of its work.
+
+    Spec: related facts §3
+    """
+
+    ANALYZE = "ANALYZE"
+    PLAN = "PLAN"
+    GENERATE = "GENERATE"
+    EVALUATE = "EVALUATE"
+    CRITIQUE = "CRITIQUE"
+    REFINE = "REFINE"
+    INTEGRATE = "INTEGRATE"
+    COMPLETE = "COMPLETE"
+
+
+class BudgetWarning(StrEnum):
+    """How near a safety budget is to its end.
+
+    Spec: related facts §3, §8
+    """
+
+    CAUTION = "caution"
+    LOW = "low"
+
+
+class Retry(StrEnum):
+    """What must happen before a withheld answer may be asked for again.
+
+    Spec: related facts §3
+    """
+
+    OVERSIGHT = "oversight-required"
+    NEW_SESSION = "new-session-required"
 
 
 Role = Literal["system", "user", "assistant", "tool"]

@@ -1,45 +1,32 @@
 """The journal: every event of a namespace, each chained to the one before.
 
-The seal's formula covers type, timestamp, data, window and the previous HMAC. A session's id is
-written into the data as well, so that it is covered too; the place in the journal is covered by
-counting.
+The seal's formula covers type, timestamp, data, window and the previous HMAC. A session's id and,
+after a rotation, the key's id are written into the data as well, so that they are covered too; the
+place in the journal is covered by counting.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from crp_integrations.audit.drafts import KEY_FIELD, SESSION_FIELD, EventDraft, checked
+from crp_integrations.audit.keys import ChainKey, epochs
 from crp_integrations.audit.ports import JournalFacet
-from crp_integrations.audit.records import Event
+from crp_integrations.audit.records import Event, Stub
 from crp_integrations.errors import ChainBroken, StoreError
 from crp_integrations.seals import canonical, event_hmac, same
-from crp_integrations.vocabulary import EventType
+from crp_integrations.vocabulary import TrailState
 
-SESSION_FIELD = "session_id"
-
-
-@dataclass(frozen=True, slots=True)
-class EventDraft:
-    """An event before it has a place, a time and a seal.
-
-    Attributes:
-        data: ids, hashes and counts, JSON-like; `session_id` in it belongs to the journal.
-        session_id, window_id: empty when the event belongs to none.
-    """
-
-    event_type: EventType
-    data: Mapping[str, Any]
-    session_id: str = ""
-    window_id: str = ""
+__all__ = ["EventDraft", "Found", "append", "chained", "sealed_with", "verify", "verify_part"]
 
 
 def append(
     journal: JournalFacet, key: bytes, drafts: Sequence[EventDraft], timestamp: str
 ) -> list[Event]:
-    """Seal drafts in their order and add them behind the journal's tip.
+    """See to what drafts say, seal them in their order and add them behind the journal's tip.
 
     Spec: related facts §5
 
@@ -51,25 +38,52 @@ def append(
         The events as stored.
 
     Raises:
-        StoreError: a draft's data is not JSON or names another session than the draft.
+        StoreError: a draft says more than ids, hashes, counts and words, or names another session
+            than its own; or the journal was sealed with a newer key.
     """
-    tip = journal.tip()
+    events = chained(journal.tip(), key, [checked(draft) for draft in drafts], timestamp)
+    journal.append(events)
+    return events
+
+
+def chained(
+    tip: Event | None, key: bytes, drafts: Sequence[EventDraft], timestamp: str
+) -> list[Event]:
+    """Seal drafts behind an event, whatever they say; nothing is stored.
+
+    Args:
+        tip: the last event of the journal, None for an empty one.
+        key: the namespace's journal key, 32 bytes.
+        timestamp: ISO 8601 in UTC, the same for all of them.
+
+    Raises:
+        StoreError: a draft's data is not JSON or names another session or key than its own; or
+            the tip was sealed with a key that is not among those of `key`.
+    """
+    keys = epochs(key)
+    own = keys[-1].key_id
+    if tip is not None and _epoch(tip, keys) is None:
+        raise StoreError(
+            f"the journal goes on under key {str(tip.data[KEY_FIELD])[:40]!r}, which this key ring "
+            "does not hold; open the store again with the keys that it was rotated to"
+        )
     seq, previous = (tip.seq, tip.hmac) if tip else (0, "")
     events: list[Event] = []
     for draft in drafts:
         data = dict(draft.data)
-        if data.setdefault(SESSION_FIELD, draft.session_id) != draft.session_id:
-            raise StoreError(
-                f"event {draft.event_type} of session {draft.session_id!r} names session "
-                f"{data[SESSION_FIELD]!r} in its data"
-            )
-        if not draft.session_id:
-            del data[SESSION_FIELD]
+        for name, value in ((SESSION_FIELD, draft.session_id), (KEY_FIELD, own)):
+            if data.setdefault(name, value) != value:
+                raise StoreError(
+                    f"event {draft.event_type} of session {draft.session_id!r} names "
+                    f"{name} {data[name]!r} in its data, wanted {value!r}"
+                )
+            if not value:
+                del data[name]
         try:
             # As it reads back from a store: plain JSON, and nobody else's.
             data = json.loads(canonical(data))
             seal = event_hmac(
-                key,
+                keys[-1],
                 event_type=draft.event_type.value,
                 timestamp=timestamp,
                 data=data,
@@ -92,7 +106,6 @@ def append(
                 hmac=seal,
             )
         )
-    journal.append(events)
     return events
 
 
@@ -100,7 +113,8 @@ def sealed_with(journal: JournalFacet, key: bytes) -> bool:
     """Whether a journal was sealed with this key, by its first and its last event.
 
     A journal in which one of the two verifies has the right key; what else may be wrong with
-    it, `verify` finds. An empty journal goes with every key.
+    it, `verify` finds. An empty journal goes with every key. A key ring that lacks the key which
+    the last event names is not the right one, whatever the first event says.
 
     Args:
         key: the namespace's journal key, 32 bytes.
@@ -108,11 +122,14 @@ def sealed_with(journal: JournalFacet, key: bytes) -> bool:
     tip = journal.tip()
     if tip is None:
         return True
+    keys = epochs(key)
+    if _epoch(tip, keys) is None:
+        return False
     first = next(iter(journal.events()))
-    if _fits(first, "", key):
+    if _fits(first, "", keys):
         return True
     *before, last = journal.events(after=tip.seq - 2)
-    return _fits(last, before[-1].hmac if before else "", key)
+    return _fits(last, before[-1].hmac if before else "", keys)
 
 
 def verify(events: Iterable[Event], key: bytes) -> int:
@@ -130,27 +147,125 @@ def verify(events: Iterable[Event], key: bytes) -> int:
     Raises:
         ChainBroken: an event was changed, left out, added or moved; carries its index.
     """
-    count, previous = 0, ""
-    for index, event in enumerate(events):
-        _check(event, index, previous, key)
-        count, previous = index + 1, event.hmac
-    return count
+    walk = _Walk(epochs(key), "")
+    for event in events:
+        walk.step(event)
+    return walk.events
 
 
-def _check(event: Event, index: int, previous: str, key: bytes) -> None:
-    if event.seq != index + 1:
-        raise ChainBroken(f"event {index} has seq {event.seq}, wanted {index + 1}", index=index)
-    if event.data.get(SESSION_FIELD, "") != event.session_id:
-        raise ChainBroken(f"event {event.seq} was moved to another session", index=index)
-    if not _fits(event, previous, key):
-        raise ChainBroken(f"the HMAC of event {event.seq} does not match", index=index)
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was found whole of a journal that need not be all there.
+
+    Attributes:
+        events: how many were checked.
+        left_out: how many there is only the HMAC of.
+        tip: HMAC of the last entry, empty without one. A stub's at the end is nobody's word, since
+            no event follows that covers it.
+        state: VALID for all of it, TRUNCATED when only its beginning is missing, else PARTIAL;
+            UNVERIFIED without events.
+    """
+
+    events: int
+    left_out: int
+    tip: str
+    state: TrailState
 
 
-def _fits(event: Event, previous: str, key: bytes) -> bool:
+def verify_part(entries: Iterable[Event | Stub], key: bytes, *, before: str = "") -> Found:
+    """Check a journal of which events were left out or erased, or one from the middle.
+
+    Spec: related facts §5 (decisions "Safety, sessions, audit")
+
+    A stub's HMAC is covered by the event behind it, so within a run of stubs only the last one
+    is; how many there were is the word of whoever left them out.
+
+    Args:
+        entries: events in order, a stub in the place of each that was left out.
+        key: the namespace's journal key, 32 bytes.
+        before: HMAC of the event before the first entry, empty for the beginning.
+
+    Raises:
+        ChainBroken: an event was changed, added or moved, or is gone without a stub; carries the
+            index of the entry.
+    """
+    walk = _Walk(epochs(key), before)
+    for entry in entries:
+        walk.step(entry)
+    if not walk.events:
+        state = TrailState.UNVERIFIED
+    elif walk.left_out > walk.leading:
+        state = TrailState.PARTIAL
+    else:
+        state = TrailState.TRUNCATED if before or walk.leading else TrailState.VALID
+    return Found(walk.events, walk.left_out, walk.previous, state)
+
+
+class _Walk:
+    """Goes along a chain and remembers what the next entry must fit."""
+
+    def __init__(self, keys: Sequence[ChainKey], before: str) -> None:
+        self.index = self.events = self.left_out = self.leading = 0
+        self.previous = before
+        self._keys = keys
+        self._epoch = 0
+        # Place of the entry before; None where the beginning is not there to count from.
+        self._seq = None if before else 0
+
+    def step(self, entry: Event | Stub) -> None:
+        """Take the next entry.
+
+        Raises:
+            ChainBroken: it does not follow.
+        """
+        if isinstance(entry, Event):
+            self._check(entry)
+            self.events += 1
+            self._seq = entry.seq
+        else:
+            self.left_out += 1
+            self.leading += not self.events
+            self._seq = self._seq + 1 if self.events and self._seq is not None else None
+        self.index += 1
+        self.previous = entry.hmac
+
+    def _check(self, event: Event) -> None:
+        index = self.index
+        if self._seq is not None and event.seq != self._seq + 1:
+            raise ChainBroken(
+                f"event {index} has seq {event.seq}, wanted {self._seq + 1}", index=index
+            )
+        if event.data.get(SESSION_FIELD, "") != event.session_id:
+            raise ChainBroken(f"event {event.seq} was moved to another session", index=index)
+        epoch = _epoch(event, self._keys)
+        if epoch is None:
+            raise ChainBroken(
+                f"event {event.seq} was sealed with a key that the key ring does not hold",
+                index=index,
+            )
+        if epoch < self._epoch:
+            raise ChainBroken(
+                f"event {event.seq} was sealed with a key that was retired before", index=index
+            )
+        if not _fits(event, self.previous, self._keys):
+            raise ChainBroken(f"the HMAC of event {event.seq} does not match", index=index)
+        self._epoch = epoch
+
+
+def _epoch(event: Event, keys: Sequence[ChainKey]) -> int | None:
+    """The place of an event's key among those of a ring; None for one that it does not hold."""
+    named: Any = event.data.get(KEY_FIELD, "")
+    return next((place for place, one in enumerate(keys) if one.key_id == named), None)
+
+
+def _fits(event: Event, previous: str, keys: Sequence[ChainKey]) -> bool:
     """Whether an event's seal is that of its content behind the previous HMAC."""
+    epoch = _epoch(event, keys)
+    if epoch is None:
+        return False
     try:
         wanted = event_hmac(
-            key,
+            keys[epoch],
             event_type=event.event_type.value,
             timestamp=event.timestamp,
             data=event.data,

@@ -1,24 +1,74 @@
-"""The keys of the chains, derived from the master key and never stored."""
+"""The keys of the chains, derived from the master key and never stored.
+
+A key ring that was rotated has several master keys, one an epoch. What is sealed is sealed with
+the last; what an earlier one sealed still verifies. An event of any epoch but the first names its
+key by an id, and along a chain the epoch never falls.
+"""
 
 from __future__ import annotations
 
-from crp_integrations.ports import KeyRing
+from typing import NoReturn, Self
+
+from crp_integrations.ports import KeyRing, RotatedKeyRing
 from crp_integrations.seals import JOURNAL_INFO, SESSION_INFO, derive_key
 
 ETAG_INFO = b"crp-session-etag-v1"
+KEY_ID_INFO = b"crp-key-id-v1"
+KEY_ID_LENGTH = 16
 
 
-def journal_key(keyring: KeyRing, namespace: str) -> bytes:
+class ChainKey(bytes):
+    """A chain's key of the current epoch, which knows those of the epochs before.
+
+    Printing it shows the id alone, and it is not pickled.
+
+    Attributes:
+        key_id: of the master key that it comes from; empty in the first epoch.
+        earlier: the keys of the epochs before, oldest first.
+    """
+
+    key_id: str
+    earlier: tuple[ChainKey, ...]
+
+    def __new__(cls, key: bytes, *, key_id: str = "", earlier: tuple[ChainKey, ...] = ()) -> Self:
+        """Name a derived key."""
+        made = super().__new__(cls, key)
+        made.key_id = key_id
+        made.earlier = earlier
+        return made
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.key_id or 'first epoch'})"
+
+    __str__ = __repr__
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a key is not pickled; derive it again from the key ring")
+
+
+def epochs(key: bytes) -> tuple[ChainKey, ...]:
+    """The keys of a chain, oldest first; plain bytes are a single epoch's."""
+    if not isinstance(key, ChainKey):
+        return (ChainKey(key),)
+    return (*key.earlier, key)
+
+
+def key_id(master: bytes) -> str:
+    """What names a master key without telling anything of it, `key_` and 16 hexadecimal digits."""
+    return "key_" + derive_key(master, salt="", info=KEY_ID_INFO).hex()[:KEY_ID_LENGTH]
+
+
+def journal_key(keyring: KeyRing, namespace: str) -> ChainKey:
     """The key of a namespace's journal, 32 bytes."""
-    return derive_key(keyring.master(), salt=namespace, info=JOURNAL_INFO)
+    return _derived(keyring, namespace, JOURNAL_INFO)
 
 
-def session_key(keyring: KeyRing, session_id: str) -> bytes:
+def session_key(keyring: KeyRing, session_id: str) -> ChainKey:
     """The key of a session's window chain, 32 bytes.
 
     Spec: related facts §5
     """
-    return derive_key(keyring.master(), salt=session_id, info=SESSION_INFO)
+    return _derived(keyring, session_id, SESSION_INFO)
 
 
 def etag_salt(keyring: KeyRing, session_id: str) -> str:
@@ -27,3 +77,14 @@ def etag_salt(keyring: KeyRing, session_id: str) -> str:
     Spec: CRP-SPEC-003 §16.2
     """
     return derive_key(keyring.master(), salt=session_id, info=ETAG_INFO).hex()
+
+
+def _derived(keyring: KeyRing, salt: str, info: bytes) -> ChainKey:
+    retired = keyring.retired() if isinstance(keyring, RotatedKeyRing) else ()
+    made: list[ChainKey] = []
+    for master in (*retired, keyring.master()):
+        # The first epoch has no id: so a store that was never rotated is sealed as it always was.
+        name = key_id(master) if made else ""
+        key = derive_key(master, salt=salt, info=info)
+        made.append(ChainKey(key, key_id=name, earlier=tuple(made)))
+    return made[-1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from crp_integrations.records import Record
+from crp_integrations.records import Part, Record
 from crp_integrations.vocabulary import EventType
 
 
@@ -29,13 +29,21 @@ class Event(Record):
     hmac: str
 
 
+class Stub(Part):
+    """What stays of an event that was left out or erased: its HMAC, so that the chain goes on."""
+
+    hmac: str
+
+
 class WindowSeal(Record):
     """The HMAC record with which every window ends, also a failed one.
 
     Spec: CRP-SPEC-005 §15.1
 
     Attributes:
-        parent_hmac: the HMAC of the window before in the session, empty for the first.
+        window_number: from 1; windows of one fan-out share a number.
+        parent_hmac: the HMAC of the window that it follows, empty for the first; of several, their
+            HMACs in ascending order, joined with `|`.
         outcome: `released`, `failed`, `cancelled`, `refused` or `halted`.
     """
 

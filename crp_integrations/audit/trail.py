@@ -3,19 +3,26 @@
 The formula of a window's seal leaves out the window's id, outcome, ETag and risk level. The last
 event of each window carries them, and the journal's chain covers the event; so every field of a
 seal is covered by one chain or the other, and each chain shows what was cut off the other's end.
+The last event carries the seal's other fields as well, so that an export of events alone shows
+the windows too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from crp_integrations.audit import journal, windows
-from crp_integrations.audit.records import Event, WindowSeal
+from crp_integrations.audit.keys import epochs
+from crp_integrations.audit.records import Event, Stub, WindowSeal
 from crp_integrations.errors import ChainBroken
+from crp_integrations.vocabulary import TrailState
 
 CLOSING_FIELD = "window_hmac"
+# Said of a seal since version 0.1; the seal's own HMAC covers them.
+_SEALED_FIELDS = ("response_hash", "report_hash", "parent_hmac")
+_TEXTS = (*_SEALED_FIELDS, "outcome", "etag", "risk_level")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +33,25 @@ class Trail:
         events, windows, sessions: how many were checked.
         tip: HMAC of the last event, empty without events. Who notes it elsewhere can see later
             whether the end of the trail was cut off.
+        left_out: events of which there is only the HMAC.
+        truncated: the beginning is missing and nothing else, as after the erasure of what is old.
     """
 
     events: int
     windows: int
     sessions: int
     tip: str
+    left_out: int = 0
+    truncated: bool = False
+
+    @property
+    def state(self) -> TrailState:
+        """How much was there; its `integrity` is the word of the header."""
+        if not self.events:
+            return TrailState.UNVERIFIED
+        if self.truncated:
+            return TrailState.TRUNCATED
+        return TrailState.PARTIAL if self.left_out else TrailState.VALID
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,74 +64,149 @@ class _Closing:
 
 def closing(seal: WindowSeal) -> dict[str, Any]:
     """What the last event of a window says of its seal: hashes, a number and words."""
-    return {
-        CLOSING_FIELD: seal.hmac,
-        "window_number": seal.window_number,
-        "outcome": seal.outcome,
-        "etag": seal.etag,
-        "risk_level": seal.risk_level,
-    }
+    texts = {name: getattr(seal, name) for name in _TEXTS}
+    return {CLOSING_FIELD: seal.hmac, "window_number": seal.window_number, **texts}
+
+
+def closed(event: Event) -> WindowSeal | None:
+    """The seal of which a window's last event tells; None where it does not tell all of it."""
+    data = event.data
+    number, hmac = data.get("window_number"), data.get(CLOSING_FIELD)
+    texts = {name: data.get(name) for name in _TEXTS}
+    whole = isinstance(number, int) and all(isinstance(text, str) for text in texts.values())
+    if not whole or not isinstance(hmac, str):
+        return None
+    told = {**texts, "window_number": number, "hmac": hmac, "timestamp": event.timestamp}
+    return WindowSeal(session_id=event.session_id, window_id=event.window_id, **told)
 
 
 def verify_trail(
-    events: Iterable[Event],
+    events: Iterable[Event | Stub],
     seals: Iterable[WindowSeal],
     *,
     journal_key: bytes,
     session_key: Callable[[str], bytes],
+    before: str = "",
 ) -> Trail:
-    """Check a namespace's whole trail, read in one transaction.
+    """Check a namespace's trail, read in one transaction.
 
-    Spec: CRP-SPEC-005 §15.3
+    Spec: CRP-SPEC-005 §15.3; related facts §5
 
     The journal is checked first. Then every window must have one seal and one closing event
     that agree in every field. A trail whose last windows are gone with their events is whole
     in itself; it shows only against a `Trail.tip` that was noted elsewhere.
 
+    Where events were left out, a seal may stand without its event.
+
     Args:
-        events: the whole journal in order.
+        events: the journal in order, with a stub for each event that was left out.
         seals: of every session, each session's by number.
         journal_key: the namespace's journal key, 32 bytes.
         session_key: the chain key of a session's id, 32 bytes.
+        before: HMAC of the event before the first one, empty for a journal from its beginning.
 
     Raises:
         ChainBroken: something was changed, left out, added or moved; `index` is that of the
             first bad event, or the number of events for a seal that has none.
     """
     closings: list[_Closing] = []
-    count, tip = 0, ""
-
-    def read() -> Iterator[Event]:
-        nonlocal count, tip
-        for index, event in enumerate(events):
-            if CLOSING_FIELD in event.data:
-                closings.append(_Closing(index, event))
-            yield event
-            count, tip = index + 1, event.hmac
-
-    journal.verify(read(), journal_key)
-    sessions: dict[str, list[WindowSeal]] = {}
-    for seal in seals:
-        sessions.setdefault(seal.session_id, []).append(seal)
+    found = journal.verify_part(_read(events, closings), journal_key, before=before)
+    whole = found.state is TrailState.VALID
+    sessions = _by_session(seals)
+    behind = found.events + found.left_out
     faults = [
         *_unsealed(closings, sessions),
-        *_unlike(closings, sessions, session_key, count),
+        *_unlike(closings, sessions, session_key, behind, whole=whole),
     ]
+    return _trail(found, closings, faults, len(sessions))
+
+
+def verify_events(
+    events: Iterable[Event | Stub],
+    *,
+    journal_key: bytes,
+    session_key: Callable[[str], bytes],
+    before: str = "",
+) -> Trail:
+    """Check a trail by its events alone, as they were exported.
+
+    Spec: CRP-SPEC-005 §15.3; related facts §5
+
+    The windows' seals are read from their last events. Where events were left out, each seal is
+    checked by itself, since those between may be missing; else each session's chain.
+
+    Args:
+        events: the journal in order, with a stub for each event that was left out.
+        journal_key: the namespace's journal key, 32 bytes.
+        session_key: the chain key of a session's id, 32 bytes.
+        before: HMAC of the event before the first one, empty for a journal from its beginning.
+
+    Raises:
+        ChainBroken: something was changed, left out, added or moved; `index` is that of the
+            first bad entry.
+    """
+    closings: list[_Closing] = []
+    found = journal.verify_part(_read(events, closings), journal_key, before=before)
+    told = [(one.index, seal) for one in closings if (seal := closed(one.event)) is not None]
+    sessions = _by_session(seal for _, seal in told)
+    places = {(seal.session_id, seal.window_id): index for index, seal in told}
+    faults = []
+    for session_id, many in sessions.items():
+        bad = _bad(many, session_key(session_id), whole=found.state is TrailState.VALID)
+        if bad is not None:
+            name = _name(session_id, many[bad].window_number)
+            index = places[session_id, many[bad].window_id]
+            faults.append((index, f"the seal of {name} does not fit the session's chain"))
+    return _trail(found, closings, faults, len(sessions))
+
+
+def _trail(
+    found: journal.Found,
+    closings: Sequence[_Closing],
+    faults: Sequence[tuple[int, str]],
+    sessions: int,
+) -> Trail:
     if faults:
         index, sentence = min(faults)
         raise ChainBroken(sentence, index=index)
-    return Trail(count, len(closings), len(sessions), tip)
+    truncated = found.state is TrailState.TRUNCATED
+    return Trail(found.events, len(closings), sessions, found.tip, found.left_out, truncated)
+
+
+def _read(events: Iterable[Event | Stub], closings: list[_Closing]) -> Iterator[Event | Stub]:
+    for index, event in enumerate(events):
+        if isinstance(event, Event) and CLOSING_FIELD in event.data:
+            closings.append(_Closing(index, event))
+        yield event
+
+
+def _by_session(seals: Iterable[WindowSeal]) -> dict[str, list[WindowSeal]]:
+    sessions: dict[str, list[WindowSeal]] = {}
+    for seal in seals:
+        sessions.setdefault(seal.session_id, []).append(seal)
+    return sessions
+
+
+def _bad(many: list[WindowSeal], key: bytes, *, whole: bool) -> int | None:
+    """Place of the first seal of a session, brought into order, that does not fit."""
+    many.sort(key=lambda seal: (seal.window_number, seal.window_id))
+    if whole:
+        return windows.first_break(many, key)
+    keys = epochs(key)
+    bad = (place for place, one in enumerate(many) if windows.sealed_in(one, keys) is None)
+    return next(bad, None)
 
 
 def _unsealed(
     closings: Iterable[_Closing], sessions: Mapping[str, list[WindowSeal]]
 ) -> Iterator[tuple[int, str]]:
     """Closing events without a seal of their own."""
-    waiting = {(one.session_id, one.window_number) for many in sessions.values() for one in many}
+    waiting = {(one.session_id, one.window_id) for many in sessions.values() for one in many}
     for one in closings:
-        place = _place(one.event)
+        place = (one.event.session_id, one.event.window_id)
         if place not in waiting:
-            yield one.index, f"{_name(*place)} has event {one.event.seq} but no seal of its own"
+            name = _name(one.event.session_id, one.event.data.get("window_number"))
+            yield one.index, f"{name} has event {one.event.seq} but no seal of its own"
         waiting.discard(place)
 
 
@@ -119,33 +214,37 @@ def _unlike(
     closings: Iterable[_Closing],
     sessions: Mapping[str, list[WindowSeal]],
     session_key: Callable[[str], bytes],
-    count: int,
+    behind: int,
+    *,
+    whole: bool,
 ) -> Iterator[tuple[int, str]]:
     """Seals without an event, unlike their event, or out of their session's chain."""
-    ends = {_place(one.event): one for one in closings}
+    ends = {(one.event.session_id, one.event.window_id): one for one in closings}
     for session_id, many in sessions.items():
         broken = windows.first_break(many, session_key(session_id))
         for number, seal in enumerate(many):
             name = _name(session_id, seal.window_number)
-            end = ends.get((session_id, seal.window_number))
-            if end is None:
-                yield count, f"{name} has a seal but no event"
+            end = ends.get((session_id, seal.window_id))
+            if end is None and whole:
+                yield behind, f"{name} has a seal but no event"
                 continue
             if number == broken:
-                yield end.index, f"the seal of {name} does not fit the session's chain"
-            if differing := _differing(end.event, seal):
+                index = behind if end is None else end.index
+                yield index, f"the seal of {name} does not fit the session's chain"
+            if end is not None and (differing := _differing(end.event, seal)):
                 where = f"event {end.event.seq} in {', '.join(differing)}"
                 yield end.index, f"the seal of {name} differs from {where}"
 
 
 def _differing(event: Event, seal: WindowSeal) -> list[str]:
-    wanted = {"timestamp": seal.timestamp, "window_id": seal.window_id, **closing(seal)}
-    found = {**event.data, "timestamp": event.timestamp, "window_id": event.window_id}
-    return [name for name, value in wanted.items() if found.get(name) != value]
-
-
-def _place(event: Event) -> tuple[str, Any]:
-    return event.session_id, event.data.get("window_number")
+    wanted = {"timestamp": seal.timestamp, **closing(seal)}
+    found = {**event.data, "timestamp": event.timestamp}
+    # Events of the first versions left out what the seal's own HMAC covers.
+    return [
+        name
+        for name, value in wanted.items()
+        if found.get(name, value if name in _SEALED_FIELDS else None) != value
+    ]
 
 
 def _name(session_id: str, number: Any) -> str:

@@ -12,6 +12,7 @@ from crp_integrations import __version__
 from crp_integrations.cli import (
     ask,
     assemble,
+    audit,
     bench,
     conformance,
     fabric,
@@ -40,6 +41,7 @@ app.command("assemble")(assemble.assemble)
 app.command("tokens")(tokens.tokens)
 app.command("conformance")(conformance.conformance)
 app.add_typer(fabric.app, name="fabric")
+app.add_typer(audit.app, name="audit")
 app.add_typer(bench.app, name="bench")
 
 

@@ -115,6 +115,23 @@ def against_contradiction(found: Sequence[CrossContradiction]) -> str:
     )
 
 
+def against_unsupported(claims: Sequence[str]) -> str:
+    """What is added when an answer says what the context does not support.
+
+    Spec: CRP-SPEC-005 §19.2
+
+    Args:
+        claims: those of the answer; without any the words speak of the answer as a whole.
+    """
+    lines = "".join(f"- {claim}\n" for claim in claims)
+    said = f"The last response made claims that the context does not support:\n{lines}"
+    return (
+        f"IMPORTANT: {said if claims else 'The last response was not supported by the context. '}"
+        "Answer again. State only what the context says, with its numbers, dates, names and "
+        "conditions as they stand there. Where the context does not say, say so."
+    )
+
+
 def towards_completeness(covered: Sequence[str], uncovered: Sequence[str]) -> str:
     """What a continuation is told to answer.
 

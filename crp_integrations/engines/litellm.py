@@ -9,12 +9,14 @@ the headers that an operator listed. A sampling value that a model does not take
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+from crp_integrations.engines.litellm_cost import usage_of
 from crp_integrations.engines.litellm_errors import translate, unknown
+from crp_integrations.engines.litellm_headers import refuse_crp
 from crp_integrations.errors import ConfigError, CRPError, MissingExtra, ModelError
 from crp_integrations.messages import Message, ModelCall, Reply, ToolCall, Usage
 
@@ -182,17 +184,6 @@ class LiteLLMModel:
             raise ModelError(f"model {model!r} takes no tools; ask without them or another model")
 
 
-def refuse_crp(headers: Mapping[str, Any] | None) -> None:
-    """Check that nothing of CRP is among the headers for a provider.
-
-    Raises:
-        ConfigError: a header is named `CRP-…`.
-    """
-    for name in headers or {}:
-        if name.strip().lower().startswith("crp-"):
-            raise ConfigError(f"header {name!r} is CRP metadata, which no provider may get")
-
-
 def plain_tools() -> dict[str, Any]:
     """The argument by which LiteLLM does not look for MCP servers among a call's tools.
 
@@ -208,8 +199,15 @@ def plain_tools() -> dict[str, Any]:
 class Assembly:
     """Puts a stream's pieces together."""
 
-    def __init__(self, model: str) -> None:
-        self._model = model
+    def __init__(self, model: str, priced_as: Sequence[str] = ()) -> None:
+        """Begin with no piece.
+
+        Args:
+            model: the model that is called.
+            priced_as: names under which a price may be on record, before that one.
+        """
+        self._model = self._called = model
+        self._priced_as = tuple(priced_as)
         self._pieces: list[str] = []
         self._tools: dict[int, dict[str, str]] = {}
         self._finish = ""
@@ -218,7 +216,7 @@ class Assembly:
     def add(self, chunk: Any) -> str:
         """Take in one chunk; its text, empty when it has none."""
         if getattr(chunk, "usage", None):
-            self._usage = _usage(chunk)
+            self._usage = usage_of(chunk, library(), (*self._priced_as, self._called))
         if not chunk.choices:
             return ""
         self._model = chunk.model or self._model
@@ -293,11 +291,12 @@ def message_json(message: Message) -> dict[str, Any]:
     return said
 
 
-def reply_of(response: Any, model: str) -> Reply:
+def reply_of(response: Any, model: str, priced_as: Sequence[str] = ()) -> Reply:
     """A LiteLLM response as a reply.
 
     Args:
         model: the model that was called, for a response that names none.
+        priced_as: names under which a price may be on record, before that one.
 
     Raises:
         ModelError: the response holds no choice.
@@ -313,18 +312,6 @@ def reply_of(response: Any, model: str) -> Reply:
         text=choice.message.content or "",
         model=response.model or model,
         tool_calls=calls,
-        usage=_usage(response),
+        usage=usage_of(response, library(), (*priced_as, model)),
         finish_reason=choice.finish_reason or "stop",
-    )
-
-
-def _usage(response: Any) -> Usage:
-    """What the provider reported; the cost is None where LiteLLM knows no price."""
-    used = getattr(response, "usage", None)
-    hidden = getattr(response, "_hidden_params", None) or {}
-    cost = hidden.get("response_cost")
-    return Usage(
-        prompt_tokens=getattr(used, "prompt_tokens", None) or 0,
-        completion_tokens=getattr(used, "completion_tokens", None) or 0,
-        cost_usd=float(cost) if isinstance(cost, int | float) else None,
     )

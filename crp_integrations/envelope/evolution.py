@@ -28,13 +28,11 @@ def seen(prior: Sequence[PriorWindow]) -> dict[str, str]:
     Spec: CRP-SPEC-003 §14.2
 
     Raises:
-        RequestError: two windows have the same number.
+        RequestError: a window is there twice.
     """
-    numbers = [window.window_number for window in prior]
-    if len(set(numbers)) < len(numbers):
-        raise RequestError(f"prior windows {numbers} repeat a number, wanted each window once")
-    ordered = sorted(prior, key=lambda window: window.window_number)
-    return {fact.fact_id: fact.content_hash for window in ordered for fact in window.facts_seen}
+    return {
+        fact.fact_id: fact.content_hash for window in _ordered(prior) for fact in window.facts_seen
+    }
 
 
 def deferred(prior: Sequence[PriorWindow]) -> tuple[str, ...]:
@@ -46,8 +44,7 @@ def deferred(prior: Sequence[PriorWindow]) -> tuple[str, ...]:
         Ids, the oldest window's first, each window's in its rank order.
     """
     shown = seen(prior)
-    ordered = sorted(prior, key=lambda window: window.window_number)
-    ids = (fact for window in ordered for fact in window.deferred if fact not in shown)
+    ids = (fact for window in _ordered(prior) for fact in window.deferred if fact not in shown)
     return tuple(dict.fromkeys(ids))
 
 
@@ -77,7 +74,7 @@ def evolve(
         counter: the counter behind the candidates' tokens.
 
     Raises:
-        RequestError: two prior windows have the same number.
+        RequestError: a prior window is there twice.
     """
     if not prior:
         return candidates
@@ -99,12 +96,14 @@ def evolve(
     }
     kept = [place for place in range(len(facts)) if place not in gone and place not in said]
     held = {facts[place].fact_id for place in kept}
-    summaries = [
-        summary
+    # Windows of one fan-out may say the same of the same envelope.
+    summaries = {
+        summary.fact_id: summary
         for summary in _summaries(prior, counter, settings)
         if summary.fact_id not in shown and summary.fact_id not in held
-    ]
-    united = sorted([*(facts[place] for place in kept), *summaries], key=lambda one: one.fact_id)
+    }
+    told = [*(facts[place] for place in kept), *summaries.values()]
+    united = sorted(told, key=lambda one: one.fact_id)
     place_of = {fact.fact_id: place for place, fact in enumerate(united)}
     moved = {place: place_of[facts[place].fact_id] for place in kept}
 
@@ -115,6 +114,18 @@ def evolve(
         conflicts=as_pairs(candidates.conflicts).among(moved),
         algorithms=(*candidates.algorithms, EVOLUTION),
     )
+
+
+def _ordered(prior: Sequence[PriorWindow]) -> list[PriorWindow]:
+    """Windows by number, those of one fan-out, which share it, by id."""
+    keys = [(window.window_number, window.window_id) for window in prior]
+    if len(set(keys)) < len(keys):
+        numbers = [number for number, _ in keys]
+        raise RequestError(
+            f"prior windows {numbers} repeat a number, wanted each window once; those of a fan-out "
+            "are told apart by their window_id"
+        )
+    return sorted(prior, key=lambda window: (window.window_number, window.window_id))
 
 
 def _summaries(

@@ -86,12 +86,22 @@ class ComingFacts:
         return [id_ for id_ in found if id_ in self._prepared]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Coming:
-    """A reading transaction whose facts are those of the coming embedder."""
+    """A reading transaction whose facts are those of the coming embedder.
+
+    Every facet but the facts is that of the transaction behind it.
+    """
 
     facts: FactsFacet
-    journal: JournalFacet
+    begun: Transaction
+
+    @property
+    def journal(self) -> JournalFacet:
+        return self.begun.journal
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.begun, name)
 
 
 def moving_to(facts: FactsFacet, embedder: str) -> bool:
@@ -105,6 +115,6 @@ def reading_as(begun: AbstractContextManager[Transaction], embedder: str) -> Ite
     with begun as transaction:
         if moving_to(transaction.facts, embedder):
             facts = cast("FactsFacet", ComingFacts(transaction.facts, embedder))
-            yield _Coming(facts, transaction.journal)
+            yield _Coming(facts, transaction)
         else:
             yield transaction

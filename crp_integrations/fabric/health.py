@@ -14,6 +14,7 @@ from crp_integrations.audit import journal
 from crp_integrations.errors import ChainBroken, EngineError, StoreDamaged, StoreError
 from crp_integrations.fabric.epoch import EMBEDDER_SETTING, epoch, epoch_item
 from crp_integrations.fabric.life.erasure import SCRUB_SETTING
+from crp_integrations.fabric.life.withdrawing import windows_due
 from crp_integrations.fabric.ports import FactsFacet, Store, Transaction
 from crp_integrations.fabric.records import Where
 from crp_integrations.fabric.search.index import Index
@@ -308,10 +309,10 @@ class Health:
                 f"{self.settings.lifecycle.retention_days:g} days.",
                 remedy="Run crp fabric maintain.",
             )
-        if facts.setting(SCRUB_SETTING) is not None:
+        if facts.setting(SCRUB_SETTING) is not None or windows_due(facts, self.clock.now()):
             yield Finding(
                 check="upkeep",
-                problem="Bytes of removed facts may still be in the files.",
+                problem="Bytes of removed facts, or of sessions, may still be in the files.",
                 remedy="Run crp fabric maintain when no other process reads the store.",
             )
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import JsonValue
@@ -17,8 +18,9 @@ from crp_integrations.fabric.life.maintenance import Maintenance, Progress
 from crp_integrations.fabric.life.reports import ChangeReport, Erasure, MaintenanceReport
 from crp_integrations.fabric.life.updating import KEEP, Keep, Updating
 from crp_integrations.fabric.life.verbs import Verbs
-from crp_integrations.fabric.life.writing import Writing
-from crp_integrations.fabric.ports import FactsFacet
+from crp_integrations.fabric.life.withdrawing import forget_sessions
+from crp_integrations.fabric.life.writing import Reader, Writing
+from crp_integrations.fabric.ports import FactsFacet, shown_in
 from crp_integrations.fabric.reading import Reading
 from crp_integrations.fabric.records import Fact
 from crp_integrations.fabric.shared import PREFIX, SharedReading, refuse_shared
@@ -204,6 +206,28 @@ class Operations(Clustered):
             self._fabric.live(self._own.name).settle(thorough=graph)
         return erased
 
+    def forget_session(self, session_id: str) -> bool:
+        """Remove what the store keeps of a session: its state, its windows, all that they said.
+
+        The seals of its windows and the journal's events stay, which hold ids and hashes. The
+        bytes are overwritten at once; copies that SQLite may have left in free space go with the
+        first `maintain` of another day, or with the next erasure.
+
+        Returns:
+            Whether anything was kept of it.
+
+        Raises:
+            AccessDenied: the guard denies erasing.
+            StoreBusy: another process held the write lock for too long.
+        """
+        require(self._guard, self.subject, "erase", ())
+        with self._fabric.begin(self._own.name, write=False) as transaction:
+            shown = shown_in(transaction)
+            if shown is None or not shown.has(session_id):
+                return False
+        gone = forget_sessions(self._writing(), lambda _: [session_id], "forgotten", at_once=False)
+        return bool(gone)
+
     def maintain(
         self, progress: Progress | None = None, *, graph: bool = True
     ) -> MaintenanceReport:
@@ -261,7 +285,19 @@ class Operations(Clustered):
             forget_held=self._forget_held,
             notify=fabric.notify,
             refuse_shared=lambda ids, source: refuse_shared(self._shared, ids, source),
+            readers=self._readers,
         )
+
+    def _readers(self) -> Iterator[Reader]:
+        """Every tenant's namespace, for a shared one; sessions of tenants hold words of it."""
+        fabric = self._fabric
+        if self._own.name.startswith(PREFIX):
+            for name in fabric.store.namespaces():
+                if not name.startswith(PREFIX):
+                    yield Reader(
+                        begin=partial(fabric.begin, name, write=True),
+                        scrub=partial(fabric.store.scrub, name),
+                    )
 
     def _forget_held(self, source_id: str) -> int:
         """Take what is erased out of memory; returns how many facts sessions held of it."""

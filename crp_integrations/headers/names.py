@@ -38,6 +38,8 @@ CACHE: Final = "CRP-Context-Cache"
 CACHE_STATUS: Final = "CRP-Context-Cache-Status"
 IF_MATCH: Final = "CRP-Context-If-Match"
 CONTINUATION_ID: Final = "CRP-Context-Continuation-Id"
+ACCEPT_QUALITY: Final = "CRP-Accept-Quality"
+ACCEPT_RISK: Final = "CRP-Accept-Risk"
 RESIDENCY: Final = "CRP-Compliance-Data-Residency"
 RISK: Final = "CRP-Safety-Hallucination-Risk"
 RISK_SCORE: Final = "CRP-Safety-Hallucination-Score"
@@ -47,6 +49,17 @@ ENTAILMENT: Final = "CRP-Safety-Entailment-Score"
 FABRICATIONS: Final = "CRP-Safety-Fabrications"
 DISTORTIONS: Final = "CRP-Safety-Distortions"
 CONTRADICTIONS: Final = "CRP-Safety-Contradictions"
+OVERSIGHT_MODE: Final = "CRP-Safety-Oversight-Mode"
+SAFETY_MODE: Final = "CRP-Safety-Mode"
+POLICY: Final = "CRP-Safety-Policy"
+POLICY_REPORT_ONLY: Final = "CRP-Safety-Policy-Report-Only"
+POLICY_APPLIED: Final = "CRP-Safety-Policy-Applied"
+VIOLATION: Final = "CRP-Safety-Violation"
+SAFETY_REPORT_URI: Final = "CRP-Safety-Report-URI"
+RETRY_AFTER: Final = "CRP-Safety-Retry-After"
+BUDGET_WARNING: Final = "CRP-Safety-Budget-Warning"
+NONCE: Final = "CRP-Safety-Nonce"
+OVERSIGHT_TOKEN: Final = "CRP-Oversight-Token"
 REPETITION: Final = "CRP-Quality-Repetition"
 COMPLETENESS: Final = "CRP-Quality-Completeness"
 FLOW: Final = "CRP-Quality-Flow"
@@ -57,12 +70,25 @@ AI_ACT: Final = "CRP-Compliance-EU-AI-Act"
 NIST_TIER: Final = "CRP-Compliance-NIST-Tier"
 ISO_CONTROLS: Final = "CRP-Compliance-ISO-42001"
 CONTROLS_MET: Final = "CRP-Compliance-Controls-Met"
+TRAIL_ID: Final = "CRP-Compliance-Audit-Trail-Id"
+TRAIL_URI: Final = "CRP-Compliance-Audit-Trail-URI"
 CLAIM_COUNT: Final = "CRP-Provenance-Claim-Count"
 ATTRIBUTION_SCORE: Final = "CRP-Provenance-Attribution-Score"
 FIDELITY: Final = "CRP-Provenance-Fidelity-Score"
 CHAINED_HMAC: Final = "CRP-Provenance-HMAC"
 WINDOW_HMAC: Final = "CRP-Provenance-Window-HMAC"
 CHAIN_INTEGRITY: Final = "CRP-Provenance-Chain-Integrity"
+DAG_ROOT: Final = "CRP-Provenance-DAG-Root"
+LINEAGE: Final = "CRP-Provenance-Window-Lineage"
+REPORT_URI: Final = "CRP-Provenance-Report-URI"
+PHASE: Final = "CRP-Agent-Phase"
+LOOP_DEPTH: Final = "CRP-Agent-Loop-Depth"
+SAFETY_BUDGET: Final = "CRP-Agent-Safety-Budget"
+TOOL_CALLS: Final = "CRP-Agent-Tool-Calls"
+SESSION_PARENT: Final = "CRP-Agent-Session-Parent"
+REVISION_ROUND: Final = "CRP-Agent-Revision-Round"
+SET_SESSION: Final = "CRP-Set-Session"
+SESSION_TOKEN: Final = "CRP-Session-Token"
 TIER_HIT: Final = "CRP-Memory-Tier-Hit"
 CKF_HITS: Final = "CRP-Memory-CKF-Hits"
 CKF_COMMUNITY: Final = "CRP-Memory-CKF-Community"
@@ -71,29 +97,30 @@ KNOWLEDGE_AGE: Final = "CRP-Memory-Knowledge-Age"
 _REQUEST = (
     ACCEPT_STRATEGY,
     GROUNDING_MODE,
-    SEED,
     IF_MATCH,
     CACHE,
-    "CRP-Accept-Quality",
-    "CRP-Accept-Risk",
-    "CRP-Safety-Mode",
-    "CRP-Safety-Policy",
-    "CRP-Safety-Policy-Report-Only",
-    "CRP-Safety-Report-URI",
-    "CRP-Session-Token",
-    "CRP-Oversight-Token",
+    ACCEPT_QUALITY,
+    ACCEPT_RISK,
+    SAFETY_MODE,
+    POLICY,
+    POLICY_REPORT_ONLY,
+    SAFETY_REPORT_URI,
+    SESSION_TOKEN,
+    OVERSIGHT_TOKEN,
 )
-# Besides those that the table marks as both: what a parent agent hands down to a child.
+# Besides those that the table marks as both: what a parent agent hands down to a child, and the
+# seed, which a re-dispatch changes.
 _BOTH = (
     SESSION_ID,
+    SEED,
     DISPATCH_STRATEGY,
     CONTINUATION_ID,
-    "CRP-Safety-Oversight-Mode",
-    "CRP-Safety-Nonce",
-    "CRP-Agent-Safety-Budget",
-    "CRP-Agent-Loop-Depth",
-    "CRP-Agent-Session-Parent",
-    "CRP-Agent-Phase",
+    OVERSIGHT_MODE,
+    NONCE,
+    SAFETY_BUDGET,
+    LOOP_DEPTH,
+    SESSION_PARENT,
+    PHASE,
     RESIDENCY,
 )
 _RESPONSE = (
@@ -125,23 +152,23 @@ _RESPONSE = (
     KNOWLEDGE_AGE,
     CACHE_STATUS,
     OMISSIONS,
-    "CRP-Safety-Policy-Applied",
-    "CRP-Safety-Violation",
-    "CRP-Safety-Retry-After",
-    "CRP-Safety-Budget-Warning",
-    "CRP-Provenance-DAG-Root",
-    "CRP-Provenance-Window-Lineage",
-    "CRP-Provenance-Report-URI",
+    POLICY_APPLIED,
+    VIOLATION,
+    RETRY_AFTER,
+    BUDGET_WARNING,
+    DAG_ROOT,
+    LINEAGE,
+    REPORT_URI,
     AI_ACT,
     NIST_TIER,
     PERSONAL,
     ISO_CONTROLS,
-    "CRP-Compliance-Audit-Trail-Id",
-    "CRP-Compliance-Audit-Trail-URI",
+    TRAIL_ID,
+    TRAIL_URI,
     CONTROLS_MET,
-    "CRP-Agent-Tool-Calls",
-    "CRP-Agent-Revision-Round",
-    "CRP-Set-Session",
+    TOOL_CALLS,
+    REVISION_ROUND,
+    SET_SESSION,
     REPETITION,
     COMPLETENESS,
     FLOW,
@@ -172,3 +199,20 @@ OF_STAGES_1_TO_5: Final = (
     RISK,
     RISK_SCORE,
 )
+
+# Those of stages 7–12 and of the quality score, all ten, and those of stage 13.
+OF_STAGES_7_TO_12: Final = (
+    REPETITION,
+    COMPLETENESS,
+    FLOW,
+    QUALITY_SCORE,
+    OMISSIONS,
+    PERSONAL,
+    AI_ACT,
+    NIST_TIER,
+    ISO_CONTROLS,
+    CONTROLS_MET,
+)
+OF_STAGE_13: Final = (CHAINED_HMAC, CHAIN_INTEGRITY, REPORT_URI)
+# What never passes between agents, whichever way.
+NEVER_PASSED: Final = frozenset({SESSION_TOKEN, SET_SESSION, ETAG, IF_MATCH, QUALITY_TIER})

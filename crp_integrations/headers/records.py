@@ -5,51 +5,91 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, AwareDatetime, Field
 
 from crp_integrations.headers.cache import CacheDirectives
-from crp_integrations.headers.names import PROTOCOL_VERSION
-from crp_integrations.headers.values import FRACTION_DIGITS
+from crp_integrations.headers.grammar import LIMITS
+from crp_integrations.headers.names import PROTOCOL_VERSION, SESSION_TOKEN
+from crp_integrations.headers.values import FRACTION_DIGITS, floored
 from crp_integrations.records import Part
 from crp_integrations.vocabulary import (
     AiActClass,
     Attribution,
+    BudgetWarning,
     CacheStatus,
     ChainIntegrity,
     CompletenessLevel,
     DistortionType,
     GroundingMode,
+    Oversight,
+    Phase,
     QualityTier,
     RepetitionLevel,
+    Retry,
     RiskLevel,
+    SafetyMode,
     Strategy,
 )
 
 Fraction = Annotated[
     float, Field(ge=0.0, le=1.0), AfterValidator(lambda value: round(value, FRACTION_DIGITS))
 ]
+# Four digits and never rounded up: a safety budget is not to grow on its way.
+Budget = Annotated[float, Field(ge=0.0, le=1.0), AfterValidator(floored)]
 Count = Annotated[int, Field(ge=0, lt=10**15)]
+# Seconds, a moment, or what must happen first.
+RetryAfter = Annotated[int, Field(ge=0, lt=10**9)] | AwareDatetime | Retry
 
 
 class RequestHeaders(Part):
-    """What a caller asks for in headers, as far as this version acts on it.
+    """What a caller asks for in headers.
+
+    Spec: related facts §3
 
     Attributes:
         session_id: `crp_sess_…`, the session to go on with.
         strategies: strategies that the caller accepts, best first; empty for any.
+        dispatch_strategy: the one that a parent agent wants.
         seed: seed for the model, where its provider takes one.
         cache: what is wanted of what is kept.
         if_match: ETag of the envelope that the caller has, or `*` for any that is known.
         residency: two lower-case letters of the region whose data alone is read and written.
+        continuation_ids: windows to continue; more than one joins them (fan-in).
+        accept_quality: tiers that the caller accepts; the worst of them decides (decision E14).
+        accept_risk: the highest risk that the caller accepts.
+        safety_policy, safety_policy_report_only: safety policies as they came, not yet read.
+        report_uri: where violations are reported, `http` or `https`.
+        nonce: `base64:…`, bound to the policy.
+        safety_budget: a ceiling, to four digits; it never raises a budget.
+        loop_depth: agents within agents around this call.
+        session_parent: session of the agent that delegates.
+        session_token: as `CRP-Set-Session` gave it, not yet verified.
+        oversight_token: `approved:sha256:…`, hash of the response that a person approved.
     """
 
     session_id: str | None = None
     grounding: GroundingMode | None = None
     strategies: tuple[Strategy, ...] = ()
+    dispatch_strategy: Strategy | None = None
     seed: int | None = None
     cache: CacheDirectives | None = None
     if_match: str | None = None
     residency: str | None = None
+    continuation_ids: tuple[str, ...] = ()
+    accept_quality: tuple[QualityTier, ...] = ()
+    accept_risk: RiskLevel | None = None
+    oversight_mode: Oversight | None = None
+    safety_mode: SafetyMode | None = None
+    safety_policy: str | None = None
+    safety_policy_report_only: str | None = None
+    report_uri: str | None = None
+    nonce: str | None = None
+    safety_budget: Budget | None = None
+    loop_depth: Count | None = None
+    session_parent: str | None = None
+    phase: Phase | None = None
+    session_token: str | None = Field(default=None, repr=False)
+    oversight_token: str | None = Field(default=None, repr=False)
 
 
 class CacheOutcome(Part):
@@ -104,6 +144,24 @@ class FlowSaid(Part):
     remediation: str = ""
 
 
+class SetSession(Part):
+    """Value of `CRP-Set-Session`: the session token and what a client may know of it.
+
+    Spec: CRP-SPEC-003 §14.3; related facts §5
+
+    Attributes:
+        token: signed; it never appears in a log or a `repr`.
+        window: number of the window that it was given for, from 1.
+        quality_history: tier of each window of the session, the first one first.
+    """
+
+    token: str = Field(repr=False, max_length=LIMITS[SESSION_TOKEN])
+    window: Count = Field(ge=1)
+    quality_history: tuple[QualityTier, ...] = ()
+    max_age_seconds: Count = 3_600
+    path: str = "/"
+
+
 class ResponseHeaders(Part):
     """What the response headers of one window say, fractions to three digits.
 
@@ -112,7 +170,17 @@ class ResponseHeaders(Part):
     Attributes:
         window: number of the window and total.
         facts_used: facts included and available.
-        continuation_id: `crp_cont_…`, when a continuation window is suggested.
+        continuation_id: `crp_cont_…`, when a continuation window is suggested; several with
+            commas between them where a fan-out gave each child its own.
+        dispatch_strategy: the strategy that a parent agent asked for.
+        policy_applied: the safety policy in force, in its canonical form.
+        violation: what was violated: `inheritance`, or names of directives.
+        retry_after: what a caller of a withheld answer waits for; goes with every 451.
+        safety_budget: what is left of the session's, to four digits.
+        dag_root: of the session's windows, without the prefix `dag:`.
+        lineage: windows from the root to this one.
+        report_uri: where the window's report is kept.
+        seed: that the model was given.
         iso_42001: ids of the controls of ISO/IEC 42001 that are met.
         controls_met: controls of the catalogue that are met, and all.
         knowledge_age: time since the newest included fact was ingested.
@@ -157,3 +225,24 @@ class ResponseHeaders(Part):
     chained_hmac: str | None = None
     window_hmac: str | None = None
     chain_integrity: ChainIntegrity | None = None
+    dag_root: str | None = None
+    lineage: tuple[str, ...] | None = None
+    report_uri: str | None = None
+    trail_id: str | None = None
+    trail_uri: str | None = None
+    residency: str | None = None
+    policy_applied: str | None = None
+    violation: tuple[str, ...] | None = None
+    oversight_mode: Oversight | None = None
+    retry_after: RetryAfter | None = None
+    nonce: str | None = None
+    seed: Count | None = None
+    dispatch_strategy: Strategy | None = None
+    phase: Phase | None = None
+    loop_depth: Count | None = None
+    safety_budget: Budget | None = None
+    budget_warning: BudgetWarning | None = None
+    tool_calls: Count | None = None
+    session_parent: str | None = None
+    revision_round: tuple[Count, Count] | None = None
+    set_session: SetSession | None = None

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
-from types import MappingProxyType
 from typing import Any, Final
+
+from pydantic import ValidationError
 
 from crp_integrations.audit.records import WindowSeal
 from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.records import Envelope
-from crp_integrations.headers import names, values
+from crp_integrations.errors import HeaderSyntaxError
+from crp_integrations.headers import values
+from crp_integrations.headers.passed import Passed
 from crp_integrations.headers.records import (
     CacheOutcome,
     CompletenessSaid,
@@ -21,6 +23,8 @@ from crp_integrations.headers.records import (
     RepetitionSaid,
     ResponseHeaders,
 )
+from crp_integrations.headers.settings import HeaderSettings
+from crp_integrations.headers.write import write
 from crp_integrations.vocabulary import AdviceWord, CacheStatus, RepetitionLevel
 
 # Windows whose answer was examined; a failed or cancelled one has no verdict to report.
@@ -40,6 +44,8 @@ def render(
     window_hmac: str | None = None,
     cache_status: CacheOutcome | None = None,
     continuation_id: str | None = None,
+    passed: Passed | None = None,
+    settings: HeaderSettings | None = None,
 ) -> dict[str, str]:
     """The response headers of one window.
 
@@ -57,6 +63,8 @@ def render(
         cache_status: what a conditional request came to; None when the request was none, and then
             a sparse envelope is PARTIAL (CRP-SPEC-003 §9.3).
         continuation_id: of the window that may follow, None when none is suggested.
+        passed: what session, policy and agents say; None for nothing of it.
+        settings: what is told at all; None for the defaults.
 
     Returns:
         Values by name, without line breaks and without any text of a fact or answer.
@@ -64,16 +72,19 @@ def render(
     Raises:
         HeaderSyntaxError: a value does not follow its header's grammar.
     """
-    said = {
+    told, chosen = passed or Passed(), settings or HeaderSettings()
+    examined = seal is None or seal.outcome in EXAMINED
+    said: dict[str, Any] = {
         "session_id": session_id,
         "window": (window_number, window_total),
-        **_of_envelope(envelope),
+        **_of_envelope(envelope, chosen),
         "cache_status": cache_status or _sparse(envelope),
         "continuation_id": continuation_id,
+        **told.said(halted=seal is not None and seal.outcome == "halted"),
     }
-    if seal is None or seal.outcome in EXAMINED:
-        said |= _of_report(report)
-        said |= _of_quality(report) | _of_compliance(report)
+    if examined:
+        said |= _of_report(report) | _of_compliance(report)
+        said |= _of_quality(report, told.flow_remedy)
     if seal is not None:
         unchained = window_hmac or (seal.hmac if not seal.parent_hmac else None)
         said |= {
@@ -81,24 +92,16 @@ def render(
             "window_hmac": unchained,
             "chain_integrity": report.chain_integrity,
         }
-    return write(ResponseHeaders(**said))
+    try:
+        return write(ResponseHeaders(**said))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        field = first["loc"][0] if first["loc"] else "headers"
+        raise HeaderSyntaxError(f"no header can say this {field}: {first['msg']}") from None
 
 
-def write(said: ResponseHeaders) -> dict[str, str]:
-    """Header values by name, each checked against its grammar; None has no header.
-
-    Raises:
-        HeaderSyntaxError: a value does not follow its header's grammar.
-    """
-    written = {}
-    for field, (name, text) in FIELDS.items():
-        value = getattr(said, field)
-        if value is not None:
-            written[name] = values.check(name, text(value))
-    return written
-
-
-def _of_envelope(envelope: Envelope) -> dict[str, Any]:
+def _of_envelope(envelope: Envelope, settings: HeaderSettings) -> dict[str, Any]:
+    label = next(iter(envelope.ckf_communities), "") if settings.show_community else ""
     return {
         "strategy": envelope.strategy,
         "quality_tier": envelope.quality_tier,
@@ -109,7 +112,7 @@ def _of_envelope(envelope: Envelope) -> dict[str, Any]:
         "tier_hit": envelope.memory_tier_hit,
         # Every candidate is either included or dropped with a reason; tier 0 is no retrieval.
         "ckf_hits": len(envelope.facts) + len(envelope.dropped) - envelope.tier_hits[0],
-        "ckf_community": values.slug(next(iter(envelope.ckf_communities), "")) or None,
+        "ckf_community": values.slug(label) or None,
         "knowledge_age": _age(envelope),
     }
 
@@ -127,7 +130,7 @@ def _sparse(envelope: Envelope) -> CacheOutcome | None:
 
 def _age(envelope: Envelope) -> timedelta | None:
     times = [fact.ingested_at for fact in envelope.facts if fact.ingested_at is not None]
-    return max(envelope.created_at - max(times), timedelta()) if times else None
+    return values.whole(envelope.created_at - max(times)) if times else None
 
 
 def _of_report(report: Report) -> dict[str, Any]:
@@ -148,7 +151,7 @@ def _of_report(report: Report) -> dict[str, Any]:
     }
 
 
-def _of_quality(report: Report) -> dict[str, Any]:
+def _of_quality(report: Report, flow_remedy: str) -> dict[str, Any]:
     """What stages 6 to 9 said, as far as they ran: an older report has nothing of it."""
     ran = {run.number for run in report.stages}
     said: dict[str, Any] = {}
@@ -169,26 +172,10 @@ def _of_quality(report: Report) -> dict[str, Any]:
             ),
         )
     if 9 in ran:
-        said["flow"] = FlowSaid(score=report.flow_score)
+        said["flow"] = FlowSaid(score=report.flow_score, remediation=flow_remedy)
     if ran >= QUALITY_STAGES:
         said["quality_score"] = report.rqa_score
     return said
-
-
-def _pair(numbers: tuple[int, int]) -> str:
-    return f"{numbers[0]}/{numbers[1]}"
-
-
-def _distortions(said: Distortions) -> str:
-    return f"{said.count}; types={','.join(said.types)}" if said.types else str(said.count)
-
-
-def _cache_status(said: CacheOutcome) -> str:
-    return f"{said.status}; reason={said.reason}" if said.reason else str(said.status)
-
-
-def _contradictions(said: Contradictions) -> str:
-    return f"{said.count}; scope={said.scope}" if said.scope else str(said.count)
 
 
 def _of_compliance(report: Report) -> dict[str, Any]:
@@ -209,68 +196,3 @@ def _of_compliance(report: Report) -> dict[str, Any]:
             said["iso_42001"] = report.iso_42001_controls or None
             said["controls_met"] = (found.controls_met, found.controls_total)
     return said
-
-
-def _omissions(said: OmissionsSaid) -> str:
-    return f"CRITICAL:{said.critical}, HIGH:{said.high}, MEDIUM:{said.medium}"
-
-
-def _repetition(said: RepetitionSaid) -> str:
-    more = "" if said.overlap is None else f"; overlap={values.fraction(said.overlap)}"
-    return f"{said.level}{more}"
-
-
-def _completeness(said: CompletenessSaid) -> str:
-    counts = f"{said.level}; sub-queries={said.covered}/{said.total}"
-    return f"{counts}; uncovered={','.join(said.uncovered)}" if said.uncovered else counts
-
-
-def _flow(said: FlowSaid) -> str:
-    more = f"; remediation={said.remediation}" if said.remediation else ""
-    return f"{values.fraction(said.score)}{more}"
-
-
-# Field of `ResponseHeaders` → its header and how its value is written, in the order sent.
-FIELDS: Final[MappingProxyType[str, tuple[str, Callable[[Any], str]]]] = MappingProxyType(
-    {
-        "protocol_version": (names.PROTOCOL, str),
-        "session_id": (names.SESSION_ID, str),
-        "window": (names.WINDOW, _pair),
-        "strategy": (names.STRATEGY, str),
-        "quality_tier": (names.QUALITY_TIER, str),
-        "saturation": (names.SATURATION, values.fraction),
-        "facts_used": (names.FACTS_USED, _pair),
-        "tokens_used": (names.TOKENS_USED, str),
-        "etag": (names.ETAG, str),
-        "cache_status": (names.CACHE_STATUS, _cache_status),
-        "continuation_id": (names.CONTINUATION_ID, str),
-        "tier_hit": (names.TIER_HIT, str),
-        "ckf_hits": (names.CKF_HITS, str),
-        "ckf_community": (names.CKF_COMMUNITY, str),
-        "knowledge_age": (names.KNOWLEDGE_AGE, values.duration),
-        "claim_count": (names.CLAIM_COUNT, str),
-        "attribution": (names.ATTRIBUTION, str),
-        "grounding_pct": (names.GROUNDING_PCT, values.fraction),
-        "attribution_score": (names.ATTRIBUTION_SCORE, values.fraction),
-        "fabrications": (names.FABRICATIONS, str),
-        "distortions": (names.DISTORTIONS, _distortions),
-        "contradictions": (names.CONTRADICTIONS, _contradictions),
-        "entailment_score": (names.ENTAILMENT, values.fraction),
-        "fidelity_score": (names.FIDELITY, values.fraction),
-        "hallucination_risk": (names.RISK, str),
-        "hallucination_score": (names.RISK_SCORE, values.fraction),
-        "repetition": (names.REPETITION, _repetition),
-        "completeness": (names.COMPLETENESS, _completeness),
-        "flow": (names.FLOW, _flow),
-        "quality_score": (names.QUALITY_SCORE, values.fraction),
-        "omissions": (names.OMISSIONS, _omissions),
-        "personal_data": (names.PERSONAL, lambda said: str(said).lower()),
-        "ai_act_class": (names.AI_ACT, str),
-        "nist_tier": (names.NIST_TIER, str),
-        "iso_42001": (names.ISO_CONTROLS, ", ".join),
-        "controls_met": (names.CONTROLS_MET, _pair),
-        "chained_hmac": (names.CHAINED_HMAC, str),
-        "window_hmac": (names.WINDOW_HMAC, str),
-        "chain_integrity": (names.CHAIN_INTEGRITY, str),
-    }
-)

@@ -1,6 +1,4 @@
-"""The grammar of header values, in one place: each rule as a regular expression.
-
-Values are case-insensitive. A fraction has a decimal point and lies within 0.0 and 1.0.
+"""Values checked against their header's rule, and the smallest ones written.
 
 Spec: related facts §3
 """
@@ -10,130 +8,34 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Iterable
-from datetime import timedelta
-from types import MappingProxyType
+from datetime import UTC, datetime, timedelta
+from decimal import ROUND_FLOOR, Decimal
 from typing import Final
 
 from crp_integrations.errors import HeaderSyntaxError
-from crp_integrations.headers import names
-from crp_integrations.vocabulary import (
-    AiActClass,
-    Attribution,
-    CacheStatus,
-    ChainIntegrity,
-    CompletenessLevel,
-    DistortionType,
-    GroundingMode,
-    QualityTier,
-    RepetitionLevel,
-    RiskLevel,
-    Strategy,
-)
+from crp_integrations.headers import grammar
+from crp_integrations.session.records import BUDGET_DIGITS
 
-MOST_CHARACTERS: Final = 8_192
 FRACTION_DIGITS: Final = 3
 SLUG_CHARACTERS: Final = 64
-SCOPES: Final = ("intra", "cross-window", "both")
-FLOW_REMEDIES: Final = ("prompt-augmented", "stitched", "re-dispatched")
+TOKEN: Final = grammar.TOKEN
+_SHOWN_CHARACTERS: Final = 60
+# A budget that was computed in floats may lie this many digits below what it means.
+_NOISE_DIGITS: Final = 9
 
 
-def _one_of(words: Iterable[str]) -> str:
-    return "(?:" + "|".join(re.escape(word) for word in words) + ")"
-
-
-_WORD = r"[A-Za-z0-9._-]+"
-_HASH = r"sha256:[0-9A-Fa-f]{64}"
-_FRACTION = r"(?:0+\.[0-9]+|0*1\.0+)"
-# Long enough for every count, short enough for every reader.
-_INTEGER = r"[0-9]{1,15}"
-_STRATEGY = _one_of(Strategy)
-_DIRECTIVE = r"(?:no-store|no-cache|reuse-ckf|only-if-ckf|max-age=[0-9]{1,15})"
-_DISTORTION = _one_of(DistortionType)
-_CONTROL = r"A(?:\.[0-9]{1,2}){2,3}"
-_OMISSIONS = rf"CRITICAL:{_INTEGER},[ \t]*HIGH:{_INTEGER},[ \t]*MEDIUM:{_INTEGER}"
-_SESSION = r"crp_sess_[A-Za-z0-9]{16,32}"
-_CONTINUATION = r"crp_cont_[A-Za-z0-9]{16,32}"
-_DURATION = (
-    r"P(?=[0-9T])(?:[0-9]{1,9}D)?(?:T(?=[0-9])(?:[0-9]{1,9}H)?(?:[0-9]{1,9}M)?(?:[0-9]{1,9}S)?)?"
-)
-
-
-def _rule(text: str) -> re.Pattern[str]:
-    return re.compile(text, re.IGNORECASE | re.ASCII)
-
-
-TOKEN: Final = _rule(_WORD)
-HASH: Final = _rule(_HASH)
-FRACTION: Final = _rule(_FRACTION)
-INTEGER: Final = _rule(_INTEGER)
-DURATION: Final = _rule(_DURATION)
-
-GRAMMAR: Final = MappingProxyType(
-    {
-        names.QUALITY_TIER: _rule(_one_of(QualityTier)),
-        names.WINDOW: _rule(rf"{_INTEGER}/{_INTEGER}"),
-        names.SATURATION: FRACTION,
-        names.FACTS_USED: _rule(rf"{_INTEGER}/{_INTEGER}"),
-        names.TOKENS_USED: INTEGER,
-        names.STRATEGY: _rule(_STRATEGY),
-        names.SESSION_ID: _rule(_SESSION),
-        names.ETAG: HASH,
-        names.IF_MATCH: _rule(rf"{_HASH}|\*"),
-        names.CACHE_STATUS: _rule(rf"{_one_of(CacheStatus)}(?:;[ \t]*reason={_WORD})?"),
-        names.CONTINUATION_ID: _rule(rf"{_CONTINUATION}(?:[ \t]*,[ \t]*{_CONTINUATION})*"),
-        names.PROTOCOL: _rule(r"[0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,4}"),
-        names.ACCEPT_STRATEGY: _rule(rf"{_STRATEGY}(?:[ \t]*,[ \t]*{_STRATEGY})*"),
-        names.DISPATCH_STRATEGY: _rule(_STRATEGY),
-        names.GROUNDING_MODE: _rule(_one_of(GroundingMode)),
-        names.SEED: INTEGER,
-        names.CACHE: _rule(rf"{_DIRECTIVE}(?:[ \t]*,[ \t]*{_DIRECTIVE})*"),
-        names.RESIDENCY: _rule(r"[A-Z]{2}"),
-        names.RISK: _rule(_one_of(RiskLevel)),
-        names.RISK_SCORE: FRACTION,
-        names.ATTRIBUTION: _rule(_one_of(Attribution)),
-        names.GROUNDING_PCT: FRACTION,
-        names.ENTAILMENT: FRACTION,
-        names.FABRICATIONS: INTEGER,
-        names.DISTORTIONS: _rule(rf"{_INTEGER}(?:;[ \t]*types={_DISTORTION}(?:,{_DISTORTION})*)?"),
-        names.CONTRADICTIONS: _rule(rf"{_INTEGER}(?:;[ \t]*scope={_one_of(SCOPES)})?"),
-        names.REPETITION: _rule(rf"{_one_of(RepetitionLevel)}(?:;[ \t]*overlap={_FRACTION})?"),
-        names.COMPLETENESS: _rule(
-            rf"{_one_of(CompletenessLevel)};[ \t]*sub-queries={_INTEGER}/{_INTEGER}"
-            rf"(?:;[ \t]*uncovered={_WORD}(?:,{_WORD})*)?"
-        ),
-        names.FLOW: _rule(rf"{_FRACTION}(?:;[ \t]*remediation={_one_of(FLOW_REMEDIES)})?"),
-        names.QUALITY_SCORE: FRACTION,
-        names.OMISSIONS: _rule(_OMISSIONS),
-        names.PERSONAL: _rule(r"true|false"),
-        names.AI_ACT: _rule(_one_of(AiActClass)),
-        names.NIST_TIER: _rule(r"TIER-[1-4]"),
-        names.ISO_CONTROLS: _rule(rf"{_CONTROL}(?:[ \t]*,[ \t]*{_CONTROL})*"),
-        names.CONTROLS_MET: _rule(rf"{_INTEGER}/{_INTEGER}"),
-        names.CLAIM_COUNT: INTEGER,
-        names.ATTRIBUTION_SCORE: FRACTION,
-        names.FIDELITY: FRACTION,
-        names.CHAINED_HMAC: HASH,
-        names.WINDOW_HMAC: HASH,
-        names.CHAIN_INTEGRITY: _rule(_one_of(ChainIntegrity)),
-        names.TIER_HIT: _rule(r"[0-3]"),
-        names.CKF_HITS: INTEGER,
-        names.CKF_COMMUNITY: TOKEN,
-        names.KNOWLEDGE_AGE: DURATION,
-    }
-)
-
-
-def plain(name: str, value: str) -> str:
+def plain(name: str, value: object) -> str:
     """A value without outer blanks.
 
     Raises:
-        HeaderSyntaxError: it is too long or holds a control character.
+        HeaderSyntaxError: it is no text, is too long, or holds a control character (with it, a
+            line that is folded or a header that is smuggled in).
     """
-    if len(value) > MOST_CHARACTERS:
-        raise HeaderSyntaxError(
-            f"{name} has {len(value)} characters, at most {MOST_CHARACTERS} are allowed"
-        )
+    if not isinstance(value, str):
+        raise HeaderSyntaxError(f"{name} is of type {type(value).__name__}, wanted text")
+    most = grammar.LIMITS.get(name, grammar.MOST_CHARACTERS)
+    if len(value) > most:
+        raise HeaderSyntaxError(f"{name} has {len(value)} characters, at most {most} are allowed")
     if any(unicodedata.category(character) == "Cc" and character != "\t" for character in value):
         raise HeaderSyntaxError(f"{name} holds a control character; none is allowed")
     return value.strip(" \t")
@@ -143,19 +45,26 @@ def check(name: str, value: str) -> str:
     """A value that follows its header's rule, outer blanks removed.
 
     Args:
-        name: a header of `GRAMMAR`, as written there.
+        name: a header of `grammar.GRAMMAR`, as written there.
 
     Raises:
-        HeaderSyntaxError: it does not; names the header and shows the value's first characters.
+        HeaderSyntaxError: it does not; names the header and shows the value's first characters,
+            unless it is a credential.
     """
     trimmed = plain(name, value)
-    if not GRAMMAR[name].fullmatch(trimmed):
-        raise HeaderSyntaxError(f"{name} has the value {trimmed[:60]!r}, which its syntax forbids")
-    return trimmed
+    if grammar.GRAMMAR[name].fullmatch(trimmed):
+        return trimmed
+    shown = repr(trimmed[:_SHOWN_CHARACTERS])
+    if name in grammar.SECRET:
+        shown = f"of {len(trimmed)} characters"
+    raise HeaderSyntaxError(f"{name} has the value {shown}, which its syntax forbids")
 
 
-def fraction(value: float) -> str:
-    """A number of [0, 1] with a decimal point, three digits at most.
+def fraction(value: float, digits: int = FRACTION_DIGITS) -> str:
+    """A number of [0, 1] with a decimal point.
+
+    Args:
+        digits: most digits after the point.
 
     Raises:
         HeaderSyntaxError: the number is outside or not a number.
@@ -165,23 +74,55 @@ def fraction(value: float) -> str:
     """
     if math.isnan(value) or not 0.0 <= value <= 1.0:
         raise HeaderSyntaxError(f"{value!r} is not a fraction; write a number from 0.0 to 1.0")
-    digits = f"{abs(value):.{FRACTION_DIGITS}f}".rstrip("0")
-    return digits + "0" if digits.endswith(".") else digits
+    text = f"{abs(value):.{digits}f}".rstrip("0")
+    return text + "0" if text.endswith(".") else text
+
+
+def floored(budget: float) -> float:
+    """A safety budget to as many digits as sessions keep, never more than it was.
+
+    >>> floored(0.99996), floored(1.0 - 0.15 - 0.05), floored(0.3)
+    (0.9999, 0.8, 0.3)
+    """
+    exact = Decimal(repr(round(budget, _NOISE_DIGITS)))
+    return float(exact.quantize(Decimal(1).scaleb(-BUDGET_DIGITS), ROUND_FLOOR))
+
+
+def whole(age: timedelta) -> timedelta:
+    """An age in its largest whole unit, so that it tells no more than is of use; never below 0.
+
+    >>> str(whole(timedelta(days=3, hours=5))), str(whole(timedelta(minutes=61)))
+    ('3 days, 0:00:00', '1:00:00')
+    """
+    seconds = max(0, int(age.total_seconds()))
+    unit = next((unit for unit in (86_400, 3_600, 60) if seconds >= unit), 1)
+    return timedelta(seconds=seconds // unit * unit)
 
 
 def duration(age: timedelta) -> str:
-    """An age as an ISO 8601 duration in its largest whole unit; a negative age counts as 0.
+    """A time of whole seconds as an ISO 8601 duration; below 0 it counts as 0.
 
     >>> duration(timedelta(days=3, hours=5)), duration(timedelta(hours=6)), duration(-timedelta(1))
-    ('P3D', 'PT6H', 'PT0S')
+    ('P3DT5H', 'PT6H', 'PT0S')
     """
-    seconds = max(0, int(age.total_seconds()))
-    for unit, letter in ((3_600, "H"), (60, "M")):
-        if seconds >= 86_400:
-            return f"P{seconds // 86_400}D"
-        if seconds >= unit:
-            return f"PT{seconds // unit}{letter}"
-    return f"PT{seconds}S"
+    rest = max(0, int(age.total_seconds()))
+    days, rest = divmod(rest, 86_400)
+    parts = []
+    for unit, letter in ((3_600, "H"), (60, "M"), (1, "S")):
+        number, rest = divmod(rest, unit)
+        if number:
+            parts.append(f"{number}{letter}")
+    day, time = f"{days}D" if days else "", "".join(parts)
+    return f"P{day}" + (f"T{time or '0S'}" if time or not day else "")
+
+
+def moment(when: datetime) -> str:
+    """A moment as ISO 8601 in UTC.
+
+    >>> moment(datetime(2026, 5, 25, 10, tzinfo=UTC))
+    '2026-05-25T10:00:00Z'
+    """
+    return when.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def slug(label: str) -> str:

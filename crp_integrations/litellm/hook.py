@@ -1,7 +1,7 @@
 """Packs the envelope again for each attempt: retries, fallbacks, other deployments.
 
-LiteLLM calls the hook once per attempt with the deployment's real model. The turn behind a
-call is found through a context variable, so no id travels in metadata, and none can leak.
+LiteLLM calls the hook once per attempt with the deployment's real model. The call behind an
+attempt is found through a context variable, so no id travels in metadata, and none can leak.
 """
 
 from __future__ import annotations
@@ -9,15 +9,27 @@ from __future__ import annotations
 import asyncio
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from crp_integrations.engines.litellm import library
-from crp_integrations.litellm.wire import sent
-from crp_integrations.relay.turn import Turn
+from crp_integrations.engines.litellm_headers import ARGUMENTS, refuse_crp
+from crp_integrations.litellm.wire import answers, ordered, sent
+from crp_integrations.relay.steps import Dispatch, Fitted
 
 litellm = library()
 
 from litellm.integrations.custom_logger import CustomLogger  # noqa: E402 - after library()
+
+# Sampling values that a turn may set by itself, and that not every model takes.
+SAMPLING: Final = ("temperature", "seed")
+
+
+class Fits(Protocol):
+    """A turn, as far as an attempt needs it."""
+
+    def fit(self, model: str, *, context_limit: int | None = None) -> Fitted:
+        """Pack for a model; the last fit is what counts."""
+        ...
 
 
 @dataclass(slots=True)
@@ -25,14 +37,46 @@ class Attempts:
     """One call of the router while it runs.
 
     Attributes:
-        messages: what was last put into an attempt; a call with other messages is not ours.
+        step: the dispatch that is played.
+        messages: what the router was called with; a call with other messages is not ours.
+        base: how many messages the turn's last fit before this call had; what a call for the answer
+            has beyond them (an earlier draft, what to mend) goes behind those fitted again.
+        results: how many messages of the caller follow his question, see `wire.ordered`.
+        packed: what goes out, and for which model and limit that was packed.
+        own: sampling values that the turn chose, and not the caller.
         model: model last tried.
+        tried: models tried, in order.
+        refused: our own error of the last attempt's packing, None after one that was packed.
     """
 
-    turn: Turn
+    turn: Fits
+    step: Dispatch
     messages: list[dict[str, Any]]
-    model: str
+    base: int = 0
+    results: int = 0
+    packed: tuple[str, int | None] | None = None
+    sent: list[dict[str, Any]] = field(default_factory=list)
+    own: frozenset[str] = frozenset()
+    model: str = ""
     tried: list[str] = field(default_factory=list)
+    refused: Exception | None = None
+
+    @property
+    def fits(self) -> bool:
+        """Whether the call carries facts that are packed for its model.
+
+        A call that judges a draft stays as it is: the draft was written from these very facts.
+        """
+        return answers(self.step)
+
+    def fit(self, model: str, limit: int | None) -> None:
+        """Pack for an attempt, unless that was done for the very same one."""
+        if not self.fits or self.packed == (model, limit):
+            return
+        fitted = self.turn.fit(model, context_limit=limit)
+        further = () if isinstance(self.step, Fitted) else self.step.messages[self.base :]
+        self.sent = sent((*ordered(fitted.messages, self.results), *further))
+        self.packed = (model, limit)
 
 
 RUNNING: Final[ContextVar[Attempts | None]] = ContextVar("crp_litellm_attempts", default=None)
@@ -52,10 +96,18 @@ class PackForDeployment(CustomLogger):
         model, limit = deployed(kwargs)
         running.tried.append(model)
         running.model = model
-        fitted = await asyncio.to_thread(running.turn.fit, model, context_limit=limit)
-        packed = sent(fitted.messages)
+        try:
+            for name in ARGUMENTS:
+                refuse_crp(kwargs.get(name))
+            refuse_crp(litellm.headers)
+            if running.fits and running.packed != (model, limit):
+                await asyncio.to_thread(running.fit, model, limit)
+        except Exception as error:
+            running.refused = error
+            raise
+        running.refused = None
         # The router starts every attempt from the messages that it was called with.
-        return {**kwargs, "messages": packed}
+        return {**_taken(kwargs, running.own), "messages": running.sent}
 
 
 def deployed(kwargs: dict[str, Any]) -> tuple[str, int | None]:
@@ -64,6 +116,25 @@ def deployed(kwargs: dict[str, Any]) -> tuple[str, int | None]:
     model = info.get("base_model") or kwargs["model"]
     limit = info.get("max_input_tokens")
     return str(model), limit if isinstance(limit, int) and limit > 0 else None
+
+
+def _taken(kwargs: dict[str, Any], own: frozenset[str]) -> dict[str, Any]:
+    """The arguments without those of a turn's own sampling values that the model does not take.
+
+    A caller's own values stay, and are refused by LiteLLM where they are not taken.
+    """
+    given = own & kwargs.keys()
+    if not given:
+        return kwargs
+    taken = litellm.get_supported_openai_params(
+        model=kwargs["model"], custom_llm_provider=kwargs.get("custom_llm_provider")
+    )
+    if taken is None:
+        return kwargs
+    left = {name: value for name, value in kwargs.items() if name not in given or name in taken}
+    # A model may take a parameter and not every value of it. Tools are never left out silently.
+    tools_stay = not kwargs.get("tools") or "tools" in taken
+    return {**left, "drop_params": True} if tools_stay else left
 
 
 _HOOK: Final = PackForDeployment()

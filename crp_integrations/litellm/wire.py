@@ -1,34 +1,84 @@
-"""Messages in the OpenAI shape turned into a question, and an answer turned into its proof."""
+"""An application's messages as a question, and a turn's calls as LiteLLM's arguments."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 from crp_integrations.engines.litellm import message_json
-from crp_integrations.errors import RequestError
+from crp_integrations.errors import ConfigError, RequestError
 from crp_integrations.messages import Message
+from crp_integrations.relay.asking import Asking
 from crp_integrations.relay.conversation import message_of
-from crp_integrations.relay.records import Answer
+from crp_integrations.relay.steps import Dispatch
+from crp_integrations.vocabulary import Purpose
+
+TOOLS: Final = frozenset(
+    {"tools", "tool_choice", "parallel_tool_calls", "functions", "function_call"}
+)
+# What shapes an answer, and has no place in a call that prepares, checks or joins answers.
+SHAPING: Final = TOOLS | frozenset(
+    {"response_format", "stop", "logit_bias", "logprobs", "top_logprobs", "modalities"}
+    | {"presence_penalty", "frequency_penalty", "prediction", "audio", "verbosity", "n"}
+    | {"max_tokens", "max_completion_tokens", "stream_options", "top_p", "_skip_mcp_handler"}
+)
+# Fields of a question that the router fills in from LiteLLM's arguments.
+FILLED: Final = frozenset(
+    {"model", "system_prompt", "history", "max_tokens", "temperature", "seed", "tools"}
+)
 
 
-def asked(messages: Sequence[Mapping[str, Any]]) -> tuple[str, str, tuple[Message, ...]]:
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A conversation as a question.
+
+    Attributes:
+        system: the system messages joined by an empty line.
+        history: all other messages in order.
+        results: how many messages at the history's end follow the question: tool calls with what
+            the tools answered.
+    """
+
+    question: str
+    system: str
+    history: tuple[Message, ...]
+    results: int = 0
+
+
+def asked(messages: Sequence[Mapping[str, Any]]) -> Asked:
     """The question, the system prompt and the history of a conversation.
 
     Args:
-        messages: OpenAI shape; the last one is the user's question.
-
-    Returns:
-        Question; the system messages joined by an empty line; all other messages in order.
+        messages: OpenAI shape; the last one is the user's question, or a tool's result after it.
 
     Raises:
-        RequestError: the last message is not the user's, or a content is not text.
+        RequestError: there is no question, or a content is not text.
     """
     read = [message_of(message) for message in messages]
-    if not read or read[-1].role != "user":
-        raise RequestError("the last message must be the user's question")
+    last = read[-1].role if read else ""
+    places = [place for place, one in enumerate(read) if one.role == "user"]
+    if last not in ("user", "tool") or not places:
+        raise RequestError(
+            "the last message must be the user's question, or a tool's result after it"
+        )
     system = "\n\n".join(one.content for one in read if one.role == "system" and one.content)
-    return read[-1].content, system, tuple(one for one in read[:-1] if one.role != "system")
+    before = [one for one in read[: places[-1]] if one.role != "system"]
+    after = [one for one in read[places[-1] + 1 :] if one.role != "system"]
+    return Asked(read[places[-1]].content, system, (*before, *after), len(after))
+
+
+def ordered(messages: Sequence[Message], results: int) -> tuple[Message, ...]:
+    """A turn's messages with the question back before the tools' results that answer to it.
+
+    Args:
+        messages: the question last.
+        results: how many of those before it belong behind it.
+    """
+    if not results:
+        return tuple(messages)
+    place = len(messages) - 1 - results
+    return (*messages[:place], messages[-1], *messages[place:-1])
 
 
 def sent(messages: Sequence[Message]) -> list[dict[str, Any]]:
@@ -36,14 +86,59 @@ def sent(messages: Sequence[Message]) -> list[dict[str, Any]]:
     return [message_json(message) for message in messages]
 
 
-def proof(answer: Answer) -> dict[str, Any]:
-    """What a response carries beside LiteLLM's own fields, as plain JSON.
+def answers(step: Dispatch) -> bool:
+    """Whether a call's reply is an answer to the question, a first or a mended one."""
+    return step.envelope is not None and step.purpose is Purpose.ANSWER
 
-    Returns:
-        `crp`, the report; `crp_envelope`, what the model saw; `crp_headers`, by name.
+
+def arguments(step: Dispatch, given: Mapping[str, Any]) -> dict[str, Any]:
+    """LiteLLM's arguments of one call, without model and messages.
+
+    Args:
+        given: those of the caller. A call that is not for the answer keeps what says how to reach
+            a provider, and nothing that shapes an answer.
     """
-    return {
-        "crp": answer.report.model_dump(mode="json"),
-        "crp_envelope": answer.envelope.model_dump(mode="json"),
-        "crp_headers": dict(answer.headers),
-    }
+    call = step.call
+    whole = answers(step)
+    kept = {name: value for name, value in given.items() if whole or name not in SHAPING}
+    if not call.tools:
+        kept = {name: value for name, value in kept.items() if name not in TOOLS}
+    for name in ("temperature", "seed"):
+        kept.pop(name, None)
+        if getattr(call, name) is not None:
+            kept[name] = getattr(call, name)
+    if not whole and call.max_tokens is not None:
+        kept["max_tokens"] = call.max_tokens
+    return kept
+
+
+def further(crp: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The fields of a question that a caller gave by their names.
+
+    Raises:
+        RequestError: there is no such field, or the router fills it in itself.
+    """
+    fields = dict(crp or {})
+    known = sorted(Asking.__annotations__.keys() - FILLED)
+    for name in fields:
+        if name not in known:
+            raise RequestError(f"crp has no field {str(name)!r:.40}; it takes {', '.join(known)}")
+    return fields
+
+
+def refuse_metadata(arguments: Mapping[str, Any]) -> None:
+    """Check that no argument carries something of CRP into a provider's request.
+
+    LiteLLM puts what it does not know, and `extra_body`, into the body.
+
+    Raises:
+        ConfigError: a name begins with `crp`; says which.
+    """
+    body = arguments.get("extra_body")
+    names = [*arguments, *(body if isinstance(body, Mapping) else ())]
+    for name in names:
+        if str(name).lower().startswith("crp"):
+            raise ConfigError(
+                f"argument {str(name)!r:.80} would send CRP metadata to a provider; fields of a "
+                "question go into crp={…}"
+            )

@@ -9,7 +9,14 @@ from crp_integrations.envelope.prior import PriorWindow
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.headers.cache import CacheDirectives
 from crp_integrations.messages import Message
-from crp_integrations.vocabulary import Decomposition, GroundingMode
+from crp_integrations.vocabulary import (
+    Decomposition,
+    GroundingMode,
+    Oversight,
+    QualityTier,
+    RiskLevel,
+    Strategy,
+)
 
 
 class Asking(TypedDict, total=False):
@@ -35,3 +42,16 @@ class Asking(TypedDict, total=False):
     pinned: Sequence[str] | None
     previous: Envelope | None
     loop_depth: int | None
+    strategy: Strategy | str | None
+    accept_strategies: Sequence[Strategy | str] | None
+    accept_quality: Sequence[QualityTier | str] | None
+    accept_risk: RiskLevel | str | None
+    policy: str | None
+    report_only: str | None
+    oversight: Oversight | str | None
+    oversight_token: str | None
+    continuation_ids: Sequence[str] | None
+    session_token: str | None
+    safety_budget: float | None
+    parent_session: str | None
+    agent_id: str | None

@@ -369,7 +369,8 @@ def _place(store: str | Path | Store | None) -> Path | Store:
 
 def _keyring(settings: Settings, root: Path | None) -> KeyRing:
     if settings.key is not None:
-        return FixedKeyRing(bytes.fromhex(settings.key.get_secret_value()))
+        *retired, key = map(bytes.fromhex, settings.key.get_secret_value().split(","))
+        return FixedKeyRing(key, retired=retired)
     return MemoryKeyRing() if root is None else FileKeyRing(root / "keys")
 
 

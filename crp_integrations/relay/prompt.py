@@ -12,6 +12,7 @@ from crp_integrations.envelope.render import grounding_instruction
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.messages import Message
 from crp_integrations.ports import TokenCounter
+from crp_integrations.relay.passes import instruction, replies
 from crp_integrations.relay.records import Request
 
 _LOG = logging.getLogger(__name__)
@@ -32,8 +33,7 @@ def messages(request: Request, context: str) -> tuple[Message, ...]:
         System message (left out when empty), history, then the question.
     """
     framed = CONTEXT_OPEN + context + CONTEXT_CLOSE if context else ""
-    parts = (request.system_prompt, grounding_instruction(request.grounding), framed)
-    system = "\n\n".join(part for part in parts if part)
+    system = "\n\n".join(part for part in (*_before(request), framed) if part)
     head = (Message(role="system", content=system),) if system else ()
     return (*head, *request.history, Message(role="user", content=request.query))
 
@@ -54,8 +54,8 @@ def room(
     Returns:
         The smaller of what is left and the request's own `budget_tokens`, at least 0.
     """
-    parts = (request.system_prompt, grounding_instruction(request.grounding))
-    system = "\n\n".join([*(part for part in parts if part), CONTEXT_OPEN + CONTEXT_CLOSE])
+    parts = (*_before(request), CONTEXT_OPEN + CONTEXT_CLOSE)
+    system = "\n\n".join(part for part in parts if part)
     around = (
         Message(role="system", content=system),
         *request.history,
@@ -63,9 +63,12 @@ def room(
     )
     asked = counter.count(request.query)
     rest = counter.count_messages(around) - asked + counter.count_tools(request.tools)
+    # The draft and what was found in it are sent along when it is asked again.
+    further = replies(request.strategy) - 1
+    each = request.max_tokens or settings.expected_response_tokens
     left = budget(
         context_limit,
-        rest,
+        rest + further * each,
         asked,
         request.max_tokens,
         counter.exactness,
@@ -80,3 +83,13 @@ def room(
             context_limit,
         )
     return left if request.budget_tokens is None else max(0, min(left, request.budget_tokens))
+
+
+def _before(request: Request) -> tuple[str, ...]:
+    """What stands in the system message before the context."""
+    return (
+        request.system_prompt,
+        grounding_instruction(request.grounding),
+        instruction(request.strategy),
+        *request.instructions,
+    )

@@ -13,8 +13,16 @@ from crp_integrations.envelope.records import Envelope
 from crp_integrations.headers import names, values
 from crp_integrations.headers.cache import CacheDirectives
 from crp_integrations.messages import Message, Reply
-from crp_integrations.records import Record
-from crp_integrations.vocabulary import Decomposition, Exactness, GroundingMode, Strategy
+from crp_integrations.records import Part, Record
+from crp_integrations.vocabulary import (
+    Decomposition,
+    Exactness,
+    GroundingMode,
+    Oversight,
+    QualityTier,
+    RiskLevel,
+    Strategy,
+)
 
 
 class Request(Record):
@@ -37,9 +45,24 @@ class Request(Record):
         pinned: ids that a cache-stable envelope begins with, as far as they are candidates.
         previous: the session's previous envelope, whose text a cache-stable one begins with.
         loop_depth: agents within agents around this call, 0 for the root.
+        strategy: how it is dispatched.
+        accept_strategies: strategies that the caller accepts, best first; empty for any.
+        accept_quality: tiers that the caller accepts; empty for any.
+        accept_risk: highest risk that the caller accepts; None for any.
+        policy: safety policy for this call, empty for the session's; it can only tighten that.
+        report_only: safety policy whose violations are reported and not enforced.
+        oversight: who decides about the answer, None for what the policy says.
+        oversight_token: `approved:sha256:…` of an answer that a person has approved.
+        continuation_ids: `crp_cont_…` of the windows that this one continues.
+        session_token: signed token of the session; empty for none.
+        safety_budget: ceiling of the session's safety budget; None for no ceiling.
+        parent_session: session of the agent that delegated this call.
+        agent_id: registered agent that asks.
+        k_nearest: candidates that are looked for, None for the settings' number.
+        instructions: what the relay adds to the system message, as remedies do.
     """
 
-    SCHEMA = "request/4"
+    SCHEMA = "request/5"
 
     query: str = Field(min_length=1)
     sub_queries: tuple[str, ...] = ()
@@ -63,6 +86,20 @@ class Request(Record):
     pinned: tuple[str, ...] = ()
     previous: Envelope | None = None
     loop_depth: int = Field(default=0, ge=0)
+    accept_strategies: tuple[Strategy, ...] = ()
+    accept_quality: tuple[QualityTier, ...] = ()
+    accept_risk: RiskLevel | None = None
+    policy: str = ""
+    report_only: str = ""
+    oversight: Oversight | None = None
+    oversight_token: str = ""
+    continuation_ids: tuple[str, ...] = ()
+    session_token: str = ""
+    safety_budget: float | None = Field(default=None, ge=0.0, le=1.0)
+    parent_session: str = ""
+    agent_id: str = ""
+    k_nearest: int | None = Field(default=None, gt=0)
+    instructions: tuple[str, ...] = ()
 
     @field_validator("budget_tokens", "k", "max_tokens", mode="before")
     @classmethod
@@ -109,15 +146,29 @@ class Request(Record):
         return CacheDirectives.parse(value) if isinstance(value, str) else value
 
 
+class Piece(Part):
+    """A part of an answer over several windows, exactly as a model wrote it.
+
+    Attributes:
+        window_id: of the window that it answers in; empty for a bridge between two.
+    """
+
+    text: str
+    window_id: str = ""
+
+
 class Answer(Record):
     """An answer with its proof: what the model saw, what was found, what was sealed.
 
     Attributes:
         text: the model's text, unaltered.
         headers: CRP response headers by name, values without line breaks.
+        continuation_id: under which the window may be continued, empty for the session's last;
+            the headers name it only where another window is suggested.
+        pieces: of an answer over several windows, in order; empty for an answer of one.
     """
 
-    SCHEMA = "answer/1"
+    SCHEMA = "answer/2"
 
     text: str
     envelope: Envelope
@@ -127,6 +178,8 @@ class Answer(Record):
     session_id: str
     window_id: str
     window_number: int
+    continuation_id: str = ""
+    pieces: tuple[Piece, ...] = ()
 
     def as_prior(self, summary: str = "") -> PriorWindow:
         """What the next window needs to know of this one, its answer among it.

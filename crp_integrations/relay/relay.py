@@ -28,6 +28,8 @@ from crp_integrations.relay.assembling import assembled
 from crp_integrations.relay.counting import Conversation, counted
 from crp_integrations.relay.drive import adrive, adrive_stream, drive, drive_stream
 from crp_integrations.relay.records import Answer, Request, TokenCount
+from crp_integrations.relay.strategies.compose import composed
+from crp_integrations.relay.strategies.continued import Continued
 from crp_integrations.relay.turn import Turn
 from crp_integrations.relay.world import World
 from crp_integrations.vocabulary import SourceKind
@@ -193,12 +195,18 @@ class Relay:
             How many facts it held.
         """
         self._world.known.end(session_id)
+        self._world.remembered.end(session_id)
         places = (self._world.namespace, *self._world.regions.values())
         return sum(place.end_session(session_id) for place in places)
 
     def turn(self, query: str, **asking: Unpack[Asking]) -> Turn:
         """A window for who calls the model himself: `begin`, then `receive` or `fail`."""
         return Turn(self._request(query, asking), self._world)
+
+    def play(self, query: str, **asking: Unpack[Asking]) -> Continued:
+        """A question as `ask` plays it: windows of its strategy, continued while incomplete."""
+        request = self._request(query, asking)
+        return composed(request, self._world)
 
     def ask(self, query: str, **asking: Unpack[Asking]) -> Answer:
         """Answer a question from the fabric, checked and sealed.
@@ -208,13 +216,13 @@ class Relay:
             ModelError: the model could not be called; the window is sealed as failed.
             StoreError: the store could not be read or written.
         """
-        turn = self.turn(query, **asking)
+        turn = self.play(query, **asking)
         self._known(turn.request.model)
         return outcomes.answer(drive(turn, self._models))
 
     async def aask(self, query: str, **asking: Unpack[Asking]) -> Answer:
         """The asynchronous twin of `ask`."""
-        turn = self.turn(query, **asking)
+        turn = self.play(query, **asking)
         await asyncio.to_thread(self._known, turn.request.model)
         return outcomes.answer(await adrive(turn, self._models))
 

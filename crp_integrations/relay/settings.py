@@ -25,7 +25,10 @@ from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import ConfigError
 from crp_integrations.fabric.settings import FabricSettings
 from crp_integrations.headers import values
+from crp_integrations.headers.settings import HeaderSettings
+from crp_integrations.relay.settings_dispatch import DispatchSettings
 from crp_integrations.seals import digest
+from crp_integrations.session.settings import SessionSettings
 
 Preset = Literal["default", "literal"]
 TOML_NAME = "crp.toml"
@@ -43,10 +46,15 @@ class Settings(BaseSettings):
         tokenizer_files: vocabulary file by model name: `.model`, `tokenizer.json`, `.tiktoken`.
         timeout_s: seconds until a model call is given up.
         clock: ISO 8601 moment that stands still, for reproducible runs; None for real time.
-        key: master key, 64 hexadecimal digits; None for the one kept with the store.
+        key: master key, 64 hexadecimal digits; after a rotation all keys with commas between,
+            the current one last. None for the one kept with the store.
         regions: folder of a store for each region whose data stay apart (CRP-SPEC-009 §7.2), by a
             name in lower case; a header can name those of two letters.
         system: what is registered about the AI system that answers (CRP-SPEC-005 §14).
+        headers: what response headers tell.
+        session: numbers of sessions, safety budgets and agents.
+        dispatch: re-dispatches, continuations and strategies.
+        policy: the operator's safety policy, which no session and no call can relax.
     """
 
     model_config = SettingsConfigDict(
@@ -71,6 +79,10 @@ class Settings(BaseSettings):
     fabric: FabricSettings = FabricSettings()
     dpe: DpeSettings = DpeSettings()
     system: Registration = Registration()
+    headers: HeaderSettings = HeaderSettings()
+    session: SessionSettings = SessionSettings()
+    dispatch: DispatchSettings = DispatchSettings()
+    policy: str = ""
 
     # Where a store's file lies decides nothing about an answer, so it is no field.
     toml_file: ClassVar[Path | None] = None
@@ -118,7 +130,7 @@ class Settings(BaseSettings):
         if value is None:
             return None
         try:
-            length = len(bytes.fromhex(value.get_secret_value()))
+            length = min(len(bytes.fromhex(k)) for k in value.get_secret_value().split(","))
         except ValueError:
             raise ValueError("the key is not hexadecimal; give 64 hexadecimal digits") from None
         if length < MASTER_KEY_BYTES:

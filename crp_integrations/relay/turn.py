@@ -2,41 +2,47 @@
 
 The three places where the world is touched are ports of its `World`: reading candidates,
 calling the model (the driver does), and closing. Between them everything is pure.
+
+A window may take several calls: one that takes the question apart, one that sums up the window
+before, the passes of its strategy, and re-dispatches. `receive` answers with the next of them
+until there is an outcome.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable
 
-from crp_integrations.audit.keys import etag_salt
 from crp_integrations.dpe.records import Report
-from crp_integrations.envelope.assemble import assemble
-from crp_integrations.envelope.cascade import counted
-from crp_integrations.envelope.evolution import deferred, evolve, next_window, seen
-from crp_integrations.envelope.gather import gather, recount
-from crp_integrations.envelope.records import Candidates, Envelope
-from crp_integrations.envelope.rerank import reranked
-from crp_integrations.envelope.reuse import Match
-from crp_integrations.envelope.validators import Validators
-from crp_integrations.errors import CRPError, ModelError, RequestError, StoreError
-from crp_integrations.fabric.view import View
-from crp_integrations.headers.render import render
-from crp_integrations.messages import ModelCall, Reply
-from crp_integrations.ports import TokenCounter
-from crp_integrations.relay import prompt
-from crp_integrations.relay.close import Closed, close
-from crp_integrations.relay.conditional import Conditional
-from crp_integrations.relay.continuing import continuation_id
-from crp_integrations.relay.decomposing import Needs
+from crp_integrations.envelope.records import Envelope
+from crp_integrations.errors import CRPError, ModelError, RequestError, SafetyHalt, StoreError
+from crp_integrations.messages import Reply
+from crp_integrations.relay.attempts import Attempts
+from crp_integrations.relay.carrying import Carrying
+from crp_integrations.relay.close import Closed, close, journalled
+from crp_integrations.relay.deciding import Again, Deliver, Unreachable, Withhold
 from crp_integrations.relay.emitting import emitted
-from crp_integrations.relay.examining import UNACCEPTABLE, examined
+from crp_integrations.relay.ending import Ending
+from crp_integrations.relay.entering import ALONE, Entered, Place, enter
+from crp_integrations.relay.examining import examined
+from crp_integrations.relay.fitting import Fitting
+from crp_integrations.relay.passes import Passes
 from crp_integrations.relay.records import Answer, Request
-from crp_integrations.relay.steps import Fitted, Halt, NotModified, Outcome, Refusal, Release, Step
+from crp_integrations.relay.saying import Said, said
+from crp_integrations.relay.steps import (
+    Dispatch,
+    Fitted,
+    Halt,
+    NotModified,
+    Outcome,
+    Refusal,
+    Release,
+    Step,
+)
+from crp_integrations.relay.verdict import Verdict
 from crp_integrations.relay.world import World
-from crp_integrations.vocabulary import QualityTier
+from crp_integrations.vocabulary import EventType, HaltReason
 
 
 class Turn:
@@ -45,48 +51,43 @@ class Turn:
     Spec: CRP-SPEC-003 §4
     """
 
-    def __init__(self, request: Request, world: World) -> None:
+    def __init__(self, request: Request, world: World, place: Place = ALONE) -> None:
+        """Make a window.
+
+        Args:
+            place: among the windows of a strategy; on its own by default.
+        """
         self.request = request
         self.session_id = request.session_id or world.ids.new("crp_sess_")
         self._world = world
-        self._namespace = world.namespace_in(request.residency)
-        self._view: View | None = None
-        self._candidates: Candidates | None = None
-        self._packed_for = ("", "", 0)
-        self._conditional = Conditional(request, self.session_id, self._namespace, world)
-        self._needs = Needs(request, world.settings.envelope.decompose)
-        self._fitted: Fitted | None = None
+        self._place = place
+        self._entered: Entered | None = None
+        self._fitting = Fitting(request, self.session_id, world)
+        self._carrying: Carrying | None = None
+        self._attempts = Attempts()
+        self._passes = Passes(request.strategy, world.settings.dispatch)
+        self._closed: Closed | None = None
         self._outcome: Outcome | None = None
         self._ending = threading.Lock()
 
+    # --- the four verbs ----------------------------------------------------------------
+
     def begin(self) -> Step:
-        """Evaluate the condition, if there is one; then read the candidates and pack them.
+        """Find the window's place in its session, evaluate the condition, read and pack.
 
         Spec: CRP-SPEC-003 §5.3, §11.2
 
         Returns:
-            A `Dispatch`, with the purpose `decompose` when a model takes the question apart first;
-            `NotModified` when the caller's envelope is still the right one and was answered; a
-            `Refusal` when the fabric refuses to be read.
+            A `Dispatch`, with the purpose `decompose` or `summarise` when a model prepares the
+            answer first; `NotModified` when the caller's envelope is still the right one and was
+            answered; a `Refusal` when no model may be asked or the fabric refuses to be read.
 
         Raises:
             StoreError: the store cannot be read or the window cannot be sealed.
         """
-        if self._candidates is not None or self._outcome is not None or self._needs.waiting:
+        if self._fitting.begun or self._entered is not None or self._outcome is not None:
             raise RequestError("this turn has begun already; ask the relay for a new one")
-        return self._needs.asking() or self._first()
-
-    def _first(self) -> Step:
-        try:
-            return self._unmodified() or self.fit(self.request.model)
-        except CRPError as error:
-            return self._end_without_answer("refused", error)
-        except BaseException as error:
-            try:
-                self.fail(error)
-            except StoreError as failure:
-                error.add_note(f"the window could not be sealed: {type(failure).__name__}")
-            raise
+        return self._guarded(self._enter)
 
     def fit(self, model: str, *, context_limit: int | None = None) -> Fitted:
         """Pack for a model: its tokenizer, its context limit. The last fit is what counts.
@@ -105,57 +106,36 @@ class Turn:
             StoreError: the store cannot be read.
         """
         self._must_be_open()
-        request, world = self.request, self._world
-        counter = world.counter_for(model)
-        limit = context_limit or world.limit_for(model)[0]
-        budget = prompt.room(request, counter, limit, world.settings.envelope)
-        self._packed_for = (model, counter.identity, budget)
-        with world.tracer.step("envelope"):
-            packed = self._earlier() or self._assembled(model, counter, budget)
-            envelope = self._needs.named(packed)
-        call = ModelCall(
-            model=model,
-            messages=prompt.messages(request, envelope.text),
-            temperature=request.temperature,
-            max_tokens=request.max_tokens,
-            seed=request.seed,
-            tools=request.tools,
-        )
-        self._fitted = Fitted(call, envelope)
-        return self._fitted
+        return self._fitting.fit(model, context_limit)
 
     def receive(self, result: Reply | tuple[Outcome, ...]) -> Step:
-        """Examine a reply against the envelope last fitted, and seal the window.
+        """Take a reply: the next call, or the examined and sealed outcome.
 
-        A reply with the question's needs is read instead, and the answer's call is next.
+        The reply is examined against the envelope last fitted. What a remedy can mend is asked
+        again, at most as often as the settings say; nothing is sealed before the last reply.
 
-        Spec: CRP-SPEC-005 §1.2
+        Spec: CRP-SPEC-005 §1.2, §19
 
         Raises:
             RequestError: the turn has not begun, has ended, or is given a Fan's outcomes.
             EngineError: the reply could not be examined; `fail` seals the window.
             StoreError: the window could not be sealed; `receive` may be called again.
         """
-        if self._needs.waiting and isinstance(result, Reply):
+        needs, carrying = self._fitting.needs, self._carrying
+        if isinstance(result, Reply) and (needs.waiting or (carrying and carrying.waiting)):
             self._must_be_open()
-            self._needs.read(result)
-            return self._first()
-        fitted = self._fitted
-        if fitted is None or not isinstance(result, Reply):
+            self._attempts.add(result)
+            if needs.waiting:
+                needs.read(result)
+            elif carrying:
+                carrying.read(result)
+            return self._guarded(self._prepare)
+        fitted = self._fitting.last
+        if fitted is None or self._entered is None or not isinstance(result, Reply):
             raise RequestError("receive takes a Reply, after begin and before the turn has ended")
         with self._ending:
             self._must_be_open()
-            report = self._examine(fitted.envelope, result.text)
-            halted = report.classification.halts
-            ending = "halted" if halted else "released"
-            shown = emitted(fitted.envelope, report, self._world.settings.dpe.quality)
-            closed = self._close(ending, shown, result.text, report)
-            answer = self._answer(shown, result, closed)
-            self._outcome = Halt(UNACCEPTABLE, answer) if halted else Release(answer)
-            if halted:
-                return self._outcome
-            self._remember(answer.envelope, answer.headers, fitted.envelope.quality_tier)
-            return self._outcome
+            return self._received(fitted, result, self._entered)
 
     def fail(self, error: BaseException) -> Outcome:
         """End the window because the model call failed or was cancelled; it is sealed too.
@@ -169,152 +149,193 @@ class Turn:
         own = error if isinstance(error, CRPError) else _named(error)
         return self._end_without_answer("cancelled" if cancelled else "failed", own, error)
 
+    def note(self, event_type: EventType, **data: object) -> None:
+        """Add something to the window's events: ids, hashes, counts and closed words only."""
+        self._attempts.note(event_type, **data)
+
+    def journal(self, event_type: EventType, **data: object) -> None:
+        """Journal something about the window after its end.
+
+        Raises:
+            StoreError: it could not be written.
+        """
+        if self._closed is not None:
+            seal, namespace = self._closed.seal, self._fitting.namespace
+            journalled(namespace, self._world, seal, ((event_type, data),))
+
+    @property
+    def entered(self) -> Entered | None:
+        """The window's place in its session; None before it has begun."""
+        return self._entered
+
     def preview(self) -> Envelope:
         """The envelope that a dispatch would carry; nothing is called, sealed or written.
 
         Spec: CRP-SPEC-003 §12.1
         """
         envelope = self.fit(self.request.model).envelope
-        self._remember(envelope)
+        self._fitting.remember(envelope)
         return envelope
 
-    def _evaluated(self) -> Match:
-        """What the condition came to, for the request's own model; evaluated once."""
-        request, world = self.request, self._world
-        if request.if_match and self._conditional.match.status is None:
-            counter = world.counter_for(request.model)
-            limit = world.limit_for(request.model)[0]
-            budget = prompt.room(request, counter, limit, world.settings.envelope)
-            validators = self._validators((request.model, counter.identity, budget))
-            self._conditional.evaluate(self._reads(), validators, world.clock.now())
-        return self._conditional.match
+    # --- before the call ---------------------------------------------------------------
+
+    def _enter(self) -> Step:
+        entered = enter(
+            self.request, self.session_id, self._fitting.namespace, self._world, self._place
+        )
+        self._entered = entered
+        if entered.barred is not None:
+            return self._barred(entered.barred)
+        strategy = entered.strategy(self.request.strategy)
+        if strategy is not self.request.strategy:
+            self._attempts.note(EventType.STRATEGY_UPGRADE, to=strategy.value, why="circuit")
+        self._dispatch_as(self.request.changed(strategy=strategy, prior=entered.prior))
+        if not self.request.prior and entered.prior:
+            self._carrying = Carrying(self._fitting.request, self._world)
+        return self._fitting.needs.asking() or self._prepare()
+
+    def _prepare(self) -> Step:
+        if self._carrying is not None:
+            asking = self._carrying.asking()
+            if asking is not None:
+                return asking
+            self._dispatch_as(self._carrying.request)
+        return self._unmodified() or self.fit(self.request.model)
+
+    def _dispatch_as(self, request: Request) -> None:
+        """Ask in another way from now on; the question stays the same."""
+        self._fitting.request = request
+        self._passes = Passes(request.strategy, self._world.settings.dispatch)
 
     def _unmodified(self) -> NotModified | None:
         """The end of a turn whose caller has the answer already.
 
         Spec: CRP-SPEC-003 §11.2
         """
-        self._evaluated()
-        ended = self._conditional.unmodified()
+        self._fitting.match()
+        ended = self._fitting.conditional.unmodified()
         with self._ending:
             self._outcome = ended or self._outcome
         return ended
 
-    def _earlier(self) -> Envelope | None:
-        """The earlier envelope, when it was granted for what is packed for now."""
-        known = self._evaluated().known
-        if known is None or known.candidates is None:
-            return None
-        envelope = self._conditional.envelope(self._validators(self._packed_for))
-        if envelope is not None:
-            self._candidates = known.candidates
-        return envelope
+    # --- after the call ----------------------------------------------------------------
 
-    def _assembled(self, model: str, counter: TokenCounter, budget_tokens: int) -> Envelope:
-        world, request = self._world, self.request
-        found = self._candidates = self._select(counter)
-        self._conditional.require_relevant(found, self._reads())
-        settings = world.settings.envelope
-        evolved = evolve(found, request.prior, counter=counter, settings=settings)
-        ordered = sorted(request.prior, key=lambda window: window.window_number)
-        salted = settings.reuse.salt_etags
-        return assemble(
-            counted(evolved, self._reads(), found),
-            budget_tokens=budget_tokens,
-            counter=counter,
-            grounding=request.grounding,
-            settings=settings,
-            now=world.clock.now(),
-            k=request.k,
-            model=model,
-            session_id=self.session_id,
-            window_number=next_window(request.prior),
-            strategy=request.strategy,
-            settings_digest=world.settings_digest,
-            max_age_seconds=request.cache.max_age_seconds,
-            tiers_before=[window.quality_tier for window in ordered],
-            salt=etag_salt(world.keyring, self.session_id) if salted else "",
-            pinned=request.pinned,
-            previous=request.previous,
+    def _received(self, fitted: Fitted, reply: Reply, entered: Entered) -> Step:
+        self._attempts.add(reply)
+        further = self._passes.after(fitted.call, reply)
+        if further is not None:
+            return Dispatch(further, fitted.envelope)
+        answered = self._passes.answer or reply
+        report = self._examine(fitted.envelope, answered.text)
+        shown = emitted(fitted.envelope, report, self._world.settings.dpe.quality)
+        verdict = Verdict.of(
+            report,
+            shown.quality_tier,
+            request=self._fitting.request,
+            entered=entered,
+            reply=answered,
+            attempts=self._attempts.redispatches,
+            world=self._world,
         )
+        match verdict.decision:
+            case Again() as again:
+                return self._again(again, fitted)
+            case Deliver():
+                return self._released(shown, report, answered, fitted, verdict)
+            case Withhold(reason=reason):
+                closed = self._close("halted", shown, answered.text, report, verdict=verdict)
+                self._outcome = Halt(reason, self._answer(shown, answered, closed))
+            case Unreachable(error=error):
+                closed = self._close("refused", shown, "", report, error, verdict=verdict)
+                self._outcome = Refusal(error, self._headers(shown, closed))
+        return self._outcome
 
-    def _select(self, counter: TokenCounter) -> Candidates:
-        world, request = self._world, self.request
-        if self._candidates is not None:
-            # The same candidates for every model that is tried; only their sizes differ.
-            return recount(self._candidates, self._reads(), counter)
-        if self._conditional.match.known is not None:
-            earlier = self._conditional.candidates(self._validators(self._packed_for))
-            if earlier is not None:
-                return recount(earlier, self._reads(), counter)
-        more = len(seen(request.prior))
-        with world.tracer.step("gather"):
-            found = gather(
-                self._reads(),
-                request.query,
-                sub_queries=self._needs.sub_queries,
-                counter=counter,
-                settings=world.settings.envelope,
-                # What was seen goes again, and should leave as much behind as without.
-                k_nearest=world.settings.envelope.k_nearest + more,
-                also=deferred(request.prior),
-            )
-        if world.reranker is None:
-            return found
-        with world.tracer.step("rerank"):
-            return reranked(found, world.reranker, world.settings.envelope)
-
-    def _remember(
+    def _released(
         self,
-        envelope: Envelope,
-        headers: Mapping[str, str] | None = None,
-        tier: QualityTier | None = None,
-    ) -> None:
-        chosen = self._candidates
-        if chosen is None:
-            return
-        # A window that is sealed stays so, whether or not its envelope can be known.
-        with suppress(StoreError):
-            validators = self._validators(self._packed_for, chosen.state_hash)
-            now = self._world.clock.now()
-            self._conditional.remember(
-                self._reads(), validators, envelope, chosen, now, headers, tier
-            )
+        shown: Envelope,
+        report: Report,
+        reply: Reply,
+        fitted: Fitted,
+        verdict: Verdict,
+    ) -> Outcome:
+        closed = self._close("released", shown, reply.text, report, verdict=verdict)
+        answer = self._answer(shown, reply, closed)
+        self._outcome = Release(answer)
+        self._fitting.remember(answer.envelope, answer.headers, fitted.envelope.quality_tier)
+        return self._outcome
 
-    def _validators(
-        self, packed_for: tuple[str, str, int], state_hash: str | None = None
-    ) -> Validators:
-        model, tokenizer, budget_tokens = packed_for
-        return self._conditional.validators(
-            self._reads(),
-            model=model,
-            tokenizer=tokenizer,
-            budget_tokens=budget_tokens,
-            needs=self._needs.sub_queries,
-            state_hash=state_hash,
+    def _again(self, again: Again, fitted: Fitted) -> Step:
+        """Ask the same question again within this window.
+
+        Spec: CRP-SPEC-005 §19.2
+        """
+        words, request = again.redispatch, self._fitting.request
+        self._attempts.redispatches += 1
+        self._attempts.note(
+            EventType.RE_DISPATCH,
+            attempt=self._attempts.redispatches,
+            triggers=list(again.triggers),
         )
+        if again.upgraded:
+            self._attempts.note(EventType.STRATEGY_UPGRADE, to=words.strategy.value, why="risk")
+        if "flow" in again.triggers:
+            self._attempts.remedies.append("prompt-augmented")
+            self._attempts.note(EventType.FLOW_REMEDIATION, remedy="prompt-augmented")
+        self._dispatch_as(
+            request.changed(
+                # Those of an earlier attempt answered to another reply.
+                instructions=(*self._carried(), *words.instructions),
+                temperature=words.temperature,
+                seed=words.seed,
+                strategy=words.strategy,
+            )
+        )
+        return self.fit(fitted.model)
 
-    def _reads(self) -> View:
-        """What the window reads; what its session held at the first read stays within reach."""
-        if self._view is None:
-            keep = not self.request.cache.no_store
-            self._view = self._namespace.view(self.session_id, keep_counts=keep)
-        return self._view
+    def _carried(self) -> tuple[str, ...]:
+        return self._carrying.request.instructions if self._carrying else self.request.instructions
 
     def _examine(self, envelope: Envelope | None, text: str) -> Report:
-        report = examined(self.request, self._world, self._namespace, self._reads, envelope, text)
+        fitting = self._fitting
+        report = examined(
+            fitting.request, self._world, fitting.namespace, fitting.reads, envelope, text
+        )
         return report.changed(flags=(*report.flags, *self._flags()))
 
     def _flags(self) -> list[str]:
         """How the fabric was read, as far as it is not the usual way."""
-        flags = [f"guard={self._namespace.guard_name}"]
+        namespace = self._fitting.namespace
+        flags = [f"guard={namespace.guard_name}"]
         if not self._world.code_verified:
             flags.append("engine-code-not-checked")
-        if self._namespace.residency:
-            flags.append(f"residency={self._namespace.residency}")
+        if namespace.residency:
+            flags.append(f"residency={namespace.residency}")
         if self.request.cache.text:
             flags.append(f"cache={self.request.cache.text}")
-        return [*flags, *self._conditional.flags]
+        if self._attempts.redispatches:
+            flags.append(f"re-dispatches={self._attempts.redispatches}")
+        return [*flags, *self._fitting.conditional.flags]
+
+    # --- the end -----------------------------------------------------------------------
+
+    def _guarded(self, going_on: Callable[[], Step]) -> Step:
+        """Whatever is in the way before the call, the window is sealed as refused or failed."""
+        try:
+            return going_on()
+        except CRPError as error:
+            return self._end_without_answer("refused", error)
+        except BaseException as error:
+            try:
+                self.fail(error)
+            except StoreError as failure:
+                error.add_note(f"the window could not be sealed: {type(failure).__name__}")
+            raise
+
+    def _barred(self, reason: HaltReason) -> Outcome:
+        self._attempts.note(EventType.SAFETY_HALT, reason=reason.value)
+        error = SafetyHalt(f"no model was asked: {reason}", report=None, trail=self.session_id)
+        error.reason = reason
+        return self._end_without_answer("refused", error)
 
     def _end_without_answer(
         self, outcome: str, error: CRPError, cause: BaseException | None = None
@@ -322,7 +343,8 @@ class Turn:
         with self._ending:
             if self._outcome is not None:
                 return self._outcome
-            envelope = self._fitted.envelope if self._fitted else None
+            fitted = self._fitting.last
+            envelope = fitted.envelope if fitted else None
             report = self._examine(envelope, "")
             report = report.changed(flags=(*report.flags, f"window-{outcome}"))
             closed = self._close(outcome, envelope, "", report, cause or error)
@@ -337,23 +359,36 @@ class Turn:
         text: str,
         report: Report,
         error: BaseException | None = None,
+        *,
+        verdict: Verdict | None = None,
     ) -> Closed:
-        world = self._world
+        world, attempts, fitted = self._world, self._attempts, self._fitting.last
+        notes = (*attempts.notes, *(verdict.notes if verdict else ()))
+        ending = Ending(
+            outcome=outcome,
+            envelope=envelope,
+            text=text,
+            report=report,
+            model=fitted.model if fitted else self.request.model,
+            strategy=self._fitting.request.strategy,
+            tokens=attempts.usage.total_tokens,
+            error=type(error).__name__ if error else "",
+            notes=notes,
+            sibling=self._place.sibling,
+            keep=not self.request.cache.no_store,
+            transfer=self._carrying.given if self._carrying else None,
+            born={
+                "parent_session": self.request.parent_session,
+                "loop_depth": self.request.loop_depth,
+                "agent_id": self.request.agent_id,
+            },
+        )
         with world.tracer.step("close"):
-            return close(
-                self._namespace,
-                clock=world.clock,
-                keyring=world.keyring,
-                session_id=self.session_id,
-                envelope=envelope,
-                response_text=text,
-                report=report,
-                outcome=outcome,
-                settings_digest=world.settings_digest,
-                model=self._fitted.model if self._fitted else self.request.model,
-                error=type(error).__name__ if error else "",
-                keep_use=not self.request.cache.no_store,
-            )
+            closed = close(self._fitting.namespace, world, self.session_id, self._entered, ending)
+        self._closed = closed
+        if verdict is not None:
+            verdict.post(world, closed.report)
+        return closed
 
     def _answer(self, envelope: Envelope, reply: Reply, closed: Closed) -> Answer:
         seal = closed.seal
@@ -362,24 +397,25 @@ class Turn:
             envelope=envelope.changed(window_number=seal.window_number),
             report=closed.report,
             headers=self._headers(envelope, closed),
-            reply=reply,
+            reply=reply.changed(usage=self._attempts.usage),
             session_id=self.session_id,
             window_id=seal.window_id,
             window_number=seal.window_number,
+            continuation_id=closed.left.node.continuation_id,
         )
 
     def _headers(self, envelope: Envelope, closed: Closed) -> dict[str, str]:
-        number = closed.seal.window_number
-        return render(
-            envelope,
-            closed.report,
-            session_id=self.session_id,
-            window_number=number,
-            window_total=max(number, self._world.settings.max_windows),
-            seal=closed.seal,
-            window_hmac=closed.window_hmac,
-            cache_status=self._conditional.outcome,
-            continuation_id=continuation_id(envelope, closed.seal, self._world),
+        return said(
+            Said(
+                envelope=envelope,
+                closed=closed,
+                entered=self._entered,
+                request=self._fitting.request,
+                attempts=self._attempts,
+                passes=self._passes,
+                cache_status=self._fitting.conditional.outcome,
+            ),
+            self._world,
         )
 
     def _must_be_open(self) -> None:

@@ -6,13 +6,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from crp_integrations.dpe.ports import Recogniser, Verifier
+from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.ports import Reranker
 from crp_integrations.envelope.reuse import KnownEnvelopes
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.guard.ports import PolicyEngine
+from crp_integrations.policy.ports import ViolationSink
 from crp_integrations.ports import Clock, Ids, KeyRing, TokenCounter, Tracer
+from crp_integrations.relay.memory import Remembered
 from crp_integrations.relay.settings import Settings
+
+# Whether an answer may be shown, asked of a person; the report and the text are all they get.
+Reviewer = Callable[[Report, str], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +36,9 @@ class World:
         policy: evaluates the control catalogue; None leaves that out.
         recognisers: look for personal data beside the package's own.
         code_verified: the engine's code was compared with its published hashes.
+        remembered: what `no-store` sessions said.
+        reviewer: a person's word on an answer that must be reviewed; None withholds it.
+        sink: where violations of a policy are reported to; None for nowhere.
     """
 
     namespace: Namespace
@@ -48,6 +57,9 @@ class World:
     policy: PolicyEngine | None = None
     recognisers: tuple[Recogniser, ...] = ()
     code_verified: bool = False
+    remembered: Remembered = field(default_factory=Remembered)
+    reviewer: Reviewer | None = None
+    sink: ViolationSink | None = None
 
     def namespace_in(self, residency: str) -> Namespace:
         """The namespace of a region; the one of no region for an empty name.

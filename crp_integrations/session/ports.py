@@ -7,15 +7,16 @@ from typing import Protocol, cast
 
 from crp_integrations.envelope.prior import PriorWindow
 from crp_integrations.errors import StoreError
-from crp_integrations.fabric.ports import Transaction
+from crp_integrations.fabric.ports import ShownFacet, Transaction
 from crp_integrations.session.records import Session, WindowNode
 
 
-class SessionsFacet(Protocol):
+class SessionsFacet(ShownFacet, Protocol):
     """Sessions, their windows, and what windows said, of one namespace.
 
     What a window said (`PriorWindow`, the report) is content: it names the facts that it came
-    from, and is gone with the first of them that is erased. Nodes hold ids and hashes alone.
+    from, and is gone with the first of them that is withdrawn, or removed from the store. Nodes
+    hold ids and hashes alone, and stay.
     """
 
     def session(self, session_id: str) -> Session | None:
@@ -26,22 +27,38 @@ class SessionsFacet(Protocol):
         """Keep a session's state; replaces that of the same id.
 
         Raises:
-            StoreError: the safety budget is above the one kept, or the session had ended.
+            StoreError: the safety budget is above the one kept, the session had ended, or
+                `modified_at` is no moment with a zone.
         """
         ...
 
     def add_window(
-        self, node: WindowNode, *, prior: PriorWindow | None = None, report: str = ""
+        self,
+        node: WindowNode,
+        *,
+        prior: PriorWindow | None = None,
+        report: str = "",
+        facts: Sequence[str] = (),
+        sources: Sequence[str] = (),
+        given: Sequence[str] | None = None,
     ) -> None:
         """Add a window of a session that is kept.
+
+        The node is always kept. What the window said is not, when a fact that it came from was
+        withdrawn while it was under way, or when what it was given is gone meanwhile.
 
         Args:
             prior: what the next window may know of it; None keeps nothing.
             report: its report as JSON; empty keeps none.
+            facts: ids of facts that it was made from, besides those that `prior` and `report` name.
+            sources: ids of their sources, besides those that the store knows of stored facts.
+            given: ids of the windows whose content it was made from, as `priors` gave it; where
+                one has none any more, nothing is kept. None stands for its parents, of which
+                those count that were emptied at any time.
 
         Raises:
-            StoreError: the session is not kept, the window is there already, or its continuation
-                id is another window's.
+            StoreError: the session is not kept, the window is there already, its continuation
+                id is another window's, or the report is not JSON.
         """
         ...
 
@@ -63,10 +80,6 @@ class SessionsFacet(Protocol):
 
     def session_ids(self) -> Iterator[str]:
         """Ids of all sessions, ascending."""
-        ...
-
-    def forget(self, session_id: str) -> None:
-        """Remove a session, its windows and all that they said; unknown ones are passed over."""
         ...
 
 

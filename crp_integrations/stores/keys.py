@@ -1,4 +1,9 @@
-"""Where the master key is kept. It is made by the operating system's random source."""
+"""Where the master key is kept, and those before it after a rotation.
+
+A key is made by the operating system's random source. Every ring here holds one key an epoch: what
+is sealed is sealed with the last, what an earlier one sealed still verifies. No ring shows a key
+when it is printed.
+"""
 
 from __future__ import annotations
 
@@ -6,34 +11,84 @@ import json
 import os
 import secrets
 import threading
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
-from crp_integrations.errors import ConfigError, StoreError
+from crp_integrations.errors import ConfigError, CRPError, StoreError
 
 MASTER_BYTES = 32
 SCHEMA = "keys/1"
+# Of a file that holds keys of earlier epochs too.
+ROTATED_SCHEMA = "keys/2"
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
 # Beside the key file: what a store keeps, sealed with the key.
 NAMESPACES = "namespaces"
+DEFAULT_VARIABLE = "CRP_MASTER_KEYS"
 
 
-class FixedKeyRing:
-    """A master key that the caller keeps."""
+class Unwrap(Protocol):
+    """Asks a key service for the data key that it wrapped once."""
 
-    def __init__(self, master: bytes) -> None:
-        if len(master) < MASTER_BYTES:
-            raise ConfigError(
-                f"the master key has {len(master)} bytes; give at least {MASTER_BYTES}"
-            )
-        self._master = bytes(master)
+    def __call__(self, wrapped: bytes, /) -> bytes:
+        """The data key in clear, at least 32 bytes."""
+        ...
+
+
+class _Epochs(ABC):
+    """Master keys, oldest first, got once when they are first asked for."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._keys: tuple[bytes, ...] = ()
 
     def master(self) -> bytes:
-        """The key that was given."""
-        return self._master
+        """The key of the current epoch, at least 32 bytes.
+
+        Raises:
+            ConfigError: there is no key that can be used.
+            StoreError: the place of the key cannot be reached.
+        """
+        return self._all()[-1]
+
+    def retired(self) -> tuple[bytes, ...]:
+        """The keys of earlier epochs, oldest first; none before the first rotation.
+
+        Raises:
+            ConfigError, StoreError: as for `master`.
+        """
+        return self._all()[:-1]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(…)"
+
+    @abstractmethod
+    def _get(self) -> tuple[bytes, ...]:
+        """All keys, oldest first."""
+
+    def _all(self) -> tuple[bytes, ...]:
+        with self._lock:
+            if not self._keys:
+                self._keys = self._get()
+            return self._keys
+
+
+class FixedKeyRing(_Epochs):
+    """Master keys that the caller keeps."""
+
+    def __init__(self, master: bytes, *, retired: Sequence[bytes] = ()) -> None:
+        """Take keys.
+
+        Args:
+            retired: those of earlier epochs, oldest first.
+        """
+        super().__init__()
+        self._keys = _usable((*retired, master), "the master key")
+
+    def _get(self) -> tuple[bytes, ...]:
+        return self._keys
 
 
 class MemoryKeyRing(FixedKeyRing):
@@ -43,43 +98,113 @@ class MemoryKeyRing(FixedKeyRing):
         super().__init__(secrets.token_bytes(MASTER_BYTES))
 
 
-class FileKeyRing:
-    """A master key in a file that only its owner can read, made when it is first asked for.
+class EnvironmentKeyRing(_Epochs):
+    """Master keys in a variable of the environment: hexadecimal, commas between, oldest first."""
+
+    def __init__(self, variable: str = DEFAULT_VARIABLE) -> None:
+        super().__init__()
+        self._variable = variable
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._variable!r})"
+
+    def _get(self) -> tuple[bytes, ...]:
+        told = os.environ.get(self._variable, "")
+        if not told.strip():
+            raise ConfigError(
+                f"{self._variable} is not set; it holds {2 * MASTER_BYTES} hexadecimal digits for "
+                "each key, with commas between, the current one last"
+            )
+        try:
+            keys = [bytes.fromhex(part.strip()) for part in told.split(",")]
+        except ValueError:
+            raise ConfigError(f"{self._variable} holds more than hexadecimal digits") from None
+        return _usable(keys, self._variable)
+
+
+class WrappedKeyRing(_Epochs):
+    """Data keys that a key service wrapped; they are unwrapped once and kept in memory alone."""
+
+    def __init__(self, wrapped: bytes, unwrap: Unwrap, *, retired: Sequence[bytes] = ()) -> None:
+        """Keep wrapped keys; the service is asked when a key is first needed.
+
+        Args:
+            wrapped: the current data key as the service gave it out, to be kept anywhere.
+            unwrap: asks the service.
+            retired: wrapped data keys of earlier epochs, oldest first.
+        """
+        super().__init__()
+        self._wrapped = (*retired, wrapped)
+        self._unwrap = unwrap
+
+    def _get(self) -> tuple[bytes, ...]:
+        try:
+            keys = [bytes(self._unwrap(one)) for one in self._wrapped]
+        except CRPError:
+            raise
+        except Exception as error:  # noqa: BLE001 - any client's; only its name is shown
+            # What the service says of it may quote what was sent or received.
+            raise StoreError(
+                f"the key service did not unwrap the master key: {type(error).__name__}"
+            ) from None
+        return _usable(keys, "the unwrapped master key")
+
+
+class FileKeyRing(_Epochs):
+    """Master keys in a file that only its owner can read, made when one is first asked for.
 
     The file lies in the store's folder. Where namespaces lie beside it already, a missing file is
     a lost one, and is not replaced: what it sealed would never verify again.
     """
 
     def __init__(self, path: str | Path) -> None:
+        super().__init__()
         self._path = Path(path)
-        self._lock = threading.Lock()
-        self._master: bytes | None = None
 
     @property
     def path(self) -> Path:
-        """The key's file, there or not."""
+        """The keys' file, there or not."""
         return self._path
 
-    def master(self) -> bytes:
-        """The key in the file; a missing file of a new store is made first.
+    def rotate(self) -> None:
+        """Begin a new epoch: a new key seals from now on, those before are kept to verify.
+
+        A process that has the store open goes on with the key that it knows, until it meets an
+        event of the new epoch; from then on its writes are refused. Open its relay again.
 
         Raises:
-            ConfigError: the file holds no key that this version can use, or is missing from a
-                store that was written.
-            StoreError: the file cannot be read or made.
+            ConfigError: the file holds no key that this version can use.
+            StoreError: another rotation is under way, or the file cannot be written.
         """
+        self.master()
+        claim = self._path.with_name(f"{self._path.name}.rotating")
+        try:
+            os.close(os.open(claim, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE))
+        except FileExistsError:
+            raise StoreError(
+                f"key file {self._path} is being rotated; remove {claim} if no process does that"
+            ) from None
+        except OSError as error:
+            raise _out_of_reach(self._path, error) from error
+        try:
+            # Read again: another process may have rotated it since.
+            keys = (*self._read(), _new())
+            self._write(keys).replace(self._path)
+            sync_folder(self._path.parent)
+        except OSError as error:
+            raise _out_of_reach(self._path, error) from error
+        finally:
+            claim.unlink(missing_ok=True)
         with self._lock:
-            if self._master is None:
-                self._master = self._read_or_make()
-            return self._master
+            self._keys = keys
 
     def __repr__(self) -> str:
         return f"FileKeyRing({str(self._path)!r})"
 
-    def _read_or_make(self) -> bytes:
+    def _get(self) -> tuple[bytes, ...]:
         try:
             try:
-                return self._parse(self._path.read_text(encoding="utf-8"))
+                return self._read()
             except FileNotFoundError:
                 if not self._guards_something():
                     make_folder(self._path.parent)
@@ -90,13 +215,9 @@ class FileKeyRing:
                         f"key file {self._path} is missing, but {self._path.parent} holds what was "
                         "sealed with a key; restore the file from a copy, or give the key"
                     ) from None
-                return self._parse(self._path.read_text(encoding="utf-8"))
-        except UnicodeDecodeError as error:
-            raise ConfigError(f"key file {self._path} is not text") from error
+                return self._read()
         except OSError as error:
-            raise StoreError(
-                f"key file {self._path} cannot be read or made: {error.strerror}"
-            ) from error
+            raise _out_of_reach(self._path, error) from error
 
     def _guards_something(self) -> bool:
         folder = self._path.parent / NAMESPACES
@@ -107,15 +228,8 @@ class FileKeyRing:
 
         Two processes that start together both end with the key of the one that was first.
         """
-        temporary = self._path.with_name(f".{self._path.name}.{secrets.token_hex(8)}")
-        key = secrets.token_bytes(MASTER_BYTES)
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
+        temporary = self._write((_new(),))
         try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump({"schema": SCHEMA, "master": key.hex()}, file)
-                file.write("\n")
-                file.flush()
-                os.fsync(file.fileno())
             try:
                 os.link(temporary, self._path)
             except FileExistsError:
@@ -124,21 +238,64 @@ class FileKeyRing:
             temporary.unlink(missing_ok=True)
         sync_folder(self._path.parent)
 
-    def _parse(self, text: str) -> bytes:
+    def _write(self, keys: Sequence[bytes]) -> Path:
+        """A whole file under another name."""
+        temporary = self._path.with_name(f".{self._path.name}.{secrets.token_hex(8)}")
+        *retired, master = (key.hex() for key in keys)
+        told: dict[str, object] = {"schema": SCHEMA, "master": master}
+        if retired:
+            told = {"schema": ROTATED_SCHEMA, "master": master, "retired": retired}
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
         try:
-            fields = json.loads(text)
-            schema, master = fields["schema"], bytes.fromhex(fields["master"])
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump(told, file)
+                file.write("\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        return temporary
+
+    def _read(self) -> tuple[bytes, ...]:
+        try:
+            fields = json.loads(self._path.read_text(encoding="utf-8"))
+            schema, told = fields["schema"], [fields["master"]]
+            if schema == ROTATED_SCHEMA:
+                told = [*fields["retired"], *told]
+            keys = [bytes.fromhex(key) for key in told]
         except (ValueError, TypeError, KeyError):
             raise ConfigError(f"key file {self._path} holds no key; restore it from a copy") from (
                 None
             )
-        if schema != SCHEMA:
-            raise ConfigError(f"key file {self._path} has schema {schema!r}, wanted {SCHEMA!r}")
-        if len(master) < MASTER_BYTES:
+        if schema not in (SCHEMA, ROTATED_SCHEMA):
             raise ConfigError(
-                f"key file {self._path} holds {len(master)} bytes, wanted at least {MASTER_BYTES}"
+                f"key file {self._path} has schema {schema!r}, wanted {SCHEMA!r} or "
+                f"{ROTATED_SCHEMA!r}"
             )
-        return master
+        return _usable(keys, f"key file {self._path}")
+
+
+def _usable(keys: Sequence[bytes], where: str) -> tuple[bytes, ...]:
+    """Keys that are long enough and all different.
+
+    Raises:
+        ConfigError: one is not; names the place, never a key.
+    """
+    for key in keys:
+        if len(key) < MASTER_BYTES:
+            raise ConfigError(f"{where} has {len(key)} bytes; give at least {MASTER_BYTES}")
+    if len(set(keys)) < len(keys):
+        raise ConfigError(f"{where} holds the same key for two epochs; give each its own")
+    return tuple(bytes(key) for key in keys)
+
+
+def _new() -> bytes:
+    return secrets.token_bytes(MASTER_BYTES)
+
+
+def _out_of_reach(path: Path, error: OSError) -> StoreError:
+    return StoreError(f"key file {path} cannot be read or made: {error.strerror}")
 
 
 def make_folder(path: Path) -> None:

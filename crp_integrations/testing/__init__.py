@@ -1,9 +1,9 @@
 """Testing: what a backend of your own must pass, as classes that pytest collects.
 
 In: a fixture that makes your store. Out: passed or failed tests, one for each promise of
-`fabric/ports.py` and `audit/ports.py`. Subclass `StoreConformance` from `conformance.py`, or
-`PersistentStoreConformance` for a store that outlives its process. The records that the tests
-put in come from `records.py`. The room needs pytest and is imported by nothing else.
+`fabric/ports`, `audit/ports.py` and `session/ports.py`. Subclass `StoreConformance` from
+`conformance.py`, or `PersistentStoreConformance` for a store that outlives its process. The records
+that the tests put in come from `records.py`. The room needs pytest and is imported by nothing else.
 """
 
 import pytest
@@ -15,6 +15,8 @@ pytest.register_assert_rewrite(
     "crp_integrations.testing.conformance_facts",
     "crp_integrations.testing.conformance_finding",
     "crp_integrations.testing.conformance_journal",
+    "crp_integrations.testing.conformance_sessions",
     "crp_integrations.testing.conformance_transactions",
     "crp_integrations.testing.conformance_upkeep",
+    "crp_integrations.testing.conformance_withdrawal",
 )

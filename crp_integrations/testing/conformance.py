@@ -20,8 +20,10 @@ from crp_integrations.testing.conformance_edits import EditsConformance
 from crp_integrations.testing.conformance_facts import FactsConformance
 from crp_integrations.testing.conformance_finding import FindingConformance
 from crp_integrations.testing.conformance_journal import JournalConformance
+from crp_integrations.testing.conformance_sessions import SessionsConformance
 from crp_integrations.testing.conformance_transactions import TransactionsConformance
 from crp_integrations.testing.conformance_upkeep import UpkeepConformance
+from crp_integrations.testing.conformance_withdrawal import WithdrawalConformance
 from crp_integrations.testing.records import NAMESPACE, fact, rows, seal, source
 
 
@@ -30,6 +32,8 @@ class StoreConformance(
     EditsConformance,
     FindingConformance,
     JournalConformance,
+    SessionsConformance,
+    WithdrawalConformance,
     TransactionsConformance,
     UpkeepConformance,
 ):

@@ -22,7 +22,7 @@ from crp_integrations.errors import (
 )
 from crp_integrations.litellm import CRPRouter
 from crp_integrations.litellm.hook import RUNNING
-from crp_integrations.litellm.router import _loop
+from crp_integrations.litellm.loop import own_loop as _loop
 from tests.doubles import HashEmbedder
 from tests.servers import Double, openai_double
 

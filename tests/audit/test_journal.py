@@ -10,7 +10,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from crp_integrations.audit.journal import EventDraft, append, sealed_with, verify
+from crp_integrations.audit.journal import (
+    EventDraft,
+    append,
+    chained,
+    sealed_with,
+    verify,
+)
 from crp_integrations.audit.keys import journal_key, session_key
 from crp_integrations.audit.records import Event
 from crp_integrations.errors import ChainBroken, StoreError
@@ -28,7 +34,8 @@ def journal(count: int = 4) -> list[Event]:
     for n in range(count):
         draft = EventDraft(EventType.FACT_RETRIEVED, {**DATA, "n": n}, f"crp_sess_{n}", f"w{n}")
         with store.begin("a") as transaction:
-            append(transaction.journal, KEY, [draft], AT)
+            journal = transaction.journal
+            journal.append(chained(journal.tip(), KEY, [draft], AT))
     with store.begin("a", write=False) as transaction:
         return list(transaction.journal.events())
 
@@ -123,6 +130,8 @@ def test_data_that_cannot_be_sealed_is_refused_and_nothing_is_stored(value: Any)
     drafts = [EventDraft(EventType.TOOL_CALL, {}), EventDraft(EventType.TOOL_CALL, {"x": value})]
     with store.begin("a") as transaction:
         with pytest.raises(StoreError, match="canonical JSON"):
+            chained(transaction.journal.tip(), KEY, drafts, AT)
+        with pytest.raises(StoreError, match="does not say"):
             append(transaction.journal, KEY, drafts, AT)
         assert transaction.journal.tip() is None
 

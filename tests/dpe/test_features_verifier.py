@@ -18,9 +18,13 @@ from crp_integrations.dpe.risk import calibrated, composite
 from crp_integrations.dpe.settings import LEVEL_CUTS, DpeSettings
 from crp_integrations.dpe.verifier.alignment import AlignmentVerifier
 from crp_integrations.dpe.verifier.calibrated import FeaturesVerifier
+from crp_integrations.dpe.verifier.context import Context
+from crp_integrations.dpe.verifier.features import align
 from crp_integrations.dpe.verifier.fitted import SIGNALS, Fitted
 from crp_integrations.dpe.verifier.recorded import Records, clocks, days_of
+from crp_integrations.dpe.verifier.rewritten import read_words
 from crp_integrations.dpe.verifier.trees import Trees
+from crp_integrations.dpe.verifier.word_measures import Source
 from crp_integrations.dpe.verifier.wording import Wording, words_of
 from crp_integrations.errors import EngineError
 from crp_integrations.relay.build import default_verifier
@@ -119,6 +123,40 @@ def test_one_changed_value_in_a_one_claim_answer_is_high(answer: str) -> None:
     assert report.hallucination_probability is not None
     assert report.hallucination_probability > 0.5
     assert report.fidelity_score == 0.8
+
+
+def test_a_named_dropped_condition_in_a_one_claim_answer_is_high() -> None:
+    fact = "Refunds are paid within ten days only if the original receipt is shown at the counter."
+    report = check("Refunds are paid within ten days.", [fact], verifier=shipped())
+    assert "CONTEXT_STRIPPED" in kinds(report)
+    assert report.risk_level in (RiskLevel.HIGH, RiskLevel.CRITICAL)
+    kept = check("Refunds are paid within ten days only if the original receipt is shown.", [fact], verifier=shipped())
+    assert kept.risk_level is RiskLevel.LOW
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Wendy Ventura (born 1979-01-30 in Chicago) is an American radio reporter.",
+        "The $42,000,000 hotel is owned by the city and was opened on 11 November 2011.",
+        "The river rises in 2 branches and flows east for 1200 kilometers.",
+        "Sixty percent of the members voted for the new bylaws.",
+    ],
+)
+def test_a_value_written_otherwise_is_read_as_the_same_words(answer: str) -> None:
+    facts = [
+        "Wendy Ventura (born January 30, 1979 in Chicago) is an American radio reporter. "
+        "The $42 million hotel is owned by the city and was opened on November 11, 2011.",
+        "The river rises in two branches and flows east for 1,200 km. "
+        "60% of the members voted for the new bylaws.",
+    ]
+    report = check(answer, facts, verifier=shipped())
+    assert kinds(report) == []
+    assert report.risk_level is RiskLevel.LOW
+    context = Context(facts)
+    found = [align(claim.reads_as, context) for claim in report.claims]
+    read = read_words(words_of(answer), report.claims, found, Source(context))
+    assert read.known.all()
 
 
 @pytest.mark.parametrize(

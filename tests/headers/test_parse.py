@@ -1,8 +1,8 @@
-"""Headers read: round trips, hostile values, and nothing ignored."""
+"""Headers read: what each says, and what is refused."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -11,176 +11,86 @@ from hypothesis import strategies as st
 from crp_integrations.errors import HeaderSyntaxError
 from crp_integrations.headers import names, values
 from crp_integrations.headers.parse import parse, read
-from crp_integrations.headers.records import (
-    CacheOutcome,
-    CompletenessSaid,
-    Contradictions,
-    Distortions,
-    FlowSaid,
-    OmissionsSaid,
-    RepetitionSaid,
-    RequestHeaders,
-    ResponseHeaders,
-)
-from crp_integrations.headers.render import FIELDS, render, write
+from crp_integrations.headers.records import RequestHeaders, SetSession
 from crp_integrations.vocabulary import (
-    AiActClass,
-    Attribution,
-    CacheStatus,
-    ChainIntegrity,
-    Changed,
-    CompletenessLevel,
-    DistortionType,
     GroundingMode,
+    Oversight,
+    Phase,
     QualityTier,
-    RepetitionLevel,
+    Retry,
     RiskLevel,
+    SafetyMode,
     Strategy,
 )
-from tests.headers.samples import ETAG, SESSION, envelope, report, seal
+from tests.headers.samples import ETAG, SESSION
 
-COUNT = st.integers(0, 10**15 - 1)
-FRACTION = st.integers(0, 1_000).map(lambda thousandths: thousandths / 1_000)
-HASH = st.text("0123456789abcdef", min_size=64, max_size=64).map(lambda digits: "sha256:" + digits)
-PAIR = st.tuples(COUNT, COUNT)
-VALUES = {
-    "session_id": st.from_regex(r"crp_sess_[A-Za-z0-9]{16,32}", fullmatch=True),
-    "window": PAIR,
-    "strategy": st.sampled_from(Strategy),
-    "quality_tier": st.sampled_from(QualityTier),
-    "saturation": FRACTION,
-    "facts_used": PAIR,
-    "tokens_used": COUNT,
-    "etag": HASH,
-    "cache_status": st.builds(
-        CacheOutcome,
-        status=st.sampled_from(CacheStatus),
-        reason=st.just("") | st.sampled_from(Changed).map(str),
-    ),
-    "continuation_id": st.from_regex(r"crp_cont_[A-Za-z0-9]{16,32}", fullmatch=True),
-    "tier_hit": st.integers(0, 3),
-    "ckf_hits": COUNT,
-    "ckf_community": st.from_regex(r"[a-z0-9]([a-z0-9.-]{0,20}[a-z0-9])?", fullmatch=True),
-    "knowledge_age": st.one_of(
-        st.integers(1, 90_000).map(lambda n: timedelta(days=n)),
-        st.integers(1, 23).map(lambda n: timedelta(hours=n)),
-        st.integers(0, 59).map(lambda n: timedelta(seconds=n)),
-    ),
-    "claim_count": COUNT,
-    "attribution": st.sampled_from(Attribution),
-    "grounding_pct": FRACTION,
-    "attribution_score": FRACTION,
-    "fabrications": COUNT,
-    "distortions": st.one_of(
-        st.just(Distortions(count=0)),
-        st.builds(
-            Distortions,
-            count=st.integers(1, 99),
-            types=st.lists(st.sampled_from(DistortionType), min_size=1, unique=True).map(tuple),
-        ),
-    ),
-    "contradictions": st.one_of(
-        st.just(Contradictions(count=0)),
-        st.builds(Contradictions, count=st.integers(1, 9), scope=st.sampled_from(values.SCOPES)),
-    ),
-    "entailment_score": FRACTION,
-    "fidelity_score": FRACTION,
-    "hallucination_risk": st.sampled_from(RiskLevel),
-    "hallucination_score": FRACTION,
-    "repetition": st.builds(
-        RepetitionSaid, level=st.sampled_from(RepetitionLevel), overlap=st.none() | FRACTION
-    ),
-    "completeness": st.builds(
-        CompletenessSaid,
-        level=st.sampled_from(CompletenessLevel),
-        covered=COUNT,
-        total=COUNT,
-        uncovered=st.lists(st.from_regex(r"[a-z0-9-]{1,12}", fullmatch=True), max_size=3).map(
-            tuple
-        ),
-    ),
-    "flow": st.builds(
-        FlowSaid, score=FRACTION, remediation=st.sampled_from(("", *values.FLOW_REMEDIES))
-    ),
-    "quality_score": FRACTION,
-    "chained_hmac": HASH,
-    "window_hmac": HASH,
-    "chain_integrity": st.sampled_from(ChainIntegrity),
-    "omissions": st.builds(OmissionsSaid, critical=COUNT, high=COUNT, medium=COUNT),
-    "personal_data": st.booleans(),
-    "ai_act_class": st.sampled_from(AiActClass),
-    "nist_tier": st.integers(1, 4).map(lambda n: f"TIER-{n}"),
-    "iso_42001": st.lists(
-        st.from_regex(r"A(\.[1-9][0-9]?){2,3}", fullmatch=True), min_size=1, max_size=4
-    ).map(tuple),
-    "controls_met": PAIR,
-}
-RECORDS = st.fixed_dictionaries({}, optional=VALUES).map(lambda said: ResponseHeaders(**said))
-HOSTILE = st.one_of(
-    st.text(max_size=40),
-    st.sampled_from(
-        ["\r\n", "\x00", "a\r\nX-Evil: 1", "1" * 10_000, "", "١٢", "S\u2028", "1.0\x0b"]
-    ),
-)
+CONTINUATION = "crp_cont_0123456789abcdef"
 
 
-def any_case(text: str, flips: list[bool]) -> str:
-    return (
-        "".join(c.swapcase() if flip else c for c, flip in zip(text, flips, strict=False))
-        + text[len(flips) :]
+def test_what_a_request_may_ask_for() -> None:
+    asked = parse(
+        {
+            "crp-context-session-id": SESSION,
+            "CRP-LLM-Grounding-Mode": " Context-Strict ",
+            "CRP-Accept-Strategy": "reflexive, PUSH",
+            "CRP-Agent-Dispatch-Strategy": "agentic",
+            "CRP-LLM-Reproducibility-Seed": "42",
+            "CRP-Context-Continuation-Id": f"{CONTINUATION}, {CONTINUATION[:-1]}0",
+            "CRP-Accept-Quality": "S, a",
+            "CRP-Accept-Risk": "medium",
+            "CRP-Safety-Oversight-Mode": "human-review",
+            "CRP-Safety-Mode": "STRICT",
+            "CRP-Safety-Policy": "halt-on HIGH; report-uri https://a.example/X",
+            "CRP-Safety-Policy-Report-Only": "require-grounding 0.95",
+            "CRP-Safety-Report-URI": "https://a.example/crp?to=X",
+            "CRP-Safety-Nonce": "BASE64:aGVsbG8=",
+            "CRP-Agent-Safety-Budget": "0.85",
+            "CRP-Agent-Loop-Depth": "2",
+            "CRP-Agent-Session-Parent": SESSION,
+            "CRP-Agent-Phase": "plan",
+            "CRP-Session-Token": "abc.DEF",
+            "CRP-Oversight-Token": f"approved:{ETAG}",
+            "Authorization": "Bearer x",
+        }
     )
-
-
-@given(RECORDS)
-def test_what_is_written_is_read_back(said: ResponseHeaders) -> None:
-    assert read(write(said)) == said
-
-
-@given(RECORDS, st.lists(st.booleans(), max_size=80))
-def test_names_are_read_in_any_case(said: ResponseHeaders, flips: list[bool]) -> None:
-    written = {any_case(name, flips): value for name, value in write(said).items()}
-    assert read({**written, "Content-Type": "x", "CRP-Of-Tomorrow": "1"}) == said
-
-
-def test_every_field_has_a_header_and_a_value_to_try() -> None:
-    assert set(FIELDS) == set(ResponseHeaders.model_fields)
-    assert set(VALUES) == set(FIELDS) - {"protocol_version"}
-    assert {name for name, _ in FIELDS.values()} <= set(values.GRAMMAR)
-
-
-def test_a_window_is_read_back() -> None:
-    headers = render(
-        envelope(), report(), session_id=SESSION, window_number=2, window_total=5, seal=seal()
+    assert asked == RequestHeaders(
+        session_id=SESSION,
+        grounding=GroundingMode.STRICT,
+        strategies=(Strategy.REFLEXIVE, Strategy.PUSH),
+        dispatch_strategy=Strategy.AGENTIC,
+        seed=42,
+        continuation_ids=(CONTINUATION, f"{CONTINUATION[:-1]}0"),
+        accept_quality=(QualityTier.S, QualityTier.A),
+        accept_risk=RiskLevel.MEDIUM,
+        oversight_mode=Oversight.HUMAN_REVIEW,
+        safety_mode=SafetyMode.STRICT,
+        safety_policy="halt-on HIGH; report-uri https://a.example/X",
+        safety_policy_report_only="require-grounding 0.95",
+        report_uri="https://a.example/crp?to=X",
+        nonce="base64:aGVsbG8=",
+        safety_budget=0.85,
+        loop_depth=2,
+        session_parent=SESSION,
+        phase=Phase.PLAN,
+        session_token="abc.DEF",
+        oversight_token=f"approved:{ETAG}",
     )
-    said = read(headers)
-    assert said.facts_used == (2, 4)
-    assert said.saturation == 0.994
-    assert said.knowledge_age == timedelta(days=3)
-    assert said.hallucination_risk is RiskLevel.LOW
-    assert write(said) == headers
+    assert parse({}) == RequestHeaders()
 
 
-@given(st.sampled_from(sorted(values.GRAMMAR)), HOSTILE)
-def test_hostile_values_are_refused_or_plain(name: str, value: str) -> None:
-    reader = read if name in {response for response, _ in FIELDS.values()} else parse
-    try:
-        reader({name: value})
-    except HeaderSyntaxError as error:
-        sentence = str(error)
-        assert len(sentence) < 300
-        assert not any(ord(character) < 32 for character in sentence)
-        assert name in sentence or "duration" in sentence
-    else:
-        assert value.isascii()
-        assert value.isprintable() or "\t" in value
+@pytest.mark.parametrize("strategy", Strategy)
+def test_every_strategy_may_be_asked_for(strategy: Strategy) -> None:
+    asked = parse({names.ACCEPT_STRATEGY: strategy, names.DISPATCH_STRATEGY: strategy})
+    assert (asked.strategies, asked.dispatch_strategy) == ((strategy,), strategy)
 
 
 @pytest.mark.parametrize(
-    "value", ["1", "0", ".5", "1.1", "2.0", "-0.5", "0,5", "1.01", "nan", "1e0"]
+    "value", ["1", "0", ".5", "1.1", "2.0", "-0.5", "0,5", "1.01", "nan", "1e0", "+0.5", "0.5 0.5"]
 )
-def test_a_fraction_needs_its_point_and_its_bounds(value: str) -> None:
-    with pytest.raises(HeaderSyntaxError):
-        read({names.SATURATION: value})
+@pytest.mark.parametrize("name", [names.SATURATION, names.SAFETY_BUDGET, names.QUALITY_SCORE])
+def test_a_fraction_needs_its_point_and_its_bounds(name: str, value: str) -> None:
+    with pytest.raises(HeaderSyntaxError, match=name):
+        read({name: value})
 
 
 @pytest.mark.parametrize(("value", "number"), [("1.0", 1.0), ("0.0", 0.0), ("0.994", 0.994)])
@@ -201,30 +111,66 @@ def test_a_duration_of_several_units() -> None:
         read({names.KNOWLEDGE_AGE: "P999999999DT999999999H"})
 
 
-def test_what_a_request_may_ask_for() -> None:
-    asked = parse(
-        {
-            "crp-context-session-id": SESSION,
-            "CRP-LLM-Grounding-Mode": " Context-Strict ",
-            "CRP-Accept-Strategy": "reflexive, PUSH",
-            "CRP-Agent-Dispatch-Strategy": "push",
-            "CRP-LLM-Reproducibility-Seed": "42",
-            "Authorization": "Bearer x",
-        }
-    )
-    assert asked == RequestHeaders(
-        session_id=SESSION,
-        grounding=GroundingMode.STRICT,
-        strategies=(Strategy.REFLEXIVE, Strategy.PUSH),
-        seed=42,
-    )
-    assert parse({}) == RequestHeaders()
+@pytest.mark.parametrize(
+    ("text", "wait"),
+    [
+        ("120", 120),
+        ("PT1H30M", 5_400),
+        ("2026-05-25T12:00:00+02:00", datetime(2026, 5, 25, 10, tzinfo=UTC)),
+        ("2026-05-25t10:00:00z", datetime(2026, 5, 25, 10, tzinfo=UTC)),
+        ("oversight-required", Retry.OVERSIGHT),
+        ("New-Session-Required", Retry.NEW_SESSION),
+    ],
+)
+def test_when_to_come_again(text: str, wait: object) -> None:
+    assert read({names.RETRY_AFTER: text}).retry_after == wait
 
 
-@pytest.mark.parametrize("name", [n for n, d in names.DIRECTIONS.items() if d == "response"])
-def test_response_names_are_refused_in_a_request(name: str) -> None:
-    with pytest.raises(HeaderSyntaxError, match=name):
-        parse({name.upper(): "S"})
+@pytest.mark.parametrize(
+    "text",
+    ["soon", "-1", "1.5", "2026-13-01T00:00:00Z", "2026-05-25", "2026-05-25T10:00:00",
+     "0001-01-01T00:00:00+23:59", "P999999999D", "2026-05-25T10:00:00+99:99"],
+)  # fmt: skip
+def test_when_nobody_can_come_again(text: str) -> None:
+    with pytest.raises(HeaderSyntaxError):
+        read({names.RETRY_AFTER: text})
+
+
+def test_a_session_token_with_what_belongs_to_it() -> None:
+    text = (
+        "token=abc.DEF; Path=/; Max-Age=3600; Signed; SameSite=Strict; Window=3; "
+        "QualityHistory=A,A,B"
+    )
+    said = read({names.SET_SESSION: text}).set_session
+    assert said == SetSession(
+        token="abc.DEF", window=3, quality_history=(QualityTier.A, QualityTier.A, QualityTier.B)
+    )
+    assert said is not None
+    assert "abc.DEF" not in repr(said)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "token=abc.DEF",
+        "token=abc.DEF; Path=/; Max-Age=3600; SameSite=Strict; Window=3",
+        "token=abc.DEF; Path=/; Max-Age=3600; Signed; SameSite=None; Window=3",
+        "token=abc.DEF; Path=/; Max-Age=3600; Signed; SameSite=Strict; Window=0",
+        "token=abc.DEF; Path=/; Max-Age=3600; Signed; SameSite=Strict; Window=1; QualityHistory=",
+        f"token={'a' * 4_096}.b; Path=/; Max-Age=1; Signed; SameSite=Strict; Window=1",
+    ],
+)
+def test_a_session_token_without_what_belongs_to_it(text: str) -> None:
+    with pytest.raises(HeaderSyntaxError, match="CRP-Set-Session") as caught:
+        read({names.SET_SESSION: text})
+    assert "abc.DEF" not in str(caught.value)
+
+
+def test_lineage_and_root() -> None:
+    one, two = "crp_win_0123456789abcdef", "crp_win_0123456789abcdeF"
+    said = read({names.LINEAGE: f"{one} -> {two}", names.DAG_ROOT: "dag:root-1"})
+    assert said.lineage == (one, two)
+    assert said.dag_root == "root-1"
 
 
 @pytest.mark.parametrize(
@@ -232,38 +178,75 @@ def test_response_names_are_refused_in_a_request(name: str) -> None:
     [
         ({"CRP-Context-If-Match": "abc"}, "CRP-Context-If-Match has the value 'abc'"),
         ({"CRP-Context-If-Match": f"{ETAG}, {ETAG}"}, "CRP-Context-If-Match has the value"),
-        ({"CRP-Context-Continuation-Id": "crp_cont_0123456789abcdef"}, "not supported"),
-        ({"CRP-Safety-Policy": "halt-on HIGH"}, "Safety-Policy is not supported"),
+        ({"CRP-Context-Continuation-Id": "crp_cont_short"}, "Continuation-Id has the value"),
+        ({"CRP-Context-Continuation-Id": f"{CONTINUATION},{CONTINUATION}"}, "stands twice"),
         ({"CRP-Context-Cache": "no-store, no-store"}, "no-store stands twice"),
         ({"CRP-Context-Cache": "max-age=-1"}, "CRP-Context-Cache has the value 'max-age=-1'"),
         ({"CRP-Context-Cache": "keep"}, "CRP-Context-Cache has the value 'keep'"),
         ({"CRP-Compliance-Data-Residency": "Europe"}, "Data-Residency has the value 'Europe'"),
-        ({"CRP-Accept-Strategy": "reflexive"}, "push"),
-        ({"CRP-Agent-Dispatch-Strategy": "agentic"}, "push"),
         ({"CRP-Accept-Strategy": "push, teleport"}, "teleport"),
+        ({"CRP-Accept-Quality": "S, E"}, "Accept-Quality has the value 'S, E'"),
+        ({"CRP-Accept-Quality": ""}, "Accept-Quality has the value ''"),
+        ({"CRP-Accept-Risk": "NONE"}, "Accept-Risk has the value 'NONE'"),
+        ({"CRP-Safety-Mode": "lenient"}, "Safety-Mode has the value 'lenient'"),
+        ({"CRP-Safety-Oversight-Mode": "off"}, "Oversight-Mode has the value 'off'"),
+        ({"CRP-Safety-Policy": "halt-on “HIGH”"}, "Safety-Policy has the value"),
+        ({"CRP-Safety-Policy": "  "}, "Safety-Policy has the value ''"),
+        ({"CRP-Safety-Policy": "x" * 9_000}, "9000 characters"),
+        ({"CRP-Safety-Report-URI": "file:///etc/passwd"}, "Report-URI has the value"),
+        ({"CRP-Safety-Report-URI": "https://a b"}, "Report-URI has the value"),
+        ({"CRP-Safety-Report-URI": "https://a/" + "x" * 2_048}, "at most 2048"),
+        ({"CRP-Safety-Nonce": "abc"}, "Nonce has the value 'abc'"),
+        ({"CRP-Agent-Safety-Budget": "1"}, "Safety-Budget has the value '1'"),
+        ({"CRP-Agent-Loop-Depth": "-1"}, "Loop-Depth has the value '-1'"),
+        ({"CRP-Agent-Session-Parent": "me"}, "Session-Parent has the value 'me'"),
+        ({"CRP-Agent-Phase": "THINK"}, "Phase has the value 'THINK'"),
+        ({"CRP-Session-Token": "a" * 4_095 + ".b"}, "at most 4096"),
+        ({"CRP-Oversight-Token": "approved:yes"}, "Oversight-Token has the value of 12 characters"),
         ({"CRP-No-Such-Thing": "1"}, "CRP-No-Such-Thing"),
         ({"CRP-LLM-Grounding-Mode": "loose"}, "loose"),
         ({"CRP-LLM-Reproducibility-Seed": "-1"}, "Seed"),
         ({"CRP-Context-Session-Id": SESSION, "crp-context-session-id": SESSION}, "twice"),
         ({"CRP-Context-Session-Id": SESSION + "\r\nX: y"}, "control character"),
+        ({"CRP-Context-Session-Id": SESSION + "\r\n folded"}, "control character"),
         ({"CRP-Context-Session-Id": "x" * 9_000}, "9000 characters"),
+        ({"CRP-Context-Session-Id ": SESSION}, "has blanks around it"),
+        ({"\r\nCRP-Context-Session-Id": SESSION}, "has blanks around it"),
+        ({"CRP-Context-Session-Id": 7}, "type int, wanted text"),
+        ({b"CRP-Context-Session-Id": SESSION}, "type bytes"),
     ],
 )
-def test_what_cannot_be_done_is_refused_not_ignored(headers: dict[str, str], words: str) -> None:
+def test_what_cannot_be_read_is_refused_not_ignored(headers: dict[str, str], words: str) -> None:
     with pytest.raises(HeaderSyntaxError, match=words) as caught:
         parse(headers)
     assert caught.value.status_hint == 400
 
 
-def test_request_names_are_refused_in_a_response() -> None:
-    with pytest.raises(HeaderSyntaxError, match="Grounding-Mode"):
-        read({names.GROUNDING_MODE: "open"})
+def test_pairs_show_a_name_that_was_sent_twice_in_one_spelling() -> None:
+    pairs = [(names.POLICY, "halt-on HIGH"), ("Accept", "*/*"), (names.POLICY, "oversight auto")]
+    with pytest.raises(HeaderSyntaxError, match="stands twice"):
+        parse(pairs)
+    assert parse(pairs[:2]) == RequestHeaders(safety_policy="halt-on HIGH")
 
 
 @pytest.mark.parametrize("value", [-0.1, 1.1, float("nan"), float("inf")])
 def test_no_fraction_is_made_of_other_numbers(value: float) -> None:
     with pytest.raises(HeaderSyntaxError):
         values.fraction(value)
+
+
+@given(st.floats(0.0, 1.0))
+def test_a_budget_never_grows_on_its_way(budget: float) -> None:
+    said = values.floored(budget)
+    # Noise of sums of decimals is all that may be added.
+    assert budget - 1e-4 <= said <= budget + 1e-9
+    assert RequestHeaders(safety_budget=budget).safety_budget == said
+    assert parse({names.SAFETY_BUDGET: f"{said:.4f}"}).safety_budget == said
+
+
+def test_a_budget_of_many_digits_is_cut_off() -> None:
+    assert parse({names.SAFETY_BUDGET: "0.99999999"}).safety_budget == 0.9999
+    assert parse({names.SAFETY_BUDGET: "0.1000"}).safety_budget == 0.1
 
 
 @given(st.text())

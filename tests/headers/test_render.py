@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crp_integrations.errors import HeaderSyntaxError
-from crp_integrations.headers import names, values
+from crp_integrations.headers import grammar, names
 from crp_integrations.headers.render import render
 from crp_integrations.vocabulary import (
     Attribution,
@@ -195,7 +195,7 @@ def test_distortions() -> None:
     assert more["CRP-Safety-Distortions"] == "3; types=NUMBER_CHANGED,DATE_SHIFTED"
 
 
-@pytest.mark.parametrize("scope", values.SCOPES)
+@pytest.mark.parametrize("scope", grammar.SCOPES)
 def test_contradictions(scope: str) -> None:
     assert said()["CRP-Safety-Contradictions"] == "0"
     headers = said(report={"contradiction_count": 1, "contradiction_scope": scope})
@@ -243,7 +243,7 @@ def test_no_header_holds_content(content: str) -> None:
 
 def test_every_value_follows_its_rule_and_every_name_is_a_response_name() -> None:
     for name, value in said(seal={"parent_hmac": ""}).items():
-        assert values.GRAMMAR[name].fullmatch(value)
+        assert grammar.GRAMMAR[name].fullmatch(value)
         assert names.DIRECTIONS[name] is not names.Direction.REQUEST
         assert not any(ord(character) < 32 for character in name + value)
 

@@ -15,7 +15,7 @@ from crp_integrations.errors import EnvelopeUnchanged, NoRelevantFacts, RequestE
 from crp_integrations.fabric.view import View
 from crp_integrations.headers.parse import parse
 from crp_integrations.messages import Reply
-from crp_integrations.relay import turn as turn_module
+from crp_integrations.relay import fitting as turn_module
 from crp_integrations.relay.outcomes import status
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.settings import load

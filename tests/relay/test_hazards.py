@@ -193,7 +193,7 @@ def test_begin_seals_a_window_that_breaks_before_the_dispatch(relay, monkeypatch
     def broken(*given, **named):
         raise ZeroDivisionError("1/0")
 
-    monkeypatch.setattr("crp_integrations.relay.turn.assemble", broken)
+    monkeypatch.setattr("crp_integrations.relay.fitting.assemble", broken)
     with pytest.raises(ZeroDivisionError):
         drive(turn, ScriptedModel(""))
     assert outcomes_of(relay) == ["failed"]
@@ -208,7 +208,7 @@ def test_an_error_before_the_dispatch_is_not_hidden_by_a_busy_store(open_relay, 
         store.refusals = 1
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("crp_integrations.relay.turn.assemble", interrupted)
+    monkeypatch.setattr("crp_integrations.relay.fitting.assemble", interrupted)
     with pytest.raises(KeyboardInterrupt):
         relay.ask(QUESTION, session_id=SESSION)
     assert store.refusals == 0

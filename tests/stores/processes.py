@@ -28,7 +28,7 @@ def write_batch(store: SqliteStore, name: str) -> None:
         transaction.facts.set_status([made[0].fact_id], FactStatus.STALE, NOON)
         count = int(transaction.facts.setting("count") or 0)
         transaction.facts.set_setting("count", str(count + 1))
-        draft = EventDraft(EventType.FACT_INGESTED, {"batch": name})
+        draft = EventDraft(EventType.FACT_INGESTED, {"source": name})
         append(transaction.journal, KEY, [draft], "2026-05-25T10:00:00Z")
 
 

@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from crp_integrations.audit.journal import EventDraft, append
+from crp_integrations.audit.journal import EventDraft, chained
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.ports import Mark, Store, Transaction
 from crp_integrations.fabric.records import Edge, Where
@@ -157,7 +157,9 @@ class EqualStores(RuleBasedStateMachine):
     @rule(name=texts, fails=st.booleans())
     def event(self, name: str, fails: bool) -> None:
         draft = EventDraft(EventType.TOOL_CALL, {"name": name}, session_id=name[:1])
-        self.both(lambda tx: append(tx.journal, KEY, [draft], "2026"), fails)
+        self.both(
+            lambda tx: tx.journal.append(chained(tx.journal.tip(), KEY, [draft], "2026")), fails
+        )
 
     @rule(session=st.sampled_from("ab"), number=st.integers(1, 3))
     def seal(self, session: str, number: int) -> None:

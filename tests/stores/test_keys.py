@@ -54,6 +54,9 @@ def test_two_stores_have_two_keys(tmp_path: Path) -> None:
         b'{"schema": "keys/1", "master": 5}',
         b'{"schema": "keys/1", "master": "00ff"}',
         b'{"schema": "keys/2", "master": "' + b"00" * 32 + b'"}',
+        b'{"schema": "keys/2", "retired": [5], "master": "' + b"00" * 32 + b'"}',
+        b'{"schema": "keys/2", "retired": ["00"], "master": "' + b"00" * 32 + b'"}',
+        b'{"schema": "keys/3", "retired": [], "master": "' + b"00" * 32 + b'"}',
     ],
 )
 def test_a_file_without_a_usable_key_is_refused_and_left_alone(

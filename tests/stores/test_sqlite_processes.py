@@ -39,7 +39,7 @@ def check(store: SqliteStore, acknowledged: set[str]) -> set[str]:
         ids = [id for id, _ in transaction.facts.retrievable()]
         found = {one.content: one for one in transaction.facts.get(ids)}
         events = list(transaction.journal.events())
-        names = [event.data["batch"] for event in events]
+        names = [event.data["source"] for event in events]
         assert verify(events, KEY) == len(names) == len(set(names))
         assert acknowledged <= set(names)
         assert set(found) == {text for name in names for text in processes.batch(name)}

@@ -18,6 +18,7 @@ import numpy as np
 from crp_integrations.dpe.records import Claim
 from crp_integrations.dpe.verifier.features import Alignment
 from crp_integrations.dpe.verifier.recorded import Records
+from crp_integrations.dpe.verifier.rewritten import read_words
 from crp_integrations.dpe.verifier.word_measures import Read, Source, word_columns
 from crp_integrations.dpe.verifier.wording import Flags, Floats, Ints, Words, words_of
 from crp_integrations.language.negation import negations
@@ -92,8 +93,7 @@ def measure(
         source: the context.
     """
     words = words_of(answer)
-    ids = source.wording.number(words.stems)
-    read = Read(words, ids, source.wording.weights(ids), source.wording.runs(ids), ids >= 0)
+    read = read_words(words, claims, alignments, source)
     asked = frozenset(words_of(question).stems)
     bounds = np.array([claim.start for claim in claims] or [0])
     place = np.searchsorted(bounds, words.starts, side="right") - 1

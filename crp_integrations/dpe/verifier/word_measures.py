@@ -23,6 +23,7 @@ class Read:
         weights: how rare each is.
         runs: length of the row of words around it that the context has too.
         known: whether the context has it.
+        pairs: 1 where the context has it and the next one in a row.
     """
 
     words: Words
@@ -30,6 +31,7 @@ class Read:
     weights: Floats
     runs: Ints
     known: Flags
+    pairs: Floats
 
 
 class Source:
@@ -62,10 +64,7 @@ def word_columns(read: Read, asked: frozenset[str], source: Source) -> dict[str,
     count = len(words)
     known = read.known.astype(float)
     listed = ids.tolist()
-    pair = np.array(
-        [at + 1 < count and wording.has_row((listed[at], listed[at + 1])) for at in range(count)],
-        dtype=float,
-    )
+    pair = read.pairs
     content = ~words.stop
     near = _around(known * content, 4) / np.maximum(1.0, _around(content.astype(float), 4))
     first: dict[str, int] = {}

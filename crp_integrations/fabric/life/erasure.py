@@ -14,6 +14,7 @@ from crp_integrations.errors import StoreBusy
 from crp_integrations.fabric.communities.schedule import COMMUNITIES_SETTING, RECLUSTERED_SETTING
 from crp_integrations.fabric.epoch import EMBEDDER_SETTING, advance
 from crp_integrations.fabric.life.reports import Erasure
+from crp_integrations.fabric.life.withdrawing import withdraw, withdraw_elsewhere
 from crp_integrations.fabric.life.writing import Writing
 from crp_integrations.fabric.ports import FactsFacet
 from crp_integrations.fabric.records import Fact, Source, Where
@@ -44,13 +45,16 @@ class Erasing:
             before = writing.hash_in(transaction.facts)
         # What a session holds is in no transaction: it goes first, and once more at the end.
         writing.forget_held(source_id)
+        said = withdraw_elsewhere(
+            writing, [fact.fact_id for fact in chosen], now, source_id=source_id, scrub=True
+        )
         if not chosen and source == _tombstone(source):
             return Erasure(
                 source_id=source_id,
                 state_before=before,
                 state_after=before,
                 erased_at=now,
-                scrubbed=scrubbed(writing),
+                scrubbed=scrubbed(writing) and said,
             )
         key = writing.key()
         with writing.tracer.step("fabric.erase"), writing.begin(True) as transaction:
@@ -59,6 +63,7 @@ class Erasing:
             before = writing.hash_in(facts)
             ids = [fact.fact_id for fact in chosen]
             _dissolve(facts, chosen)
+            withdraw(transaction, ids, now, source_id=source_id)
             facts.remove(ids)
             # Those of texts that an interrupted ingestion never stored; nobody knows their source.
             embedder = facts.setting(EMBEDDER_SETTING)
@@ -86,7 +91,7 @@ class Erasing:
             erased_at=now,
             event_seq=events[0].seq,
             event_hmac=events[0].hmac,
-            scrubbed=scrubbed(writing),
+            scrubbed=scrubbed(writing) and said,
         )
 
     def _choose(self, facts: FactsFacet, source_id: str) -> tuple[Source, list[Fact]]:

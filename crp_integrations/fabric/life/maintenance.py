@@ -1,4 +1,4 @@
-"""What time makes due: ttl, retention, disuse, reclustering, scrubbing, trimming.
+"""What time makes due: ttl, retention, disuse, sessions, reclustering, scrubbing, trimming.
 
 Each step is a transaction of its own, so a kill between two leaves whole steps. One reading
 transaction finds out what is due; when nothing is, nothing is written.
@@ -14,8 +14,15 @@ from crp_integrations.fabric.epoch import EMBEDDER_SETTING
 from crp_integrations.fabric.ingest.embedding import PREPARED_SETTING
 from crp_integrations.fabric.life.erasure import SCRUB_SETTING, scrubbed
 from crp_integrations.fabric.life.reports import MaintenanceReport
+from crp_integrations.fabric.life.withdrawing import (
+    WINDOWS_SETTING,
+    day,
+    forget_sessions,
+    windows_due,
+    windows_scrubbed,
+)
 from crp_integrations.fabric.life.writing import Writing, by_source
-from crp_integrations.fabric.ports import FactsFacet
+from crp_integrations.fabric.ports import FactsFacet, Transaction, shown_in
 from crp_integrations.fabric.records import Where
 from crp_integrations.vocabulary import EventType, FactStatus
 
@@ -26,6 +33,8 @@ TRIMMED_SETTING = "changes_trimmed"
 KEEP_PER_FACT = 4
 KEEP_CHANGES = 10_000
 _MOMENT = timedelta(microseconds=1)
+# Steps after which bytes of what was removed may be left.
+SCRUBBING = frozenset({"purge", "sessions", "windows", "scrub"})
 
 Progress = Callable[[str, int, int], None]
 
@@ -59,13 +68,17 @@ class Maintenance:
         sessions = self.purge_sessions(now)
         with self.writing.begin(False) as transaction:
             facts = transaction.facts
-            if not facts.generation() and facts.setting(PREPARED_SETTING) is None:
+            idle = self._idle(transaction, now)
+            untouched = not facts.generation() and facts.setting(PREPARED_SETTING) is None
+            if untouched and not idle and facts.setting(WINDOWS_SETTING) is None:
                 # Never written: not even a key is made.
                 return MaintenanceReport(sessions=sessions)
             steps = {
                 "stale": bool(facts.find(_expired(now))),
                 "purge": bool(facts.find(self._retained(now))),
                 "archive": bool(self._unused(facts, now)),
+                "sessions": bool(idle),
+                "windows": windows_due(facts, now),
                 "scrub": facts.setting(SCRUB_SETTING) is not None,
                 "prepared": self._abandoned(facts, now),
                 "trim": _trim_due(facts),
@@ -81,17 +94,19 @@ class Maintenance:
         progress("settle", len(due), len(due))
         rebuilt = self.settle()
         with self.writing.begin(False) as transaction:
-            left = transaction.facts.setting(SCRUB_SETTING) is not None
+            facts = transaction.facts
+            left = facts.setting(SCRUB_SETTING) is not None or windows_due(facts, now)
         return MaintenanceReport(
             stale=done.get("stale", 0),
             purged=done.get("purge", 0),
             archived=done.get("archive", 0),
             sessions=sessions,
+            forgotten=done.get("sessions", 0),
             reclustered="recluster" in done,
             graph_rebuilt=rebuilt,
             changes_trimmed=bool(done.get("trim", 0)),
             prepared_cleared=bool(done.get("prepared", 0)),
-            scrubbed=not left if {"scrub", "purge"} & done.keys() else None,
+            scrubbed=not left if SCRUBBING & done.keys() else None,
         )
 
     # --- steps -------------------------------------------------------------------------
@@ -105,6 +120,10 @@ class Maintenance:
                     return self._purge(now)
                 case "archive":
                     return self._archive(now)
+                case "sessions":
+                    return self._forget_sessions(now)
+                case "windows":
+                    return int(windows_scrubbed(self.writing))
                 case "prepared":
                     return self._clear_prepared(now)
                 case "trim":
@@ -172,6 +191,17 @@ class Maintenance:
                 )
         return len(ids)
 
+    def _forget_sessions(self, now: datetime) -> int:
+        """Forget the sessions that nobody has gone on with for long, to their bytes."""
+        gone = forget_sessions(
+            self.writing,
+            lambda transaction: self._idle(transaction, now),
+            "retention",
+            at_once=True,
+        )
+        windows_scrubbed(self.writing)
+        return len(gone)
+
     def _clear_prepared(self, now: datetime) -> int:
         """Remove the vectors of an ingestion that was killed and that nobody went on with."""
         with self.writing.begin(True) as transaction:
@@ -201,6 +231,11 @@ class Maintenance:
             return False
         days = self.writing.settings.lifecycle.prepared_days
         return datetime.fromisoformat(kept_at) <= _ago(now, days)
+
+    def _idle(self, transaction: Transaction, now: datetime) -> list[str]:
+        """Sessions whose time is over; from midnight, so that files are rewritten once a day."""
+        days, shown = self.writing.settings.lifecycle.session_days, shown_in(transaction)
+        return [] if days is None or shown is None else shown.idle(_ago(day(now), days))
 
     def _retained(self, now: datetime) -> Where:
         """Deleted as long ago as the retention period, or longer."""

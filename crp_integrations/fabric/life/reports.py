@@ -63,20 +63,22 @@ class MaintenanceReport(Record):
         purged: deleted facts whose bytes were removed after the retention period.
         archived: facts put aside for disuse.
         sessions: `no-store` sessions whose facts were purged from memory.
+        forgotten: stored sessions that were removed after their time, with all that they said.
         reclustered: whether communities were found anew.
         graph_rebuilt: whether the index was brought up to date or built anew.
         changes_trimmed: whether the log of changes was cut.
         prepared_cleared: whether vectors that a killed ingestion left behind were removed.
-        scrubbed: whether bytes of removed facts were taken off the disk; None when none were
+        scrubbed: whether bytes of what was removed were taken off the disk; None when none were
             left, False when a reader held an old state.
     """
 
-    SCHEMA = "maintenance-report/1"
+    SCHEMA = "maintenance-report/2"
 
     stale: int = 0
     purged: int = 0
     archived: int = 0
     sessions: int = 0
+    forgotten: int = 0
     reclustered: bool = False
     graph_rebuilt: bool = False
     changes_trimmed: bool = False

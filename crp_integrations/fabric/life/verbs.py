@@ -14,6 +14,7 @@ from typing import Any
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.life.lifecycle import check, check_archived
 from crp_integrations.fabric.life.reports import ChangeReport, Verb
+from crp_integrations.fabric.life.withdrawing import withdraw, withdraw_elsewhere
 from crp_integrations.fabric.life.writing import Writing, by_source, count_back, recount
 from crp_integrations.fabric.ports import FactsFacet
 from crp_integrations.fabric.records import Fact, Notice, Source
@@ -161,10 +162,12 @@ class Verbs:
             if not chosen and source.status is SourceStatus.REMOVED:
                 return ChangeReport(verb="deleted", state_hash=writing.hash_in(transaction.facts))
         key = writing.key()
+        withdraw_elsewhere(writing, _ids(chosen), now, source_id=source_id, scrub=False)
         with writing.tracer.step("fabric.forget"), writing.begin(True) as transaction:
             chosen, source = choose(transaction.facts)
             before = writing.hash_in(transaction.facts)
             drafts = _delete(transaction.facts, chosen, now)
+            withdraw(transaction, _ids(chosen), now, source_id=source_id)
             removed = transaction.facts.source(source_id) or source
             removed = removed.changed(status=SourceStatus.REMOVED, fact_count=0)
             transaction.facts.add_source(removed)
@@ -197,11 +200,16 @@ class Verbs:
             if not ids:
                 return ChangeReport(verb=verb, state_hash=writing.hash_in(transaction.facts))
         key = writing.key()
+        if verb == "deleted":
+            withdraw_elsewhere(writing, ids, now, scrub=False)
         with writing.tracer.step(f"fabric.{verb}"), writing.begin(True) as transaction:
             chosen = writing.found(transaction.facts, ids, action)
             legal(chosen)
             before = writing.hash_in(transaction.facts)
             drafts = carry_out(transaction.facts, chosen, now)
+            if verb == "deleted":
+                # There is no way back from it, so what was said with them is of no use any more.
+                withdraw(transaction, _ids(chosen), now)
             after, _ = writing.tell(
                 transaction,
                 drafts,

@@ -29,6 +29,20 @@ _EVENT_IDS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
+class Reader:
+    """A namespace whose sessions may have been shown facts of another one.
+
+    Attributes:
+        begin: opens a writing transaction of it.
+        scrub: takes the bytes of what was removed from it off the disk; False when a reader
+            forbids it.
+    """
+
+    begin: Callable[[], AbstractContextManager[Transaction]]
+    scrub: Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True)
 class Writing:
     """One namespace, on behalf of one subject, for the verbs that change what is stored.
 
@@ -44,6 +58,7 @@ class Writing:
         forget_held: forgets what sessions hold in memory of a source.
         notify: tells the operator.
         refuse_shared: raises AccessDenied for facts, or a source, of a shared namespace.
+        readers: the namespaces that read this one; none but for a shared namespace.
     """
 
     namespace: str
@@ -61,6 +76,7 @@ class Writing:
     forget_held: Callable[[str], object]
     notify: Notify
     refuse_shared: Callable[[Sequence[str], str], None]
+    readers: Callable[[], Iterable[Reader]]
 
     # --- what is there -----------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """What the fabric needs of a store and of libraries.
 
 A store is a set of namespaces. A transaction belongs to one namespace, sees and changes
-nothing outside it, and commits all its facets together or none. Read `facts`, `store`, `engines`.
+nothing outside it, and commits all its facets together or none. Read `facts`, `store`, `shown`,
+`engines`.
 """
 
 from crp_integrations.fabric.ports.engines import (
@@ -13,6 +14,7 @@ from crp_integrations.fabric.ports.engines import (
     Notify,
 )
 from crp_integrations.fabric.ports.facts import Brief, FactsFacet, Mark, Outline
+from crp_integrations.fabric.ports.shown import ShownFacet, shown_in
 from crp_integrations.fabric.ports.store import Cache, Cached, Store, Transaction
 
 __all__ = [
@@ -28,6 +30,8 @@ __all__ = [
     "Mark",
     "Notify",
     "Outline",
+    "ShownFacet",
     "Store",
     "Transaction",
+    "shown_in",
 ]

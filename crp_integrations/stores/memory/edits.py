@@ -10,6 +10,7 @@ import numpy as np
 from crp_integrations.fabric.records import Fact
 from crp_integrations.stores import rules
 from crp_integrations.stores.memory.base import Part, own
+from crp_integrations.stores.memory.sessions import empty
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import FactStatus
 
@@ -69,6 +70,7 @@ class Edits(Part):
         hashes = set(gone.values())
         for prepared in [key for key in state.prepared if key[1] in hashes]:
             del state.prepared[prepared]
+        empty(self._draft, gone)
         self._draft.log(gone)
 
     def set_archived(self, ids: Sequence[str], at: datetime | None) -> None:

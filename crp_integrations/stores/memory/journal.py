@@ -37,23 +37,28 @@ class MemoryJournal:
         """Add a window's seal."""
         self._draft.gate.writing()
         others = self._draft.state.seals.get(seal.session_id, ())
-        if any(other.window_number == seal.window_number for other in others):
+        if any(_place(other) == _place(seal) for other in others):
             raise StoreError(
-                f"session {seal.session_id!r} already has a window {seal.window_number}"
+                f"session {seal.session_id!r} already has a window {seal.window_number} "
+                f"of id {seal.window_id!r:.60}"
             )
-        ordered = sorted((*others, seal), key=lambda one: one.window_number)
+        ordered = sorted((*others, seal), key=_place)
         self._draft.change("seals").seals[seal.session_id] = tuple(ordered)
 
     def last_seal(self, session_id: str) -> WindowSeal | None:
-        """The session's window with the highest number."""
+        """The session's window with the highest number, of several the one with the last id."""
         seals = self.seals(session_id)
         return seals[-1] if seals else None
 
     def seals(self, session_id: str) -> list[WindowSeal]:
-        """The session's windows by number."""
+        """The session's windows by number, then id."""
         return list(self._draft.state.seals.get(session_id, ()))
 
     def all_seals(self) -> Iterator[WindowSeal]:
-        """The windows of all sessions, by session id, then by number."""
+        """The windows of all sessions, by session id, then by number and window id."""
         sessions = self._draft.state.seals
         return (seal for session_id in sorted(sessions) for seal in sessions[session_id])
+
+
+def _place(seal: WindowSeal) -> tuple[int, str]:
+    return seal.window_number, seal.window_id

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,9 @@ import numpy.typing as npt
 from crp_integrations.audit.records import Event, WindowSeal
 from crp_integrations.fabric.ports import Mark
 from crp_integrations.fabric.records import Edge, Fact, Source
+from crp_integrations.session.records import Session, WindowNode
 from crp_integrations.stores.rules import Gate
+from crp_integrations.stores.said import Said
 
 
 @dataclass(frozen=True)
@@ -22,7 +25,11 @@ class State:
     Attributes:
         edges: by source, kind and target.
         counts: tokens by tokenizer and fact.
-        seals: by session, each by window number.
+        seals: by session, each by window number and id.
+        windows: nodes by id; `of_session` has their ids by number and id, `continued` by the id
+            that continues them.
+        said: what windows said, by window id; `emptied` those that it was taken from.
+        withdrawn: facts that what is under way may still show, with the moment.
         prepared: vectors by embedder and content hash.
         log: what changed, each entry with its mark; entries have no gaps.
         texts: another object whenever the retrievable texts may be other ones.
@@ -40,6 +47,13 @@ class State:
     edges: dict[tuple[str, str, str], Edge] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     seals: dict[str, tuple[WindowSeal, ...]] = field(default_factory=dict)
+    sessions: dict[str, Session] = field(default_factory=dict)
+    windows: dict[str, WindowNode] = field(default_factory=dict)
+    of_session: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    continued: dict[str, str] = field(default_factory=dict)
+    said: dict[str, Said] = field(default_factory=dict)
+    emptied: set[str] = field(default_factory=set)
+    withdrawn: dict[str, datetime] = field(default_factory=dict)
     texts: object = field(default_factory=object)
 
 

@@ -12,6 +12,7 @@ from crp_integrations.language.stems import stems_of
 from crp_integrations.stores.locks import WriterLocks
 from crp_integrations.stores.memory.facts import MemoryFacts
 from crp_integrations.stores.memory.journal import MemoryJournal
+from crp_integrations.stores.memory.sessions import MemorySessions
 from crp_integrations.stores.memory.state import Draft, State
 from crp_integrations.stores.memory.text import TextIndex
 from crp_integrations.stores.rules import Gate, checked_name
@@ -23,6 +24,7 @@ class MemoryTransaction:
 
     facts: MemoryFacts
     journal: MemoryJournal
+    sessions: MemorySessions
 
 
 class _Texts:
@@ -137,4 +139,6 @@ class MemoryStore:
 
     def _transaction(self, draft: Draft) -> MemoryTransaction:
         texts = self._texts.setdefault(draft.namespace, _Texts())
-        return MemoryTransaction(MemoryFacts(draft, texts.index), MemoryJournal(draft))
+        return MemoryTransaction(
+            MemoryFacts(draft, texts.index), MemoryJournal(draft), MemorySessions(draft)
+        )

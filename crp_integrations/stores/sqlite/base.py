@@ -11,6 +11,7 @@ from typing import Any
 from crp_integrations.fabric.ports import Mark
 from crp_integrations.stores import rules
 from crp_integrations.stores.sqlite.connection import Connection
+from crp_integrations.stores.sqlite.upkeep import FACTS_DUE, note_due
 
 # One statement for any number of ids; SQLite reads the list out of one parameter.
 AMONG = "IN (SELECT value FROM json_each(?))"
@@ -69,7 +70,7 @@ class Part:
 
     def _leave_to_scrub(self) -> None:
         """Note in this transaction that bytes are left which `scrub` has to take off the disk."""
-        self._set_own("scrub_due", int(self._own("scrub_due") or 0) + 1)
+        note_due(self._connection, FACTS_DUE)
 
 
 def among(values: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ from crp_integrations.stores import rules
 from crp_integrations.stores.sqlite.base import AMONG, Part, among
 from crp_integrations.stores.sqlite.moments import sortable
 from crp_integrations.stores.sqlite.rows import columns, row
+from crp_integrations.stores.sqlite.shown import empty
 from crp_integrations.vectors import FloatRows, to_bytes
 from crp_integrations.vocabulary import FactStatus
 
@@ -77,6 +78,7 @@ class Edits(Part):
             f"(SELECT content_hash FROM facts WHERE fact {AMONG})",
             [numbers],
         )
+        empty(self._connection, list(known))
         # Vectors, counts and edges go with their fact, see the tables.
         self._connection.execute(f"DELETE FROM facts WHERE fact {AMONG}", [numbers])
         self._leave_to_scrub()

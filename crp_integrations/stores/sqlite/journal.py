@@ -54,51 +54,54 @@ class SqliteJournal:
         """Add a window's seal."""
         self._gate.writing()
         if self._connection.one(
-            "SELECT 1 FROM seals WHERE session_id = ? AND window_number = ?",
-            [seal.session_id, seal.window_number],
+            "SELECT 1 FROM seals WHERE session_id = ? AND window_number = ? AND window_id = ?",
+            [seal.session_id, seal.window_number, seal.window_id],
         ):
             raise StoreError(
-                f"session {seal.session_id!r} already has a window {seal.window_number}"
+                f"session {seal.session_id!r} already has a window {seal.window_number} "
+                f"of id {seal.window_id!r:.60}"
             )
         self._connection.execute(ADD_SEAL, row(seal))
 
     def last_seal(self, session_id: str) -> WindowSeal | None:
-        """The session's window with the highest number."""
+        """The session's window with the highest number, of several the one with the last id."""
         self._gate.reading()
         found = self._connection.one(
             f"SELECT {SEAL_COLUMNS} FROM seals WHERE session_id = ? "
-            "ORDER BY window_number DESC LIMIT 1",
+            "ORDER BY window_number DESC, window_id DESC LIMIT 1",
             [session_id],
         )
         return None if found is None else record(WindowSeal, found)
 
     def seals(self, session_id: str) -> list[WindowSeal]:
-        """The session's windows by number."""
+        """The session's windows by number, then id."""
         self._gate.reading()
         found = self._connection.rows(
-            f"SELECT {SEAL_COLUMNS} FROM seals WHERE session_id = ? ORDER BY window_number",
+            f"SELECT {SEAL_COLUMNS} FROM seals WHERE session_id = ? "
+            "ORDER BY window_number, window_id",
             [session_id],
         )
         return [record(WindowSeal, values) for values in found]
 
     def all_seals(self) -> Iterator[WindowSeal]:
-        """The windows of all sessions, by session id, then by number."""
+        """The windows of all sessions, by session id, then by number and window id."""
         self._gate.reading()
         return self._seal_pages()
 
     def _seal_pages(self) -> Iterator[WindowSeal]:
-        after: tuple[str, int] = ("", FIRST_INTEGER)
+        after: tuple[str, int, str] = ("", FIRST_INTEGER, "")
         while True:
             self._gate.reading()
             found = self._connection.rows(
-                f"SELECT {SEAL_COLUMNS} FROM seals WHERE (session_id, window_number) > (?, ?) "
-                "ORDER BY session_id, window_number LIMIT ?",
+                f"SELECT {SEAL_COLUMNS} FROM seals "
+                "WHERE (session_id, window_number, window_id) > (?, ?, ?) "
+                "ORDER BY session_id, window_number, window_id LIMIT ?",
                 [*after, PAGE],
             )
             for values in found:
                 seal = record(WindowSeal, values)
                 yield seal
-                after = (seal.session_id, seal.window_number)
+                after = (seal.session_id, seal.window_number, seal.window_id)
             if len(found) < PAGE:
                 return
 

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from crp_integrations.fabric.records import Fact
 from crp_integrations.stores.sqlite.moments import sortable
+from crp_integrations.stores.sqlite.session_tables import SEALS, SESSIONS
 
 # "CRP1" in ASCII; marks a database as ours in the header of its file.
 APPLICATION_ID = 0x43525031
@@ -298,5 +299,7 @@ THIRD = Migration(
     ),
 )
 
-MIGRATIONS: tuple[Migration, ...] = (FIRST, SECOND, THIRD)
+FOURTH = Migration(number=4, name="sessions, seals by window", statements=(*SEALS, *SESSIONS))
+
+MIGRATIONS: tuple[Migration, ...] = (FIRST, SECOND, THIRD, FOURTH)
 VERSION = MIGRATIONS[-1].number

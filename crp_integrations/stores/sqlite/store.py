@@ -24,6 +24,7 @@ from crp_integrations.stores.sqlite.facts import SqliteFacts
 from crp_integrations.stores.sqlite.journal import SqliteJournal
 from crp_integrations.stores.sqlite.migrations import VERSION
 from crp_integrations.stores.sqlite.pool import Pool
+from crp_integrations.stores.sqlite.sessions import SqliteSessions
 
 DATABASE = "fabric.sqlite"
 # Namespaces whose idle connections are kept, those used last. An idle connection holds three files
@@ -39,6 +40,7 @@ class SqliteTransaction:
 
     facts: SqliteFacts
     journal: SqliteJournal
+    sessions: SqliteSessions
 
 
 class SqliteStore:
@@ -249,7 +251,7 @@ class SqliteStore:
         due = upkeep.scrub_due(connection)
         if not due and not always:
             return True
-        if due:
+        if upkeep.FACTS_DUE in due:
             # What was derived from the removed facts holds their vectors.
             self.cache(namespace).drop()
         upkeep.rewrite(connection)
@@ -310,7 +312,9 @@ def _transaction(
     gate = Gate(write=write)
     try:
         yield SqliteTransaction(
-            SqliteFacts(connection, gate, namespace, owned), SqliteJournal(connection, gate)
+            SqliteFacts(connection, gate, namespace, owned),
+            SqliteJournal(connection, gate),
+            SqliteSessions(connection, gate),
         )
     finally:
         gate.shut()

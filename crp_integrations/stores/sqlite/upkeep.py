@@ -3,28 +3,47 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from crp_integrations.errors import StoreDamaged
 from crp_integrations.seals import sha256
 from crp_integrations.stores.sqlite.connection import PAUSE_SECONDS, Connection
 
+# Noted in `own` while bytes of removed facts, or of what windows said, may be in the files. Only
+# facts are in derived files, which are dropped with them.
+FACTS_DUE = "scrub_due"
+WINDOWS_DUE = "scrub_windows_due"
 # Facts whose texts are read at a time.
 SLICE = 1_000
 # How many sentences of one kind are worth reading.
 SHOWN = 20
 
 
-def scrub_due(connection: Connection) -> int:
-    """A number above 0 while bytes of removed facts may be in the files; another after each."""
-    found = connection.one("SELECT value FROM own WHERE name = 'scrub_due'")
-    return 0 if found is None else int(found[0])
+def note_due(connection: Connection, name: str) -> None:
+    """Note in the open transaction that bytes are left which `scrub` has to take off the disk.
+
+    Args:
+        name: `FACTS_DUE` or `WINDOWS_DUE`.
+    """
+    connection.execute(
+        "INSERT INTO own VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET value = value + 1", [name]
+    )
 
 
-def scrubbed(connection: Connection, due: int) -> None:
+def scrub_due(connection: Connection) -> dict[str, int]:
+    """A number by name while removed bytes may be in the files; another one after each removal."""
+    return {
+        name: int(value)
+        for name, value in connection.rows(
+            "SELECT name, value FROM own WHERE name IN (?, ?)", [FACTS_DUE, WINDOWS_DUE]
+        )
+    }
+
+
+def scrubbed(connection: Connection, due: Mapping[str, int]) -> None:
     """Note that what was due is done, unless more came to it meanwhile."""
     connection.in_turn("BEGIN IMMEDIATE")
-    connection.execute("DELETE FROM own WHERE name = 'scrub_due' AND value = ?", [due])
+    connection.executemany("DELETE FROM own WHERE name = ? AND value = ?", due.items())
     connection.execute("COMMIT")
 
 

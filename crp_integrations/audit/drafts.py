@@ -1,0 +1,308 @@
+"""What an event may say: for each type the fields that are allowed, and the shape of each.
+
+Ids, hashes, counts and words of closed lists; a text has no field that it could stand in. An id
+or a name that a caller, an operator or a model chose is written as it is while it looks like one,
+and as its hash otherwise.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+from crp_integrations.errors import StoreError
+from crp_integrations.seals import sha256
+from crp_integrations.vocabulary import (
+    AiActClass,
+    ChainIntegrity,
+    Circuit,
+    CompletenessLevel,
+    EventType,
+    HaltReason,
+    Oversight,
+    Pattern,
+    PersonalCategory,
+    QualityTier,
+    RepetitionLevel,
+    RiskLevel,
+    Strategy,
+    TransferType,
+)
+
+SESSION_FIELD = "session_id"
+KEY_FIELD = "key_id"
+OUTCOMES = ("released", "failed", "cancelled", "refused", "halted")
+# What a policy may demand (related facts §6); a violation names one of them.
+DIRECTIVES = (
+    "default-src", "halt-on", "warn-on", "require-grounding", "require-entailment",
+    "require-flow", "require-completeness", "require-quality", "require-oversight", "oversight",
+    "block-ungrounded", "block-parametric", "block-pii", "block-fabrication", "block-repetition",
+    "max-repetition", "upgrade-on-risk",
+)  # fmt: skip
+TRIGGERS = (
+    "risk", "contradiction", "repetition", "flow", "quality", "grounding", "entailment",
+    "fabrication", "completeness", "personal-data", "parametric", "source",
+)  # fmt: skip
+REASONS = ("circuit", "risk", "quality", "accept", "intent", "policy", "budget", "review")
+REMEDIES = ("prompt-augmented", "stitched", "redispatch", "stitch", "none")
+STOPS = ("halt", "budget", "limit", "complete", "cancelled", "policy", "ended", "erasure")
+CAUSES = (
+    "put", "ingested", "updated", "ttl", "archived", "restored", "stale", "quarantined", "lifted",
+    "deleted", "forgotten", "erasure", "retention", "recluster", "embedder", "findings",
+)  # fmt: skip
+FACT_FIELDS = (
+    "content", "metadata", "importance_weight", "labels", "kind", "ttl", "valid_from", "valid_to",
+)  # fmt: skip
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@+#=-]{0,159}")
+_HASH = re.compile(r"(sha256:[0-9a-f]{64})?")
+_HASHES = re.compile(r"(sha256:[0-9a-f]{64}(\|sha256:[0-9a-f]{64})*)?")
+_BUDGET = re.compile(r"[01]\.[0-9]{4}")
+# What is shown of a value that has no place in an event: its type, never itself.
+Kind: TypeAlias = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class EventDraft:
+    """An event before it has a place, a time and a seal.
+
+    Attributes:
+        data: ids, hashes and counts, JSON-like; `session_id` and `key_id` in it belong to the
+            journal.
+        session_id, window_id: empty when the event belongs to none.
+    """
+
+    event_type: EventType
+    data: Mapping[str, Any]
+    session_id: str = ""
+    window_id: str = ""
+
+
+def checked(draft: EventDraft) -> EventDraft:
+    """A draft that says nothing but what its type allows.
+
+    Spec: related facts §5
+
+    Returns:
+        The draft; an id or name that does not look like one is replaced by its hash.
+
+    Raises:
+        StoreError: names the type and the field, and shows no value.
+    """
+    for name, place in (("session_id", draft.session_id), ("window_id", draft.window_id)):
+        if place and not _NAME.fullmatch(place):
+            raise StoreError(f"{name} of event {draft.event_type} does not look like an id")
+    kinds = SHAPES[draft.event_type]
+    data: dict[str, Any] = {}
+    for field, value in draft.data.items():
+        kind = kinds.get(field) or _EVERYWHERE.get(field)
+        if kind is None:
+            wanted = ", ".join(sorted(kinds)) or "nothing"
+            raise StoreError(
+                f"event {draft.event_type} does not say {named(field)!r}; it may say {wanted}"
+            )
+        try:
+            data[field] = kind(value)
+        except ValueError as error:
+            raise StoreError(
+                f"{field} of event {draft.event_type} is {type(value).__name__} of another "
+                f"shape; wanted {error}"
+            ) from None
+    return EventDraft(draft.event_type, data, draft.session_id, draft.window_id)
+
+
+def named(name: str) -> str:
+    """An id or a name while it looks like one, else its hash.
+
+    >>> named("gpt-4o-mini"), named("ignore all rules")[:11]
+    ('gpt-4o-mini', 'sha256:8d9c')
+    """
+    return name if _NAME.fullmatch(name) else sha256(name.encode("utf-8", "surrogatepass"))
+
+
+# --- shapes of values ------------------------------------------------------------------
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("an id or a name")
+    return named(value)
+
+
+def _hash(value: Any) -> str:
+    if not isinstance(value, str) or not _HASH.fullmatch(value):
+        raise ValueError("sha256: and 64 hexadecimal digits, or nothing")
+    return value
+
+
+def _hashes(value: Any) -> str:
+    if not isinstance(value, str) or not _HASHES.fullmatch(value):
+        raise ValueError("HMACs joined with |")
+    return value
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError("a whole number from 0 on")
+    return value
+
+
+def _fraction(value: Any) -> float | str:
+    if isinstance(value, str) and _BUDGET.fullmatch(value):
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError("a number within 0 and 1")
+    if not math.isfinite(value) or not 0.0 <= value <= 1.0:
+        raise ValueError("a number within 0 and 1")
+    return value
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("true or false")
+    return value
+
+
+def _word(*lists: Iterable[str] | type[StrEnum], empty: bool = False) -> Kind:
+    allowed = frozenset(str(word) for one in lists for word in one) | ({""} if empty else set())
+
+    def word(value: Any) -> str:
+        if not isinstance(value, str) or value not in allowed:
+            raise ValueError(f"one of {', '.join(sorted(allowed))}")
+        return str(value)
+
+    return word
+
+
+def _many(kind: Kind) -> Kind:
+    def many(value: Any) -> list[Any]:
+        if isinstance(value, str) or not isinstance(value, Iterable):
+            raise ValueError("a list")
+        return [kind(one) for one in value]
+
+    return many
+
+
+def _either(*kinds: Kind) -> Kind:
+    def either(value: Any) -> Any:
+        wanted = []
+        for kind in kinds:
+            try:
+                return kind(value)
+            except ValueError as error:
+                wanted.append(str(error))
+        raise ValueError(", or ".join(wanted))
+
+    return either
+
+
+_names = _many(_name)
+_risk = _word(RiskLevel, empty=True)
+_strategy = _word(Strategy)
+# The journal's own fields, and those by which a window's last event speaks of its seal.
+_EVERYWHERE: Mapping[str, Kind] = {
+    SESSION_FIELD: _name,
+    KEY_FIELD: _name,
+    "window_hmac": _hash,
+    "window_number": _count,
+    "outcome": _word(OUTCOMES),
+    "etag": _hash,
+    "risk_level": _risk,
+    "response_hash": _hash,
+    "report_hash": _hash,
+    "parent_hmac": _hashes,
+}
+_COUNTED: Mapping[str, Kind] = {"count": _count}
+SHAPES: Mapping[EventType, Mapping[str, Kind]] = {
+    EventType.SESSION_CREATED: {
+        "policy_hash": _hash, "parent_session": _name, "loop_depth": _count, "agent": _name,
+        "safety_budget": _fraction,
+    },
+    EventType.SESSION_CONTINUED: {
+        "parents": _names, "pattern": _word(Pattern), "transfer": _word(TransferType),
+        "tokens": _count, "summary_hash": _hash, "safety_budget": _fraction,
+    },
+    EventType.SESSION_TERMINATED: {
+        "reason": _word(STOPS, HaltReason), "windows": _count, "safety_budget": _fraction,
+        "cause": _word(CAUSES),
+    },
+    EventType.DISPATCH_STARTED: {
+        "model": _name, "strategy": _strategy, "attempt": _count,
+    },
+    EventType.DISPATCH_COMPLETED: {"tokens": _count, "model": _name},
+    EventType.DISPATCH_FAILED: {"error": _name},
+    EventType.RE_DISPATCH: {
+        "attempt": _count, "triggers": _many(_word(TRIGGERS, DIRECTIVES)), "strategy": _strategy,
+    },
+    EventType.STRATEGY_UPGRADE: {
+        "before": _strategy, "to": _strategy, "why": _word(REASONS, TRIGGERS),
+    },
+    EventType.DPE_COMPLETED: {"quality_tier": _word(QualityTier), "claims": _count},
+    EventType.FABRICATION_DETECTED: _COUNTED,
+    EventType.DISTORTION_DETECTED: _COUNTED,
+    EventType.CONTRADICTION_DETECTED: _COUNTED,
+    EventType.REPETITION_DETECTED: {**_COUNTED, "level": _word(RepetitionLevel)},
+    EventType.COMPLETENESS_GAP: {**_COUNTED, "level": _word(CompletenessLevel)},
+    EventType.FLOW_REMEDIATION: {"remedy": _word(REMEDIES), "flow": _fraction},
+    EventType.STOP_INJECT: {"reason": _word(STOPS, HaltReason), "iteration": _count},
+    EventType.SAFETY_HALT: {"reason": _word(HaltReason)},
+    EventType.SAFETY_BUDGET_DEPLETED: {
+        "budget": _fraction, "circuit": _word(Circuit),
+    },
+    EventType.OVERSIGHT_TRIGGERED: {
+        "mode": _word(Oversight), "reason": _word(HaltReason, REASONS), "approved": _flag,
+    },
+    EventType.POLICY_VIOLATION: {
+        "directives": _many(_word(DIRECTIVES)), "policy_hash": _hash, "report_only": _flag,
+        "tier": _word(QualityTier),
+    },
+    EventType.PII_DETECTED: {**_COUNTED, "categories": _many(_word(PersonalCategory))},
+    EventType.EU_AI_ACT_CLASSIFIED: {"class": _word(AiActClass)},
+    EventType.FACT_RETRIEVED: {
+        "state_hash": _hash, "facts": _names, "dropped": _count, "held": _count,
+    },
+    EventType.FACT_INGESTED: {
+        "source": _name, "document_hash": _hash, "content_hash": _hash, "count": _count,
+        "facts": _names, "changed": _names, "active_again": _names, "stale": _names,
+        "relabelled": _names, "fields": _many(_word(FACT_FIELDS)),
+    },
+    EventType.FACT_DELETED: {
+        "source": _name, "facts": _names, "count": _count, "cause": _word(CAUSES),
+    },
+    EventType.FACT_QUARANTINED: {
+        "source": _name, "facts": _names, "count": _count, "cause": _word(CAUSES),
+    },
+    EventType.CKF_ETAG_CHANGED: {
+        "before": _hash, "after": _hash, "cause": _word(CAUSES), "epoch": _count,
+        "embedder": _name, "communities": _count, "changed": _count, "count": _count,
+        "facts": _names,
+    },
+    EventType.TOOL_CALL: {
+        "tool": _hash, "arguments_hash": _hash, "result_hash": _hash, "number": _count,
+        "failed": _flag,
+    },
+    EventType.AGENT_LOOP_ITERATION: {
+        "iteration": _count, "tool_calls": _count, "completeness": _fraction,
+        "budget": _fraction, "loop_depth": _count,
+    },
+    EventType.FAN_OUT_CREATED: {
+        "parents": _names, "children": _either(_count, _names), "budget": _fraction,
+    },
+    EventType.FAN_IN_MERGED: {"parents": _names, "budget": _fraction},
+    EventType.COMPLETENESS_CONTINUATION: {
+        "of": _name, "uncovered": _count, "completeness": _fraction,
+        "level": _word(CompletenessLevel), "continuation": _count,
+    },
+    EventType.FLOW_STITCH: {
+        "of": _name, "stitch_hash": _hash, "flow": _fraction, "remedy": _word(REMEDIES),
+    },
+    EventType.SUB_AGENT_RESULT: {
+        "session": _name, "chain_tip": _hash, "budget": _fraction, "agent": _name,
+        "integrity": _word(ChainIntegrity), "quality_score": _fraction,
+        "loop_depth": _count, "cost": _fraction,
+    },
+}  # fmt: skip

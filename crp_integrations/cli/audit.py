@@ -1,0 +1,167 @@
+"""`crp audit …`: what was sealed, whether it is whole, and how it leaves the store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crp_integrations import Relay, __version__
+from crp_integrations.audit import exports, ocsf
+from crp_integrations.audit.keys import journal_key, session_key
+from crp_integrations.audit.trail import Trail, verify_events
+from crp_integrations.cli import options, show_audit
+from crp_integrations.cli.facts import opened
+from crp_integrations.cli.opening import existing
+from crp_integrations.errors import ChainBroken, ConfigError, RequestError
+from crp_integrations.vocabulary import ChainIntegrity, EventType
+
+app = typer.Typer(
+    help="Check, export and show the trail of what was asked.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+class Form(StrEnum):
+    """How a trail is exported."""
+
+    NDJSON = "ndjson"
+    OCSF = "ocsf"
+
+
+Residency = Annotated[
+    str, typer.Option("--residency", help="A region of the store, with a trail of its own.")
+]
+
+
+@contextmanager
+def _kept(store: str, shared: str, residency: str) -> Iterator[Relay]:
+    """The relay of a store that is there, as it is; regions have trails of their own."""
+    untouched = {"maintain_on_open": False}
+    with Relay.open(
+        existing(store), shared=shared, residency=residency, fabric=untouched
+    ) as relay:
+        yield relay
+
+
+@app.command("verify")
+def verify(
+    file: Annotated[
+        str, typer.Option("--file", help="An NDJSON export to check in the place of the store.")
+    ] = "",
+    store: options.Store = options.DEFAULT_STORE,
+    shared: options.Shared = "",
+    residency: Residency = "",
+    as_json: options.AsJson = False,
+) -> None:
+    """Check every seal and every event; status 1 and the place when one does not fit."""
+    try:
+        with _kept(store, shared, residency) as relay:
+            trail = _of_file(relay, file) if file else relay.verify()
+    except ChainBroken as error:
+        if not as_json:
+            raise
+        told = {"state": ChainIntegrity.BROKEN, "index": error.index, "problem": str(error)}
+        typer.echo(json.dumps(told, indent=2))
+        raise typer.Exit(1) from None
+    if as_json:
+        typer.echo(json.dumps(show_audit.fields(trail), indent=2))
+    else:
+        show_audit.verified(trail)
+
+
+@app.command("export")
+def export(
+    form: Annotated[
+        Form, typer.Option("--format", help="Lines that can be verified, or OCSF class 6003.")
+    ] = Form.NDJSON,
+    out: Annotated[
+        str, typer.Option("--out", help="A new file; standard output when left out.")
+    ] = "",
+    session: options.Session = None,
+    window: Annotated[str, typer.Option("--window", help="Only events of this window.")] = "",
+    since: Annotated[str, typer.Option("--since", help="From this ISO 8601 time on.")] = "",
+    until: Annotated[str, typer.Option("--until", help="Before this ISO 8601 time.")] = "",
+    types: Annotated[
+        list[EventType] | None,
+        typer.Option("--type", help="Only events of this type; may be repeated."),
+    ] = None,
+    store: options.Store = options.DEFAULT_STORE,
+    shared: options.Shared = "",
+    residency: Residency = "",
+) -> None:
+    """Write events as lines of JSON; of NDJSON, those left out keep their HMAC."""
+    chosen = exports.Selection(
+        session_id=session or "",
+        window_id=window,
+        since=_moment(since),
+        until=_moment(until),
+        types=frozenset(types or ()),
+    )
+    with (
+        _kept(store, shared, residency) as relay,
+        opened(out) as target,
+        relay.fabric.begin(write=False) as transaction,
+    ):
+        events = transaction.journal.events()
+        lines = (
+            exports.ndjson(events, chosen)
+            if form is Form.NDJSON
+            else ocsf.ocsf(events, chosen, version=__version__)
+        )
+        for line in lines:
+            target.write(line + "\n")
+
+
+@app.command("show")
+def show(
+    session: Annotated[str, typer.Argument(help="Session id; all sessions when left out.")] = "",
+    store: options.Store = options.DEFAULT_STORE,
+    shared: options.Shared = "",
+    residency: Residency = "",
+) -> None:
+    """Show a session's windows and events, or which sessions there are."""
+    with (
+        _kept(store, shared, residency) as relay,
+        relay.fabric.begin(write=False) as transaction,
+    ):
+        if not session:
+            show_audit.sessions(transaction.journal.all_seals())
+            return
+        seals = transaction.journal.seals(session)
+        if not seals:
+            raise RequestError(f"no window of session {session!r:.80} was sealed in this store")
+        chosen = exports.Selection(session_id=session)
+        events = [event for event in transaction.journal.events() if chosen.takes(event)]
+    show_audit.session(session, seals, events)
+
+
+def _of_file(relay: Relay, file: str) -> Trail:
+    """Check an export with the store's keys.
+
+    Raises:
+        ChainBroken: a line does not fit.
+        ConfigError: the file cannot be read.
+    """
+    keyring = relay.fabric.keyring
+    try:
+        with Path(file).open(encoding="utf-8", newline="\n") as lines:
+            return verify_events(
+                exports.read(lines),
+                journal_key=journal_key(keyring, relay.fabric.subject.tenant),
+                session_key=lambda session_id: session_key(keyring, session_id),
+            )
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise ConfigError(f"{file!r:.200} cannot be read: {reason}") from error
+
+
+def _moment(text: str) -> datetime | None:
+    return exports.moment(text) if text else None

@@ -1,0 +1,121 @@
+"""A session's graph of windows as a networkx graph, and its invariants checked with networkx.
+
+The relay checks with `session.graph`, which needs no library; this is the second opinion that
+tests and the conformance report ask for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from crp_integrations.errors import StoreDamaged
+from crp_integrations.session.graph import FaultKind
+from crp_integrations.session.records import WindowNode
+from crp_integrations.session.settings import GraphSettings
+from crp_integrations.vocabulary import Pattern
+
+if TYPE_CHECKING:
+    import networkx
+
+
+def as_networkx(windows: Sequence[WindowNode]) -> networkx.DiGraph:
+    """A session's windows as a directed graph from each window to those that follow it.
+
+    Nodes are window ids with what the window's node says of number, pattern, strategy, tier, risk,
+    safety budget, seal and tokens; an edge has `transfer`, `tokens_transferred` and `summary_hash`.
+
+    Spec: related facts §5
+
+    Args:
+        windows: a parent that is not among them is a node without attributes.
+    """
+    import networkx
+
+    made = networkx.DiGraph()
+    for node in windows:
+        if node.window_id in made and "number" in made.nodes[node.window_id]:
+            continue
+        made.add_node(
+            node.window_id,
+            number=node.window_number,
+            session=node.session_id,
+            pattern=node.pattern.value,
+            strategy=node.strategy.value,
+            tier=node.quality_tier.value if node.quality_tier else "",
+            risk=node.risk_level.value if node.risk_level else "",
+            safety_budget=node.safety_budget,
+            hmac=node.hmac,
+            tokens=node.tokens,
+            outcome=node.outcome,
+            parents=len(node.parents),
+        )
+        made.add_edges_from((parent, node.window_id) for parent in node.parents)
+        for parent in node.parents:
+            made.edges[parent, node.window_id].update(
+                transfer=node.transfer.value if node.transfer else "",
+                tokens_transferred=node.tokens_transferred,
+                summary_hash=node.summary_hash,
+            )
+    return made
+
+
+def faults(windows: Sequence[WindowNode], settings: GraphSettings) -> frozenset[FaultKind]:
+    """The kinds of what is wrong with a session's graph, found with networkx.
+
+    Spec: related facts §5
+    """
+    import networkx
+
+    if not windows:
+        return frozenset()
+    whole = as_networkx(windows)
+    known = whole.subgraph([id_ for id_, number in whole.nodes(data="number") if number])
+    number, pattern = dict(known.nodes(data="number")), dict(known.nodes(data="pattern"))
+    seals = [hmac for _, hmac in known.nodes(data="hmac")]
+    fans = {
+        parent: [child for child in known.successors(parent) if pattern[child] == Pattern.FAN_OUT]
+        for parent in known
+    }
+    said = {
+        FaultKind.REPEATED: len(windows) > len(known),
+        FaultKind.SESSION: len({session for _, session in known.nodes(data="session")}) > 1,
+        FaultKind.PARENT: len(whole) > len(known),
+        FaultKind.ROOTS: [count for _, count in known.nodes(data="parents")].count(0) != 1,
+        FaultKind.CYCLE: not networkx.is_directed_acyclic_graph(known),
+        FaultKind.APART: not networkx.is_weakly_connected(known),
+        FaultKind.NUMBER: any(number[earlier] > number[later] for earlier, later in known.edges),
+        FaultKind.SIBLINGS: any(len({number[one] for one in fan}) > 1 for fan in fans.values()),
+        FaultKind.PATTERN: any(
+            not _fits(pattern[id_], whole.in_degree(id_), named)
+            for id_, named in known.nodes(data="parents")
+        ),
+        FaultKind.UNSEALED: "" in seals or len(set(seals)) < len(seals),
+        FaultKind.FAN_OUT: any(len(fan) > settings.fan_out for fan in fans.values()),
+        FaultKind.NODES: len(known) > settings.nodes,
+    }
+    return frozenset(kind for kind, wrong in said.items() if wrong)
+
+
+def check(windows: Sequence[WindowNode], settings: GraphSettings) -> None:
+    """Refuse a graph with anything wrong.
+
+    Spec: related facts §5
+
+    Raises:
+        StoreDamaged: names what is wrong.
+    """
+    found = faults(windows, settings)
+    if found:
+        raise StoreDamaged(
+            f"the session's graph of {len(windows)} windows has faults: "
+            f"{', '.join(sorted(found))}; verify its trail"
+        )
+
+
+def _fits(pattern: str, parents: int, named: int) -> bool:
+    if parents < named:
+        return False
+    if pattern == Pattern.FAN_IN:
+        return parents > 1
+    return parents <= 1 if pattern == Pattern.LINEAR else parents == 1

@@ -1,0 +1,295 @@
+"""Posts violation reports with httpx, in a thread of its own that no answer waits for.
+
+A report is tried again while its receiver is busy, broken or silent, and given up after a few
+attempts. One attempt has one deadline from its first byte to its last, so a receiver that answers
+by drips holds nothing up. A policy's addresses come from callers: those that are not listed by the
+operator must be public ones, the connection goes to exactly the address that was looked at, and
+redirects are not followed. Logs name the window and what went wrong, never an address or a report.
+
+Spec: related facts §6
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import socket
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+from crp_integrations.errors import ConfigError
+from crp_integrations.policy.directives import REPORT_NAMES, REPORT_URIS
+from crp_integrations.policy.records import Policy, ViolationReport
+
+DEFAULT_CAPACITY: Final = 1_000
+DEFAULT_ATTEMPTS: Final = 4
+DEFAULT_TIMEOUT_S: Final = 10.0
+DEFAULT_BACKOFF_S: Final = 0.5
+# Posts on their way at once.
+AT_ONCE: Final = 8
+# What a receiver may answer differently when it is asked again (RFC 9110, RFC 6585).
+BUSY: Final = frozenset({408, 425, 429})
+HEADERS: Final = MappingProxyType({"Content-Type": "application/json"})
+
+_LOG = logging.getLogger("crp_integrations.engines")
+
+
+class _Refused(Exception):
+    """An address that is never posted to; the message says why and names nothing."""
+
+
+class HttpReports:
+    """Delivers violation reports over HTTP. Safe under threads; nothing runs before the first.
+
+    Counts are of deliveries, one for each address of a report.
+    """
+
+    def __init__(
+        self,
+        *,
+        hosts: Sequence[str] = (),
+        receivers: Mapping[str, str] | None = None,
+        capacity: int = DEFAULT_CAPACITY,
+        attempts: int = DEFAULT_ATTEMPTS,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        backoff_s: float = DEFAULT_BACKOFF_S,
+    ) -> None:
+        """Prepare deliveries.
+
+        Args:
+            hosts: names and addresses of hosts that may be posted to although they are private,
+                such as `siem.internal` or `127.0.0.1`.
+            receivers: address of each name that `report-to` may give; their hosts count as listed.
+            capacity: deliveries under way at most; further ones are dropped.
+            attempts: of one delivery, at least 1.
+            timeout_s: deadline of one attempt.
+            backoff_s: pause before the second attempt; it doubles with each further one.
+
+        Raises:
+            ConfigError: a number or a receiver is not usable.
+        """
+        if capacity < 1 or attempts < 1 or timeout_s <= 0 or backoff_s < 0:
+            raise ConfigError(
+                f"capacity {capacity}, attempts {attempts}, timeout_s {timeout_s} and backoff_s "
+                f"{backoff_s} must be at least 1, at least 1, above 0 and at least 0"
+            )
+        self._receivers = {name.lower(): uri for name, uri in (receivers or {}).items()}
+        for name, uri in self._receivers.items():
+            if not (REPORT_NAMES.takes(name) and REPORT_URIS.takes(uri)):
+                raise ConfigError(f"receiver {name!r:.60} wants {REPORT_URIS.wanted}")
+        own = [_host(uri) for uri in self._receivers.values()]
+        self._listed = frozenset(host.lower().strip("[]") for host in (*hosts, *own))
+        self._capacity, self._attempts = capacity, attempts
+        self._timeout_s, self._backoff_s = timeout_s, backoff_s
+        self._changed = threading.Condition()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._tasks: set[asyncio.Task[str]] = set()
+        self._pending = self._sent = self._dropped = 0
+        self._closed = False
+
+    @property
+    def sent(self) -> int:
+        """Deliveries that a receiver accepted."""
+        return self._sent
+
+    @property
+    def dropped(self) -> int:
+        """Deliveries that were given up, refused, or had no room."""
+        return self._dropped
+
+    def take(self, report: ViolationReport, policy: Policy) -> None:
+        """Take a report for the addresses of a policy; never waits for one and never raises."""
+        uris = list(policy.report_uri)
+        for name in policy.report_to:
+            if name in self._receivers:
+                uris.append(self._receivers[name])
+            else:
+                self._drop(report.window_id, f"no receiver is called {name}")
+        if uris:
+            body = report.model_dump_json().encode()
+            for uri in dict.fromkeys(uris):
+                self._begin(uri, body, report.window_id)
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until nothing is under way; False when the time ran out before."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._pending == 0, timeout_s)
+
+    def close(self, timeout_s: float) -> None:
+        """Flush, then end the thread; what is still under way then is dropped."""
+        until = time.monotonic() + timeout_s
+        with self._changed:
+            self._closed = True
+        self.flush(timeout_s)
+        loop, thread = self._loop, self._thread
+        if loop is not None and thread is not None and thread.is_alive():
+            asyncio.run_coroutine_threadsafe(self._end(), loop)
+            thread.join(max(1.0, until - time.monotonic()))
+
+    def _begin(self, uri: str, body: bytes, window_id: str) -> None:
+        with self._changed:
+            reason = self._hindrance()
+            if not reason:
+                self._pending += 1
+                # Within the lock: once `close` has it, no further delivery reaches the loop.
+                self._running().call_soon_threadsafe(self._start, uri, body, window_id)
+        if reason:
+            self._drop(window_id, reason)
+
+    def _hindrance(self) -> str:
+        """Why a delivery cannot begin, empty when it can."""
+        if self._closed:
+            return "closed"
+        if self._pending >= self._capacity:
+            return f"{self._pending} deliveries are under way"
+        try:
+            self._running()
+        except RuntimeError as error:
+            return f"no thread can be started: {type(error).__name__}"
+        return ""
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        """The loop of the thread, which is begun with the first delivery."""
+        if self._loop is None:
+            loop = asyncio.new_event_loop()
+            self._slots = asyncio.Semaphore(AT_ONCE)
+            thread = threading.Thread(
+                target=_run, args=(loop,), name="crp-violation-reports", daemon=True
+            )
+            thread.start()
+            self._loop, self._thread = loop, thread
+        return self._loop
+
+    def _start(self, uri: str, body: bytes, window_id: str) -> None:
+        task = asyncio.get_running_loop().create_task(self._deliver(uri, body))
+        # The loop itself holds its tasks weakly.
+        self._tasks.add(task)
+        task.add_done_callback(lambda ended: self._ended(ended, window_id))
+
+    def _ended(self, task: asyncio.Task[str], window_id: str) -> None:
+        self._tasks.discard(task)
+        reason = "cancelled" if task.cancelled() else task.result()
+        if reason:
+            self._drop(window_id, reason)
+        with self._changed:
+            self._pending -= 1
+            self._sent += not reason
+            self._changed.notify_all()
+
+    async def _end(self) -> None:
+        """Cancel what is under way, and stop once that has been told."""
+        under_way = tuple(self._tasks)
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
+        asyncio.get_running_loop().stop()
+
+    async def _deliver(self, uri: str, body: bytes) -> str:
+        """Why a delivery was given up, empty when it was accepted."""
+        try:
+            return await self._tried(uri, body)
+        except _Refused as refusal:
+            return str(refusal)
+        except Exception as error:  # noqa: BLE001 - whatever it is, no answer hears of it
+            return type(error).__name__
+
+    async def _tried(self, uri: str, body: bytes) -> str:
+        # Imported with the first delivery, which many processes never see.
+        import httpx
+
+        reason = ""
+        for attempt in range(self._attempts):
+            if attempt:
+                await asyncio.sleep(self._backoff_s * 2 ** (attempt - 1))
+            try:
+                async with self._slots, asyncio.timeout(self._timeout_s):
+                    status = await self._post(uri, body)
+            except (httpx.TransportError, OSError) as error:
+                # TimeoutError is an OSError.
+                reason = type(error).__name__
+                continue
+            if 200 <= status < 300:
+                return ""
+            reason = f"status {status}"
+            if status < 500 and status not in BUSY:
+                break
+        return reason
+
+    async def _post(self, uri: str, body: bytes) -> int:
+        import httpx
+
+        url = httpx.URL(uri)
+        extensions: dict[str, Any] = {}
+        headers = dict(HEADERS)
+        host = url.raw_host.decode("ascii").lower()
+        if host not in self._listed:
+            # Connected to by its number, so that a name cannot point elsewhere meanwhile.
+            address = await _public(host, url.port or (443 if url.scheme == "https" else 80))
+            headers["Host"] = url.netloc.decode("ascii")
+            extensions["sni_hostname"] = host
+            url = url.copy_with(host=address)
+        # No proxy and no stored credentials of this process; a client each, as reports are rare.
+        async with (
+            httpx.AsyncClient(timeout=self._timeout_s, trust_env=False) as client,
+            client.stream(
+                "POST", url, content=body, headers=headers, extensions=extensions
+            ) as response,
+        ):
+            return response.status_code
+
+    def _drop(self, window_id: str, reason: str) -> None:
+        with self._changed:
+            self._dropped += 1
+        _LOG.warning("violation report of window %s was not delivered: %s", window_id, reason)
+
+
+def _host(uri: str) -> str:
+    authority = uri.partition("://")[2].partition("/")[0].partition("?")[0]
+    return authority if authority.endswith("]") else authority.rpartition(":")[0] or authority
+
+
+async def _public(host: str, port: int) -> str:
+    """The first address of a host, all of whose addresses are public.
+
+    Raises:
+        _Refused: one of them is not.
+        OSError: the name is not known.
+    """
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = [str(one[4][0]) for one in found]
+    if not addresses or not all(is_public(address) for address in addresses):
+        raise _Refused("the receiver's host is private and not listed")
+    return addresses[0]
+
+
+def is_public(address: str) -> bool:
+    """Whether an IP address is one of the public internet.
+
+    >>> is_public("8.8.8.8"), is_public("::ffff:127.0.0.1"), is_public("169.254.169.254")
+    (True, False, False)
+    """
+    parsed = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(parsed, ipaddress.IPv6Address):
+        inner = parsed.ipv4_mapped or parsed.sixtofour or _translated(parsed)
+        if inner is not None:
+            return is_public(str(inner))
+    return parsed.is_global and not parsed.is_multicast
+
+
+def _translated(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+    """The address behind NAT64 (RFC 6052)."""
+    network = ipaddress.IPv6Network("64:ff9b::/96")
+    return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF) if address in network else None
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()

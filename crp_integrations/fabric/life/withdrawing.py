@@ -1,0 +1,143 @@
+"""What sessions keep goes with the facts that it was said with, or with time.
+
+A window's answer and report hold words of the facts that were shown. They are removed in the
+transaction that withdraws the facts; what tenants said with facts of a shared namespace lies in
+their own namespaces, and goes before the facts do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+
+from crp_integrations.audit.drafts import EventDraft, named
+from crp_integrations.audit.journal import append
+from crp_integrations.errors import StoreBusy
+from crp_integrations.fabric.life.writing import Writing
+from crp_integrations.fabric.ports import FactsFacet, Transaction, shown_in
+from crp_integrations.seals import iso
+from crp_integrations.vocabulary import EventType
+
+# Since when bytes of what was said may be left in the files, and how often that was noted; no time
+# when they are to go at once.
+WINDOWS_SETTING = "scrub_windows"
+
+
+def withdraw(
+    transaction: Transaction, ids: Sequence[str], now: datetime, *, source_id: str = ""
+) -> None:
+    """Take what was said with some facts, within the transaction that withdraws them."""
+    shown = shown_in(transaction)
+    if shown is not None and shown.withdraw(ids, now, source_id=source_id):
+        _note(transaction.facts, iso(now))
+
+
+def withdraw_elsewhere(
+    writing: Writing, ids: Sequence[str], now: datetime, *, source_id: str = "", scrub: bool
+) -> bool:
+    """Take what other namespaces said with facts of this one, each in a transaction of its own.
+
+    It is done before the facts go: killed in between, too much is gone and nothing is left. From
+    then on nothing that is under way there keeps anything of them.
+
+    Args:
+        scrub: whether its bytes are to go at once, and not with the next day's maintenance.
+
+    Returns:
+        False when some bytes wait for maintenance, since a reader or a writer forbade it.
+
+    Raises:
+        StoreBusy: another process held a namespace's write lock for too long.
+    """
+    clean = True
+    for reader in writing.readers():
+        with reader.begin() as transaction:
+            shown = shown_in(transaction)
+            taken = shown is not None and shown.withdraw(ids, now, source_id=source_id) > 0
+            if taken:
+                _note(transaction.facts, "" if scrub else iso(now))
+        if taken and scrub:
+            with suppress(StoreBusy):
+                if reader.scrub():
+                    continue
+            clean = False
+    return clean
+
+
+def forget_sessions(
+    writing: Writing,
+    choose: Callable[[Transaction], Sequence[str]],
+    cause: str,
+    *,
+    at_once: bool,
+) -> list[str]:
+    """Remove sessions with all that they said, and tell the journal.
+
+    Args:
+        choose: ids of those that are meant, asked for in the transaction; unknown ones do nothing.
+        cause: one word for the journal.
+        at_once: whether the bytes are due now, and not with the next day's maintenance.
+
+    Returns:
+        Ids of those that were there.
+    """
+    now = writing.clock.now()
+    key = writing.key()
+    with writing.begin(True) as transaction:
+        shown = shown_in(transaction)
+        if shown is None:
+            return []
+        gone = [id_ for id_ in choose(transaction) if shown.forget(id_)]
+        if gone:
+            kind = EventType.SESSION_TERMINATED
+            # A name that looks like no id stands in no event of its windows either.
+            drafts = [EventDraft(kind, {"cause": cause}, session_id=named(id_)) for id_ in gone]
+            append(transaction.journal, key, drafts, iso(now))
+            _note(transaction.facts, "" if at_once else iso(now))
+    return gone
+
+
+def windows_due(facts: FactsFacet, now: datetime) -> bool:
+    """Whether bytes of what was said are to be taken off the disk.
+
+    Rewriting the files costs as much as writing the namespace, so what sessions leave behind is
+    gathered for a day.
+    """
+    noted = facts.setting(WINDOWS_SETTING)
+    if noted is None:
+        return False
+    since = noted.partition(" ")[0]
+    return not since or day(datetime.fromisoformat(since)) < day(now)
+
+
+def windows_scrubbed(writing: Writing) -> bool:
+    """Take the bytes of what was said off the disk; the index's files hold none of them.
+
+    Returns:
+        False when a reader or another writer forbids it now; `maintain` tries again.
+    """
+    with writing.begin(False) as transaction:
+        pending = transaction.facts.setting(WINDOWS_SETTING)
+    try:
+        clean = writing.scrub()
+        if clean and pending is not None:
+            with writing.begin(True) as transaction:
+                # Another removal may have come after the scrubbing; it then stays noted.
+                if transaction.facts.setting(WINDOWS_SETTING) == pending:
+                    transaction.facts.remove_setting(WINDOWS_SETTING)
+    except StoreBusy:
+        return False
+    return clean
+
+
+def _note(facts: FactsFacet, since: str) -> None:
+    noted = facts.setting(WINDOWS_SETTING)
+    before, _, times = (since if noted is None else noted).partition(" ")
+    # What has waited since another day, or is due at once, stays so.
+    facts.set_setting(WINDOWS_SETTING, f"{before if since else ''} {int(times or 0) + 1}")
+
+
+def day(moment: datetime) -> datetime:
+    """The midnight before, in UTC."""
+    return moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)

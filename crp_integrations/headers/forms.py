@@ -1,0 +1,299 @@
+"""How each value is written, and read back: pairs of functions, none of which checks grammar.
+
+What is read here has been matched against its rule before; what is written here is matched after.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from crp_integrations.errors import HeaderSyntaxError
+from crp_integrations.headers import grammar, names, values
+from crp_integrations.headers.records import (
+    CacheOutcome,
+    CompletenessSaid,
+    Contradictions,
+    Distortions,
+    FlowSaid,
+    OmissionsSaid,
+    RepetitionSaid,
+    RetryAfter,
+    SetSession,
+)
+from crp_integrations.session.records import BUDGET_DIGITS
+from crp_integrations.vocabulary import (
+    CacheStatus,
+    CompletenessLevel,
+    DistortionType,
+    QualityTier,
+    RepetitionLevel,
+    Retry,
+)
+
+
+def upper(make: Callable[[str], Any]) -> Callable[[str], Any]:
+    """A reader of words that are written in upper case."""
+    return lambda text: make(text.upper())
+
+
+def lower(make: Callable[[str], Any]) -> Callable[[str], Any]:
+    """A reader of words that are written in lower case."""
+    return lambda text: make(text.lower())
+
+
+def each(make: Callable[[str], Any]) -> Callable[[str], Any]:
+    """A reader of a comma list."""
+    return lambda text: tuple(make(part.strip(" \t")) for part in text.split(","))
+
+
+def write_list(said: tuple[str, ...]) -> str:
+    """A comma list."""
+    return ", ".join(said)
+
+
+def read_id(text: str) -> str:
+    """An id such as `crp_sess_…` with its prefix in lower case; the rest of it is exact."""
+    prefix, mark, rest = text.rpartition("_")
+    return prefix.lower() + mark + rest
+
+
+def read_ids(text: str) -> tuple[str, ...]:
+    """Ids of a comma list, each once."""
+    ids = tuple(read_id(part.strip(" \t")) for part in text.split(","))
+    if len(set(ids)) < len(ids):
+        raise HeaderSyntaxError(
+            f"one of the {len(ids)} ids {ids[0]}, … stands twice; once is wanted"
+        )
+    return ids
+
+
+def read_nonce(text: str) -> str:
+    """A nonce with its prefix in lower case; the rest of it is exact."""
+    prefix, mark, rest = text.partition(":")
+    return prefix.lower() + mark + rest
+
+
+def write_budget(budget: float) -> str:
+    """A safety budget, to four digits."""
+    return values.fraction(budget, BUDGET_DIGITS)
+
+
+def read_budget(text: str) -> float:
+    """A safety budget; what lies below its last digit is cut off, not rounded."""
+    return values.floored(float(text))
+
+
+def write_bool(said: bool) -> str:
+    """`true` or `false`."""
+    return str(said).lower()
+
+
+def read_bool(text: str) -> bool:
+    """`true` or `false`."""
+    return text.lower() == "true"
+
+
+def write_pair(numbers: tuple[int, int]) -> str:
+    """`n/total`."""
+    return f"{numbers[0]}/{numbers[1]}"
+
+
+def read_pair(text: str) -> tuple[int, int]:
+    """`n/total`."""
+    left, _, right = text.partition("/")
+    return int(left), int(right)
+
+
+def write_root(token: str) -> str:
+    """`dag:token`."""
+    return f"dag:{token}"
+
+
+def read_root(text: str) -> str:
+    """`dag:token`, without its prefix."""
+    return text.partition(":")[2]
+
+
+def write_lineage(windows: tuple[str, ...]) -> str:
+    """`crp_win_a -> crp_win_b`."""
+    return " -> ".join(windows)
+
+
+def read_lineage(text: str) -> tuple[str, ...]:
+    """`crp_win_a -> crp_win_b`."""
+    return tuple(read_id(part.strip(" \t")) for part in text.split("->"))
+
+
+def write_retry(said: RetryAfter) -> str:
+    """Seconds, a moment in UTC, or a word."""
+    return values.moment(said) if isinstance(said, datetime) else str(said)
+
+
+def read_retry(text: str) -> RetryAfter:
+    """Seconds, a moment, a word, or a duration, which is read as seconds.
+
+    Raises:
+        HeaderSyntaxError: the moment is none of the calendar.
+    """
+    if text.isdecimal():
+        return int(text)
+    if grammar.MOMENT.fullmatch(text):
+        try:
+            return datetime.fromisoformat(text.upper()).astimezone(UTC)
+        except (ValueError, OverflowError):
+            raise HeaderSyntaxError(f"the moment {text[:40]!r} is in no calendar") from None
+    if grammar.DURATION.fullmatch(text):
+        seconds = int(read_duration(text).total_seconds())
+        if seconds >= 10**9:
+            raise HeaderSyntaxError(f"the duration {text[:40]!r} is longer than can be waited")
+        return seconds
+    return Retry(text.lower())
+
+
+def read_duration(text: str) -> timedelta:
+    """An ISO 8601 duration of days, hours, minutes and seconds.
+
+    Raises:
+        HeaderSyntaxError: it is longer than can be told.
+    """
+    units = {"D": "days", "H": "hours", "M": "minutes", "S": "seconds"}
+    parts = re.findall(r"([0-9]+)([DHMS])", text.upper())
+    try:
+        return timedelta(**{units[letter]: int(number) for number, letter in parts})
+    except OverflowError:
+        raise HeaderSyntaxError(f"the duration {text[:40]!r} is longer than can be told") from None
+
+
+def write_session(said: SetSession) -> str:
+    """`token=…; Path=/; Max-Age=3600; Signed; SameSite=Strict; Window=3; QualityHistory=A,A,B`."""
+    parts = [
+        f"token={said.token}",
+        f"Path={said.path}",
+        f"Max-Age={said.max_age_seconds}",
+        "Signed",
+        "SameSite=Strict",
+        f"Window={said.window}",
+    ]
+    if said.quality_history:
+        parts.append(f"QualityHistory={','.join(said.quality_history)}")
+    return "; ".join(parts)
+
+
+def read_session(text: str) -> SetSession:
+    """`CRP-Set-Session`; the token and the path are exact, words in any case."""
+    parts = (part.strip(" \t").partition("=") for part in text.split(";"))
+    given = {name.lower(): value for name, _, value in parts}
+    if len(given["token"]) > grammar.LIMITS[names.SESSION_TOKEN]:
+        raise HeaderSyntaxError(
+            f"{names.SET_SESSION} has a token of {len(given['token'])} characters, at most "
+            f"{grammar.LIMITS[names.SESSION_TOKEN]} are allowed"
+        )
+    if int(given["window"]) < 1:
+        raise HeaderSyntaxError(f"{names.SET_SESSION} has Window=0; windows count from 1")
+    history = given.get("qualityhistory", "").upper()
+    return SetSession(
+        token=given["token"],
+        path=given["path"],
+        max_age_seconds=int(given["max-age"]),
+        window=int(given["window"]),
+        quality_history=tuple(QualityTier(tier) for tier in history.split(",")) if history else (),
+    )
+
+
+def write_cache_status(said: CacheOutcome) -> str:
+    """`HIT`, or `MISS; reason=facts-updated`."""
+    return f"{said.status}; reason={said.reason}" if said.reason else str(said.status)
+
+
+def read_cache_status(text: str) -> CacheOutcome:
+    """`HIT`, or `MISS; reason=facts-updated`."""
+    status, _, reason = text.partition(";")
+    return CacheOutcome(
+        status=CacheStatus(status.strip().upper()), reason=reason.partition("=")[2].lower()
+    )
+
+
+def write_distortions(said: Distortions) -> str:
+    """`0`, or `1; types=NUMBER_CHANGED`."""
+    return f"{said.count}; types={','.join(said.types)}" if said.types else str(said.count)
+
+
+def read_distortions(text: str) -> Distortions:
+    """`0`, or `1; types=NUMBER_CHANGED`."""
+    count, _, types = text.partition(";")
+    kinds = types.partition("=")[2].upper()
+    return Distortions(
+        count=int(count),
+        types=tuple(DistortionType(kind) for kind in kinds.split(",")) if kinds else (),
+    )
+
+
+def write_contradictions(said: Contradictions) -> str:
+    """`0`, or `1; scope=cross-window`."""
+    return f"{said.count}; scope={said.scope}" if said.scope else str(said.count)
+
+
+def read_contradictions(text: str) -> Contradictions:
+    """`0`, or `1; scope=cross-window`."""
+    count, _, scope = text.partition(";")
+    return Contradictions(count=int(count), scope=scope.partition("=")[2].lower())
+
+
+def write_repetition(said: RepetitionSaid) -> str:
+    """`NONE`, or `SIGNIFICANT; overlap=0.28`."""
+    more = "" if said.overlap is None else f"; overlap={values.fraction(said.overlap)}"
+    return f"{said.level}{more}"
+
+
+def read_repetition(text: str) -> RepetitionSaid:
+    """`NONE`, or `SIGNIFICANT; overlap=0.28`."""
+    level, _, overlap = text.partition(";")
+    share = overlap.partition("=")[2]
+    return RepetitionSaid(
+        level=RepetitionLevel(level.strip().upper()), overlap=float(share) if share else None
+    )
+
+
+def write_completeness(said: CompletenessSaid) -> str:
+    """`COMPLETE; sub-queries=5/5`, or with `; uncovered=slug,slug`."""
+    counts = f"{said.level}; sub-queries={said.covered}/{said.total}"
+    return f"{counts}; uncovered={','.join(said.uncovered)}" if said.uncovered else counts
+
+
+def read_completeness(text: str) -> CompletenessSaid:
+    """`COMPLETE; sub-queries=5/5`, or with `; uncovered=slug,slug`."""
+    level, counts, *more = (part.strip() for part in text.split(";"))
+    covered, total = read_pair(counts.partition("=")[2])
+    slugs = more[0].partition("=")[2].lower() if more else ""
+    return CompletenessSaid(
+        level=CompletenessLevel(level.upper()),
+        covered=covered,
+        total=total,
+        uncovered=tuple(slugs.split(",")) if slugs else (),
+    )
+
+
+def write_omissions(said: OmissionsSaid) -> str:
+    """`CRITICAL:0, HIGH:1, MEDIUM:2`."""
+    return f"CRITICAL:{said.critical}, HIGH:{said.high}, MEDIUM:{said.medium}"
+
+
+def read_omissions(text: str) -> OmissionsSaid:
+    """`CRITICAL:0, HIGH:1, MEDIUM:2`."""
+    counts = (part.partition(":") for part in text.split(","))
+    return OmissionsSaid(**{name.strip().lower(): int(count) for name, _, count in counts})
+
+
+def write_flow(said: FlowSaid) -> str:
+    """`0.82`, or `0.34; remediation=prompt-augmented`."""
+    more = f"; remediation={said.remediation}" if said.remediation else ""
+    return f"{values.fraction(said.score)}{more}"
+
+
+def read_flow(text: str) -> FlowSaid:
+    """`0.82`, or `0.34; remediation=prompt-augmented`."""
+    score, _, remedy = text.partition(";")
+    return FlowSaid(score=float(score), remediation=remedy.partition("=")[2].lower())

@@ -1,0 +1,187 @@
+"""The rule of every header's value, in one place, each as a regular expression.
+
+Values are case-insensitive and ASCII. A rule is matched in time linear in the value: what repeats
+in it is told apart by one character.
+
+Spec: related facts §3
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from types import MappingProxyType
+from typing import Final
+
+from crp_integrations.headers import names
+from crp_integrations.vocabulary import (
+    AiActClass,
+    Attribution,
+    BudgetWarning,
+    CacheStatus,
+    ChainIntegrity,
+    CompletenessLevel,
+    DistortionType,
+    GroundingMode,
+    Oversight,
+    Phase,
+    QualityTier,
+    RepetitionLevel,
+    Retry,
+    RiskLevel,
+    SafetyMode,
+    Strategy,
+)
+
+MOST_CHARACTERS: Final = 8_192
+# Less than that where a value has a size of its own (related facts §5) or is kept and sent on.
+LIMITS: Final = MappingProxyType(
+    {
+        names.SESSION_TOKEN: 4_096,
+        names.SAFETY_REPORT_URI: 2_048,
+        names.REPORT_URI: 2_048,
+        names.TRAIL_URI: 2_048,
+    }
+)
+# What an error must not repeat: who reads a log could use it.
+SECRET: Final = frozenset({names.SESSION_TOKEN, names.SET_SESSION, names.OVERSIGHT_TOKEN})
+SCOPES: Final = ("intra", "cross-window", "both")
+FLOW_REMEDIES: Final = ("prompt-augmented", "stitched", "re-dispatched")
+
+
+def _one_of(words: Iterable[str]) -> str:
+    return "(?:" + "|".join(re.escape(word) for word in words) + ")"
+
+
+def _list_of(item: str) -> str:
+    return rf"{item}(?:[ \t]*,[ \t]*{item})*"
+
+
+_WORD = r"[A-Za-z0-9._-]+"
+_HASH = r"sha256:[0-9A-Fa-f]{64}"
+_FRACTION = r"(?:0+\.[0-9]+|0*1\.0+)"
+# Long enough for every count, short enough for every reader.
+_INTEGER = r"[0-9]{1,15}"
+_PAIR = rf"{_INTEGER}/{_INTEGER}"
+_STRATEGY = _one_of(Strategy)
+_TIER = _one_of(QualityTier)
+_DIRECTIVE = r"(?:no-store|no-cache|reuse-ckf|only-if-ckf|max-age=[0-9]{1,15})"
+_DISTORTION = _one_of(DistortionType)
+_CONTROL = r"A(?:\.[0-9]{1,2}){2,3}"
+_OMISSIONS = rf"CRITICAL:{_INTEGER},[ \t]*HIGH:{_INTEGER},[ \t]*MEDIUM:{_INTEGER}"
+_SESSION = r"crp_sess_[A-Za-z0-9]{16,32}"
+_CONTINUATION = r"crp_cont_[A-Za-z0-9]{16,32}"
+_WINDOW = r"crp_win_[A-Za-z0-9]{16,32}"
+_DURATION = (
+    r"P(?=[0-9T])(?:[0-9]{1,9}D)?(?:T(?=[0-9])(?:[0-9]{1,9}H)?(?:[0-9]{1,9}M)?(?:[0-9]{1,9}S)?)?"
+)
+_MOMENT = (
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?"
+    r"(?:Z|[+-][0-9]{2}:[0-9]{2})"
+)
+# Two parts in base64url without padding, the payload and its signature.
+_TOKEN = r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+"
+# Any printable text; the policy's own grammar is the policy's.
+_POLICY = r"[!-~](?:[\t -~]*[!-~])?"
+_NONCE = r"base64:[A-Za-z0-9+/_-]+={0,2}"
+_URI_CHARACTER = r"(?:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})"
+# A gateway may answer with a path of its own.
+_URI = rf"(?:[A-Za-z][A-Za-z0-9+.-]*:|/){_URI_CHARACTER}+"
+_WEB = rf"https?://[A-Za-z0-9\[]{_URI_CHARACTER}*"
+_SET_SESSION = (
+    rf"token={_TOKEN};[ \t]*Path=/[A-Za-z0-9._~/-]*;[ \t]*Max-Age={_INTEGER};[ \t]*Signed;"
+    rf"[ \t]*SameSite=Strict;[ \t]*Window={_INTEGER}"
+    rf"(?:;[ \t]*QualityHistory={_TIER}(?:,{_TIER})*)?"
+)
+
+
+def _rule(text: str) -> re.Pattern[str]:
+    return re.compile(text, re.IGNORECASE | re.ASCII)
+
+
+TOKEN: Final = _rule(_WORD)
+HASH: Final = _rule(_HASH)
+FRACTION: Final = _rule(_FRACTION)
+INTEGER: Final = _rule(_INTEGER)
+DURATION: Final = _rule(_DURATION)
+MOMENT: Final = _rule(_MOMENT)
+
+GRAMMAR: Final = MappingProxyType(
+    {
+        names.QUALITY_TIER: _rule(_TIER),
+        names.WINDOW: _rule(_PAIR),
+        names.SATURATION: FRACTION,
+        names.FACTS_USED: _rule(_PAIR),
+        names.TOKENS_USED: INTEGER,
+        names.STRATEGY: _rule(_STRATEGY),
+        names.SESSION_ID: _rule(_SESSION),
+        names.ETAG: HASH,
+        names.IF_MATCH: _rule(rf"{_HASH}|\*"),
+        names.CACHE_STATUS: _rule(rf"{_one_of(CacheStatus)}(?:;[ \t]*reason={_WORD})?"),
+        names.CONTINUATION_ID: _rule(_list_of(_CONTINUATION)),
+        names.PROTOCOL: _rule(r"[0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,4}"),
+        names.ACCEPT_STRATEGY: _rule(_list_of(_STRATEGY)),
+        names.ACCEPT_QUALITY: _rule(_list_of(_TIER)),
+        names.ACCEPT_RISK: _rule(_one_of(RiskLevel)),
+        names.DISPATCH_STRATEGY: _rule(_STRATEGY),
+        names.GROUNDING_MODE: _rule(_one_of(GroundingMode)),
+        names.SEED: INTEGER,
+        names.CACHE: _rule(_list_of(_DIRECTIVE)),
+        names.RESIDENCY: _rule(r"[A-Z]{2}"),
+        names.RISK: _rule(_one_of(RiskLevel)),
+        names.RISK_SCORE: FRACTION,
+        names.ATTRIBUTION: _rule(_one_of(Attribution)),
+        names.GROUNDING_PCT: FRACTION,
+        names.ENTAILMENT: FRACTION,
+        names.FABRICATIONS: INTEGER,
+        names.DISTORTIONS: _rule(rf"{_INTEGER}(?:;[ \t]*types={_DISTORTION}(?:,{_DISTORTION})*)?"),
+        names.CONTRADICTIONS: _rule(rf"{_INTEGER}(?:;[ \t]*scope={_one_of(SCOPES)})?"),
+        names.OVERSIGHT_MODE: _rule(_one_of(Oversight)),
+        names.SAFETY_MODE: _rule(_one_of(SafetyMode)),
+        names.POLICY: _rule(_POLICY),
+        names.POLICY_REPORT_ONLY: _rule(_POLICY),
+        names.POLICY_APPLIED: _rule(_POLICY),
+        names.VIOLATION: _rule(_list_of(_WORD)),
+        names.SAFETY_REPORT_URI: _rule(_WEB),
+        names.RETRY_AFTER: _rule(rf"[0-9]{{1,9}}|{_MOMENT}|{_DURATION}|{_one_of(Retry)}"),
+        names.BUDGET_WARNING: _rule(_one_of(BudgetWarning)),
+        names.NONCE: _rule(_NONCE),
+        names.OVERSIGHT_TOKEN: _rule(rf"approved:{_HASH}"),
+        names.REPETITION: _rule(rf"{_one_of(RepetitionLevel)}(?:;[ \t]*overlap={_FRACTION})?"),
+        names.COMPLETENESS: _rule(
+            rf"{_one_of(CompletenessLevel)};[ \t]*sub-queries={_PAIR}"
+            rf"(?:;[ \t]*uncovered={_WORD}(?:,{_WORD})*)?"
+        ),
+        names.FLOW: _rule(rf"{_FRACTION}(?:;[ \t]*remediation={_one_of(FLOW_REMEDIES)})?"),
+        names.QUALITY_SCORE: FRACTION,
+        names.OMISSIONS: _rule(_OMISSIONS),
+        names.PERSONAL: _rule(r"true|false"),
+        names.AI_ACT: _rule(_one_of(AiActClass)),
+        names.NIST_TIER: _rule(r"TIER-[1-4]"),
+        names.ISO_CONTROLS: _rule(_list_of(_CONTROL)),
+        names.CONTROLS_MET: _rule(_PAIR),
+        names.TRAIL_ID: _rule(r"crp_trail_[A-Za-z0-9]{16,32}"),
+        names.TRAIL_URI: _rule(_URI),
+        names.CLAIM_COUNT: INTEGER,
+        names.ATTRIBUTION_SCORE: FRACTION,
+        names.FIDELITY: FRACTION,
+        names.CHAINED_HMAC: HASH,
+        names.WINDOW_HMAC: HASH,
+        names.CHAIN_INTEGRITY: _rule(_one_of(ChainIntegrity)),
+        names.DAG_ROOT: _rule(rf"dag:{_WORD}"),
+        names.LINEAGE: _rule(rf"{_WINDOW}(?:[ \t]*->[ \t]*{_WINDOW})*"),
+        names.REPORT_URI: _rule(_URI),
+        names.PHASE: _rule(_one_of(Phase)),
+        names.LOOP_DEPTH: INTEGER,
+        names.SAFETY_BUDGET: FRACTION,
+        names.TOOL_CALLS: INTEGER,
+        names.SESSION_PARENT: _rule(_SESSION),
+        names.REVISION_ROUND: _rule(_PAIR),
+        names.SET_SESSION: _rule(_SET_SESSION),
+        names.SESSION_TOKEN: _rule(_TOKEN),
+        names.TIER_HIT: _rule(r"[0-3]"),
+        names.CKF_HITS: INTEGER,
+        names.CKF_COMMUNITY: TOKEN,
+        names.KNOWLEDGE_AGE: DURATION,
+    }
+)

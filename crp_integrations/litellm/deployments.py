@@ -1,0 +1,290 @@
+"""A router's deployments as the model that a turn is played against.
+
+One object lives for one request: it knows which turn made which call, packs for what is tried,
+and keeps LiteLLM's responses with what they used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from crp_integrations.engines.litellm import Assembly, library, reply_of
+from crp_integrations.engines.litellm_errors import translate
+from crp_integrations.errors import CRPError, EngineError, ModelError, ModelNotFound
+from crp_integrations.litellm.hook import RUNNING, SAMPLING, Attempts
+from crp_integrations.litellm.loop import wait
+from crp_integrations.litellm.wire import answers, arguments, ordered, sent
+from crp_integrations.messages import ModelCall, Reply
+from crp_integrations.relay.steps import Dispatch, Fan, Fitted, Outcome, Playable, Step
+
+litellm = library()
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """One call that was answered.
+
+    Attributes:
+        response: LiteLLM's response; a list of chunks when it was a stream.
+        tried: models tried for it, the one that answered last.
+        deployment: id of the deployment that answered, empty when LiteLLM does not tell.
+    """
+
+    step: Dispatch
+    response: Any
+    reply: Reply
+    tried: tuple[str, ...]
+    deployment: str
+
+
+class Deployments:
+    """Answers the calls of one request through a `litellm.Router`; a `Model` like any other.
+
+    Attributes:
+        spent: the calls that were answered, in order.
+        tried: every model that was tried, in order.
+    """
+
+    def __init__(
+        self,
+        router: Any,
+        group: str,
+        given: Mapping[str, Any],
+        *,
+        streams: bool = False,
+        results: int = 0,
+    ) -> None:
+        """Take a request's arguments.
+
+        Args:
+            group: name of the group that was asked for.
+            given: LiteLLM's arguments of the caller.
+            streams: whether calls for the answer are made as streams.
+            results: how many messages of the caller follow his question.
+        """
+        self.spent: list[Spent] = []
+        self.tried: list[str] = []
+        self._router = router
+        self._group = group
+        self._given = dict(given)
+        self._streams = streams
+        self._results = results
+        self._made: dict[int, tuple[Watched, Dispatch]] = {}
+
+    def watched(self, turn: Playable) -> Watched:
+        """The turn, whose calls are known here from now on."""
+        return Watched(turn, self)
+
+    def made(self, turn: Watched, step: Dispatch) -> None:
+        """Note whose call a dispatch is."""
+        self._made[id(step.call)] = (turn, step)
+
+    async def acall(self, call: ModelCall) -> Reply:
+        """Answer a call by the group's deployments and their fallbacks.
+
+        Raises:
+            ModelError: no deployment answered; `tried` tells which were asked.
+        """
+        turn, step = self._made.pop(id(call))
+        running = self._attempts(turn, step)
+        token = RUNNING.set(running)
+        try:
+            response, reply, deployment = await self._called(running)
+        except Exception as error:
+            raise self._translated(error, running) from error
+        finally:
+            RUNNING.reset(token)
+            self.tried += running.tried
+        self.spent.append(Spent(step, response, reply, tuple(running.tried), deployment))
+        return reply
+
+    def call(self, call: ModelCall) -> Reply:
+        """Answer a call from outside an event loop."""
+        return wait(self.acall(call))
+
+    def stream(self, call: ModelCall) -> Iterator[str | Reply]:
+        """The text in one piece, since an answer is examined before it is given out; the reply."""
+        reply = self.call(call)
+        yield reply.text
+        yield reply
+
+    async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
+        """The asynchronous twin of `stream`."""
+        reply = await self.acall(call)
+        yield reply.text
+        yield reply
+
+    def _attempts(self, turn: Watched, step: Dispatch) -> Attempts:
+        results = self._results if step.envelope is not None else 0
+        base = turn.base if step.envelope is not None else len(step.messages)
+        said = sent((*ordered(step.messages[:base], results), *step.messages[base:]))
+        call = step.call
+        running = Attempts(
+            turn=turn,
+            step=step,
+            messages=said,
+            base=base,
+            results=results,
+            sent=said,
+            own=frozenset(
+                name
+                for name in SAMPLING
+                if getattr(call, name) is not None and getattr(call, name) != self._given.get(name)
+            ),
+        )
+        running.packed = turn.packed
+        if running.fits and self._router.enable_pre_call_checks and step.envelope:
+            # LiteLLM leaves out deployments that these messages do not fit; facts can be fewer.
+            running.messages = _without(said, step.envelope.text)
+        return running
+
+    async def _called(self, running: Attempts) -> tuple[Any, Reply, str]:
+        given = arguments(running.step, self._given)
+        if self._streams and answers(running.step):
+            return await self._streamed(running, given)
+        response = await self._router.acompletion(
+            model=self._group, messages=running.messages, **given
+        )
+        _must_have_asked(running)
+        deployment = _deployment(response)
+        return response, reply_of(response, running.model, (deployment, running.model)), deployment
+
+    async def _streamed(
+        self, running: Attempts, given: Mapping[str, Any]
+    ) -> tuple[list[Any], Reply, str]:
+        """Read a stream to its end; one that breaks off is asked for again, like any failure.
+
+        LiteLLM goes on with another deployment only while nothing came, since its caller has the
+        pieces already. Here nobody has any before the verdict.
+        """
+        options = {"include_usage": True, **(given.get("stream_options") or {})}
+        given = {**given, "stream": True, "stream_options": options}
+        groups = self._groups(given)
+        while True:
+            chunks = await self._router.acompletion(
+                model=groups.pop(0), messages=running.messages, **given
+            )
+            _must_have_asked(running)
+            tried, deployment = len(running.tried), _deployment(chunks)
+            assembly = Assembly(running.model, (deployment, running.model))
+            kept = []
+            try:
+                async for chunk in chunks:
+                    assembly.add(chunk)
+                    kept.append(chunk)
+                if len(running.tried) > tried:
+                    # Of a deployment that took over, LiteLLM does not tell whether it finished.
+                    raise ModelError(f"a stream of model {running.model!r} was taken over")
+                return kept, assembly.reply(chunks), deployment
+            except Exception:
+                if not groups:
+                    raise
+
+    def _groups(self, given: Mapping[str, Any]) -> list[str]:
+        """The groups that a stream is asked of in turn: retries, then fallbacks."""
+        retries = given.get("num_retries", self._router.num_retries) or 0
+        groups = [self._group] * (1 + int(retries))
+        if given.get("disable_fallbacks"):
+            return groups
+        found: Sequence[Any] = ()
+        for entry in given.get("fallbacks", self._router.fallbacks) or ():
+            if isinstance(entry, str):
+                found = (*found, entry)
+            elif self._group in entry:
+                found = entry[self._group]
+                break
+            elif "*" in entry:
+                found = entry["*"]
+        return [*groups, *(group for group in found if isinstance(group, str))]
+
+    def _translated(self, error: Exception, running: Attempts) -> CRPError:
+        own: CRPError
+        if isinstance(error, CRPError):
+            own = error
+        elif isinstance(running.refused, CRPError):
+            own = running.refused
+        # A wildcard or a deployment's id is no group by name, so only a refusal is looked at.
+        elif getattr(error, "status_code", None) == 400 and not self._router.get_model_list(
+            model_name=self._group
+        ):
+            listed = ", ".join(sorted(set(self._router.get_model_names())))
+            own = ModelNotFound(
+                f"no deployment is named {self._group!r:.120}; the list has {listed}"
+            )
+        else:
+            own = translate(error, self._group, litellm)
+        if isinstance(own, ModelError):
+            own.tried = own.tried or tuple(running.tried)
+            status = getattr(error, "status_code", None)
+            own.provider_status = status if running.tried and isinstance(status, int) else None
+        return own
+
+
+class Watched:
+    """A turn whose dispatches are noted with whom they belong to.
+
+    Attributes:
+        base: how many messages its last fit had.
+        packed: the model and limit of its last fit.
+    """
+
+    def __init__(self, turn: Any, deployments: Deployments) -> None:
+        self._turn = turn
+        self._deployments = deployments
+        self.base = 0
+        self.packed: tuple[str, int | None] | None = None
+
+    def begin(self) -> Step:
+        """The first step."""
+        return self._noted(self._turn.begin(), begins=True)
+
+    def receive(self, result: Reply | tuple[Outcome, ...]) -> Step:
+        """The step after a reply, or after the outcomes of a Fan's turns."""
+        return self._noted(self._turn.receive(result))
+
+    def fail(self, error: BaseException) -> Outcome:
+        """End the window because of an error or a cancellation."""
+        outcome: Outcome = self._turn.fail(error)
+        return outcome
+
+    def fit(self, model: str, *, context_limit: int | None = None) -> Fitted:
+        """Pack for a model; the last fit is what counts."""
+        fitted: Fitted = self._turn.fit(model, context_limit=context_limit)
+        self.base = len(fitted.messages)
+        self.packed = (model, context_limit)
+        return fitted
+
+    def _noted(self, step: Step, *, begins: bool = False) -> Step:
+        if isinstance(step, Fan):
+            return Fan(tuple(self._deployments.watched(turn) for turn in step.turns))
+        if isinstance(step, Dispatch):
+            if isinstance(step, Fitted):
+                self.base = len(step.messages)
+                # A turn packs by what is known of the model, without any entry's own limit.
+                self.packed = (step.model, None)
+            self._deployments.made(self, step)
+        return step
+
+
+def _deployment(response: Any) -> str:
+    hidden = getattr(response, "_hidden_params", None) or {}
+    found = hidden.get("model_id") if isinstance(hidden, Mapping) else None
+    return str(found or "")
+
+
+def _must_have_asked(running: Attempts) -> None:
+    if not running.tried:
+        raise EngineError(
+            "LiteLLM answered without asking what the attempt should carry; use litellm>=1.80",
+            engine="litellm",
+        )
+
+
+def _without(messages: Sequence[Mapping[str, Any]], text: str) -> list[dict[str, Any]]:
+    """The messages with the envelope's text left out of the first."""
+    first, *rest = [dict(message) for message in messages]
+    if text and first["role"] == "system":
+        first["content"] = first["content"].replace(text, "", 1)
+    return [first, *rest]

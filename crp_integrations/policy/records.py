@@ -1,0 +1,198 @@
+"""A policy, what it says about an answer, and what is reported of a violation."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from crp_integrations.policy.directives import (
+    FRACTION_DIGITS,
+    MOST_ADDRESSES,
+    OVERSIGHTS,
+    REPORT_NAMES,
+    REPORT_URIS,
+    Several,
+    sources,
+    tiers,
+)
+from crp_integrations.policy.words import Demand, PolicySource, ViolationType
+from crp_integrations.records import Part, Record
+from crp_integrations.vocabulary import (
+    HaltReason,
+    Oversight,
+    QualityTier,
+    RepetitionLevel,
+    RiskLevel,
+    Strategy,
+)
+
+CRP_VERSION: Final = "3.0.0"
+
+
+def _decimals(value: float) -> float:
+    # Rounding could make a demand laxer than it was written.
+    if round(value, FRACTION_DIGITS) != value:
+        raise ValueError(f"a threshold has at most {FRACTION_DIGITS} decimals")
+    return value
+
+
+def _addresses(value: tuple[str, ...]) -> tuple[str, ...]:
+    return _several(value, REPORT_URIS)
+
+
+def _names(value: tuple[str, ...]) -> tuple[str, ...]:
+    return _several(value, REPORT_NAMES)
+
+
+def _several(value: tuple[str, ...], kind: Several) -> tuple[str, ...]:
+    kept = kind.kept(value)
+    if len(kept) > MOST_ADDRESSES:
+        raise ValueError(f"{len(kept)} receivers of reports, at most {MOST_ADDRESSES} are allowed")
+    if not all(map(kind.takes, kept)):
+        raise ValueError(f"wanted {kind.wanted}")
+    return kept
+
+
+def _accepted(value: tuple[QualityTier, ...]) -> tuple[QualityTier, ...]:
+    return tiers(value)
+
+
+def _listed(value: Any) -> Any:
+    # JSON has lists; a set is a natural way to write sources in Python.
+    return tuple(value) if isinstance(value, (list, set, frozenset)) else value
+
+
+Threshold = Annotated[float, Field(ge=0.0, le=1.0), AfterValidator(_decimals)]
+Level = Literal[RiskLevel.CRITICAL, RiskLevel.HIGH, RiskLevel.MEDIUM]
+Tier = Literal[QualityTier.S, QualityTier.A, QualityTier.B]
+Repeated = Literal[RepetitionLevel.NONE, RepetitionLevel.MINOR, RepetitionLevel.SIGNIFICANT]
+Upgrade = Literal[Strategy.REFLEXIVE, Strategy.HIERARCHICAL, Strategy.BATCH]
+
+
+class Policy(Record):
+    """A safety policy: each field is the directive of that name.
+
+    Spec: related facts §6
+
+    Attributes:
+        default_src: what an answer may rest on; empty for `'none'`.
+        halt_on, warn_on: lowest risk level that is withheld, and that is warned of.
+        require_grounding, require_entailment, require_flow, require_completeness: least scores,
+            in [0, 1] with at most four decimals.
+        require_quality: tiers that are accepted, best first; empty for any.
+        require_oversight, oversight: the stricter of the two holds, see `overseen`.
+        max_repetition: highest level of repetition that is accepted; None for SIGNIFICANT under
+            `block_repetition` and for any without it.
+        upgrade_on_risk: strategy of a re-dispatch; that there is one permits re-dispatches.
+        report_uri: addresses that violation reports are posted to.
+        report_to: names of addresses that the operator has configured.
+    """
+
+    SCHEMA = "policy/1"
+
+    default_src: Annotated[
+        tuple[PolicySource, ...], BeforeValidator(_listed), AfterValidator(sources)
+    ] = (PolicySource.CONTEXT, PolicySource.PARAMETRIC)
+    halt_on: Level | None = None
+    warn_on: Level | None = None
+    require_grounding: Threshold | None = None
+    require_entailment: Threshold | None = None
+    require_flow: Threshold | None = None
+    require_completeness: Threshold | None = None
+    require_quality: Annotated[tuple[Tier, ...], AfterValidator(_accepted)] = ()
+    require_oversight: Oversight | None = None
+    oversight: Oversight | None = None
+    block_ungrounded: bool = False
+    block_parametric: bool = False
+    block_pii: bool = False
+    block_fabrication: bool = False
+    block_repetition: bool = False
+    max_repetition: Repeated | None = None
+    upgrade_on_risk: Upgrade | None = None
+    report_uri: Annotated[tuple[str, ...], AfterValidator(_addresses)] = ()
+    report_to: Annotated[tuple[str, ...], AfterValidator(_names)] = ()
+
+    def allows(self, source: PolicySource) -> bool:
+        """Whether an answer may rest on a source; what may not is kept out of the envelope."""
+        return source in self.default_src
+
+    def accepts(self, tier: QualityTier) -> bool:
+        """Whether a tier is one that the policy accepts."""
+        return not self.require_quality or tier in self.require_quality
+
+    def overseen(self, asked: Oversight | None = None) -> Oversight | None:
+        """Who decides about an answer: the strictest of the policy's modes and the one asked for.
+
+        Args:
+            asked: the mode of the request, None for none.
+        """
+        modes = [mode for mode in (self.require_oversight, self.oversight, asked) if mode]
+        return max(modes, key=OVERSIGHTS.index, default=None)
+
+
+class Violation(Part):
+    """A directive that an answer does not meet.
+
+    Attributes:
+        directive: as it stands in the policy's canonical form.
+        seen, wanted: the value found and the value demanded; never a text of the answer.
+        withholds: the answer must not be shown for it; False for a demand on quality, which is
+            unreachable when nothing is left to try.
+    """
+
+    violation_type: ViolationType
+    directive: str
+    seen: str
+    wanted: str
+    withholds: bool = True
+
+
+class Judgement(Part):
+    """What a policy says about an answer.
+
+    Attributes:
+        halt: why the answer must not be shown; None when nothing forbids it.
+        unreachable: a demand on quality is unmet; where nothing is left to try, the answer is
+            `QualityUnreachable`.
+        warnings: `warn-on` in the form of a violation; the answer is shown.
+        unmet: what asking again could mend.
+        needs_review: a person must approve the answer before it is shown.
+        oversight: the mode that holds, None for none.
+        enforced: False for a policy that is only reported on.
+    """
+
+    violations: tuple[Violation, ...] = ()
+    halt: HaltReason | None = None
+    unreachable: bool = False
+    warnings: tuple[Violation, ...] = ()
+    unmet: tuple[Demand, ...] = ()
+    needs_review: bool = False
+    oversight: Oversight | None = None
+    enforced: bool = True
+
+
+class ViolationReport(Part):
+    """What is posted of one violation: the fields that the document lists, and no others.
+
+    Spec: related facts §6
+
+    Attributes:
+        timestamp: ISO 8601 in UTC.
+        directive_violated: in the policy's canonical form.
+        risk_level, hallucination_score, grounding_pct, fabrication_count: None where no answer
+            was examined.
+        audit_trail_uri: empty where there is none.
+    """
+
+    crp_version: str = CRP_VERSION
+    session_id: str
+    window_id: str
+    timestamp: str
+    violation_type: ViolationType
+    directive_violated: str
+    risk_level: RiskLevel | None = None
+    hallucination_score: float | None = Field(default=None, ge=0.0, le=1.0)
+    grounding_pct: float | None = Field(default=None, ge=0.0, le=1.0)
+    fabrication_count: int | None = Field(default=None, ge=0)
+    audit_trail_uri: str = ""

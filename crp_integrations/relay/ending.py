@@ -1,0 +1,50 @@
+"""How a window ended: everything that its close is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from crp_integrations.dpe.records import Report
+from crp_integrations.envelope.records import Envelope
+from crp_integrations.session.transfer import Transfer
+from crp_integrations.vocabulary import EventType, Strategy
+
+# Something that happened within a window: ids, hashes, counts and words of closed lists.
+Note: TypeAlias = tuple[EventType, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a window ended.
+
+    Attributes:
+        outcome: `released`, `failed`, `cancelled`, `refused` or `halted`.
+        envelope: None when the window ended before there was one.
+        text: the model's text, empty for a window without a reply.
+        report: as examined, without identity.
+        model: the model that was asked last.
+        strategy: how the question was dispatched in the end.
+        tokens: of all model calls, prompt and completion.
+        error: class name of the error that ended the window, empty when none did.
+        notes: what happened on the way, in order.
+        sibling: place among the windows of one fan-out, from 1; 0 for a window on its own.
+        keep: whether anything that was said may be kept on disk; not under `no-store`.
+        transfer: what the window was given of those before; None for nothing.
+        born: fields of the session, should it begin with this window.
+    """
+
+    outcome: str
+    envelope: Envelope | None
+    text: str
+    report: Report
+    model: str
+    strategy: Strategy = Strategy.PUSH
+    tokens: int = 0
+    error: str = ""
+    notes: tuple[Note, ...] = ()
+    sibling: int = 0
+    keep: bool = True
+    transfer: Transfer | None = None
+    born: Mapping[str, Any] = field(default_factory=dict)

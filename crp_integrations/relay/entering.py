@@ -1,0 +1,212 @@
+"""What stands before a window: its session, policy, circuit, and the windows that it continues.
+
+Reads the session once, at the beginning. The safety budget is read again when the window closes,
+inside the transaction that charges it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from crp_integrations.envelope.prior import PriorWindow
+from crp_integrations.errors import AccessDenied, LimitReached, TokenRefused
+from crp_integrations.fabric.namespace import Namespace
+from crp_integrations.policy.inherit import tightened
+from crp_integrations.policy.parse import parse
+from crp_integrations.policy.records import Policy
+from crp_integrations.relay.records import Request
+from crp_integrations.relay.settings import Settings
+from crp_integrations.relay.world import World
+from crp_integrations.seals import sha256
+from crp_integrations.session import budget as safety
+from crp_integrations.session import token
+from crp_integrations.session.graph import pattern_of
+from crp_integrations.session.history import before as ancestry
+from crp_integrations.session.history import priors
+from crp_integrations.session.ids import continued
+from crp_integrations.session.ports import sessions_of
+from crp_integrations.session.records import Session, WindowNode
+from crp_integrations.vocabulary import HaltReason, Oversight, Pattern, Strategy
+
+
+@dataclass(frozen=True, slots=True)
+class Entered:
+    """A window's place in its session.
+
+    Attributes:
+        session: the session's state; None for one that begins now.
+        policy: the one in force: the session's, tightened by the request's.
+        report_only: a second one that is judged and not enforced.
+        parents: windows that it continues; the session's tip where it continues none.
+        prior: what is known of them, and of those before, for the window's envelope and report.
+        safety_budget: what is left, under the caller's ceiling.
+        barred: why no model may be asked; None when one may.
+        windows: of the session so far, by number.
+        preferred: strategy that the circuit breaker asks for; None for no other.
+    """
+
+    session: Session | None
+    policy: Policy
+    report_only: Policy | None
+    parents: tuple[WindowNode, ...]
+    prior: tuple[PriorWindow, ...]
+    safety_budget: float
+    barred: HaltReason | None = None
+    pattern: Pattern = Pattern.LINEAR
+    windows: tuple[WindowNode, ...] = ()
+    preferred: Strategy | None = None
+
+    def strategy(self, wanted: Strategy) -> Strategy:
+        """The strategy of a single window: a half-open circuit asks for the reflexive one."""
+        single = wanted in (Strategy.PUSH, Strategy.STREAMING)
+        return self.preferred if single and self.preferred else wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a window stands among others of its strategy.
+
+    Attributes:
+        parents: ids of the windows that it follows; empty for the session's last.
+        sibling: its number among the windows of one fan-out, from 1; 0 for a window on its own.
+    """
+
+    parents: tuple[str, ...] = ()
+    sibling: int = 0
+
+
+ALONE: Final = Place()
+
+
+def enter(
+    request: Request, session_id: str, namespace: Namespace, world: World, place: Place
+) -> Entered:
+    """Find a window's place.
+
+    Spec: CRP-SPEC-003 §14.1; related facts §5, §6, §8
+
+    Raises:
+        PolicySyntaxError: a policy does not follow its grammar.
+        PolicyRelaxed: the request's policy is less strict than the session's or the operator's.
+        TokenRefused: the session token is not genuine or has expired.
+        StaleTip: the session has gone on since the token was given out.
+        UnknownContinuation: no window of this session has such a continuation id.
+        AccessDenied: the session has ended.
+        StoreError: the store cannot be read.
+    """
+    settings = world.settings
+    with namespace.begin(write=False) as transaction:
+        sessions = sessions_of(transaction)
+        stored = sessions.session(session_id)
+        held = world.remembered.of(session_id)
+        session = _stricter(stored, held.session)
+        nodes = tuple(sessions.windows(session_id)) if stored else ()
+        nodes = tuple(sorted((*nodes, *held.nodes), key=lambda one: one.window_number))
+        own = {node.continuation_id: node for node in nodes if node.continuation_id}
+        parents = continued(request.continuation_ids, session_id, own.get)
+        after = _named(place.parents, nodes)
+        before = ancestry(nodes, [parent.window_id for parent in parents]) if parents else ()
+        kept = sessions.priors(before)
+    if session is not None and session.ended:
+        raise AccessDenied(f"session {session_id} has ended; begin another one")
+    policy = _policy(settings, session, request)
+    left = session.safety_budget if session else 1.0
+    left = safety.ceiling(left, request.safety_budget)
+    if request.session_token:
+        left = safety.ceiling(left, _token(request, session_id, nodes, world))
+    told = {**kept, **held.said}
+    prior = request.prior or united(priors(before, told, {}))
+    most = settings.session.graph.nodes
+    # Questions that only share a session are no graph.
+    if parents and len(nodes) >= most:
+        raise LimitReached(f"session {session_id} has {len(nodes)} windows, at most {most}")
+    return Entered(
+        session=session,
+        policy=policy,
+        report_only=parse(request.report_only) if request.report_only else None,
+        parents=parents or after or nodes[-1:],
+        prior=prior,
+        safety_budget=left,
+        barred=_barred(request, policy, left, settings),
+        preferred=safety.preferred(left, settings.session.budget),
+        pattern=pattern_of(
+            nodes,
+            [node.window_id for node in parents or after or nodes[-1:]],
+            fanned=place.sibling > 0,
+        ),
+        windows=nodes,
+    )
+
+
+def _named(ids: Sequence[str], nodes: Sequence[WindowNode]) -> tuple[WindowNode, ...]:
+    by_id = {node.window_id: node for node in nodes}
+    return tuple(by_id[id_] for id_ in ids if id_ in by_id)
+
+
+def _stricter(stored: Session | None, held: Session | None) -> Session | None:
+    """A session's state, of which a part may have been kept in memory alone."""
+    if stored is None or held is None:
+        return stored or held
+    left = min(stored.safety_budget, held.safety_budget)
+    return stored.changed(safety_budget=left, ended=stored.ended or held.ended)
+
+
+def _policy(settings: Settings, session: Session | None, request: Request) -> Policy:
+    """The session's policy, as strict as the operator's is today, tightened by the request's."""
+    # Of directives that stand twice the strictest holds, so an older session follows its operator.
+    layers = [text for text in (settings.policy, session.policy if session else "") if text]
+    held = parse("; ".join(layers)) if layers else Policy()
+    return tightened(held, parse(request.policy)) if request.policy else held
+
+
+def _barred(request: Request, policy: Policy, left: float, settings: Settings) -> HaltReason | None:
+    """An oversight of `halt` is honoured unconditionally, and so is a spent budget."""
+    if policy.overseen(request.oversight) is Oversight.HALT:
+        return HaltReason.OVERSIGHT
+    return HaltReason.BUDGET_DEPLETED if safety.halts(left, settings.session.budget) else None
+
+
+def united(windows: Sequence[PriorWindow]) -> tuple[PriorWindow, ...]:
+    """Windows by number, those of one fan-out as one: they share a number."""
+    by_number: dict[int, list[PriorWindow]] = {}
+    for window in sorted(windows, key=lambda one: (one.window_number, one.window_id)):
+        by_number.setdefault(window.window_number, []).append(window)
+    return tuple(_one(by_number[number]) for number in sorted(by_number))
+
+
+def _one(siblings: Sequence[PriorWindow]) -> PriorWindow:
+    first = siblings[0]
+    if len(siblings) == 1:
+        return first
+    seen = {fact.fact_id: fact for window in siblings for fact in window.facts_seen}
+    waiting = dict.fromkeys(fact for window in siblings for fact in window.deferred)
+    return first.changed(
+        facts_seen=tuple(seen[fact_id] for fact_id in sorted(seen)),
+        deferred=tuple(fact for fact in waiting if fact not in seen),
+        answer="\n\n".join(window.answer for window in siblings if window.answer),
+        summary="\n\n".join(window.summary for window in siblings if window.summary),
+        quality_tier=max((one.quality_tier for one in siblings), key=lambda tier: tier.place),
+    )
+
+
+def _token(request: Request, session_id: str, nodes: Sequence[WindowNode], world: World) -> float:
+    """The safety budget that a token states, once the token was found genuine and current."""
+    read = token.read(
+        request.session_token,
+        lambda named: [token.signing_key(world.keyring, named)],
+        now=world.clock.now(),
+        scope=token_scope(world),
+        settings=world.settings.session.token,
+    )
+    if read.session_id != session_id:
+        raise TokenRefused(f"the session token is not one of session {session_id}")
+    token.tip(read, nodes)
+    return read.safety_budget
+
+
+def token_scope(world: World) -> str:
+    """For whom a relay's session tokens are: one tenant's user."""
+    subject = world.namespace.subject
+    return sha256("\u241f".join((subject.tenant, subject.name)))

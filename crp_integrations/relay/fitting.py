@@ -1,0 +1,198 @@
+"""The first half of a window: candidates are read once, and packed for each model that is tried."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+
+from crp_integrations.audit.keys import etag_salt
+from crp_integrations.envelope.assemble import assemble
+from crp_integrations.envelope.cascade import counted
+from crp_integrations.envelope.evolution import deferred, evolve, next_window, seen
+from crp_integrations.envelope.gather import gather, recount
+from crp_integrations.envelope.records import Candidates, Envelope
+from crp_integrations.envelope.rerank import reranked
+from crp_integrations.envelope.reuse import Match
+from crp_integrations.envelope.validators import Validators
+from crp_integrations.errors import StoreError
+from crp_integrations.fabric.view import View
+from crp_integrations.messages import ModelCall
+from crp_integrations.ports import TokenCounter
+from crp_integrations.relay import prompt
+from crp_integrations.relay.conditional import Conditional
+from crp_integrations.relay.decomposing import Needs
+from crp_integrations.relay.records import Request
+from crp_integrations.relay.steps import Fitted
+from crp_integrations.relay.world import World
+from crp_integrations.vocabulary import QualityTier
+
+
+class Fitting:
+    """What a window reads, and the call it makes of it. For one Turn alone.
+
+    Attributes:
+        request: what is asked; another one with the same question may take its place, as for a
+            re-dispatch with further instructions.
+        last: the call last made.
+    """
+
+    def __init__(self, request: Request, session_id: str, world: World) -> None:
+        self.request = request
+        self.last: Fitted | None = None
+        self.namespace = world.namespace_in(request.residency)
+        self.conditional = Conditional(request, session_id, self.namespace, world)
+        self.needs = Needs(request, world.settings.envelope.decompose)
+        self._session_id = session_id
+        self._world = world
+        self._view: View | None = None
+        self._candidates: Candidates | None = None
+        self._packed_for = ("", "", 0)
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything was read or asked for."""
+        return self._candidates is not None or self.needs.waiting
+
+    def reads(self) -> View:
+        """What the window reads; what its session held at the first read stays within reach."""
+        if self._view is None:
+            keep = not self.request.cache.no_store
+            self._view = self.namespace.view(self._session_id, keep_counts=keep)
+        return self._view
+
+    def fit(self, model: str, context_limit: int | None = None) -> Fitted:
+        """Pack for a model: its tokenizer, its context limit.
+
+        Spec: CRP-SPEC-003 §10.1
+        """
+        request, world = self.request, self._world
+        counter = world.counter_for(model)
+        limit = context_limit or world.limit_for(model)[0]
+        budget = prompt.room(request, counter, limit, world.settings.envelope)
+        self._packed_for = (model, counter.identity, budget)
+        with world.tracer.step("envelope"):
+            packed = self._earlier() or self._assembled(model, counter, budget)
+            envelope = self.needs.named(packed)
+        call = ModelCall(
+            model=model,
+            messages=prompt.messages(request, envelope.text),
+            temperature=request.temperature,
+            max_tokens=request.max_tokens,
+            seed=request.seed,
+            tools=request.tools,
+        )
+        self.last = Fitted(call, envelope)
+        return self.last
+
+    def match(self) -> Match:
+        """What the condition came to, for the request's own model; evaluated once."""
+        request, world = self.request, self._world
+        if request.if_match and self.conditional.match.status is None:
+            counter = world.counter_for(request.model)
+            limit = world.limit_for(request.model)[0]
+            budget = prompt.room(request, counter, limit, world.settings.envelope)
+            validators = self._validators((request.model, counter.identity, budget))
+            self.conditional.evaluate(self.reads(), validators, world.clock.now())
+        return self.conditional.match
+
+    def remember(
+        self,
+        envelope: Envelope,
+        headers: Mapping[str, str] | None = None,
+        tier: QualityTier | None = None,
+    ) -> None:
+        """Know an envelope for later conditional requests.
+
+        Args:
+            headers: of the window that was released with it; None for a preview.
+            tier: of the envelope before its answer capped it, None where it did not.
+        """
+        chosen = self._candidates
+        if chosen is None:
+            return
+        # A window that is sealed stays so, whether or not its envelope can be known.
+        with suppress(StoreError):
+            validators = self._validators(self._packed_for, chosen.state_hash)
+            now = self._world.clock.now()
+            self.conditional.remember(
+                self.reads(), validators, envelope, chosen, now, headers, tier
+            )
+
+    # --- within ------------------------------------------------------------------------
+
+    def _earlier(self) -> Envelope | None:
+        """The earlier envelope, when it was granted for what is packed for now."""
+        known = self.match().known
+        if known is None or known.candidates is None:
+            return None
+        envelope = self.conditional.envelope(self._validators(self._packed_for))
+        if envelope is not None:
+            self._candidates = known.candidates
+        return envelope
+
+    def _assembled(self, model: str, counter: TokenCounter, budget_tokens: int) -> Envelope:
+        world, request = self._world, self.request
+        found = self._candidates = self._select(counter)
+        self.conditional.require_relevant(found, self.reads())
+        settings = world.settings.envelope
+        evolved = evolve(found, request.prior, counter=counter, settings=settings)
+        ordered = sorted(request.prior, key=lambda window: window.window_number)
+        salted = settings.reuse.salt_etags
+        return assemble(
+            counted(evolved, self.reads(), found),
+            budget_tokens=budget_tokens,
+            counter=counter,
+            grounding=request.grounding,
+            settings=settings,
+            now=world.clock.now(),
+            k=request.k,
+            model=model,
+            session_id=self._session_id,
+            window_number=next_window(request.prior),
+            strategy=request.strategy,
+            settings_digest=world.settings_digest,
+            max_age_seconds=request.cache.max_age_seconds,
+            tiers_before=[window.quality_tier for window in ordered],
+            salt=etag_salt(world.keyring, self._session_id) if salted else "",
+            pinned=request.pinned,
+            previous=request.previous,
+        )
+
+    def _select(self, counter: TokenCounter) -> Candidates:
+        world, request = self._world, self.request
+        if self._candidates is not None:
+            # The same candidates for every model that is tried; only their sizes differ.
+            return recount(self._candidates, self.reads(), counter)
+        if self.conditional.match.known is not None:
+            earlier = self.conditional.candidates(self._validators(self._packed_for))
+            if earlier is not None:
+                return recount(earlier, self.reads(), counter)
+        more = len(seen(request.prior))
+        with world.tracer.step("gather"):
+            found = gather(
+                self.reads(),
+                request.query,
+                sub_queries=self.needs.sub_queries,
+                counter=counter,
+                settings=world.settings.envelope,
+                # What was seen goes again, and should leave as much behind as without.
+                k_nearest=max(world.settings.envelope.k_nearest, request.k_nearest or 0) + more,
+                also=deferred(request.prior),
+            )
+        if world.reranker is None:
+            return found
+        with world.tracer.step("rerank"):
+            return reranked(found, world.reranker, world.settings.envelope)
+
+    def _validators(
+        self, packed_for: tuple[str, str, int], state_hash: str | None = None
+    ) -> Validators:
+        model, tokenizer, budget_tokens = packed_for
+        return self.conditional.validators(
+            self.reads(),
+            model=model,
+            tokenizer=tokenizer,
+            budget_tokens=budget_tokens,
+            needs=self.needs.sub_queries,
+            state_hash=state_hash,
+        )

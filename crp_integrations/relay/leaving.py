@@ -1,0 +1,117 @@
+"""What a window leaves to its session: budget, node, and what the next window may know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from crp_integrations.audit.records import WindowSeal
+from crp_integrations.dpe.records import Report
+from crp_integrations.envelope.prior import PriorWindow
+from crp_integrations.fabric.ports import Transaction
+from crp_integrations.policy.render import render
+from crp_integrations.relay.ending import Ending
+from crp_integrations.relay.entering import Entered
+from crp_integrations.relay.world import World
+from crp_integrations.seals import iso
+from crp_integrations.session import budget as safety
+from crp_integrations.session.ids import new_continuation
+from crp_integrations.session.ports import sessions_of
+from crp_integrations.session.records import Session, WindowNode
+from crp_integrations.vocabulary import Pattern
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What was committed for the session.
+
+    Attributes:
+        charged: what the window took from the safety budget.
+        prior: what a continuation may know of the window; None when it was not delivered.
+    """
+
+    session: Session
+    node: WindowNode
+    charged: float
+    prior: PriorWindow | None
+
+
+def leave(
+    transaction: Transaction,
+    world: World,
+    entered: Entered | None,
+    ending: Ending,
+    seal: WindowSeal,
+    report: Report,
+    now: datetime,
+    *,
+    on_disk: bool,
+) -> Left:
+    """Charge the safety budget and keep the window, within the transaction that seals it.
+
+    Spec: CRP-SPEC-005 §7.4, §19.3; related facts §5, §8
+
+    The session is read again here, so that two windows that end at the same time are both
+    charged. Under `no-store` nothing is written, and the caller holds it in memory. Only an
+    answer that is delivered is charged, and a re-dispatch is none.
+
+    Args:
+        on_disk: whether what the window said may be written; not where it shows a fact that a
+            session holds in memory alone.
+    """
+    sessions = sessions_of(transaction)
+    at = iso(now)
+    kept = sessions.session(seal.session_id) or world.remembered.of(seal.session_id).session
+    session = kept or Session(session_id=seal.session_id, created_at=at, modified_at=at)
+    before = session.safety_budget
+    if entered is not None:
+        before = safety.ceiling(before, entered.safety_budget)
+    left = before
+    if ending.outcome == "released":
+        left = safety.charge(before, report.risk_level, world.settings.session.budget.costs)
+    session = session.changed(
+        modified_at=at,
+        safety_budget=left,
+        policy=render(entered.policy) if entered else session.policy,
+        ended=session.ended or safety.ended(left),
+        **({} if kept else ending.born),
+    )
+    node = WindowNode(
+        window_id=seal.window_id,
+        session_id=seal.session_id,
+        window_number=seal.window_number,
+        parents=tuple(parent.window_id for parent in entered.parents) if entered else (),
+        pattern=entered.pattern if entered else Pattern.LINEAR,
+        strategy=ending.strategy,
+        continuation_id=new_continuation(world.ids, seal.window_number, world.settings.max_windows)
+        if seal.outcome == "released"
+        else "",
+        etag=seal.etag,
+        quality_tier=ending.envelope.quality_tier if ending.envelope else None,
+        risk_level=report.risk_level,
+        safety_budget=left,
+        hmac=seal.hmac,
+        timestamp=seal.timestamp,
+        tokens=ending.tokens,
+        response_hash=seal.response_hash,
+        outcome=seal.outcome,
+        transfer=ending.transfer.type if ending.transfer else None,
+        tokens_transferred=ending.transfer.tokens if ending.transfer else 0,
+        summary_hash=ending.transfer.summary_hash if ending.transfer else "",
+    )
+    prior = _prior(ending, seal)
+    if ending.keep:
+        sessions.keep(session)
+        sessions.add_window(
+            node,
+            prior=prior if on_disk else None,
+            report=report.model_dump_json() if on_disk else "",
+        )
+    return Left(session, node, round(before - left, 4), prior)
+
+
+def _prior(ending: Ending, seal: WindowSeal) -> PriorWindow | None:
+    if ending.envelope is None or seal.outcome != "released":
+        return None
+    envelope = ending.envelope.model_copy(update={"window_number": seal.window_number})
+    return envelope.as_prior().changed(answer=ending.text, window_id=seal.window_id)

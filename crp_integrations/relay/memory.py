@@ -1,0 +1,69 @@
+"""Sessions whose windows are kept nowhere else: in memory, until they end."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field, replace
+
+from crp_integrations.envelope.prior import PriorWindow
+from crp_integrations.session.records import Session, WindowNode
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What is known of a session in memory alone.
+
+    Attributes:
+        session: its state; None where the store keeps that.
+        nodes: windows that the store does not keep, by number.
+        said: what windows said, by their ids.
+    """
+
+    session: Session | None = None
+    nodes: tuple[WindowNode, ...] = ()
+    said: dict[str, PriorWindow] = field(default_factory=dict)
+
+
+class Remembered:
+    """What `no-store` sessions, and windows with facts held in memory, have said.
+
+    Safe under threads.
+
+    Spec: CRP-SPEC-003 §17.1
+    """
+
+    def __init__(self, most_sessions: int = 1_000) -> None:
+        self._most = most_sessions
+        self._sessions: OrderedDict[str, Held] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def keep(self, session: Session, node: WindowNode) -> None:
+        """Hold a session's state and a window; the one longest unused goes when there are many."""
+        with self._lock:
+            held = self._sessions.get(session.session_id, Held())
+            nodes = (*held.nodes, node)
+            self._put(session.session_id, replace(held, session=session, nodes=nodes))
+
+    def say(self, session_id: str, window: PriorWindow) -> None:
+        """Hold what a window said."""
+        with self._lock:
+            held = self._sessions.get(session_id, Held())
+            said = {**held.said, window.window_id: window}
+            self._put(session_id, replace(held, said=said))
+
+    def of(self, session_id: str) -> Held:
+        """What is held of a session; nothing of an unknown one."""
+        with self._lock:
+            return self._sessions.get(session_id, Held())
+
+    def end(self, session_id: str) -> None:
+        """Forget a session."""
+        with self._lock:
+            self._sessions.pop(session_id, None)
+
+    def _put(self, session_id: str, held: Held) -> None:
+        self._sessions[session_id] = held
+        self._sessions.move_to_end(session_id)
+        while len(self._sessions) > self._most:
+            self._sessions.popitem(last=False)

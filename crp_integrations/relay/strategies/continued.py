@@ -1,0 +1,222 @@
+"""One answer over several windows: an incomplete one is continued, and joined as it came.
+
+Spec: CRP-SPEC-005 §10.3, §11.5, §18.5
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from crp_integrations.dpe import remedies
+from crp_integrations.envelope.evolution import SUMMARY_SOURCE
+from crp_integrations.envelope.records import Envelope
+from crp_integrations.headers import names
+from crp_integrations.messages import Message, ModelCall, Reply, Usage
+from crp_integrations.relay.records import Answer, Piece, Request
+from crp_integrations.relay.settings_dispatch import DispatchSettings
+from crp_integrations.relay.steps import Dispatch, Fitted, Outcome, Release, Step
+from crp_integrations.relay.turn import Turn
+from crp_integrations.seals import sha256
+from crp_integrations.vocabulary import CompletenessLevel, EventType, Purpose
+
+BETWEEN: Final = "\n\n"
+
+
+class Continued:
+    """A window, and further ones while its answer is incomplete.
+
+    Each window is sealed on its own. The caller gets one answer: the windows' texts in their
+    order, unaltered, with the last window's report and headers. A bridge between two windows is
+    a piece of its own and stands in no window's text.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        window: Callable[[Request], Turn],
+        settings: DispatchSettings,
+        most_windows: int,
+    ) -> None:
+        """Begin with a request.
+
+        Args:
+            window: makes a Turn of a request.
+            most_windows: windows of the whole answer.
+        """
+        self._request = request
+        self._window = window
+        self._settings = settings
+        self._most = most_windows
+        self._turn = window(request)
+        self._answers: list[Answer] = []
+        self._bridges: list[str] = []
+        self._bridge_usage: list[Usage] = []
+        self._stitching: Answer | None = None
+
+    @property
+    def session_id(self) -> str:
+        """Of all its windows."""
+        return self._turn.session_id
+
+    @property
+    def request(self) -> Request:
+        """The one that it began with."""
+        return self._request
+
+    def begin(self) -> Step:
+        """The first window's first step."""
+        return self._seen(self._turn.begin())
+
+    def receive(self, result: Reply | tuple[Outcome, ...]) -> Step:
+        """The step after a reply to a window's call or to a bridge's."""
+        if self._stitching is not None and isinstance(result, Reply):
+            last, self._stitching = self._stitching, None
+            self._bridges[-1] = result.text
+            self._bridge_usage.append(result.usage)
+            self._turn.journal(EventType.FLOW_STITCH, stitch_hash=sha256(result.text))
+            return self._after(last)
+        return self._seen(self._turn.receive(result))
+
+    def fail(self, error: BaseException) -> Outcome:
+        """End the window under way. What earlier ones answered is delivered, and said to end here.
+
+        A bridge that fails is left out.
+        """
+        if self._stitching is not None:
+            last, self._stitching = self._stitching, None
+            step = self._after(last)
+            if isinstance(step, Release):
+                return step
+            return self._combined()
+        outcome = self._turn.fail(error)
+        return self._combined() if self._answers else outcome
+
+    # --- within ------------------------------------------------------------------------
+
+    def _seen(self, step: Step) -> Step:
+        if isinstance(step, Release):
+            return self._released(step.answer)
+        if not self._answers:
+            return step
+        if isinstance(step, Fitted) and not _shows(step.envelope):
+            # Every fact on what is uncovered was shown before, so asking would bring nothing;
+            # the window was not dispatched and is none.
+            return self._combined()
+        if isinstance(step, Dispatch):
+            return step
+        # A continuation that was refused or withheld takes nothing back of what was delivered.
+        return self._combined()
+
+    def _released(self, answer: Answer) -> Step:
+        before = self._answers[-1] if self._answers else None
+        self._answers.append(answer)
+        self._bridges.append("")
+        if before is not None and self._abrupt(answer):
+            self._stitching = answer
+            return Dispatch(
+                ModelCall(
+                    model=answer.reply.model or self._request.model,
+                    messages=(
+                        Message(role="user", content=remedies.stitch(before.text, answer.text)),
+                    ),
+                    purpose=Purpose.STITCH,
+                    temperature=remedies.STITCH_TEMPERATURE,
+                    seed=self._request.seed,
+                )
+            )
+        return self._after(answer)
+
+    def _abrupt(self, answer: Answer) -> bool:
+        """Whether a bridge is wanted: flow asks for a remedy and no re-dispatch has mended it."""
+        return bool(answer.report.flow_remediation) and self._settings.flow != "none"
+
+    def _after(self, answer: Answer) -> Step:
+        if not self._goes_on(answer):
+            return self._combined() if len(self._answers) > 1 else Release(answer)
+        found = answer.report.quality.completeness
+        uncovered = tuple(answer.report.uncovered_sub_queries)
+        words = [remedies.towards_completeness(found.covered, uncovered)]
+        if self._settings.flow == "augment":
+            words.append(remedies.towards_flow(answer.text))
+        self._turn = self._window(
+            self._request.changed(
+                query="\n".join(uncovered),
+                sub_queries=uncovered,
+                session_id=answer.session_id,
+                continuation_ids=(answer.continuation_id,),
+                instructions=(*self._request.instructions, *words),
+                if_match="",
+                session_token="",
+                prior=(),
+            )
+        )
+        self._turn.note(
+            EventType.COMPLETENESS_CONTINUATION,
+            of=answer.window_id,
+            uncovered=len(uncovered),
+            completeness=round(found.score, 4),
+            level=found.level.value,
+        )
+        return self._seen(self._turn.begin())
+
+    def _goes_on(self, answer: Answer) -> bool:
+        """Whether a further window is asked for and may be had (decision D17)."""
+        found = answer.report.quality.completeness
+        if not answer.continuation_id or not found.uncovered or answer.reply.tool_calls:
+            return False
+        if len(self._answers) >= self._most or self._request.cache.no_cache:
+            return False
+        if len(self._answers) > 1 and not found.new:
+            # A window that covered nothing new would be followed by another such.
+            return False
+        if found.level is CompletenessLevel.INCOMPLETE:
+            return self._settings.continue_incomplete
+        entered = self._turn.entered
+        demanded = entered is not None and entered.policy.require_completeness is not None
+        permitted = self._settings.continue_partial or demanded
+        return found.level is CompletenessLevel.PARTIAL and permitted
+
+    def _combined(self) -> Release:
+        """One answer of all windows; the last one's report and headers hold."""
+        last = self._answers[-1]
+        if len(self._answers) == 1:
+            return Release(last)
+        pieces: list[Piece] = []
+        for answer, bridge in zip(self._answers, self._bridges, strict=True):
+            if bridge.strip():
+                pieces.append(Piece(text=bridge))
+            pieces.append(Piece(text=answer.text, window_id=answer.window_id))
+        text = BETWEEN.join(piece.text for piece in pieces)
+        usage = _sum([*(answer.reply.usage for answer in self._answers), *self._bridge_usage])
+        return Release(
+            last.changed(
+                text=text,
+                reply=last.reply.changed(text=text, usage=usage),
+                pieces=tuple(pieces),
+                headers=self._headers(last),
+            )
+        )
+
+    def _headers(self, last: Answer) -> dict[str, str]:
+        """The last window's, which say when a bridge was laid before it."""
+        if not self._bridges[-1].strip() or names.FLOW not in last.headers:
+            return last.headers
+        said = f"{last.report.flow_score:.3f}".rstrip("0")
+        said = said + "0" if said.endswith(".") else said
+        return {**last.headers, names.FLOW: f"{said}; remediation=stitched"}
+
+
+def _shows(envelope: Envelope) -> bool:
+    """Whether there is a fact in an envelope beside accounts of earlier windows."""
+    return any(not fact.source_id.startswith(SUMMARY_SOURCE) for fact in envelope.facts)
+
+
+def _sum(usages: Sequence[Usage]) -> Usage:
+    costs = [usage.cost_usd for usage in usages]
+    known = [cost for cost in costs if cost is not None]
+    return Usage(
+        prompt_tokens=sum(usage.prompt_tokens for usage in usages),
+        completion_tokens=sum(usage.completion_tokens for usage in usages),
+        cost_usd=sum(known) if len(known) == len(costs) else None,
+    )

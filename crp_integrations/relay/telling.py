@@ -1,0 +1,100 @@
+"""The journal's events of one window, in the order in which things happened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+from typing import Any
+
+from crp_integrations.audit.records import WindowSeal
+from crp_integrations.audit.trail import closing
+from crp_integrations.dpe.records import Report
+from crp_integrations.relay.ending import Ending
+from crp_integrations.relay.leaving import Left
+from crp_integrations.session import budget as safety
+from crp_integrations.session.settings import BudgetSettings
+from crp_integrations.vocabulary import AiActClass, EventType, Pattern
+
+
+def told(
+    seal: WindowSeal,
+    ending: Ending,
+    stored: Set[str],
+    report: Report,
+    left: Left,
+    settings: BudgetSettings,
+) -> list[tuple[EventType, dict[str, Any]]]:
+    """The window's events; ids, hashes, counts and words of closed lists only.
+
+    Spec: related facts §5
+
+    Facts that a session holds in memory leave nothing on disk, so they are counted and not named:
+    an id follows from what the fact says, and would confirm a guess at it.
+    """
+    events = [
+        *_begun(seal, ending, stored),
+        *((event_type, dict(data)) for event_type, data in ending.notes),
+        *(
+            _examined(seal, report)
+            if seal.outcome in ("released", "halted")
+            else [(EventType.DISPATCH_FAILED, {"outcome": seal.outcome, "error": ending.error})]
+        ),
+        *_session(left, settings),
+    ]
+    # The seal's formula leaves some of its fields out; here the journal's chain covers them.
+    events[-1][1].update(closing(seal))
+    return events
+
+
+def _begun(
+    seal: WindowSeal, ending: Ending, stored: Set[str]
+) -> Iterator[tuple[EventType, dict[str, Any]]]:
+    if seal.window_number == 1:
+        yield EventType.SESSION_CREATED, {}
+    else:
+        yield EventType.SESSION_CONTINUED, {"parent_hmac": seal.parent_hmac}
+    envelope = ending.envelope
+    if envelope is None:
+        return
+    told: dict[str, Any] = {
+        "etag": envelope.etag,
+        "state_hash": envelope.state_hash,
+        "facts": [fact.fact_id for fact in envelope.facts if fact.fact_id in stored],
+        "dropped": len(envelope.dropped),
+    }
+    held = sum(fact.fact_id not in stored for fact in envelope.facts)
+    if held:
+        told["held"] = held
+    yield EventType.FACT_RETRIEVED, told
+    yield EventType.DISPATCH_STARTED, {"model": ending.model, "etag": envelope.etag}
+
+
+def _examined(seal: WindowSeal, report: Report) -> Iterator[tuple[EventType, dict[str, Any]]]:
+    yield EventType.DISPATCH_COMPLETED, {"response_hash": seal.response_hash}
+    yield (
+        EventType.DPE_COMPLETED,
+        {"report_hash": seal.report_hash, "risk_level": report.risk_level.value},
+    )
+    for event_type, count in (
+        (EventType.FABRICATION_DETECTED, report.fabrication_count),
+        (EventType.DISTORTION_DETECTED, report.distortion_count),
+        (EventType.CONTRADICTION_DETECTED, report.contradiction_count),
+        (EventType.REPETITION_DETECTED, len(report.quality.repetition.sentences)),
+        (EventType.COMPLETENESS_GAP, len(report.uncovered_sub_queries)),
+        (EventType.PII_DETECTED, len(report.personal.found)),
+    ):
+        if count:
+            yield event_type, {"count": count}
+    if report.eu_ai_act_class is not AiActClass.UNKNOWN:
+        yield EventType.EU_AI_ACT_CLASSIFIED, {"class": report.eu_ai_act_class.value}
+    if seal.outcome == "halted":
+        yield EventType.SAFETY_HALT, {}
+
+
+def _session(left: Left, settings: BudgetSettings) -> Iterator[tuple[EventType, dict[str, Any]]]:
+    if left.charged and safety.halts(left.session.safety_budget, settings):
+        yield (
+            EventType.SAFETY_BUDGET_DEPLETED,
+            {"budget": f"{left.session.safety_budget:.4f}"},
+        )
+    if left.node.pattern is Pattern.FAN_IN:
+        yield EventType.FAN_IN_MERGED, {"parents": list(left.node.parents)}

@@ -1,0 +1,132 @@
+"""The verdict on a reply: what the policy in force says of its report, and what is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from crp_integrations.dpe.records import Report
+from crp_integrations.messages import Reply
+from crp_integrations.policy.judge import judge
+from crp_integrations.policy.records import Judgement, Policy
+from crp_integrations.policy.render import policy_hash
+from crp_integrations.policy.reports import violation_report
+from crp_integrations.relay.deciding import Decision, Deliver, Withhold, decide
+from crp_integrations.relay.ending import Note
+from crp_integrations.relay.entering import Entered
+from crp_integrations.relay.records import Request
+from crp_integrations.relay.world import World
+from crp_integrations.session import budget as safety
+from crp_integrations.vocabulary import EventType, HaltReason, Oversight, QualityTier
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is done with a reply, and why.
+
+    Attributes:
+        judgement: of the policy in force.
+        reported: of the policy that is reported and not enforced; None without one.
+    """
+
+    decision: Decision
+    judgement: Judgement
+    reported: Judgement | None
+    policy: Policy
+    report_only: Policy | None
+
+    @classmethod
+    def of(
+        cls,
+        report: Report,
+        tier: QualityTier,
+        *,
+        request: Request,
+        entered: Entered,
+        reply: Reply,
+        attempts: int,
+        world: World,
+    ) -> Verdict:
+        """Judge a reply.
+
+        Spec: CRP-SPEC-005 §7.4; related facts §6
+
+        Args:
+            tier: of the envelope, capped by the answer's quality.
+            reply: one that asks for tools answers nothing yet, and is passed on.
+            attempts: re-dispatches of this window so far.
+        """
+        policy = entered.policy
+        judgement = judge(policy, report, tier=tier, oversight=request.oversight)
+        only = entered.report_only
+        reported = None if only is None else judge(only, report, tier=tier, enforced=False)
+        decision: Decision = Deliver()
+        if not (reply.tool_calls and not reply.text.strip()):
+            decision = decide(
+                report,
+                tier,
+                judgement,
+                request=request,
+                policy=policy,
+                text=reply.text,
+                attempts=attempts,
+                settings=world.settings.dispatch,
+            )
+        reviewed = judgement.needs_review or safety.needs_review(
+            entered.safety_budget, world.settings.session.budget
+        )
+        if (
+            isinstance(decision, Deliver)
+            and reviewed
+            and not _approved(request, report, reply, world)
+        ):
+            decision = Withhold(HaltReason.OVERSIGHT)
+        return cls(decision, judgement, reported, policy, only)
+
+    def post(self, world: World, report: Report) -> None:
+        """Hand violations to where the policies want them reported; never waits.
+
+        Spec: related facts §6
+
+        Args:
+            report: with the identity of its window.
+        """
+        if world.sink is None:
+            return
+        for policy, judgement in self._judged():
+            if policy.report_uri or policy.report_to:
+                for violation in judgement.violations:
+                    world.sink.take(violation_report(violation, report), policy)
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """For the journal, once the window ends with this verdict."""
+        notes: list[Note] = []
+        for policy, judgement in self._judged():
+            named = [one.directive.partition(" ")[0] for one in judgement.violations]
+            if named:
+                told = {
+                    "directives": sorted(set(named)),
+                    "policy_hash": policy_hash(policy),
+                    "report_only": not judgement.enforced,
+                }
+                notes.append((EventType.POLICY_VIOLATION, told))
+        if isinstance(self.decision, Withhold) and self.decision.reason is HaltReason.OVERSIGHT:
+            mode = self.judgement.oversight or Oversight.HUMAN_REVIEW
+            notes.append((EventType.OVERSIGHT_TRIGGERED, {"mode": mode.value, "approved": False}))
+        return tuple(notes)
+
+    def _judged(self) -> Iterator[tuple[Policy, Judgement]]:
+        yield self.policy, self.judgement
+        if self.report_only is not None and self.reported is not None:
+            yield self.report_only, self.reported
+
+
+def _approved(request: Request, report: Report, reply: Reply, world: World) -> bool:
+    """Whether a person approved exactly this answer: by a token, or asked now.
+
+    Spec: related facts §3, §6
+    """
+    if request.oversight_token == f"approved:{report.response_content_hash}":
+        return True
+    return world.reviewer is not None and world.reviewer(report, reply.text)

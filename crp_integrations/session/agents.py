@@ -1,0 +1,276 @@
+"""Agents that ask other agents: who may, what goes down with the question, what comes back up.
+
+Down go the safety budget, the policy, the parent's session, the depth, residency and safety mode;
+up come the budget, the risk, the seal and where to verify it. A session token, an ETag, a quality
+tier and `CRP-Set-Session` pass in neither direction: the two records have no field for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import Field, StringConstraints
+
+from crp_integrations.errors import AccessDenied, SafetyHalt
+from crp_integrations.policy.inherit import in_force
+from crp_integrations.policy.parse import parse
+from crp_integrations.policy.render import render
+from crp_integrations.records import Record
+from crp_integrations.session import budget
+from crp_integrations.session.records import Session
+from crp_integrations.session.registration import Agent
+from crp_integrations.session.settings import AgentSettings, SessionSettings
+from crp_integrations.vocabulary import ChainIntegrity, HaltReason, RiskLevel, SafetyMode, Strategy
+
+SessionId = Annotated[str, StringConstraints(pattern=r"^(crp_sess_[A-Za-z0-9]{16,32})?$")]
+Seal = Annotated[str, StringConstraints(pattern=r"^(sha256:[0-9a-f]{64})?$")]
+
+
+class Downward(Record):
+    """What an agent hands down with a question to another agent.
+
+    Spec: related facts §8
+
+    Attributes:
+        safety_budget: what the parent has left, whole; the child's own begins with it.
+        policy: in its canonical form; the child's may only be stricter.
+        session_parent: the parent's session.
+        loop_depth: of the child, one more than the parent's.
+        residency: region whose data may be read; empty for any.
+        safety_mode: None for what the policy says.
+    """
+
+    SCHEMA = "downward/1"
+
+    safety_budget: float = Field(ge=0.0, le=1.0)
+    policy: str = ""
+    session_parent: SessionId
+    loop_depth: int = Field(ge=1)
+    residency: str = ""
+    safety_mode: SafetyMode | None = None
+
+
+class Upward(Record):
+    """What an agent hands back to the one that asked it.
+
+    Spec: related facts §8
+
+    Attributes:
+        session_id: of the child.
+        safety_budget: what the child has left; None when it does not say.
+        risk_level: of its last answer.
+        hmac: its chain tip.
+        audit_uri: where its trail can be verified.
+        quality_score: of its answer, [0, 1].
+        halted: it ended with 451.
+    """
+
+    SCHEMA = "upward/1"
+
+    session_id: SessionId = ""
+    safety_budget: float | None = Field(default=None, ge=0.0, le=1.0)
+    risk_level: RiskLevel | None = None
+    hmac: Seal = ""
+    chain_integrity: ChainIntegrity = ChainIntegrity.UNVERIFIED
+    audit_uri: str = ""
+    quality_score: float | None = Field(default=None, ge=0.0, le=1.0)
+    halted: bool = False
+
+
+def registered(agent_id: str, settings: AgentSettings) -> Agent | None:
+    """What is registered about an agent; None for a caller that names none.
+
+    Spec: related facts §8
+
+    Raises:
+        AccessDenied: a name that is not registered.
+    """
+    if not agent_id:
+        return None
+    for agent in settings.registered:
+        if agent.agent_id == agent_id:
+            return agent
+    raise AccessDenied(
+        f"agent {agent_id!r:.60} is not registered; add it to session.agents.registered"
+    )
+
+
+def most_depth(agent: Agent | None, settings: AgentSettings) -> int:
+    """Agents within agents around one, at most; a registration only lowers the general bound."""
+    own = agent.max_loop_depth if agent else None
+    return settings.max_loop_depth if own is None else min(own, settings.max_loop_depth)
+
+
+def admit(
+    agent: Agent | None, *, strategy: Strategy, loop_depth: int, settings: AgentSettings
+) -> None:
+    """Refuse a call that its agent may not make.
+
+    Spec: related facts §3, §8
+
+    Args:
+        agent: None for a caller that names none.
+        loop_depth: agents within agents around the call, 0 for the root.
+
+    Raises:
+        AccessDenied: too deep, or a strategy that the agent may not use.
+    """
+    most = most_depth(agent, settings)
+    if loop_depth > most:
+        raise AccessDenied(f"loop depth {loop_depth} is above {most}; an agent so deep may not ask")
+    allowed = agent.allowed_strategies if agent else None
+    if allowed is not None and strategy not in allowed:
+        raise AccessDenied(
+            f"agent {agent.agent_id if agent else ''!r:.60} may not use {strategy.value!r}, only "
+            f"{', '.join(one.value for one in allowed) or 'none'}"
+        )
+
+
+def inherited(*layers: str) -> str:
+    """The policy that holds in the end, canonical; empty when no layer has one.
+
+    Spec: related facts §6
+
+    Args:
+        layers: texts from the outermost to the innermost, empty where there is none.
+
+    Raises:
+        PolicySyntaxError: a text is no policy.
+        PolicyRelaxed: a layer is less strict than the one before, on a directive that it names.
+    """
+    given = [parse(layer) for layer in layers if layer.strip()]
+    return render(in_force(given)) if given else ""
+
+
+def delegated(
+    parent: Session,
+    *,
+    agent: Agent | None,
+    settings: SessionSettings,
+    residency: str = "",
+    safety_mode: SafetyMode | None = None,
+) -> Downward:
+    """What goes down with a question to another agent.
+
+    Count the delegation by `after_delegating`.
+
+    Spec: related facts §8
+
+    Args:
+        parent: session of the agent that asks.
+        agent: what is registered about the agent that asks.
+
+    Raises:
+        SafetyHalt: the parent's budget withholds every answer.
+        AccessDenied: the breaker is half open, the child would be too deep, or the parent has
+            delegated as often as it may.
+    """
+    left = budget.rounded(parent.safety_budget)
+    if budget.halts(left, settings.budget):
+        raise SafetyHalt(
+            f"{HaltReason.BUDGET_DEPLETED.value}: the safety budget is {left}; "
+            "begin another session"
+        )
+    if not budget.may_delegate(left, settings.budget):
+        raise AccessDenied(
+            f"the safety budget is {left}; above {settings.budget.healthy} an agent may delegate"
+        )
+    depth = parent.loop_depth + 1
+    most = most_depth(agent, settings.agents)
+    if depth > most:
+        raise AccessDenied(f"a delegation would have loop depth {depth}, at most {most} is allowed")
+    allowed = agent.max_delegations if agent else None
+    if allowed is not None and parent.delegations >= allowed:
+        raise AccessDenied(
+            f"the session has delegated {parent.delegations} times, at most {allowed} are allowed"
+        )
+    return Downward(
+        safety_budget=left,
+        policy=parent.policy,
+        session_parent=parent.session_id,
+        loop_depth=depth,
+        residency=residency,
+        safety_mode=safety_mode,
+    )
+
+
+def after_delegating(parent: Session) -> Session:
+    """A parent's session with one more delegation counted."""
+    return parent.changed(delegations=parent.delegations + 1)
+
+
+def begun(
+    session_id: str,
+    at: str,
+    *,
+    settings: SessionSettings,
+    down: Downward | None = None,
+    agent: Agent | None = None,
+    policy: str = "",
+) -> Session:
+    """A new session: a root, or one that another agent has delegated to.
+
+    Spec: related facts §8
+
+    Args:
+        at: ISO 8601 in UTC.
+        down: what the parent handed down; None for a root.
+        agent: what is registered about the agent that the session belongs to.
+        policy: that the caller asks for, empty for none; it must be at least as strict as the
+            agent's registered one, and that one as the parent's.
+
+    Raises:
+        AccessDenied: it would be too deep.
+        PolicyRelaxed: a policy is less strict than the one that it is under.
+    """
+    depth = down.loop_depth if down else 0
+    most = most_depth(agent, settings.agents)
+    if depth > most:
+        raise AccessDenied(f"loop depth {depth} is above {most}; an agent so deep may not ask")
+    return Session(
+        session_id=session_id,
+        created_at=at,
+        modified_at=at,
+        policy=inherited(down.policy if down else "", agent.safety_policy if agent else "", policy),
+        safety_budget=budget.ceiling(settings.budget.start, down.safety_budget if down else None),
+        parent_session=down.session_parent if down else "",
+        loop_depth=depth,
+        agent_id=agent.agent_id if agent else "",
+    )
+
+
+def returned(parent: Session, up: Upward, settings: SessionSettings) -> Session:
+    """A parent's session once a sub-agent has returned: its budget only falls.
+
+    Spec: related facts §8
+    """
+    left = budget.after_child(
+        parent.safety_budget, up.safety_budget, halted=up.halted, settings=settings.budget
+    )
+    return parent.changed(safety_budget=left)
+
+
+def all_returned(parent: Session, ups: Sequence[Upward], settings: SessionSettings) -> Session:
+    """A parent's session once sub-agents that ran side by side have returned, in any order.
+
+    Spec: related facts §8
+    """
+    each = ((up.safety_budget, up.halted) for up in ups)
+    return parent.changed(
+        safety_budget=budget.after_children(parent.safety_budget, each, settings.budget)
+    )
+
+
+def trail_entry(up: Upward) -> dict[str, object]:
+    """Data of `SUB_AGENT_RESULT` in the parent's trail: the child's chain tip, and no content.
+
+    Spec: related facts §8
+    """
+    return {
+        "session_id": up.session_id,
+        "hmac": up.hmac,
+        "chain_integrity": up.chain_integrity.value,
+        "risk_level": up.risk_level.value if up.risk_level else "",
+        "halted": up.halted,
+    }

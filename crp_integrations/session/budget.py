@@ -1,0 +1,166 @@
+"""The safety budget of a session and its circuit breaker.
+
+A budget starts at 1, falls with the risk of each delivered answer, and never rises. It is rounded
+to four digits before it is compared, since sums of decimal costs are no exact floats.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from crp_integrations.errors import RequestError
+from crp_integrations.session.records import BUDGET_DIGITS
+from crp_integrations.session.settings import BudgetSettings, RiskCosts
+from crp_integrations.vocabulary import BudgetWarning, Circuit, RiskLevel, Strategy
+
+
+def rounded(budget: float) -> float:
+    """A budget as it is compared.
+
+    Spec: related facts §8
+
+    Raises:
+        RequestError: it is outside [0, 1] or not a number.
+    """
+    if math.isnan(budget) or not 0.0 <= budget <= 1.0:
+        raise RequestError(f"safety budget {budget!r:.40} is not from 0 to 1")
+    return round(float(budget), BUDGET_DIGITS)
+
+
+def charge(budget: float, level: RiskLevel, costs: RiskCosts) -> float:
+    """What is left after an answer of some risk was delivered; re-dispatches are free.
+
+    Spec: related facts §8; CRP-SPEC-005 §7.4
+
+    Raises:
+        RequestError: the budget is outside [0, 1].
+
+    >>> charge(1.0, RiskLevel.HIGH, RiskCosts())
+    0.85
+    """
+    return _less(budget, costs.of(level))
+
+
+def warning(budget: float, settings: BudgetSettings) -> BudgetWarning | None:
+    """The word of `CRP-Safety-Budget-Warning`; None while the budget is healthy.
+
+    Spec: related facts §8
+    """
+    left = rounded(budget)
+    if left > settings.healthy:
+        return None
+    return BudgetWarning.CAUTION if left >= settings.review else BudgetWarning.LOW
+
+
+def circuit(budget: float, settings: BudgetSettings) -> Circuit:
+    """State of the circuit breaker.
+
+    Spec: related facts §8
+    """
+    left = rounded(budget)
+    if left > settings.healthy:
+        return Circuit.CLOSED
+    return Circuit.HALF_OPEN if left > settings.halt else Circuit.OPEN
+
+
+def halts(budget: float, settings: BudgetSettings) -> bool:
+    """Whether every answer is withheld.
+
+    Spec: related facts §8
+    """
+    return circuit(budget, settings) is Circuit.OPEN
+
+
+def ended(budget: float) -> bool:
+    """Whether nothing is left, so that only another session goes on.
+
+    Spec: related facts §8
+    """
+    return rounded(budget) <= 0.0
+
+
+def needs_review(budget: float, settings: BudgetSettings) -> bool:
+    """Whether a person must review the answer, whatever the policy says.
+
+    Spec: related facts §8
+    """
+    return warning(budget, settings) is BudgetWarning.LOW
+
+
+def may_delegate(budget: float, settings: BudgetSettings) -> bool:
+    """Whether new sub-agents may be started.
+
+    Spec: related facts §8
+    """
+    return circuit(budget, settings) is Circuit.CLOSED
+
+
+def preferred(budget: float, settings: BudgetSettings) -> Strategy | None:
+    """The strategy that the breaker asks for; None while it leaves the choice.
+
+    Spec: related facts §8
+    """
+    return Strategy.REFLEXIVE if circuit(budget, settings) is Circuit.HALF_OPEN else None
+
+
+def ceiling(own: float, asked: float | None) -> float:
+    """A budget under the ceiling that a request gives; a request never inflates it.
+
+    Spec: related facts §3
+
+    Args:
+        asked: of `CRP-Agent-Safety-Budget`; None for no ceiling.
+    """
+    return rounded(own) if asked is None else min(rounded(own), rounded(asked))
+
+
+def after_child(
+    own: float, child: float | None, *, halted: bool, settings: BudgetSettings
+) -> float:
+    """A parent's budget once a sub-agent has returned.
+
+    Spec: related facts §8
+
+    Args:
+        child: the budget that it returns; None when it returned none.
+        halted: it ended with 451.
+    """
+    return ceiling(_less(own, settings.child_halt) if halted else own, child)
+
+
+def after_children(
+    own: float, returned: Iterable[tuple[float | None, bool]], settings: BudgetSettings
+) -> float:
+    """A parent's budget once sub-agents that ran side by side have returned, in any order.
+
+    Every 451 is charged first, and the smallest budget holds.
+
+    Spec: related facts §8
+
+    Args:
+        returned: what `after_child` takes of each, budget and `halted`.
+    """
+    left, smallest = rounded(own), 1.0
+    for child, halted in returned:
+        left = _less(left, settings.child_halt) if halted else left
+        smallest = ceiling(smallest, child)
+    return min(left, smallest)
+
+
+def merged(parents: Iterable[float]) -> float:
+    """The budget with which a fan-in begins: the smallest of its parents.
+
+    Spec: related facts §5
+
+    Raises:
+        RequestError: there is no parent.
+    """
+    budgets = [rounded(budget) for budget in parents]
+    if not budgets:
+        raise RequestError("a fan-in of no windows has no safety budget; name its parents")
+    return min(budgets)
+
+
+def _less(budget: float, cost: float) -> float:
+    return max(0.0, round(rounded(budget) - cost, BUDGET_DIGITS))

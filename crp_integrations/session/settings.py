@@ -1,0 +1,174 @@
+"""Every number of sessions: safety budget, graph, transfer, token, agents.
+
+How many windows a session has is `max_windows` of the whole tree; what importance and relevance
+a summary has is `envelope.evolution`.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field, field_validator, model_validator
+
+from crp_integrations.errors import ConfigError
+from crp_integrations.records import Part
+from crp_integrations.session.records import BUDGET_DIGITS
+from crp_integrations.session.registration import Agent
+from crp_integrations.vocabulary import RiskLevel
+
+
+def _on_digits(name: str, value: float) -> float:
+    """A number that has no more digits than budgets are compared by.
+
+    Raises:
+        ConfigError: it has more, and would be charged as something else.
+    """
+    if round(value, BUDGET_DIGITS) != value:
+        raise ConfigError(
+            f"{name} is {value}; give at most {BUDGET_DIGITS} digits behind the point"
+        )
+    return value
+
+
+class RiskCosts(Part):
+    """What a delivered answer costs of the safety budget, by its risk.
+
+    Spec: related facts §8
+    """
+
+    low: float = Field(default=0.0, ge=0.0, le=0.05)
+    medium: float = Field(default=0.05, ge=0.02, le=0.10)
+    high: float = Field(default=0.15, ge=0.10, le=0.25)
+    critical: float = Field(default=0.35, ge=0.25, le=0.50)
+
+    @field_validator("low", "medium", "high", "critical")
+    @classmethod
+    def _digits(cls, value: float) -> float:
+        return _on_digits("a cost of session.budget.costs", value)
+
+    def of(self, level: RiskLevel) -> float:
+        """The cost of an answer of a level."""
+        costs = {
+            RiskLevel.LOW: self.low,
+            RiskLevel.MEDIUM: self.medium,
+            RiskLevel.HIGH: self.high,
+            RiskLevel.CRITICAL: self.critical,
+        }
+        return costs[level]
+
+
+class BudgetSettings(Part):
+    """Where the safety budget warns, asks for people, and halts. All in [0, 1].
+
+    Spec: related facts §8
+
+    Attributes:
+        start: of a session without a parent.
+        healthy: above it nothing is said; up to it the breaker is half open.
+        review: below it a person must review.
+        halt: up to it every answer is withheld.
+        child_halt: what a sub-agent's 451 costs the agent that asked it.
+    """
+
+    costs: RiskCosts = RiskCosts()
+    start: float = Field(default=1.0, gt=0.0, le=1.0)
+    healthy: float = Field(default=0.50, ge=0.0, le=1.0)
+    review: float = Field(default=0.25, ge=0.0, le=1.0)
+    halt: float = Field(default=0.10, ge=0.0, le=1.0)
+    child_halt: float = Field(default=0.35, ge=0.0, le=1.0)
+
+    @field_validator("start", "healthy", "review", "halt", "child_halt")
+    @classmethod
+    def _digits(cls, value: float) -> float:
+        return _on_digits("a number of session.budget", value)
+
+    @model_validator(mode="after")
+    def _in_order(self) -> BudgetSettings:
+        if not self.halt <= self.review <= self.healthy:
+            raise ConfigError(
+                f"session.budget has halt {self.halt}, review {self.review} and healthy "
+                f"{self.healthy}; wanted halt ≤ review ≤ healthy"
+            )
+        return self
+
+
+class GraphSettings(Part):
+    """How large a session's graph of windows may become.
+
+    Spec: related facts §5
+
+    Attributes:
+        nodes: windows of a session, those of all branches together.
+        fan_out: windows that may fan out of one.
+    """
+
+    nodes: int = Field(default=50, ge=1)
+    fan_out: int = Field(default=10, ge=1)
+
+
+class TransferSettings(Part):
+    """What a window is given of the one that it follows. Shares and scores are in [0, 1].
+
+    Spec: related facts §5
+
+    Attributes:
+        share: of the available tokens that may be transferred; the rest is for new facts.
+        summary_of_parent: longest summary, as a share of the parent answer's tokens.
+        summary_of_available: the same, as a share of the available tokens.
+        temperature: at which a summary is written.
+        fidelity: least fidelity of a summary to the answer that it stands for.
+    """
+
+    share: float = Field(default=0.60, ge=0.0, le=1.0)
+    summary_of_parent: float = Field(default=0.25, gt=0.0, le=1.0)
+    summary_of_available: float = Field(default=0.30, gt=0.0, le=1.0)
+    temperature: float = Field(default=0.1, ge=0.0, le=2.0)
+    fidelity: float = Field(default=0.80, ge=0.0, le=1.0)
+
+
+class TokenSettings(Part):
+    """How long a session token lives, and how long it may be.
+
+    Spec: related facts §5
+
+    Attributes:
+        lifetime_seconds: from its issue to its end.
+        most_bytes: of the whole token as it is sent.
+    """
+
+    lifetime_seconds: int = Field(default=3_600, ge=1)
+    most_bytes: int = Field(default=4_096, ge=512)
+
+
+class AgentSettings(Part):
+    """Bounds of agents within agents.
+
+    Spec: related facts §8
+
+    Attributes:
+        max_loop_depth: agents within agents around one, at most; 0 allows no delegation.
+        registered: what is known of agents by name.
+    """
+
+    max_loop_depth: int = Field(default=5, ge=0)
+    registered: tuple[Agent, ...] = ()
+
+    @field_validator("registered")
+    @classmethod
+    def _once(cls, value: tuple[Agent, ...]) -> tuple[Agent, ...]:
+        names = [agent.agent_id for agent in value]
+        for name in names:
+            if names.count(name) > 1:
+                raise ConfigError(f"agent {name!r:.60} is registered twice; once is enough")
+        return value
+
+
+class SessionSettings(Part):
+    """Every number of sessions.
+
+    Spec: related facts §5, §8
+    """
+
+    budget: BudgetSettings = BudgetSettings()
+    graph: GraphSettings = GraphSettings()
+    transfer: TransferSettings = TransferSettings()
+    token: TokenSettings = TokenSettings()
+    agents: AgentSettings = AgentSettings()

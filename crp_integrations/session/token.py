@@ -1,0 +1,200 @@
+"""Session tokens: a session's state, signed, for the caller to bring back with the next window.
+
+A token is `base64url(payload).base64url(signature)`. It is signed as a JSON Web Token of the type
+`CRP` would be, with a key of the session's own. What is not genuine, not ours, or over is refused
+in the same words; a token is a secret and stands in no message.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import re
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Annotated, Final, Literal
+
+from pydantic import ConfigDict, Field, StringConstraints, ValidationError
+
+from crp_integrations.errors import LimitReached, StaleTip, TokenRefused
+from crp_integrations.ports import KeyRing, RotatedKeyRing
+from crp_integrations.records import Part
+from crp_integrations.seals import SIGN_INFO, derive_key, token_signature
+from crp_integrations.session.ids import CONTINUATION_ID, SESSION_ID
+from crp_integrations.session.records import WindowNode
+from crp_integrations.session.settings import TokenSettings
+from crp_integrations.vocabulary import Pattern, QualityTier, Strategy
+
+_ENCODED: Final = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
+# 32 bytes in base64url, without padding.
+_SIGNATURE_CHARACTERS: Final = 43
+_REFUSED: Final = "the session token is not genuine; begin another session"
+
+Hash = Annotated[str, StringConstraints(pattern=r"^(sha256:[0-9a-f]{64})?$")]
+
+
+class SessionToken(Part):
+    """What a session token says; the short names are those of its payload.
+
+    Spec: related facts §5
+
+    Attributes:
+        tiers: quality tier of each window so far.
+        chain_tip: HMAC of the session's last window.
+        continuation_id: under which the session goes on; empty when it may not.
+        policy_hash: of the safety policy in its canonical form; empty for none.
+        state_hash: of the fabric; empty when it is not told.
+        scope: whom and what the token is for.
+        issued_at, expires_at: seconds since 1970, UTC.
+        nonce: of the safety policy, or of this token.
+    """
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    version: Literal["3.0.0"] = Field(default="3.0.0", alias="v")
+    session_id: str = Field(alias="sid", pattern=f"^{SESSION_ID.pattern}$")
+    window_number: int = Field(alias="win", ge=1)
+    tiers: tuple[QualityTier, ...] = Field(default=(), alias="qh")
+    safety_budget: float = Field(alias="sb", ge=0.0, le=1.0)
+    chain_tip: Hash = Field(default="", alias="ct")
+    continuation_id: str = Field(default="", alias="cid", pattern=f"^({CONTINUATION_ID.pattern})?$")
+    pattern: Pattern = Field(default=Pattern.LINEAR, alias="dag")
+    strategy: Strategy = Field(default=Strategy.PUSH, alias="str")
+    policy_hash: Hash = Field(default="", alias="pol")
+    state_hash: Hash = Field(default="", alias="ckf")
+    scope: str = ""
+    issued_at: int = Field(alias="iat", ge=0)
+    expires_at: int = Field(alias="exp", ge=0)
+    nonce: str = ""
+
+    @property
+    def lifetime_seconds(self) -> int:
+        """From its issue to its end, at least 0."""
+        return max(0, self.expires_at - self.issued_at)
+
+
+def expiry(issued_at: int, settings: TokenSettings) -> int:
+    """When a token that is issued now ends.
+
+    Spec: related facts §5
+    """
+    return issued_at + settings.lifetime_seconds
+
+
+def signing_key(keyring: KeyRing, session_id: str) -> bytes:
+    """The key that signs a session's tokens, 32 bytes.
+
+    Spec: related facts §5
+    """
+    return derive_key(keyring.master(), salt=session_id, info=SIGN_INFO)
+
+
+def reading_keys(keyring: KeyRing, session_id: str) -> tuple[bytes, ...]:
+    """The keys that may have signed a session's tokens, newest first.
+
+    A token outlives a rotation of the master key, for as long as it lives at all.
+    """
+    retired = keyring.retired() if isinstance(keyring, RotatedKeyRing) else ()
+    earlier = (derive_key(one, salt=session_id, info=SIGN_INFO) for one in reversed(retired))
+    return (signing_key(keyring, session_id), *earlier)
+
+
+def sign(token: SessionToken, key: bytes, settings: TokenSettings) -> str:
+    """A token as it is sent.
+
+    Spec: related facts §5
+
+    Args:
+        key: what `signing_key` gives.
+
+    Raises:
+        LimitReached: it would be longer than allowed.
+    """
+    payload = _encode(token.model_dump_json(by_alias=True).encode())
+    text = f"{payload}.{_encode(token_signature(key, payload))}"
+    if len(text) > settings.most_bytes:
+        raise LimitReached(
+            f"the session token has {len(text)} bytes, at most {settings.most_bytes} are allowed; "
+            "a shorter scope or nonce takes less"
+        )
+    return text
+
+
+def read(
+    text: str,
+    keys: Callable[[str], Iterable[bytes]],
+    *,
+    now: datetime,
+    scope: str,
+    settings: TokenSettings,
+) -> SessionToken:
+    """What a genuine token says.
+
+    Spec: related facts §5
+
+    Args:
+        text: the value of `CRP-Session-Token`.
+        keys: the keys that may have signed for a session id, such as `reading_keys`.
+        scope: whom and what the token must be for.
+
+    Raises:
+        TokenRefused: it is malformed, not genuine, over, or for something else.
+    """
+    payload, dot, signature = text.partition(".")
+    if (
+        not dot
+        or len(text) > settings.most_bytes
+        or len(signature) != _SIGNATURE_CHARACTERS
+        or not (_ENCODED.fullmatch(payload) and _ENCODED.fullmatch(signature))
+    ):
+        raise TokenRefused(_REFUSED)
+    raw, signed = _decode(payload), _decode(signature)
+    try:
+        token = SessionToken.model_validate_json(raw, strict=True)
+    except ValidationError:
+        raise TokenRefused(_REFUSED) from None
+    genuine = False
+    for key in keys(token.session_id):
+        genuine |= hmac.compare_digest(token_signature(key, payload), signed)
+    if not genuine:
+        raise TokenRefused(_REFUSED)
+    if now.timestamp() >= token.expires_at:
+        raise TokenRefused("the session token is over; begin another session")
+    if not hmac.compare_digest(token.scope.encode(), scope.encode()):
+        raise TokenRefused("the session token is for another scope; use it where it was issued")
+    return token
+
+
+def tip(token: SessionToken, windows: Sequence[WindowNode]) -> WindowNode:
+    """The window whose token this is, which must be one that none follows.
+
+    Spec: related facts §5
+
+    Raises:
+        StaleTip: the session has gone on from it, or knows no such window.
+    """
+    followed = {parent for node in windows for parent in node.parents}
+    for node in windows:
+        same = hmac.compare_digest(node.hmac.encode(), token.chain_tip.encode())
+        if same and node.window_id not in followed:
+            return node
+    raise StaleTip(
+        f"the session token is of window {token.window_number}, which is not the last of the "
+        "session; use the token of the last answer"
+    )
+
+
+def _encode(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
+
+
+def _decode(text: str) -> bytes:
+    """The bytes of a text that is exactly their encoding; other spellings of them are refused."""
+    try:
+        data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except (ValueError, binascii.Error):
+        raise TokenRefused(_REFUSED) from None
+    if _encode(data) != text:
+        raise TokenRefused(_REFUSED)
+    return data

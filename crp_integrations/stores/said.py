@@ -1,0 +1,143 @@
+"""What both stores make of a session and of what a window said, in the same words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from crp_integrations.envelope.prior import PriorWindow
+from crp_integrations.errors import StoreError
+from crp_integrations.session.records import BUDGET_DIGITS, Session, WindowNode
+
+# A window that began longer ago than this is not waited for: what it shows is known by then.
+UNDER_WAY = timedelta(days=1)
+# Under this name every part of a report names a fact.
+_FACT = "fact_id"
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a window said, and what it came from.
+
+    Attributes:
+        prior, report: as JSON; None for none.
+        facts, sources: ids, ascending.
+    """
+
+    prior: str | None
+    report: str | None
+    facts: tuple[str, ...]
+    sources: tuple[str, ...]
+
+
+def said(
+    node: WindowNode,
+    prior: PriorWindow | None,
+    report: str,
+    facts: Sequence[str],
+    sources: Sequence[str],
+) -> Said | None:
+    """What a window said, with every fact that it names; None when nothing is to be kept.
+
+    Raises:
+        StoreError: the report is not JSON, or a text cannot be written as UTF-8.
+    """
+    if prior is None and not report:
+        return None
+    named = {*facts}
+    try:
+        if prior is not None:
+            named.update(seen.fact_id for seen in prior.facts_seen)
+        if report:
+            named.update(_named(json.loads(report)))
+            report.encode()
+        text = None if prior is None else prior.model_dump_json()
+    except ValueError as error:
+        raise StoreError(
+            f"what window {node.window_id!r:.60} said cannot be kept: it is no JSON in UTF-8 "
+            f"({type(error).__name__})"
+        ) from None
+    return Said(text, report or None, tuple(sorted(named)), tuple(sorted({*sources})))
+
+
+def _named(value: Any) -> Iterator[str]:
+    """Every fact id anywhere in a report."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            id_ = one.get(_FACT)
+            if isinstance(id_, str):
+                yield id_
+            waiting.extend(one.values())
+        elif isinstance(one, list):
+            waiting.extend(one)
+
+
+def check_kept(session: Session, kept: Session | None) -> None:
+    """Refuse a state that may not follow the one that is kept.
+
+    Spec: related facts §8
+
+    Raises:
+        StoreError: names the session and both values.
+    """
+    if not session.session_id:
+        raise StoreError("a session's id is empty; give one of at least one character")
+    if kept is None:
+        return
+    if kept.ended:
+        raise StoreError(f"session {session.session_id!r:.80} has ended; nothing follows it")
+    new = round(session.safety_budget, BUDGET_DIGITS)
+    old = round(kept.safety_budget, BUDGET_DIGITS)
+    if new > old:
+        raise StoreError(
+            f"session {session.session_id!r:.80} has safety budget {old}, which never rises; "
+            f"wanted at most that, got {new}"
+        )
+
+
+def check_window(node: WindowNode, *, kept: bool, known: bool, continued: bool) -> None:
+    """Refuse a window that may not be added.
+
+    Args:
+        kept: whether its session is kept.
+        known: whether there is a window of its id.
+        continued: whether another window has its continuation id.
+
+    Raises:
+        StoreError: names the window and why.
+    """
+    name = f"window {node.window_id!r:.60}"
+    if "\0" in node.window_id or not node.window_id:
+        raise StoreError(f"{name} has an id that is empty or holds a NUL")
+    if not kept:
+        raise StoreError(f"{name} is of session {node.session_id!r:.80}, which is not kept")
+    if known:
+        raise StoreError(f"{name} is there already; a window is added once")
+    if continued:
+        raise StoreError(f"{name} has a continuation id that another window has already")
+
+
+def moment(text: str, what: str) -> datetime:
+    """A time as the records print it.
+
+    Args:
+        what: whose time, for the message.
+
+    Raises:
+        StoreError: it is no ISO 8601 moment with a zone.
+    """
+    try:
+        found: datetime | None = datetime.fromisoformat(text)
+    except ValueError:
+        found = None
+    if found is None or found.tzinfo is None:
+        raise StoreError(
+            f"{what} has the time {text!r:.40}; wanted ISO 8601 in UTC, such as "
+            "2026-05-25T10:00:00Z"
+        )
+    return found.astimezone(UTC)

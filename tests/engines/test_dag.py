@@ -1,0 +1,83 @@
+"""The graph of windows under networkx: the same faults as the relay's own check finds."""
+
+from __future__ import annotations
+
+import networkx
+import pytest
+from hypothesis import example, given, settings
+
+from crp_integrations.engines import dag
+from crp_integrations.errors import StoreDamaged
+from crp_integrations.session import graph
+from crp_integrations.session.graph import FaultKind
+from crp_integrations.session.records import WindowNode
+from crp_integrations.session.settings import GraphSettings
+from crp_integrations.vocabulary import TransferType
+from tests.session.nodes import DIAMOND, graphs, merge, node, sound_graphs
+
+SETTINGS = GraphSettings(nodes=6, fan_out=2)
+
+
+@pytest.mark.requirement("CARD-6")
+@pytest.mark.parametrize(
+    ("kind", "windows"),
+    [
+        (FaultKind.CYCLE, [node("a", 1), merge("b", 2, "a", "c"), node("c", 2, "b")]),
+        (FaultKind.ROOTS, [node("a", 1), node("b", 1), merge("c", 2, "a", "b")]),
+        (FaultKind.APART, [node("a", 1), node("b", 1), node("c", 2, "b")]),
+    ],
+)
+def test_networkx_finds_what_breaks_a_graph(kind: FaultKind, windows: list[WindowNode]) -> None:
+    assert kind in dag.faults(windows, GraphSettings())
+    with pytest.raises(StoreDamaged, match=kind.value):
+        dag.check(windows, GraphSettings())
+
+
+@pytest.mark.requirement("CARD-6")
+@settings(max_examples=400)
+@given(graphs())
+@example([node("a", 1, "b"), node("b", 1, "a")])
+@example([node("a", 1), node("a", 1, "a")])
+def test_both_checks_find_the_same_faults(windows: list[WindowNode]) -> None:
+    own = {fault.kind for fault in graph.faults(windows, SETTINGS)}
+    assert dag.faults(windows, SETTINGS) == own
+
+
+@pytest.mark.requirement("CARD-6")
+@given(sound_graphs(most=9))
+def test_both_checks_pass_what_is_sound(windows: list[WindowNode]) -> None:
+    large = GraphSettings()
+    dag.check(windows, large)
+    graph.check(windows, large)
+    assert {one.kind for one in graph.faults(windows, SETTINGS)} == dag.faults(windows, SETTINGS)
+
+
+def test_order_is_a_topological_one() -> None:
+    ordered = [one.window_id for one in graph.order(DIAMOND)]
+    made = dag.as_networkx(DIAMOND)
+    assert ordered in list(networkx.all_topological_sorts(made))
+    assert {one.window_id for one in graph.ancestors(DIAMOND, ["d"])} == {
+        *networkx.ancestors(made, "d"),
+        "d",
+    }
+
+
+def test_an_edge_says_what_went_over_it() -> None:
+    made = dag.as_networkx(
+        [
+            node("a", 1),
+            node(
+                "b", 2, "a", transfer=TransferType.SUMMARY, tokens_transferred=7, summary_hash="h"
+            ),
+        ]
+    )
+    assert made.edges["a", "b"] == {
+        "transfer": "SUMMARY",
+        "tokens_transferred": 7,
+        "summary_hash": "h",
+    }
+    assert made.nodes["a"]["number"] == 1
+
+
+def test_no_windows_have_no_faults() -> None:
+    assert dag.faults([], SETTINGS) == frozenset()

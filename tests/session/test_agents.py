@@ -1,0 +1,221 @@
+"""Agents within agents: who may ask, what goes down, what comes back, and what never passes."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crp_integrations.errors import AccessDenied, ConfigError, PolicyRelaxed, SafetyHalt
+from crp_integrations.headers.names import NEVER_PASSED
+from crp_integrations.policy.parse import parse
+from crp_integrations.policy.render import render
+from crp_integrations.seals import sha256
+from crp_integrations.session import agents
+from crp_integrations.session.agents import Downward, Upward
+from crp_integrations.session.registration import Agent
+from crp_integrations.session.settings import AgentSettings, SessionSettings
+from crp_integrations.vocabulary import ChainIntegrity, RiskLevel, SafetyMode, Strategy
+from tests.session.nodes import NOON, SESSION, session
+
+CHILD = "crp_sess_0000000000000001"
+READER = Agent(
+    agent_id="reader",
+    max_loop_depth=2,
+    max_delegations=1,
+    allowed_strategies=(Strategy.PUSH, Strategy.PULL),
+    safety_policy="halt-on HIGH",
+)
+SETTINGS = SessionSettings(agents=AgentSettings(registered=(READER,)))
+
+
+def canonical(policy: str) -> str:
+    return render(parse(policy))
+
+
+def admit(agent: Agent | None = None, strategy: Strategy = Strategy.PUSH, depth: int = 0) -> None:
+    agents.admit(agent, strategy=strategy, loop_depth=depth, settings=SETTINGS.agents)
+
+
+def begun(**fields: Any) -> agents.Session:
+    return agents.begun(CHILD, NOON, settings=SETTINGS, **fields)
+
+
+def test_an_agent_is_found_by_name_and_no_other_is_let_in() -> None:
+    assert agents.registered("", SETTINGS.agents) is None
+    assert agents.registered("reader", SETTINGS.agents) == READER
+    with pytest.raises(AccessDenied, match="'writer' is not registered"):
+        agents.registered("writer", SETTINGS.agents)
+
+
+def test_what_an_agent_may_not_do_is_refused_with_403() -> None:
+    admit(depth=5)
+    admit(READER, Strategy.PULL, 2)
+    for agent, strategy, depth, said in (
+        (None, Strategy.PUSH, 6, "loop depth 6 is above 5"),
+        (READER, Strategy.PUSH, 3, "loop depth 3 is above 2"),
+        (READER, Strategy.AGENTIC, 0, "may not use 'agentic', only push, pull"),
+        (Agent(agent_id="x", allowed_strategies=()), Strategy.PUSH, 0, "only none"),
+    ):
+        with pytest.raises(AccessDenied, match=said) as refused:
+            admit(agent, strategy, depth)
+        assert refused.value.status_hint == 403
+
+
+def test_a_registration_cannot_lift_the_general_bound() -> None:
+    deep = Agent(agent_id="deep", max_loop_depth=9)
+    assert agents.most_depth(deep, SETTINGS.agents) == 5
+    assert agents.most_depth(READER, SETTINGS.agents) == 2
+    assert agents.most_depth(None, SETTINGS.agents) == 5
+
+
+def test_what_goes_down() -> None:
+    parent = session(safety_budget=0.85, policy=canonical("halt-on HIGH"), loop_depth=1)
+    down = agents.delegated(
+        parent, agent=None, settings=SETTINGS, residency="DE", safety_mode=SafetyMode.STRICT
+    )
+    assert down == Downward(
+        safety_budget=0.85,
+        policy=canonical("halt-on HIGH"),
+        session_parent=SESSION,
+        loop_depth=2,
+        residency="DE",
+        safety_mode=SafetyMode.STRICT,
+    )
+    assert agents.after_delegating(parent).delegations == 1
+
+
+@pytest.mark.parametrize("record", [Downward, Upward])
+def test_no_field_could_hold_what_never_passes(record: type) -> None:
+    fields = set(record.model_fields)
+    assert len(fields) > 5
+    words = {name.removeprefix("CRP-").lower().replace("-", "_") for name in NEVER_PASSED}
+    assert {"session_token", "set_session", "context_etag"} <= words
+    short = {"token", "session_token", "etag", "if_match", "quality_tier", "tier", "set_session"}
+    assert fields.isdisjoint(words | short)
+
+
+@pytest.mark.parametrize(
+    ("fields", "agent", "error", "said"),
+    [
+        ({"safety_budget": 0.5}, None, AccessDenied, "above 0.5 an agent may delegate"),
+        ({"safety_budget": 0.1}, None, SafetyHalt, "SAFETY_BUDGET_DEPLETED"),
+        ({"loop_depth": 5}, None, AccessDenied, "depth 6, at most 5"),
+        ({"loop_depth": 2}, READER, AccessDenied, "depth 3, at most 2"),
+        ({"delegations": 1}, READER, AccessDenied, "delegated 1 times, at most 1"),
+    ],
+)
+def test_a_delegation_that_is_not_allowed(
+    fields: dict[str, Any], agent: Agent | None, error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        agents.delegated(session(**fields), agent=agent, settings=SETTINGS)
+
+
+def test_a_root_begins_with_a_whole_budget() -> None:
+    root = begun()
+    assert (root.safety_budget, root.loop_depth, root.parent_session, root.policy) == (
+        1.0,
+        0,
+        "",
+        "",
+    )
+
+
+def test_a_child_begins_with_what_came_down() -> None:
+    down = agents.delegated(
+        session(safety_budget=0.85, policy=canonical("halt-on CRITICAL")),
+        agent=None,
+        settings=SETTINGS,
+    )
+    child = begun(down=down, agent=READER)
+    assert (child.safety_budget, child.loop_depth, child.parent_session) == (0.85, 1, SESSION)
+    assert (child.agent_id, child.policy) == ("reader", canonical("halt-on HIGH"))
+    again = Downward.model_validate_json(down.model_dump_json())
+    assert begun(down=again, agent=READER) == child
+
+
+def test_a_child_only_tightens() -> None:
+    down = Downward(
+        safety_budget=1.0, policy="halt-on HIGH; block-pii", session_parent=SESSION, loop_depth=1
+    )
+    assert begun(down=down).policy == canonical("halt-on HIGH; block-pii")
+    tighter = begun(down=down, policy="halt-on MEDIUM; block-pii; block-fabrication")
+    assert tighter.policy == canonical("halt-on MEDIUM; block-pii; block-fabrication")
+    with pytest.raises(PolicyRelaxed) as relaxed:
+        begun(down=down, policy="halt-on CRITICAL; block-pii")
+    assert relaxed.value.directive == "halt-on"
+    # The registered policy of an agent counts as well, and so does its place below the parent's.
+    with pytest.raises(PolicyRelaxed):
+        begun(agent=READER, policy="halt-on CRITICAL")
+    with pytest.raises(PolicyRelaxed):
+        begun(down=down, agent=READER)
+
+
+def test_a_child_that_is_too_deep_does_not_begin() -> None:
+    down = Downward(safety_budget=1.0, session_parent=SESSION, loop_depth=3)
+    assert begun(down=down).loop_depth == 3
+    with pytest.raises(AccessDenied, match="loop depth 3 is above 2"):
+        begun(down=down, agent=READER)
+
+
+UPS = st.builds(
+    Upward,
+    safety_budget=st.none() | st.integers(0, 10_000).map(lambda n: n / 10_000),
+    halted=st.booleans(),
+)
+PARENTS = st.integers(0, 10_000).map(lambda n: session(safety_budget=n / 10_000))
+
+
+@given(PARENTS, st.lists(UPS, max_size=5))
+def test_a_parents_budget_never_rises(parent: agents.Session, ups: list[Upward]) -> None:
+    left = [parent.safety_budget]
+    for up in ups:
+        parent = agents.returned(parent, up, SETTINGS)
+        left.append(parent.safety_budget)
+    assert left == sorted(left, reverse=True)
+    for up in ups:
+        assert up.safety_budget is None or left[-1] <= up.safety_budget
+
+
+@given(PARENTS, st.lists(UPS, max_size=4))
+def test_those_that_ran_together_return_in_any_order(
+    parent: agents.Session, ups: list[Upward]
+) -> None:
+    ends = {agents.all_returned(parent, some, SETTINGS).safety_budget for some in permutations(ups)}
+    assert len(ends) == 1
+    assert ends.pop() <= parent.safety_budget
+
+
+def test_the_budgets_of_three_agents_come_back_as_the_smallest() -> None:
+    ups = [Upward(safety_budget=left) for left in (0.62, 0.31, 0.80)]
+    assert agents.all_returned(session(safety_budget=0.85), ups, SETTINGS).safety_budget == 0.31
+
+
+def test_the_parents_trail_names_the_childs_chain_tip() -> None:
+    up = Upward(
+        session_id=CHILD,
+        safety_budget=0.7,
+        risk_level=RiskLevel.HIGH,
+        hmac=sha256("tip"),
+        chain_integrity=ChainIntegrity.VALID,
+        audit_uri="https://example.org/trail",
+        quality_score=0.9,
+    )
+    assert agents.trail_entry(up) == {
+        "session_id": CHILD,
+        "hmac": sha256("tip"),
+        "chain_integrity": "VALID",
+        "risk_level": "HIGH",
+        "halted": False,
+    }
+
+
+def test_a_registration_that_cannot_be_meant_is_refused() -> None:
+    with pytest.raises(ConfigError, match="'reader' is registered twice"):
+        AgentSettings(registered=(READER, READER))
+    with pytest.raises(ConfigError, match="safety_policy of a registered agent"):
+        Agent(agent_id="x", safety_policy="halt-on SOMETIMES")

@@ -1,0 +1,204 @@
+"""The graph of windows: what is wrong with it is found, and what is sound is not."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crp_integrations.audit.records import WindowSeal
+from crp_integrations.errors import (
+    LimitReached,
+    RequestError,
+    StoreDamaged,
+    UnknownContinuation,
+)
+from crp_integrations.seals import sha256
+from crp_integrations.session import graph
+from crp_integrations.session.graph import Fault, FaultKind
+from crp_integrations.session.records import WindowNode
+from crp_integrations.session.settings import GraphSettings
+from crp_integrations.vocabulary import Pattern
+from tests.session.nodes import DIAMOND, chain, fan, merge, node, sound_graphs
+
+SETTINGS = GraphSettings()
+
+
+def kinds(*windows: WindowNode, settings: GraphSettings = SETTINGS) -> set[FaultKind]:
+    return {fault.kind for fault in graph.faults(windows, settings)}
+
+
+def test_a_sound_graph_has_no_faults() -> None:
+    assert graph.faults(DIAMOND, SETTINGS) == ()
+    assert graph.faults((), SETTINGS) == ()
+    graph.check(DIAMOND, SETTINGS)
+
+
+WRONG = {
+    FaultKind.REPEATED: (node("a", 1), node("a", 1)),
+    FaultKind.SESSION: (node("a", 1), node("b", 2, "a", session_id="crp_sess_" + "0" * 16)),
+    FaultKind.PARENT: (node("a", 1), node("b", 2, "a"), merge("c", 3, "b", "z")),
+    FaultKind.PATTERN: (node("a", 1), merge("b", 2, "a")),
+    FaultKind.ROOTS: (node("a", 1), node("b", 1), merge("c", 2, "a", "b")),
+    FaultKind.NUMBER: (node("a", 2), node("b", 1, "a")),
+    FaultKind.SIBLINGS: (node("a", 1), fan("b", 2, "a"), fan("c", 3, "a")),
+    FaultKind.UNSEALED: (node("a", 1), node("b", 2, "a", hmac="")),
+}
+
+
+@pytest.mark.parametrize("kind", sorted(WRONG))
+def test_each_fault_is_found_and_nothing_else(kind: FaultKind) -> None:
+    assert kinds(*WRONG[kind]) == {kind}
+    with pytest.raises(StoreDamaged, match=kind.value):
+        graph.check(WRONG[kind], SETTINGS)
+
+
+def test_a_circle_and_an_island_are_found() -> None:
+    circle = (node("a", 1), merge("b", 2, "a", "c"), node("c", 2, "b"))
+    assert graph.faults(circle, SETTINGS) == (
+        Fault(FaultKind.CYCLE, "b"),
+        Fault(FaultKind.CYCLE, "c"),
+    )
+    island = (node("a", 1), node("b", 1), node("c", 2, "b"))
+    assert graph.faults(island, SETTINGS) == (
+        Fault(FaultKind.APART, "b"),
+        Fault(FaultKind.APART, "c"),
+        Fault(FaultKind.ROOTS, "b"),
+    )
+    assert FaultKind.ROOTS in kinds(node("a", 1, "b"), node("b", 1, "a"))
+
+
+def test_two_windows_cannot_have_one_seal() -> None:
+    assert kinds(node("a", 1), node("b", 2, "a", hmac=sha256("a"))) == {FaultKind.UNSEALED}
+
+
+def test_a_graph_that_grew_too_large_is_found() -> None:
+    many = [node("root", 1), *(fan(f"f{place:02d}", 2, "root") for place in range(11))]
+    assert kinds(*many) == {FaultKind.FAN_OUT}
+    assert kinds(*many[:-1]) == set()
+    assert kinds(*many[:-1], settings=GraphSettings(nodes=10)) == {FaultKind.NODES}
+
+
+@given(sound_graphs())
+def test_what_grows_by_the_rules_is_sound(windows: list[WindowNode]) -> None:
+    grown: list[WindowNode] = []
+    for one in windows:
+        number = graph.next_number(grown, one.parents, pattern=one.pattern, settings=SETTINGS)
+        assert number == one.window_number
+        grown.append(one)
+    assert graph.faults(grown, SETTINGS) == ()
+
+
+@given(sound_graphs(), st.randoms(use_true_random=False))
+def test_the_order_of_windows_does_not_matter(windows: list[WindowNode], chance) -> None:
+    mixed = list(windows)
+    chance.shuffle(mixed)
+    last = windows[-1].window_id
+    assert graph.faults(mixed, SETTINGS) == graph.faults(windows, SETTINGS)
+    assert graph.order(mixed) == graph.order(windows)
+    assert graph.tips(mixed) == graph.tips(windows)
+    assert graph.lineage(mixed, last) == graph.lineage(windows, last)
+    assert graph.root(mixed) == graph.root(windows) == "w00"
+
+
+@given(sound_graphs())
+def test_a_lineage_is_a_path_of_edges_from_the_root(windows: list[WindowNode]) -> None:
+    known = {one.window_id: one for one in windows}
+    for one in windows:
+        path = graph.lineage(windows, one.window_id)
+        assert (path[0], path[-1]) == ("w00", one.window_id)
+        for earlier, later in pairwise(path):
+            assert earlier in known[later].parents
+
+
+@given(sound_graphs())
+def test_order_puts_each_window_after_those_that_it_follows(windows: list[WindowNode]) -> None:
+    placed = {one.window_id: place for place, one in enumerate(graph.order(windows))}
+    assert len(placed) == len(windows)
+    assert all(placed[p] < placed[one.window_id] for one in windows for p in one.parents)
+
+
+def test_the_numbers_of_a_fan_out_and_of_what_merges_it() -> None:
+    def number(*parents: str, pattern: Pattern = Pattern.LINEAR) -> int:
+        return graph.next_number(DIAMOND, parents, pattern=pattern, settings=SETTINGS)
+
+    assert graph.next_number((), (), pattern=Pattern.LINEAR, settings=SETTINGS) == 1
+    assert number("root", pattern=Pattern.FAN_OUT) == 2
+    assert number("root", pattern=Pattern.BRANCH) == 2
+    assert number("d", "b", pattern=Pattern.FAN_IN) == 4
+    assert number("e") == 5
+
+
+def test_a_window_that_cannot_be_placed_is_refused() -> None:
+    def place(*parents: str, pattern: Pattern = Pattern.LINEAR, **limits: int) -> int:
+        settings = GraphSettings(**limits)
+        return graph.next_number(DIAMOND, parents, pattern=pattern, settings=settings)
+
+    with pytest.raises(UnknownContinuation, match="'z'"):
+        place("z")
+    with pytest.raises(RequestError, match="has its root"):
+        place()
+    with pytest.raises(RequestError, match="FAN_IN window follows 1"):
+        place("a", pattern=Pattern.FAN_IN)
+    with pytest.raises(RequestError, match="FAN_IN window follows 2"):
+        place("a", "a", pattern=Pattern.FAN_IN)
+    with pytest.raises(RequestError, match="LINEAR window follows 2"):
+        place("a", "b")
+    with pytest.raises(LimitReached, match="6 windows, at most 6"):
+        place("e", nodes=6)
+    with pytest.raises(LimitReached, match="3 windows fan out of 'root', at most 3"):
+        place("root", pattern=Pattern.FAN_OUT, fan_out=3)
+    assert place("a", pattern=Pattern.FAN_OUT, fan_out=3) == 3
+
+
+def test_how_a_window_hangs_in_the_graph() -> None:
+    assert graph.pattern_of(DIAMOND, ()) is Pattern.LINEAR
+    assert graph.pattern_of(DIAMOND, ["e"]) is Pattern.LINEAR
+    assert graph.pattern_of(DIAMOND, ["a"]) is Pattern.BRANCH
+    assert graph.pattern_of(DIAMOND, ["a"], fanned=True) is Pattern.FAN_OUT
+    assert graph.pattern_of(DIAMOND, ["b", "c"]) is Pattern.FAN_IN
+
+
+def test_tips_ancestors_and_lineage_of_a_diamond() -> None:
+    assert [one.window_id for one in graph.tips(DIAMOND)] == ["e"]
+    assert [one.window_id for one in graph.tips(DIAMOND[:-1])] == ["b", "c", "d"]
+    assert [one.window_id for one in graph.ancestors(DIAMOND, ["d"])] == ["root", "a", "d"]
+    assert graph.lineage(DIAMOND, "e") == ("root", "a", "d", "e")
+    with pytest.raises(UnknownContinuation):
+        graph.lineage(DIAMOND, "z")
+    with pytest.raises(StoreDamaged, match="missing"):
+        graph.lineage(DIAMOND[1:], "e")
+    with pytest.raises(StoreDamaged, match="circle"):
+        graph.lineage([node("a", 1, "b"), node("b", 1, "a")], "a")
+
+
+def seals(windows: tuple[WindowNode, ...]) -> list[WindowSeal]:
+    known = {one.window_id: one for one in windows}
+    return [
+        WindowSeal(
+            session_id=one.session_id,
+            window_id=one.window_id,
+            window_number=one.window_number,
+            timestamp=one.timestamp,
+            response_hash="",
+            report_hash="",
+            parent_hmac="|".join(sorted(known[parent].hmac for parent in one.parents)),
+            hmac=one.hmac,
+        )
+        for one in windows
+    ]
+
+
+def test_edges_and_seals_agree_or_the_window_is_named() -> None:
+    made = seals(DIAMOND)
+    assert graph.unchained(DIAMOND, made) == ()
+    assert graph.unchained(DIAMOND, made[:-1]) == (Fault(FaultKind.UNCHAINED, "e"),)
+    made[4] = made[4].changed(parent_hmac=made[2].hmac)
+    made[1] = made[1].changed(hmac=sha256("other"))
+    assert [fault.window_id for fault in graph.unchained(DIAMOND, made)] == ["a", "d"]
+
+
+def test_a_chain_has_one_tip() -> None:
+    assert [one.window_id for one in graph.tips(chain(None, None, None))] == ["c"]
