@@ -14,7 +14,7 @@ from crp_integrations.audit.exports import ALL, Selection, moment
 from crp_integrations.audit.records import Event
 from crp_integrations.vocabulary import EventType
 
-SCHEMA_VERSION: Final = "1.3.0"
+SCHEMA_VERSION: Final = "1.5.0"
 CATEGORY: Final = 6
 CLASS: Final = 6003
 PRODUCT: Final = "crp-integrations"

@@ -20,6 +20,12 @@ from crp_integrations.cli import options, show_audit
 from crp_integrations.cli.facts import opened
 from crp_integrations.cli.opening import existing
 from crp_integrations.errors import ChainBroken, ConfigError, RequestError
+from crp_integrations.fabric.shared import stored_name
+from crp_integrations.guard.subjects import LOCAL
+from crp_integrations.ports import KeyRing
+from crp_integrations.relay.build import holds_store, keyring_of
+from crp_integrations.relay.settings import load
+from crp_integrations.stores.keys import FileKeyRing
 from crp_integrations.vocabulary import ChainIntegrity, EventType
 
 app = typer.Typer(
@@ -45,9 +51,7 @@ Residency = Annotated[
 def _kept(store: str, shared: str, residency: str) -> Iterator[Relay]:
     """The relay of a store that is there, as it is; regions have trails of their own."""
     untouched = {"maintain_on_open": False}
-    with Relay.open(
-        existing(store), shared=shared, residency=residency, fabric=untouched
-    ) as relay:
+    with Relay.open(existing(store), shared=shared, residency=residency, fabric=untouched) as relay:
         yield relay
 
 
@@ -56,15 +60,23 @@ def verify(
     file: Annotated[
         str, typer.Option("--file", help="An NDJSON export to check in the place of the store.")
     ] = "",
+    keys: Annotated[
+        str, typer.Option("--keys", help="With --file: a key file in the place of the store's.")
+    ] = "",
     store: options.Store = options.DEFAULT_STORE,
     shared: options.Shared = "",
     residency: Residency = "",
     as_json: options.AsJson = False,
 ) -> None:
     """Check every seal and every event; status 1 and the place when one does not fit."""
+    if keys and not file:
+        raise RequestError("--keys goes with --file; a store is checked with its own keys")
     try:
-        with _kept(store, shared, residency) as relay:
-            trail = _of_file(relay, file) if file else relay.verify()
+        if file:
+            trail = _of_file(file, _keys(keys, store), stored_name(shared) if shared else "")
+        else:
+            with _kept(store, shared, residency) as relay:
+                trail = relay.verify()
     except ChainBroken as error:
         if not as_json:
             raise
@@ -143,19 +155,33 @@ def show(
     show_audit.session(session, seals, events)
 
 
-def _of_file(relay: Relay, file: str) -> Trail:
-    """Check an export with the store's keys.
+def _keys(path: str, store: str) -> KeyRing:
+    """The keys of a file; else those of the settings or of the store.
+
+    Raises:
+        ConfigError: there is no such file.
+        StoreError: there is neither a key in the settings nor a store.
+    """
+    if path:
+        if not Path(path).is_file():
+            raise ConfigError(f"there is no key file {path!r:.200}")
+        return FileKeyRing(path)
+    settings = load(Path(store) if holds_store(store) else None)
+    return keyring_of(settings, None if settings.key else Path(existing(store)))
+
+
+def _of_file(file: str, keyring: KeyRing, name: str) -> Trail:
+    """Check an export.
 
     Raises:
         ChainBroken: a line does not fit.
         ConfigError: the file cannot be read.
     """
-    keyring = relay.fabric.keyring
     try:
         with Path(file).open(encoding="utf-8", newline="\n") as lines:
             return verify_events(
                 exports.read(lines),
-                journal_key=journal_key(keyring, relay.fabric.subject.tenant),
+                journal_key=journal_key(keyring, name or LOCAL.tenant),
                 session_key=lambda session_id: session_key(keyring, session_id),
             )
     except (OSError, ValueError) as error:

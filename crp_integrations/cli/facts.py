@@ -144,7 +144,7 @@ def export(
         raise RequestError("GraphML is written to a file; give --out")
     if form is Form.GRAPHML and status is not None:
         raise RequestError("the graph is that of all facts that a search may find; leave --status")
-    with kept(store, shared) as namespace, _opened(out) as file:
+    with kept(store, shared) as namespace, opened(out) as file:
         if form is Form.GRAPHML:
             # Ids, communities, sources and weights; no text.
             write_graphml(namespace.graph(), out)
@@ -167,7 +167,7 @@ def _confirm(sources: list[Source]) -> None:
 
 
 @contextmanager
-def _opened(out: str) -> Iterator[TextIO]:
+def opened(out: str) -> Iterator[TextIO]:
     """A new file, or standard output for an empty name; a file that is not finished is removed.
 
     Raises:

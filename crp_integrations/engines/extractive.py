@@ -17,10 +17,16 @@ from crp_integrations.language.sentences import split_sentences
 from crp_integrations.language.words import content_stems, words
 from crp_integrations.messages import Message, ModelCall, Reply, Usage
 from crp_integrations.ports import TokenCounter
+from crp_integrations.vocabulary import Purpose
 
 EXTRACTIVE = "extractive"
 FRAME = "Quoted from the context:"
 NO_ANSWER = "The context does not contain an answer to this question."
+
+# What is said of a draft that needs no correction.
+SOUND = "NONE"
+# Sentences of a summary.
+SUMMED_UP = 2
 
 MOST_QUOTES = 3
 # The best sentence must hold this share of the question's weighted words.
@@ -69,8 +75,7 @@ class ExtractiveModel:
 
     def call(self, call: ModelCall) -> Reply:
         """Answer with the best sentences of the call's context."""
-        pieces = _pieces(call.messages)
-        return self._reply(call, "".join(pieces))
+        return self._reply(call, "".join(_answered(call)))
 
     async def acall(self, call: ModelCall) -> Reply:
         """Answer as `call` does, in a thread."""
@@ -78,7 +83,7 @@ class ExtractiveModel:
 
     def stream(self, call: ModelCall) -> Iterator[str | Reply]:
         """One piece a quotation, then the whole reply."""
-        pieces = _pieces(call.messages)
+        pieces = _answered(call)
         yield from pieces
         yield self._reply(call, "".join(pieces))
 
@@ -97,6 +102,22 @@ class ExtractiveModel:
                 cost_usd=0.0,
             )
         return Reply(text=text, model=call.model, usage=usage)
+
+
+def _answered(call: ModelCall) -> list[str]:
+    """The pieces of a reply, by what the call is for.
+
+    What it quotes is the context's own, so a draft needs no correction; it writes no bridge, and
+    sums a text up by its first sentences.
+    """
+    if call.purpose is Purpose.JUDGE:
+        return [SOUND]
+    if call.purpose is Purpose.STITCH:
+        return []
+    if call.purpose is Purpose.SUMMARISE:
+        text = question(call.messages)
+        return [span.of(text) + " " for span in split_sentences(text)[:SUMMED_UP]]
+    return _pieces(call.messages)
 
 
 def facts(messages: Sequence[Message]) -> list[str]:

@@ -17,8 +17,9 @@ from typing import Any, Final
 from crp_integrations.engines.litellm_cost import usage_of
 from crp_integrations.engines.litellm_errors import translate, unknown
 from crp_integrations.engines.litellm_headers import refuse_crp
+from crp_integrations.engines.litellm_streams import Assembly, tells_end
 from crp_integrations.errors import ConfigError, CRPError, MissingExtra, ModelError
-from crp_integrations.messages import Message, ModelCall, Reply, ToolCall, Usage
+from crp_integrations.messages import Message, ModelCall, Reply, ToolCall
 
 DEFAULT_TIMEOUT_S: Final = 60.0
 # What one call decides by itself; an operator's options cannot replace it.
@@ -91,7 +92,7 @@ class LiteLLMModel:
             ModelNotFound: LiteLLM knows no provider for it.
         """
         litellm = library()
-        if self._common.get("custom_llm_provider"):
+        if self._provider:
             return
         try:
             litellm.get_llm_provider(model, api_base=self._common.get("api_base"))
@@ -127,11 +128,19 @@ class LiteLLMModel:
     def stream(self, call: ModelCall) -> Iterator[str | Reply]:
         """Pieces of text as they come, then the whole reply.
 
+        The text comes in one piece from providers of whose streams LiteLLM cannot say whether they
+        were cut off; those are called whole.
+
         Raises:
             ModelError: the call failed, or the stream broke off before its end.
         """
         litellm = library()
-        assembly = Assembly(call.model)
+        if not tells_end(litellm, call.model, self._provider):
+            reply = self.call(call)
+            yield reply.text
+            yield reply
+            return
+        assembly = Assembly(call.model, litellm)
         try:
             chunks = litellm.completion(**self._arguments(call, stream=True))
             for chunk in chunks:
@@ -147,7 +156,12 @@ class LiteLLMModel:
     async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
         """The asynchronous twin of `stream`."""
         litellm = library()
-        assembly = Assembly(call.model)
+        if not tells_end(litellm, call.model, self._provider):
+            reply = await self.acall(call)
+            yield reply.text
+            yield reply
+            return
+        assembly = Assembly(call.model, litellm)
         try:
             chunks = await litellm.acompletion(**self._arguments(call, stream=True))
             async for chunk in chunks:
@@ -177,9 +191,15 @@ class LiteLLMModel:
             arguments |= {"stream": True, "stream_options": {"include_usage": True}}
         return arguments
 
+    @property
+    def _provider(self) -> str | None:
+        named = self._common.get("custom_llm_provider")
+        return str(named) if named else None
+
     def _must_take_tools(self, model: str) -> None:
-        provider = self._common.get("custom_llm_provider")
-        taken = library().get_supported_openai_params(model=model, custom_llm_provider=provider)
+        taken = library().get_supported_openai_params(
+            model=model, custom_llm_provider=self._provider
+        )
         if taken is not None and "tools" not in taken:
             raise ModelError(f"model {model!r} takes no tools; ask without them or another model")
 
@@ -194,81 +214,6 @@ def plain_tools() -> dict[str, Any]:
     folder = Path(str(library().__file__)).parent
     present = (folder / "responses" / "mcp" / "chat_completions_handler.py").is_file()
     return {"_skip_mcp_handler": True} if present else {}
-
-
-class Assembly:
-    """Puts a stream's pieces together."""
-
-    def __init__(self, model: str, priced_as: Sequence[str] = ()) -> None:
-        """Begin with no piece.
-
-        Args:
-            model: the model that is called.
-            priced_as: names under which a price may be on record, before that one.
-        """
-        self._model = self._called = model
-        self._priced_as = tuple(priced_as)
-        self._pieces: list[str] = []
-        self._tools: dict[int, dict[str, str]] = {}
-        self._finish = ""
-        self._usage = Usage()
-
-    def add(self, chunk: Any) -> str:
-        """Take in one chunk; its text, empty when it has none."""
-        if getattr(chunk, "usage", None):
-            self._usage = usage_of(chunk, library(), (*self._priced_as, self._called))
-        if not chunk.choices:
-            return ""
-        self._model = chunk.model or self._model
-        choice = chunk.choices[0]
-        self._finish = choice.finish_reason or self._finish
-        for call in choice.delta.tool_calls or ():
-            known = self._tools.setdefault(call.index, {"id": "", "name": "", "arguments": ""})
-            known["id"] = call.id or known["id"]
-            known["name"] = call.function.name or known["name"]
-            known["arguments"] += call.function.arguments or ""
-        piece: str = choice.delta.content or ""
-        if piece:
-            self._pieces.append(piece)
-        return piece
-
-    def reply(self, chunks: Any) -> Reply:
-        """The whole reply.
-
-        Args:
-            chunks: LiteLLM's stream after its last chunk.
-
-        Raises:
-            ModelError: the provider never said that it had finished.
-        """
-        if not self._finish or not _finished(chunks):
-            raise ModelError(f"the stream of model {self._model!r} broke off before its end")
-        calls = tuple(
-            ToolCall(id=found["id"], name=found["name"], arguments=found["arguments"] or "{}")
-            for _, found in sorted(self._tools.items())
-        )
-        return Reply(
-            text="".join(self._pieces),
-            model=self._model,
-            tool_calls=calls,
-            usage=self._usage,
-            finish_reason=self._finish,
-        )
-
-
-def _finished(stream: Any) -> bool:
-    """Whether the provider ended a stream; LiteLLM adds a finish of its own to one that stops.
-
-    A router's stream wraps the provider's and shares only its list of chunks. One that went on
-    with another deployment in the middle has no finish there: two halves are no answer.
-    """
-    for name in ("received_finish_reason", "intermittent_finish_reason"):
-        if getattr(stream, name, None):
-            return True
-    if hasattr(stream, "_async_generator"):
-        kept = getattr(stream, "chunks", None)
-        return not kept or any(one.choices and one.choices[0].finish_reason for one in kept)
-    return not hasattr(stream, "received_finish_reason")
 
 
 def message_json(message: Message) -> dict[str, Any]:

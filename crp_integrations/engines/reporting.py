@@ -19,11 +19,14 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from crp_integrations.errors import ConfigError
 from crp_integrations.policy.directives import REPORT_NAMES, REPORT_URIS
 from crp_integrations.policy.records import Policy, ViolationReport
+
+if TYPE_CHECKING:
+    import httpx
 
 DEFAULT_CAPACITY: Final = 1_000
 DEFAULT_ATTEMPTS: Final = 4
@@ -89,6 +92,7 @@ class HttpReports:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._tasks: set[asyncio.Task[str]] = set()
+        self._client: httpx.AsyncClient | None = None
         self._pending = self._sent = self._dropped = 0
         self._closed = False
 
@@ -187,6 +191,8 @@ class HttpReports:
         for task in under_way:
             task.cancel()
         await asyncio.gather(*under_way, return_exceptions=True)
+        if self._client is not None:
+            await self._client.aclose()
         asyncio.get_running_loop().stop()
 
     async def _deliver(self, uri: str, body: bytes) -> str:
@@ -233,14 +239,24 @@ class HttpReports:
             headers["Host"] = url.netloc.decode("ascii")
             extensions["sni_hostname"] = host
             url = url.copy_with(host=address)
-        # No proxy and no stored credentials of this process; a client each, as reports are rare.
-        async with (
-            httpx.AsyncClient(timeout=self._timeout_s, trust_env=False) as client,
-            client.stream(
-                "POST", url, content=body, headers=headers, extensions=extensions
-            ) as response,
-        ):
+        async with self._opened().stream(
+            "POST", url, content=body, headers=headers, extensions=extensions
+        ) as response:
             return response.status_code
+
+    def _opened(self) -> httpx.AsyncClient:
+        """The client, made with the first post, since it reads the certificates."""
+        import httpx
+
+        if self._client is None:
+            self._client = httpx.AsyncClient(
+                timeout=self._timeout_s,
+                # No proxy and no stored credentials of this process.
+                trust_env=False,
+                # Two names may share an address, and a kept connection was opened for one.
+                limits=httpx.Limits(max_keepalive_connections=0),
+            )
+        return self._client
 
     def _drop(self, window_id: str, reason: str) -> None:
         with self._changed:

@@ -309,7 +309,7 @@ class Health:
                 f"{self.settings.lifecycle.retention_days:g} days.",
                 remedy="Run crp fabric maintain.",
             )
-        if facts.setting(SCRUB_SETTING) is not None or windows_due(facts, self.clock.now()):
+        if facts.setting(SCRUB_SETTING) is not None or windows_due(facts):
             yield Finding(
                 check="upkeep",
                 problem="Bytes of removed facts, or of sessions, may still be in the files.",

@@ -18,7 +18,7 @@ from crp_integrations.fabric.life.maintenance import Maintenance, Progress
 from crp_integrations.fabric.life.reports import ChangeReport, Erasure, MaintenanceReport
 from crp_integrations.fabric.life.updating import KEEP, Keep, Updating
 from crp_integrations.fabric.life.verbs import Verbs
-from crp_integrations.fabric.life.withdrawing import forget_sessions
+from crp_integrations.fabric.life.withdrawing import forget_sessions, windows_scrubbed
 from crp_integrations.fabric.life.writing import Reader, Writing
 from crp_integrations.fabric.ports import FactsFacet, shown_in
 from crp_integrations.fabric.reading import Reading
@@ -206,12 +206,15 @@ class Operations(Clustered):
             self._fabric.live(self._own.name).settle(thorough=graph)
         return erased
 
-    def forget_session(self, session_id: str) -> bool:
+    def forget_session(self, session_id: str, *, scrub: bool = True) -> bool:
         """Remove what the store keeps of a session: its state, its windows, all that they said.
 
-        The seals of its windows and the journal's events stay, which hold ids and hashes. The
-        bytes are overwritten at once; copies that SQLite may have left in free space go with the
-        first `maintain` of another day, or with the next erasure.
+        The seals of its windows and the journal's events stay, which hold ids and hashes. Where a
+        reader of an old state holds bytes of it, the next `maintain` takes them.
+
+        Args:
+            scrub: whether the bytes are to be off the disk before it returns, for which readers
+                are waited for; else the next `maintain` takes them.
 
         Returns:
             Whether anything was kept of it.
@@ -225,7 +228,10 @@ class Operations(Clustered):
             shown = shown_in(transaction)
             if shown is None or not shown.has(session_id):
                 return False
-        gone = forget_sessions(self._writing(), lambda _: [session_id], "forgotten", at_once=False)
+        writing = self._writing()
+        gone = forget_sessions(writing, lambda _: [session_id], "forgotten")
+        if gone and scrub:
+            windows_scrubbed(writing)
         return bool(gone)
 
     def maintain(

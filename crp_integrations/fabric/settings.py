@@ -174,8 +174,8 @@ class LifecycleSettings(Part):
             of its uses, that count as "consistently" (§8.4).
         session_idle_hours: hours without a call after which the facts that a `no-store` session
             holds in memory are purged (§7.2).
-        session_days: days after its last window at which a stored session is forgotten, with all
-            that its windows said, counted from midnight in UTC; None never.
+        session_days: days after its last window from which on a stored session is forgotten, with
+            all that its windows said; None never.
         prepared_days: days after which vectors that an ingestion left behind when it was killed,
             and that nobody went on with, are removed.
     """
@@ -185,7 +185,7 @@ class LifecycleSettings(Part):
     quarantine_findings: int = Field(default=3, ge=1)
     quarantine_share: float = Field(default=0.5, gt=0.0, le=1.0)
     session_idle_hours: float = Field(default=24.0, gt=0.0)
-    session_days: float | None = Field(default=30.0, ge=1.0)
+    session_days: float | None = Field(default=30.0, gt=0.0)
     prepared_days: float = Field(default=7.0, ge=0.0)
 
 

@@ -1,8 +1,9 @@
 """Headers: CRP headers written and read, one grammar for both.
 
-In: an envelope, a report and a window's seal, or headers as they arrived. Out: a mapping of
-names to values, or a record of typed values. Read `names.py` (every header and its direction),
-`values.py` (the grammar), `cache.py` (the cache directives), `records.py`, then `render.py` and
-`parse.py`. The room computes no value: what nobody computed has no header. No text of a fact,
-question or answer enters a value.
+In: an envelope, a report, a window's seal and what its session passes, or headers as they arrived.
+Out: a mapping of names to values, a record of typed values, or the body of a refusal. Read
+`names.py` (every header and its direction), `grammar.py` (the rule of every value), `records.py`,
+`fields.py` (which header a field is), then `parse.py`, `write.py`, `render.py`, `propagate.py`
+(between agents) and `bodies.py`. The room computes no value: what nobody computed has no header.
+No text of a fact, question or answer enters a value.
 """

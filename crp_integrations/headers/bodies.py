@@ -214,7 +214,7 @@ def refused(
     session_id: str = "",
     audit_trail_uri: str = "",
 ) -> Body:
-    """The body of a refusal, by its error. A halt that tells no reason asks for a person.
+    """The body of a refusal, by its error. A halt whose reason is not told asks for a person.
 
     Spec: related facts §3
 
@@ -224,7 +224,7 @@ def refused(
     match error:
         case SafetyHalt(reason=reason):
             return halted(
-                HaltReason(reason) if reason else HaltReason.OVERSIGHT,
+                HaltReason(reason) if reason in tuple(HaltReason) else HaltReason.OVERSIGHT,
                 session_id=session_id or error.session_id,
                 audit_trail_uri=audit_trail_uri,
             )

@@ -1,20 +1,21 @@
 """What passes between agents as headers: down to a sub-agent's call, and back up to its parent.
 
-Never the session token, an ETag, a tier or `CRP-Set-Session`: those belong to one session.
+The values and what they cost are the session's (`session.agents`); here they become headers and
+headers become them. Never the session token, an ETag, a tier or `CRP-Set-Session`: those belong
+to one session.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
-from crp_integrations.errors import HeaderSyntaxError
 from crp_integrations.headers import names
 from crp_integrations.headers.parse import read
 from crp_integrations.headers.records import RequestHeaders
 from crp_integrations.headers.write import ask
-from crp_integrations.vocabulary import ChainIntegrity, RiskLevel, SafetyMode
+from crp_integrations.session.agents import Downward, Upward
+from crp_integrations.vocabulary import ChainIntegrity
 
 HALTED: Final = 451
 DOWN: Final = frozenset(
@@ -37,50 +38,8 @@ UP: Final = frozenset(
         names.QUALITY_SCORE,
     }
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Downward:
-    """What a sub-agent's call is given by its parent.
-
-    Spec: related facts §8
-
-    Attributes:
-        safety_budget: the parent's, in [0, 1]; a ceiling for the child.
-        session_parent: the parent's session, `crp_sess_…`.
-        loop_depth: the child's: the parent's and 1.
-        policy: the parent's, in its canonical form; the child's may only be stricter.
-        residency: region of two letters; empty for none.
-        safety_mode: None for none.
-    """
-
-    safety_budget: float
-    session_parent: str
-    loop_depth: int
-    policy: str = ""
-    residency: str = ""
-    safety_mode: SafetyMode | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Upward:
-    """What a sub-agent's response says to its parent; None for what it does not say.
-
-    Spec: related facts §8
-
-    Attributes:
-        safety_budget: what the child has left, in [0, 1].
-        chain_tip: `sha256:…`, for the parent's trail.
-        halted: the child's answer was withheld (451).
-    """
-
-    safety_budget: float | None = None
-    risk: RiskLevel | None = None
-    chain_tip: str | None = None
-    chain_integrity: ChainIntegrity | None = None
-    trail_uri: str | None = None
-    quality_score: float | None = None
-    halted: bool = False
+# Which session it was that returned them; the trail of its parent names it.
+_READ: Final = UP | {names.SESSION_ID}
 
 
 def down(values: Downward) -> dict[str, str]:
@@ -92,23 +51,35 @@ def down(values: Downward) -> dict[str, str]:
         HeaderSyntaxError: a value cannot be said in a header, such as a region whose name is not
             two letters: what is bound to a region must not go on without it.
     """
-    if not 0.0 <= values.safety_budget <= 1.0:
-        raise HeaderSyntaxError(
-            f"safety budget {values.safety_budget!r:.40} is not from 0.0 to 1.0"
-        )
-    if values.loop_depth < 1:
-        raise HeaderSyntaxError(
-            f"loop depth {values.loop_depth} is not a sub-agent's; wanted the parent's and 1"
-        )
     return ask(
         RequestHeaders(
             safety_budget=values.safety_budget,
-            session_parent=values.session_parent,
+            session_parent=values.session_parent or None,
             loop_depth=values.loop_depth,
             safety_policy=values.policy or None,
             residency=values.residency or None,
             safety_mode=values.safety_mode,
         )
+    )
+
+
+def handed(asked: RequestHeaders) -> Downward | None:
+    """What a parent agent handed down in the headers of a request; None where none asks.
+
+    Spec: related facts §8
+
+    A parent that tells no depth counts as the root, and one that tells no budget gives no ceiling.
+    """
+    if asked.session_parent is None and not asked.loop_depth:
+        return None
+    ceiling = asked.safety_budget
+    return Downward(
+        safety_budget=1.0 if ceiling is None else ceiling,
+        policy=asked.safety_policy or "",
+        session_parent=asked.session_parent or "",
+        loop_depth=max(1, asked.loop_depth or 1),
+        residency=asked.residency or "",
+        safety_mode=asked.safety_mode,
     )
 
 
@@ -123,22 +94,27 @@ def up(headers: Mapping[str, str], *, status: int = 200) -> Upward:
     Raises:
         HeaderSyntaxError: one of these headers is malformed or stands twice.
     """
-    said = read(returned(headers))
+    said = read(_those(headers, _READ))
     return Upward(
+        session_id=said.session_id or "",
         safety_budget=said.safety_budget,
-        risk=said.hallucination_risk,
-        chain_tip=said.chained_hmac,
-        chain_integrity=said.chain_integrity,
-        trail_uri=said.trail_uri,
+        risk_level=said.hallucination_risk,
+        hmac=said.chained_hmac or "",
+        chain_integrity=said.chain_integrity or ChainIntegrity.UNVERIFIED,
+        audit_uri=said.trail_uri or "",
         quality_score=said.quality_score,
         halted=status == HALTED,
     )
 
 
 def returned(headers: Mapping[str, str]) -> dict[str, str]:
-    """Those headers of a sub-agent's response that its parent may see, as they came."""
-    return {name: value for name, value in headers.items() if _named(name) in UP}
+    """Those headers of a sub-agent's response that a parent passes on, as they came."""
+    return _those(headers, UP)
 
 
-def _named(given: str) -> str:
-    return names.BY_LOWER.get(given.strip().lower(), "")
+def _those(headers: Mapping[str, str], wanted: frozenset[str]) -> dict[str, str]:
+    return {
+        given: value
+        for given, value in headers.items()
+        if names.BY_LOWER.get(given.strip().lower()) in wanted
+    }

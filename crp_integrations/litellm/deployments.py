@@ -10,8 +10,9 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from crp_integrations.engines.litellm import Assembly, library, reply_of
+from crp_integrations.engines.litellm import library, reply_of
 from crp_integrations.engines.litellm_errors import translate
+from crp_integrations.engines.litellm_streams import Assembly, as_chunk
 from crp_integrations.errors import CRPError, EngineError, ModelError, ModelNotFound
 from crp_integrations.litellm.hook import RUNNING, SAMPLING, Attempts
 from crp_integrations.litellm.loop import wait
@@ -141,49 +142,32 @@ class Deployments:
         return running
 
     async def _called(self, running: Attempts) -> tuple[Any, Reply, str]:
-        given = arguments(running.step, self._given)
-        if self._streams and answers(running.step):
-            return await self._streamed(running, given)
-        response = await self._router.acompletion(
-            model=self._group, messages=running.messages, **given
-        )
-        _must_have_asked(running)
-        deployment = _deployment(response)
-        return response, reply_of(response, running.model, (deployment, running.model)), deployment
+        """Ask the group, and again where what came is no answer.
 
-    async def _streamed(
-        self, running: Attempts, given: Mapping[str, Any]
-    ) -> tuple[list[Any], Reply, str]:
-        """Read a stream to its end; one that breaks off is asked for again, like any failure.
-
-        LiteLLM goes on with another deployment only while nothing came, since its caller has the
-        pieces already. Here nobody has any before the verdict.
+        LiteLLM has done its own retries and fallbacks when a call returns. What it lets pass is a
+        response without a choice, and a stream that breaks off: it goes on with another deployment
+        only while nothing came, since its caller has the pieces already. Here nobody has any before
+        the verdict, so both count as failures like any other.
         """
-        options = {"include_usage": True, **(given.get("stream_options") or {})}
-        given = {**given, "stream": True, "stream_options": options}
+        given = arguments(running.step, self._given)
+        streams = self._streams and answers(running.step)
+        if streams:
+            options = {"include_usage": True, **(given.get("stream_options") or {})}
+            given = {**given, "stream": True, "stream_options": options}
         groups = self._groups(given)
         while True:
-            chunks = await self._router.acompletion(
+            response = await self._router.acompletion(
                 model=groups.pop(0), messages=running.messages, **given
             )
             _must_have_asked(running)
-            tried, deployment = len(running.tried), _deployment(chunks)
-            assembly = Assembly(running.model, (deployment, running.model))
-            kept = []
             try:
-                async for chunk in chunks:
-                    assembly.add(chunk)
-                    kept.append(chunk)
-                if len(running.tried) > tried:
-                    # Of a deployment that took over, LiteLLM does not tell whether it finished.
-                    raise ModelError(f"a stream of model {running.model!r} was taken over")
-                return kept, assembly.reply(chunks), deployment
+                return await (_streamed if streams else _whole)(response, running)
             except Exception:
                 if not groups:
                     raise
 
     def _groups(self, given: Mapping[str, Any]) -> list[str]:
-        """The groups that a stream is asked of in turn: retries, then fallbacks."""
+        """The groups that are asked in turn: retries, then fallbacks."""
         retries = given.get("num_retries", self._router.num_retries) or 0
         groups = [self._group] * (1 + int(retries))
         if given.get("disable_fallbacks"):
@@ -266,6 +250,28 @@ class Watched:
                 self.packed = (step.model, None)
             self._deployments.made(self, step)
         return step
+
+
+async def _whole(response: Any, running: Attempts) -> tuple[Any, Reply, str]:
+    deployment = _deployment(response)
+    return response, reply_of(response, running.model, (deployment, running.model)), deployment
+
+
+async def _streamed(chunks: Any, running: Attempts) -> tuple[list[Any], Reply, str]:
+    """A stream read to its end; a whole response, where the hook asked for one, as a chunk."""
+    if not hasattr(chunks, "__aiter__"):
+        response, reply, deployment = await _whole(chunks, running)
+        return [as_chunk(response)], reply, deployment
+    tried, deployment = len(running.tried), _deployment(chunks)
+    assembly = Assembly(running.model, litellm, (deployment, running.model))
+    kept = []
+    async for chunk in chunks:
+        assembly.add(chunk)
+        kept.append(chunk)
+    if len(running.tried) > tried:
+        # Of a deployment that took over, LiteLLM does not tell whether it finished.
+        raise ModelError(f"the stream of model {running.model!r} was taken over by another")
+    return kept, assembly.reply(chunks), deployment
 
 
 def _deployment(response: Any) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 
 from crp_integrations.engines.litellm import library
 from crp_integrations.engines.litellm_headers import ARGUMENTS, refuse_crp
+from crp_integrations.engines.litellm_streams import tells_end
 from crp_integrations.litellm.wire import answers, ordered, sent
 from crp_integrations.relay.steps import Dispatch, Fitted
 
@@ -107,7 +108,7 @@ class PackForDeployment(CustomLogger):
             raise
         running.refused = None
         # The router starts every attempt from the messages that it was called with.
-        return {**_taken(kwargs, running.own), "messages": running.sent}
+        return {**_whole(_taken(kwargs, running.own)), "messages": running.sent}
 
 
 def deployed(kwargs: dict[str, Any]) -> tuple[str, int | None]:
@@ -135,6 +136,15 @@ def _taken(kwargs: dict[str, Any], own: frozenset[str]) -> dict[str, Any]:
     # A model may take a parameter and not every value of it. Tools are never left out silently.
     tools_stay = not kwargs.get("tools") or "tools" in taken
     return {**left, "drop_params": True} if tools_stay else left
+
+
+def _whole(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments, for a whole answer where a stream's end could not be told."""
+    if not kwargs.get("stream") or tells_end(
+        litellm, kwargs["model"], kwargs.get("custom_llm_provider")
+    ):
+        return kwargs
+    return {**{k: v for k, v in kwargs.items() if k != "stream_options"}, "stream": False}
 
 
 _HOOK: Final = PackForDeployment()

@@ -63,6 +63,30 @@ def judge(
     )
 
 
+def withholds(policy: Policy, oversight: Oversight | None = None) -> bool:
+    """Whether there are answers that a policy does not let through, or lets a person look at."""
+    demands = (
+        policy.halt_on,
+        policy.require_grounding,
+        policy.require_entailment,
+        policy.require_flow,
+        policy.require_completeness,
+        policy.require_quality or None,
+        policy.max_repetition,
+    )
+    blocks = (
+        policy.block_ungrounded,
+        policy.block_parametric,
+        policy.block_pii,
+        policy.block_fabrication,
+        policy.block_repetition,
+        not policy.allows(PolicySource.PARAMETRIC),
+        not policy.allows(PolicySource.CONTEXT),
+    )
+    watched = policy.overseen(oversight) in (Oversight.HALT, Oversight.HUMAN_REVIEW)
+    return watched or any(blocks) or any(one is not None for one in demands)
+
+
 def _halt(
     report: Report, unmet: Sequence[Unmet], mode: Oversight | None, *, enforced: bool
 ) -> HaltReason | None:

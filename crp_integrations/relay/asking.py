@@ -55,3 +55,4 @@ class Asking(TypedDict, total=False):
     safety_budget: float | None
     parent_session: str | None
     agent_id: str | None
+    inherited_policy: str | None

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from crp_integrations.messages import Reply, Usage
 from crp_integrations.relay.ending import Note
+from crp_integrations.relay.usage import total
 from crp_integrations.vocabulary import EventType
 
 
@@ -20,6 +21,7 @@ class Attempts:
         redispatches: times that the question was asked again.
         remedies: what was used against findings: `prompt-augmented`, `stitched`.
         notes: for the journal, in order.
+        flags: for the report.
     """
 
     calls: int = 0
@@ -27,17 +29,14 @@ class Attempts:
     tool_calls: int = 0
     remedies: list[str] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
-    _prompt: int = 0
-    _completion: int = 0
-    _costs: list[float | None] = field(default_factory=list)
+    flags: list[str] = field(default_factory=list)
+    _usages: list[Usage] = field(default_factory=list)
 
     def add(self, reply: Reply) -> None:
         """Count a reply."""
         self.calls += 1
         self.tool_calls += len(reply.tool_calls)
-        self._prompt += reply.usage.prompt_tokens
-        self._completion += reply.usage.completion_tokens
-        self._costs.append(reply.usage.cost_usd)
+        self._usages.append(reply.usage)
 
     def note(self, event_type: EventType, **data: object) -> None:
         """Remember something for the journal: ids, hashes, counts and closed words only."""
@@ -46,9 +45,4 @@ class Attempts:
     @property
     def usage(self) -> Usage:
         """Of all calls together; the cost is known only when every call's is."""
-        known = [cost for cost in self._costs if cost is not None]
-        return Usage(
-            prompt_tokens=self._prompt,
-            completion_tokens=self._completion,
-            cost_usd=sum(known) if known and len(known) == len(self._costs) else None,
-        )
+        return total(self._usages)

@@ -129,7 +129,7 @@ def open_relay(
         if regions and root is None and keyring is None and chosen.key is None:
             # A key made in memory would be gone, and the regions' journals with it.
             raise ConfigError("regions keep their journals on disk; give a key or a store's folder")
-        keys = keyring or _keyring(chosen, root)
+        keys = keyring or keyring_of(chosen, root)
         now = clock or clock_of(chosen.clock)
         reading = tracer or Silent()
         count = tokenizers(chosen)
@@ -220,7 +220,7 @@ def moving_fabric(folder: str, model: Path | None = None) -> Iterator[Fabric]:
             embedder,
             tokenizers(chosen)(FACT_TOKENIZER_MODEL),
             clock_of(chosen.clock),
-            _keyring(chosen, store.root),
+            keyring_of(chosen, store.root),
             settings=chosen.fabric,
             graphs=hnsw.available(),
         )
@@ -367,7 +367,8 @@ def _place(store: str | Path | Store | None) -> Path | Store:
     return Path(store)
 
 
-def _keyring(settings: Settings, root: Path | None) -> KeyRing:
+def keyring_of(settings: Settings, root: Path | None) -> KeyRing:
+    """The key of the settings, else that of a store's folder, else one that ends with the process."""
     if settings.key is not None:
         *retired, key = map(bytes.fromhex, settings.key.get_secret_value().split(","))
         return FixedKeyRing(key, retired=retired)

@@ -22,7 +22,7 @@ from crp_integrations.relay.leaving import Left, leave
 from crp_integrations.relay.telling import told
 from crp_integrations.relay.world import World
 from crp_integrations.seals import iso, sha256, sha256_hex, window_hmac
-from crp_integrations.vocabulary import ChainIntegrity, Pattern
+from crp_integrations.vocabulary import ChainIntegrity
 
 WINDOW_ID_LENGTH = 16
 
@@ -84,8 +84,9 @@ def close(
     )
     with namespace.begin(write=True) as transaction:
         earlier = transaction.journal.seals(session_id)
-        number = _number(earlier, ending.sibling, entered)
-        sibling = ending.sibling if entered and entered.pattern is Pattern.FAN_OUT else 0
+        follows = _followed(earlier, entered)
+        number = _number(earlier, follows, ending.sibling)
+        sibling = ending.sibling if follows else 0
         identity = window_id(session_id, number, namespace.residency, sibling)
         now = world.clock.now()
         timestamp = iso(now)
@@ -109,9 +110,12 @@ def close(
             outcome=ending.outcome,
             etag=envelope.etag if envelope else "",
             risk_level=finished.risk_level.value,
+            parents=[one.hmac for one in follows],
         )
         integrity = windows.verify(earlier, key) if earlier else ChainIntegrity.UNVERIFIED
-        left = leave(transaction, world, entered, ending, seal, finished, now, on_disk=on_disk)
+        left = leave(
+            transaction, world, entered, ending, seal, finished, now, follows, on_disk=on_disk
+        )
         drafts = [
             EventDraft(event_type, data, session_id=session_id, window_id=identity)
             for event_type, data in told(
@@ -170,11 +174,19 @@ def _used(transaction: Transaction, ending: Ending, now: datetime) -> list[str]:
     return used
 
 
-def _number(earlier: Sequence[WindowSeal], sibling: int, entered: Entered | None) -> int:
+def _followed(earlier: Sequence[WindowSeal], entered: Entered | None) -> list[WindowSeal]:
+    """The windows that this one follows: those that it names, else the session's last one."""
+    if entered is not None and entered.named:
+        named = {parent.window_id for parent in entered.parents}
+        return [seal for seal in earlier if seal.window_id in named]
+    return list(earlier[-1:])
+
+
+def _number(earlier: Sequence[WindowSeal], follows: Sequence[WindowSeal], sibling: int) -> int:
     """The next number; windows of one fan-out share theirs until a later one is there."""
     last = earlier[-1].window_number if earlier else 0
-    if sibling and entered and entered.parents:
-        wanted = entered.parents[-1].window_number + 1
+    if sibling and follows:
+        wanted = follows[-1].window_number + 1
         if last <= wanted:
             return wanted
     return last + 1

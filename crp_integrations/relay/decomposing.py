@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
+from collections.abc import Sequence
 
 from crp_integrations.envelope.decompose import DECOMPOSE, DecomposeSettings, complete, decompose
 from crp_integrations.envelope.records import Envelope
@@ -83,6 +84,11 @@ class Needs:
                 self._found = decompose(query, self._settings)
                 self._algorithm = DECOMPOSE
         return self._found
+
+    def add(self, queries: Sequence[str]) -> None:
+        """Further needs, as an agent found them; the question's own come first."""
+        own = self.sub_queries
+        self._found = tuple(dict.fromkeys((*own, *queries)))
 
     def named(self, envelope: Envelope) -> Envelope:
         """An envelope that names what decomposed its question."""

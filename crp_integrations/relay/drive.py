@@ -14,7 +14,8 @@ from contextvars import copy_context
 from crp_integrations.errors import CRPError
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.ports import Model
-from crp_integrations.relay.steps import Dispatch, Fan, Outcome, Playable, Release, Step
+from crp_integrations.relay.steps import Dispatch, Fan, Live, Outcome, Playable, Release, Step
+from crp_integrations.vocabulary import Purpose
 
 FAN_THREADS = 10
 
@@ -68,6 +69,93 @@ async def adrive_stream(turn: Playable, model: Model) -> AsyncIterator[str | Out
 
     for part in _released(await _aplay(turn, model, collect), pieces):
         yield part
+
+
+def drive_live(turn: Live, model: Model) -> Iterator[str | Outcome]:
+    """Play a turn and give its answer out as it comes, before the verdict, which comes last.
+
+    What was shown cannot be taken back, so nothing is asked again; a policy that withholds answers
+    is played as a stream that waits for the verdict.
+
+    Spec: related facts §7
+    """
+    step = turn.begin()
+    if not turn.show_at_once():
+        yield from drive_stream(_Begun(turn, step), model)
+        return
+    while isinstance(step, Dispatch):
+        try:
+            if step.purpose is not Purpose.ANSWER:
+                reply = model.call(step.call)
+            else:
+                whole, pieces = None, []
+                for part in model.stream(step.call):
+                    if isinstance(part, Reply):
+                        whole = part
+                    else:
+                        pieces.append(part)
+                        yield part
+                reply = _whole(whole, pieces, step.model)
+        except CRPError as error:
+            yield turn.fail(error)
+            return
+        except BaseException as error:
+            # GeneratorExit too: who stops listening has seen a part, and the window is sealed.
+            _seal(turn, error)
+            raise
+        step = _receive(turn, reply)
+    if not isinstance(step, Fan):
+        yield step
+
+
+async def adrive_live(turn: Live, model: Model) -> AsyncIterator[str | Outcome]:
+    """The asynchronous twin of `drive_live`."""
+    step = await asyncio.to_thread(turn.begin)
+    if not turn.show_at_once():
+        async for part in adrive_stream(_Begun(turn, step), model):
+            yield part
+        return
+    while isinstance(step, Dispatch):
+        try:
+            if step.purpose is not Purpose.ANSWER:
+                reply = await model.acall(step.call)
+            else:
+                whole, pieces = None, []
+                async for piece in model.astream(step.call):
+                    if isinstance(piece, Reply):
+                        whole = piece
+                    else:
+                        pieces.append(piece)
+                        yield piece
+                reply = _whole(whole, pieces, step.model)
+        except CRPError as error:
+            yield await asyncio.to_thread(turn.fail, error)
+            return
+        except BaseException as error:
+            loop = asyncio.get_running_loop()
+            sealing = loop.run_in_executor(None, copy_context().run, _seal, turn, error)
+            await asyncio.shield(sealing)
+            raise
+        step = await asyncio.to_thread(_receive, turn, reply)
+    if not isinstance(step, Fan):
+        yield step
+
+
+class _Begun:
+    """A turn that has begun, for a driver that begins it."""
+
+    def __init__(self, turn: Playable, step: Step) -> None:
+        self._turn = turn
+        self._step = step
+
+    def begin(self) -> Step:
+        return self._step
+
+    def receive(self, result: Result) -> Step:
+        return self._turn.receive(result)
+
+    def fail(self, error: BaseException) -> Outcome:
+        return self._turn.fail(error)
 
 
 def _play(turn: Playable, model: Model, call_model: Callable[[ModelCall], Reply]) -> Outcome:

@@ -20,14 +20,15 @@ from crp_integrations.relay.records import Request
 from crp_integrations.relay.settings import Settings
 from crp_integrations.relay.world import World
 from crp_integrations.seals import sha256
+from crp_integrations.session import agents, token
 from crp_integrations.session import budget as safety
-from crp_integrations.session import token
 from crp_integrations.session.graph import pattern_of
 from crp_integrations.session.history import before as ancestry
 from crp_integrations.session.history import priors
 from crp_integrations.session.ids import continued
 from crp_integrations.session.ports import sessions_of
 from crp_integrations.session.records import Session, WindowNode
+from crp_integrations.session.registration import Agent
 from crp_integrations.vocabulary import HaltReason, Oversight, Pattern, Strategy
 
 
@@ -45,6 +46,7 @@ class Entered:
         barred: why no model may be asked; None when one may.
         windows: of the session so far, by number.
         preferred: strategy that the circuit breaker asks for; None for no other.
+        named: the parents were named; else the window follows whatever is last when it closes.
     """
 
     session: Session | None
@@ -57,6 +59,7 @@ class Entered:
     pattern: Pattern = Pattern.LINEAR
     windows: tuple[WindowNode, ...] = ()
     preferred: Strategy | None = None
+    named: bool = False
 
     def strategy(self, wanted: Strategy) -> Strategy:
         """The strategy of a single window: a half-open circuit asks for the reflexive one."""
@@ -111,8 +114,17 @@ def enter(
         kept = sessions.priors(before)
     if session is not None and session.ended:
         raise AccessDenied(f"session {session_id} has ended; begin another one")
-    policy = _policy(settings, session, request)
-    left = session.safety_budget if session else 1.0
+    agent = agents.registered(
+        request.agent_id or (session.agent_id if session else ""), settings.session.agents
+    )
+    agents.admit(
+        agent,
+        strategy=request.strategy,
+        loop_depth=max(request.loop_depth, session.loop_depth if session else 0),
+        settings=settings.session.agents,
+    )
+    policy = _policy(settings, session, agent, request)
+    left = session.safety_budget if session else settings.session.budget.start
     left = safety.ceiling(left, request.safety_budget)
     if request.session_token:
         left = safety.ceiling(left, _token(request, session_id, nodes, world))
@@ -130,6 +142,7 @@ def enter(
         prior=prior,
         safety_budget=left,
         barred=_barred(request, policy, left, settings),
+        named=bool(parents or after),
         preferred=safety.preferred(left, settings.session.budget),
         pattern=pattern_of(
             nodes,
@@ -153,10 +166,21 @@ def _stricter(stored: Session | None, held: Session | None) -> Session | None:
     return stored.changed(safety_budget=left, ended=stored.ended or held.ended)
 
 
-def _policy(settings: Settings, session: Session | None, request: Request) -> Policy:
+def _policy(
+    settings: Settings, session: Session | None, agent: Agent | None, request: Request
+) -> Policy:
     """The session's policy, as strict as the operator's is today, tightened by the request's."""
     # Of directives that stand twice the strictest holds, so an older session follows its operator.
-    layers = [text for text in (settings.policy, session.policy if session else "") if text]
+    layers = [
+        text
+        for text in (
+            settings.policy,
+            agent.safety_policy if agent else "",
+            request.inherited_policy,
+            session.policy if session else "",
+        )
+        if text
+    ]
     held = parse("; ".join(layers)) if layers else Policy()
     return tightened(held, parse(request.policy)) if request.policy else held
 
@@ -195,7 +219,7 @@ def _token(request: Request, session_id: str, nodes: Sequence[WindowNode], world
     """The safety budget that a token states, once the token was found genuine and current."""
     read = token.read(
         request.session_token,
-        lambda named: [token.signing_key(world.keyring, named)],
+        lambda named: token.reading_keys(world.keyring, named),
         now=world.clock.now(),
         scope=token_scope(world),
         settings=world.settings.session.token,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from crp_integrations.audit.keys import etag_salt
@@ -117,6 +117,12 @@ class Fitting:
             self.conditional.remember(
                 self.reads(), validators, envelope, chosen, now, headers, tier
             )
+
+    def widen(self, queries: Sequence[str]) -> None:
+        """Look for more beside the question's own needs; what was found before comes again."""
+        if queries:
+            self.needs.add(queries)
+            self._candidates = None
 
     # --- within ------------------------------------------------------------------------
 

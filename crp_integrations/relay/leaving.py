@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -44,6 +45,7 @@ def leave(
     seal: WindowSeal,
     report: Report,
     now: datetime,
+    follows: Sequence[WindowSeal],
     *,
     on_disk: bool,
 ) -> Left:
@@ -56,6 +58,7 @@ def leave(
     answer that is delivered is charged, and a re-dispatch is none.
 
     Args:
+        follows: the windows that this one follows.
         on_disk: whether what the window said may be written; not where it shows a fact that a
             session holds in memory alone.
     """
@@ -80,7 +83,7 @@ def leave(
         window_id=seal.window_id,
         session_id=seal.session_id,
         window_number=seal.window_number,
-        parents=tuple(parent.window_id for parent in entered.parents) if entered else (),
+        parents=tuple(one.window_id for one in follows),
         pattern=entered.pattern if entered else Pattern.LINEAR,
         strategy=ending.strategy,
         continuation_id=new_continuation(world.ids, seal.window_number, world.settings.max_windows)

@@ -58,6 +58,7 @@ class Request(Record):
         safety_budget: ceiling of the session's safety budget; None for no ceiling.
         parent_session: session of the agent that delegated this call.
         agent_id: registered agent that asks.
+        inherited_policy: of the agent that delegated this call; no policy here can relax it.
         k_nearest: candidates that are looked for, None for the settings' number.
         instructions: what the relay adds to the system message, as remedies do.
     """
@@ -98,6 +99,7 @@ class Request(Record):
     safety_budget: float | None = Field(default=None, ge=0.0, le=1.0)
     parent_session: str = ""
     agent_id: str = ""
+    inherited_policy: str = ""
     k_nearest: int | None = Field(default=None, gt=0)
     instructions: tuple[str, ...] = ()
 
@@ -166,6 +168,7 @@ class Answer(Record):
         continuation_id: under which the window may be continued, empty for the session's last;
             the headers name it only where another window is suggested.
         pieces: of an answer over several windows, in order; empty for an answer of one.
+        parts: ids of the windows that answered parts of the question; empty for none.
     """
 
     SCHEMA = "answer/2"
@@ -180,6 +183,7 @@ class Answer(Record):
     window_number: int
     continuation_id: str = ""
     pieces: tuple[Piece, ...] = ()
+    parts: tuple[str, ...] = ()
 
     def as_prior(self, summary: str = "") -> PriorWindow:
         """What the next window needs to know of this one, its answer among it.

@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self, Unpack
+from typing import Any, Protocol, Self
 
 from crp_integrations.audit.keys import journal_key, session_key
 from crp_integrations.audit.trail import Trail, verify_trail
-from crp_integrations.envelope.assemble import preview
 from crp_integrations.envelope.cfs.cache import ContextCache
 from crp_integrations.envelope.cfs.records import AssembledContext, TokenBudget
 from crp_integrations.envelope.cfs.settings import PackingName
-from crp_integrations.envelope.records import EnvelopePreview
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Document, Fact, IngestReport, StreamedDocument
 from crp_integrations.headers.cache import CacheDirectives
 from crp_integrations.ports import Model
-from crp_integrations.relay import outcomes
-from crp_integrations.relay.admit import admit, admit_depth, checked_session
-from crp_integrations.relay.asking import Asking
+from crp_integrations.relay.admit import checked_session
+from crp_integrations.relay.asks import Asks
 from crp_integrations.relay.assembling import assembled
 from crp_integrations.relay.counting import Conversation, counted
-from crp_integrations.relay.drive import adrive, adrive_stream, drive, drive_stream
-from crp_integrations.relay.records import Answer, Request, TokenCount
-from crp_integrations.relay.strategies.compose import composed
-from crp_integrations.relay.strategies.continued import Continued
-from crp_integrations.relay.turn import Turn
+from crp_integrations.relay.delegating import delegate, take
+from crp_integrations.relay.records import TokenCount
 from crp_integrations.relay.world import World
-from crp_integrations.vocabulary import SourceKind
+from crp_integrations.session.agents import Downward, Upward
+from crp_integrations.vocabulary import SafetyMode, SourceKind
 
+# The strategy that the question's words ask for.
+AUTO = "auto"
 Progress = Callable[[str, int, int], None]
 
 
@@ -47,7 +43,7 @@ class Loader(Protocol):
         ...
 
 
-class Relay:
+class Relay(Asks):
     """Answers questions from a fabric and checks every answer. Safe under threads.
 
     Made by `Relay.open`. Every call takes the same optional fields of a `Request`: `model`,
@@ -69,13 +65,10 @@ class Relay:
         residency: str = "",
         others: Sequence[Store] = (),
     ) -> None:
-        self._world = world
-        self._models = models
+        super().__init__(world, models, known, residency)
         self._store = store
         self._others = tuple(others)
         self._loader = loader
-        self._known = known
-        self._residency = residency
         self._contexts = ContextCache(world.settings.envelope.assembly.cache_size)
 
     @classmethod
@@ -199,64 +192,6 @@ class Relay:
         places = (self._world.namespace, *self._world.regions.values())
         return sum(place.end_session(session_id) for place in places)
 
-    def turn(self, query: str, **asking: Unpack[Asking]) -> Turn:
-        """A window for who calls the model himself: `begin`, then `receive` or `fail`."""
-        return Turn(self._request(query, asking), self._world)
-
-    def play(self, query: str, **asking: Unpack[Asking]) -> Continued:
-        """A question as `ask` plays it: windows of its strategy, continued while incomplete."""
-        request = self._request(query, asking)
-        return composed(request, self._world)
-
-    def ask(self, query: str, **asking: Unpack[Asking]) -> Answer:
-        """Answer a question from the fabric, checked and sealed.
-
-        Raises:
-            RequestError: the request is malformed.
-            ModelError: the model could not be called; the window is sealed as failed.
-            StoreError: the store could not be read or written.
-        """
-        turn = self.play(query, **asking)
-        self._known(turn.request.model)
-        return outcomes.answer(drive(turn, self._models))
-
-    async def aask(self, query: str, **asking: Unpack[Asking]) -> Answer:
-        """The asynchronous twin of `ask`."""
-        turn = self.play(query, **asking)
-        await asyncio.to_thread(self._known, turn.request.model)
-        return outcomes.answer(await adrive(turn, self._models))
-
-    def stream(self, query: str, **asking: Unpack[Asking]) -> Iterator[str | Answer]:
-        """Pieces of the answer, released after the verdict, then the `Answer`.
-
-        The model is called as a stream; nothing is given out before the whole text is examined.
-        """
-        turn = self.turn(query, **asking)
-        self._known(turn.request.model)
-        for part in drive_stream(turn, self._models):
-            yield part if isinstance(part, str) else outcomes.answer(part)
-
-    async def astream(self, query: str, **asking: Unpack[Asking]) -> AsyncIterator[str | Answer]:
-        """The asynchronous twin of `stream`."""
-        turn = self.turn(query, **asking)
-        await asyncio.to_thread(self._known, turn.request.model)
-        async for part in adrive_stream(turn, self._models):
-            yield part if isinstance(part, str) else outcomes.answer(part)
-
-    def preview(self, query: str, **asking: Unpack[Asking]) -> EnvelopePreview:
-        """What the envelope for a question would be; no model is called, nothing is sealed.
-
-        Spec: CRP-SPEC-003 §12
-
-        Raises:
-            RequestError: the request is malformed.
-            ModelNotFound: no provider is known for the model.
-            StoreError: the store could not be read.
-        """
-        turn = self.turn(query, **asking)
-        self._known(turn.request.model)
-        return preview(turn.preview())
-
     def assemble(
         self,
         query: str,
@@ -321,6 +256,31 @@ class Relay:
         counter = self._world.counter_for(model or self._world.settings.model)
         return counted(what, counter, tools)
 
+    def delegate(self, session_id: str, *, safety_mode: SafetyMode | None = None) -> Downward:
+        """What a session hands down with a question to another agent; the delegation is counted.
+
+        Ask the other agent with `relay.ask(question, **asked_by(down))` in this process, or send
+        it as headers (`headers.propagate`).
+
+        Spec: related facts §8
+
+        Raises:
+            RequestError: the session is not known.
+            SafetyHalt: its safety budget withholds every answer.
+            AccessDenied: its circuit is half open, it is too deep, or has delegated too often.
+        """
+        return delegate(self.fabric, self._world, session_id, safety_mode=safety_mode)
+
+    def take(self, session_id: str, up: Upward) -> float:
+        """Take what another agent has handed back; the session's safety budget, which only falls.
+
+        Spec: related facts §8
+
+        Raises:
+            RequestError: the session is not known.
+        """
+        return take(self.fabric, self._world, session_id, up)
+
     def verify(self, *, residency: str | None = None) -> Trail:
         """Verify everything that was sealed in this namespace.
 
@@ -365,13 +325,6 @@ class Relay:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-    def _request(self, query: str, asking: Asking) -> Request:
-        given = {name: value for name, value in asking.items() if value is not None}
-        own = {"model": self._world.settings.model, "residency": self._residency}
-        request = admit(**{**own, **given, "query": query})
-        admit_depth(request, self._world.settings)
-        return request
 
 
 def _adding(cache: CacheDirectives | str | None) -> CacheDirectives:

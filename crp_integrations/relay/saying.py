@@ -46,6 +46,7 @@ def said(about: Said, world: World) -> dict[str, str]:
         window_hmac=closed.window_hmac,
         cache_status=about.cache_status,
         continuation_id=_suggested(about),
+        settings=world.settings.headers,
     )
 
 

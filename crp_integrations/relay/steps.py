@@ -125,6 +125,14 @@ class Playable(Protocol):
         ...
 
 
+class Live(Playable, Protocol):
+    """Something whose answer may be shown as it comes."""
+
+    def show_at_once(self) -> bool:
+        """Whether it may, once it has begun; then nothing is asked again."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Fan:
     """Play several turns together and hand their outcomes to `receive`, in this order."""

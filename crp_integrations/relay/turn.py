@@ -10,26 +10,19 @@ until there is an outcome.
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections.abc import Callable
-
 from crp_integrations.dpe.records import Report
+from crp_integrations.dpe.remedies import MOST_REDISPATCHES
 from crp_integrations.envelope.records import Envelope
-from crp_integrations.errors import CRPError, ModelError, RequestError, SafetyHalt, StoreError
+from crp_integrations.errors import RequestError
 from crp_integrations.messages import Reply
-from crp_integrations.relay.attempts import Attempts
+from crp_integrations.policy.judge import withholds
 from crp_integrations.relay.carrying import Carrying
-from crp_integrations.relay.close import Closed, close, journalled
 from crp_integrations.relay.deciding import Again, Deliver, Unreachable, Withhold
 from crp_integrations.relay.emitting import emitted
-from crp_integrations.relay.ending import Ending
 from crp_integrations.relay.entering import ALONE, Entered, Place, enter
-from crp_integrations.relay.examining import examined
-from crp_integrations.relay.fitting import Fitting
 from crp_integrations.relay.passes import Passes
-from crp_integrations.relay.records import Answer, Request
-from crp_integrations.relay.saying import Said, said
+from crp_integrations.relay.records import Request
+from crp_integrations.relay.searching import Searching
 from crp_integrations.relay.steps import (
     Dispatch,
     Fitted,
@@ -41,11 +34,13 @@ from crp_integrations.relay.steps import (
     Step,
 )
 from crp_integrations.relay.verdict import Verdict
+from crp_integrations.relay.window import Window
 from crp_integrations.relay.world import World
-from crp_integrations.vocabulary import EventType, HaltReason
+from crp_integrations.session import budget as safety
+from crp_integrations.vocabulary import EventType, GroundingMode, Strategy
 
 
-class Turn:
+class Turn(Window):
     """One window's life. It has one owner and ends once.
 
     Spec: CRP-SPEC-003 §4
@@ -57,18 +52,7 @@ class Turn:
         Args:
             place: among the windows of a strategy; on its own by default.
         """
-        self.request = request
-        self.session_id = request.session_id or world.ids.new("crp_sess_")
-        self._world = world
-        self._place = place
-        self._entered: Entered | None = None
-        self._fitting = Fitting(request, self.session_id, world)
-        self._carrying: Carrying | None = None
-        self._attempts = Attempts()
-        self._passes = Passes(request.strategy, world.settings.dispatch)
-        self._closed: Closed | None = None
-        self._outcome: Outcome | None = None
-        self._ending = threading.Lock()
+        super().__init__(request, world, place)
 
     # --- the four verbs ----------------------------------------------------------------
 
@@ -85,9 +69,9 @@ class Turn:
         Raises:
             StoreError: the store cannot be read or the window cannot be sealed.
         """
-        if self._fitting.begun or self._entered is not None or self._outcome is not None:
-            raise RequestError("this turn has begun already; ask the relay for a new one")
-        return self._guarded(self._enter)
+        self._must_not_have_begun()
+        ended = self._entering()
+        return self._guarded(self._first) if ended is None else ended
 
     def fit(self, model: str, *, context_limit: int | None = None) -> Fitted:
         """Pack for a model: its tokenizer, its context limit. The last fit is what counts.
@@ -137,36 +121,48 @@ class Turn:
             self._must_be_open()
             return self._received(fitted, result, self._entered)
 
-    def fail(self, error: BaseException) -> Outcome:
-        """End the window because the model call failed or was cancelled; it is sealed too.
+    def needs(self) -> tuple[str, ...]:
+        """The question's information needs by rules, or as the caller gave them."""
+        return self._fitting.needs.sub_queries
 
-        Spec: CRP-SPEC-005 §15.1
+    def show_at_once(self) -> bool:
+        """Whether the answer may be shown as it comes; from then on nothing is asked again.
+
+        Spec: related facts §7
 
         Returns:
-            A `Refusal` with the error, or the outcome reached before, if there was one.
+            False where a policy or a spent budget may withhold the answer, and for a strategy of
+            several passes, whose first one is no answer.
         """
-        cancelled = isinstance(error, asyncio.CancelledError | KeyboardInterrupt | GeneratorExit)
-        own = error if isinstance(error, CRPError) else _named(error)
-        return self._end_without_answer("cancelled" if cancelled else "failed", own, error)
+        entered = self._entered
+        if entered is None or self._outcome is not None or self._searching is not None:
+            return False
+        budget = self._world.settings.session.budget
+        if withholds(entered.policy, self.request.oversight):
+            return False
+        reviewed = safety.needs_review(entered.safety_budget, budget)
+        if reviewed or self._fitting.request.strategy is Strategy.REFLEXIVE:
+            return False
+        self._shown = not (self.request.accept_quality or self.request.accept_risk)
+        return self._shown
 
-    def note(self, event_type: EventType, **data: object) -> None:
-        """Add something to the window's events: ids, hashes, counts and closed words only."""
-        self._attempts.note(event_type, **data)
+    def plan(self, children: int) -> str | Outcome:
+        """Seal this window as the one that others hang from; no model is asked in it.
 
-    def journal(self, event_type: EventType, **data: object) -> None:
-        """Journal something about the window after its end.
+        Spec: related facts §5
 
-        Raises:
-            StoreError: it could not be written.
+        Returns:
+            The window's id; an outcome where no model may be asked at all.
         """
-        if self._closed is not None:
-            seal, namespace = self._closed.seal, self._fitting.namespace
-            journalled(namespace, self._world, seal, ((event_type, data),))
-
-    @property
-    def entered(self) -> Entered | None:
-        """The window's place in its session; None before it has begun."""
-        return self._entered
+        self._must_not_have_begun()
+        barred = self._entering()
+        if barred is not None:
+            return barred
+        self.note(EventType.FAN_OUT_CREATED, children=children)
+        with self._ending:
+            closed = self._close("released", None, "", self._examine(None, ""))
+            self._outcome = Refusal(RequestError("a plan has no answer"), {})
+        return closed.seal.window_id
 
     def preview(self) -> Envelope:
         """The envelope that a dispatch would carry; nothing is called, sealed or written.
@@ -179,19 +175,32 @@ class Turn:
 
     # --- before the call ---------------------------------------------------------------
 
-    def _enter(self) -> Step:
+    def _entering(self) -> Outcome | None:
+        """Take the window's place in its session; an outcome where no model may be asked."""
+        self._guarded(self._enter)
+        return self._outcome
+
+    def _enter(self) -> None:
         entered = enter(
             self.request, self.session_id, self._fitting.namespace, self._world, self._place
         )
         self._entered = entered
         if entered.barred is not None:
-            return self._barred(entered.barred)
+            self._barred(entered.barred)
+            return
         strategy = entered.strategy(self.request.strategy)
         if strategy is not self.request.strategy:
-            self._attempts.note(EventType.STRATEGY_UPGRADE, to=strategy.value, why="circuit")
+            self.note(
+                EventType.STRATEGY_UPGRADE,
+                before=self.request.strategy.value,
+                to=strategy.value,
+                why="circuit",
+            )
         self._dispatch_as(self.request.changed(strategy=strategy, prior=entered.prior))
         if not self.request.prior and entered.prior:
             self._carrying = Carrying(self._fitting.request, self._world)
+
+    def _first(self) -> Step:
         return self._fitting.needs.asking() or self._prepare()
 
     def _prepare(self) -> Step:
@@ -204,6 +213,13 @@ class Turn:
 
     def _dispatch_as(self, request: Request) -> None:
         """Ask in another way from now on; the question stays the same."""
+        if request.strategy is Strategy.PULL:
+            request = request.changed(
+                grounding=GroundingMode.STRICT, k_nearest=self._world.settings.dispatch.pull_k
+            )
+        if request.strategy is Strategy.AGENTIC and self._searching is None:
+            self._searching = Searching(self._world.settings.dispatch)
+            request = request.changed(tools=(*request.tools, *self._searching.tools))
         self._fitting.request = request
         self._passes = Passes(request.strategy, self._world.settings.dispatch)
 
@@ -222,6 +238,9 @@ class Turn:
 
     def _received(self, fitted: Fitted, reply: Reply, entered: Entered) -> Step:
         self._attempts.add(reply)
+        looked_up = self._searched(fitted, reply)
+        if looked_up is not None:
+            return looked_up
         further = self._passes.after(fitted.call, reply)
         if further is not None:
             return Dispatch(further, fitted.envelope)
@@ -234,14 +253,15 @@ class Turn:
             request=self._fitting.request,
             entered=entered,
             reply=answered,
-            attempts=self._attempts.redispatches,
+            attempts=self._attempts.redispatches if not self._shown else MOST_REDISPATCHES,
             world=self._world,
         )
         match verdict.decision:
             case Again() as again:
                 return self._again(again, fitted)
             case Deliver():
-                return self._released(shown, report, answered, fitted, verdict)
+                unfinished = self._unfinished(report, fitted, entered)
+                return unfinished or self._released(shown, report, answered, fitted, verdict)
             case Withhold(reason=reason):
                 closed = self._close("halted", shown, answered.text, report, verdict=verdict)
                 self._outcome = Halt(reason, self._answer(shown, answered, closed))
@@ -264,6 +284,48 @@ class Turn:
         self._fitting.remember(answer.envelope, answer.headers, fitted.envelope.quality_tier)
         return self._outcome
 
+    def _searched(self, fitted: Fitted, reply: Reply) -> Fitted | None:
+        """The next call of an agentic answer that wants more to be looked up first."""
+        agent = self._searching
+        if agent is None:
+            return None
+        agent.iterations += 1
+        if not agent.open:
+            return None
+        queries, notes = agent.searches(reply)
+        self._attempts.notes += notes
+        if not notes:
+            return None
+        self.note(
+            EventType.AGENT_LOOP_ITERATION,
+            iteration=agent.iterations,
+            tool_calls=agent.tool_calls,
+        )
+        self._fitting.widen(queries)
+        self._fitting.request = self._fitting.request.changed(
+            instructions=(*self._carried(), *agent.told()),
+            tools=(*self.request.tools, *agent.tools),
+        )
+        return self.fit(fitted.model)
+
+    def _unfinished(self, report: Report, fitted: Fitted, entered: Entered) -> Fitted | None:
+        """The next call of an agentic answer that leaves a part of the question open."""
+        agent = self._searching
+        words = agent.unfinished(report, entered.safety_budget) if agent else ""
+        if agent is None or not words:
+            return None
+        self.note(
+            EventType.AGENT_LOOP_ITERATION,
+            iteration=agent.iterations,
+            tool_calls=agent.tool_calls,
+            completeness=round(report.quality.completeness.score, 4),
+        )
+        self._fitting.request = self._fitting.request.changed(
+            instructions=(*self._carried(), *agent.told(), words),
+            tools=(*self.request.tools, *agent.tools),
+        )
+        return self.fit(fitted.model)
+
     def _again(self, again: Again, fitted: Fitted) -> Step:
         """Ask the same question again within this window.
 
@@ -271,16 +333,16 @@ class Turn:
         """
         words, request = again.redispatch, self._fitting.request
         self._attempts.redispatches += 1
-        self._attempts.note(
+        self.note(
             EventType.RE_DISPATCH,
             attempt=self._attempts.redispatches,
             triggers=list(again.triggers),
         )
         if again.upgraded:
-            self._attempts.note(EventType.STRATEGY_UPGRADE, to=words.strategy.value, why="risk")
+            self.note(EventType.STRATEGY_UPGRADE, to=words.strategy.value, why="risk")
         if "flow" in again.triggers:
             self._attempts.remedies.append("prompt-augmented")
-            self._attempts.note(EventType.FLOW_REMEDIATION, remedy="prompt-augmented")
+            self.note(EventType.FLOW_REMEDIATION, remedy="prompt-augmented")
         self._dispatch_as(
             request.changed(
                 # Those of an earlier attempt answered to another reply.
@@ -294,135 +356,3 @@ class Turn:
 
     def _carried(self) -> tuple[str, ...]:
         return self._carrying.request.instructions if self._carrying else self.request.instructions
-
-    def _examine(self, envelope: Envelope | None, text: str) -> Report:
-        fitting = self._fitting
-        report = examined(
-            fitting.request, self._world, fitting.namespace, fitting.reads, envelope, text
-        )
-        return report.changed(flags=(*report.flags, *self._flags()))
-
-    def _flags(self) -> list[str]:
-        """How the fabric was read, as far as it is not the usual way."""
-        namespace = self._fitting.namespace
-        flags = [f"guard={namespace.guard_name}"]
-        if not self._world.code_verified:
-            flags.append("engine-code-not-checked")
-        if namespace.residency:
-            flags.append(f"residency={namespace.residency}")
-        if self.request.cache.text:
-            flags.append(f"cache={self.request.cache.text}")
-        if self._attempts.redispatches:
-            flags.append(f"re-dispatches={self._attempts.redispatches}")
-        return [*flags, *self._fitting.conditional.flags]
-
-    # --- the end -----------------------------------------------------------------------
-
-    def _guarded(self, going_on: Callable[[], Step]) -> Step:
-        """Whatever is in the way before the call, the window is sealed as refused or failed."""
-        try:
-            return going_on()
-        except CRPError as error:
-            return self._end_without_answer("refused", error)
-        except BaseException as error:
-            try:
-                self.fail(error)
-            except StoreError as failure:
-                error.add_note(f"the window could not be sealed: {type(failure).__name__}")
-            raise
-
-    def _barred(self, reason: HaltReason) -> Outcome:
-        self._attempts.note(EventType.SAFETY_HALT, reason=reason.value)
-        error = SafetyHalt(f"no model was asked: {reason}", report=None, trail=self.session_id)
-        error.reason = reason
-        return self._end_without_answer("refused", error)
-
-    def _end_without_answer(
-        self, outcome: str, error: CRPError, cause: BaseException | None = None
-    ) -> Outcome:
-        with self._ending:
-            if self._outcome is not None:
-                return self._outcome
-            fitted = self._fitting.last
-            envelope = fitted.envelope if fitted else None
-            report = self._examine(envelope, "")
-            report = report.changed(flags=(*report.flags, f"window-{outcome}"))
-            closed = self._close(outcome, envelope, "", report, cause or error)
-            headers = self._headers(envelope, closed) if envelope else {}
-            self._outcome = Refusal(error, headers)
-            return self._outcome
-
-    def _close(
-        self,
-        outcome: str,
-        envelope: Envelope | None,
-        text: str,
-        report: Report,
-        error: BaseException | None = None,
-        *,
-        verdict: Verdict | None = None,
-    ) -> Closed:
-        world, attempts, fitted = self._world, self._attempts, self._fitting.last
-        notes = (*attempts.notes, *(verdict.notes if verdict else ()))
-        ending = Ending(
-            outcome=outcome,
-            envelope=envelope,
-            text=text,
-            report=report,
-            model=fitted.model if fitted else self.request.model,
-            strategy=self._fitting.request.strategy,
-            tokens=attempts.usage.total_tokens,
-            error=type(error).__name__ if error else "",
-            notes=notes,
-            sibling=self._place.sibling,
-            keep=not self.request.cache.no_store,
-            transfer=self._carrying.given if self._carrying else None,
-            born={
-                "parent_session": self.request.parent_session,
-                "loop_depth": self.request.loop_depth,
-                "agent_id": self.request.agent_id,
-            },
-        )
-        with world.tracer.step("close"):
-            closed = close(self._fitting.namespace, world, self.session_id, self._entered, ending)
-        self._closed = closed
-        if verdict is not None:
-            verdict.post(world, closed.report)
-        return closed
-
-    def _answer(self, envelope: Envelope, reply: Reply, closed: Closed) -> Answer:
-        seal = closed.seal
-        return Answer(
-            text=reply.text,
-            envelope=envelope.changed(window_number=seal.window_number),
-            report=closed.report,
-            headers=self._headers(envelope, closed),
-            reply=reply.changed(usage=self._attempts.usage),
-            session_id=self.session_id,
-            window_id=seal.window_id,
-            window_number=seal.window_number,
-            continuation_id=closed.left.node.continuation_id,
-        )
-
-    def _headers(self, envelope: Envelope, closed: Closed) -> dict[str, str]:
-        return said(
-            Said(
-                envelope=envelope,
-                closed=closed,
-                entered=self._entered,
-                request=self._fitting.request,
-                attempts=self._attempts,
-                passes=self._passes,
-                cache_status=self._fitting.conditional.outcome,
-            ),
-            self._world,
-        )
-
-    def _must_be_open(self) -> None:
-        if self._outcome is not None:
-            raise RequestError("this turn has ended; ask the relay for a new one")
-
-
-def _named(error: BaseException) -> ModelError:
-    """A foreign error by its name; its message could hold text of a prompt."""
-    return ModelError(f"the model call ended with {type(error).__name__}")

@@ -86,7 +86,7 @@ def faults(windows: Sequence[WindowNode], settings: GraphSettings) -> tuple[Faul
     straight = {node.window_id for node in order(known.values())}
     found.update(Fault(FaultKind.CYCLE, id_) for id_ in set(known) - straight)
     found.update(Fault(FaultKind.APART, id_) for id_ in _apart(known))
-    for parent, fan in _fans(known.values()).items():
+    for parent, fan in _fans(known).items():
         if len({node.window_number for node in fan}) > 1:
             found.add(Fault(FaultKind.SIBLINGS, parent))
         if len(fan) > settings.fan_out:
@@ -173,7 +173,7 @@ def next_number(
             f"the session has {len(known)} windows, at most {settings.nodes} allowed"
         )
     if pattern is Pattern.FAN_OUT:
-        fan = _fans(known.values()).get(parents[0], ())
+        fan = _fans(known).get(parents[0], ())
         if len(fan) >= settings.fan_out:
             raise LimitReached(
                 f"{len(fan)} windows fan out of {parents[0]!r:.60}, "
@@ -302,12 +302,13 @@ def _children(known: Mapping[str, WindowNode]) -> dict[str, list[str]]:
     return found
 
 
-def _fans(nodes: Iterable[WindowNode]) -> dict[str, list[WindowNode]]:
+def _fans(known: Mapping[str, WindowNode]) -> dict[str, list[WindowNode]]:
     """Windows of each fan-out, by the window that they fan out of."""
     found: dict[str, list[WindowNode]] = {}
-    for node in nodes:
-        if node.pattern is Pattern.FAN_OUT and node.parents:
-            found.setdefault(node.parents[0], []).append(node)
+    for node in known.values():
+        if node.pattern is Pattern.FAN_OUT:
+            for parent in _parents(node, known):
+                found.setdefault(parent, []).append(node)
     return found
 
 

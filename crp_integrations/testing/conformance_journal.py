@@ -89,8 +89,28 @@ class JournalConformance:
         with store.begin(NAMESPACE, write=False) as transaction:
             assert list(transaction.journal.all_seals()) == made
 
+    def test_siblings_share_a_number(self, store: Store) -> None:
+        """They are sealed under it by id, and stand in the order of their ids."""
+        made = [
+            seal("s", 1),
+            *(seal("s", 2, window_id=f"w{letter}", hmac=letter) for letter in "abc"),
+            seal("s", 3),
+            seal("t", 1),
+        ]
+        made[3:3] = [seal("s", 2, window_id=f"wb{number:04}") for number in range(2_000)]
+        with store.begin(NAMESPACE) as transaction:
+            for one in [*made[4:-2], *reversed(made[:4])]:
+                transaction.journal.seal(one)
+            assert transaction.journal.last_seal("s") == made[-3]
+            for one in made[-2:]:
+                transaction.journal.seal(one)
+        with store.begin(NAMESPACE, write=False) as transaction:
+            assert transaction.journal.seals("s") == made[:-1]
+            assert list(transaction.journal.all_seals()) == made
+            assert transaction.journal.last_seal("s") == made[-2]
+
     def test_a_window_is_sealed_once(self, store: Store) -> None:
-        """A second seal of the same number is refused and the first one stays."""
+        """A second seal of the same number and id is refused and the first one stays."""
         with store.begin(NAMESPACE) as transaction:
             transaction.journal.seal(seal("s", 1))
             with pytest.raises(StoreError, match="window 1"):

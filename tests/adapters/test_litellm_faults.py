@@ -7,8 +7,6 @@ import re
 from collections import Counter
 from typing import Any
 
-import pytest
-
 from crp_integrations import Relay
 from crp_integrations.errors import CRPError, ModelError, SafetyHalt
 from crp_integrations.litellm import CRPRouter, CRPStream
@@ -37,7 +35,7 @@ FAULTS = {
     13: "garbled",
     15: "trickle",
 }
-SMALL = 2_000
+SMALL = 3_000
 
 
 def number(seen: Recorded) -> int:
@@ -60,7 +58,7 @@ def fault(seen: Recorded) -> str:
 def text(seen: Recorded) -> str:
     n = number(seen)
     if n % 20 == 19:
-        return "Everybody gets a social score from the government, by a social scoring system."
+        return f"Plant {n % PLANTS} was built in 2077 by Acme Corporation for 9 billion dollars."
     return f"Plant {n % PLANTS} was built in {1950 + n % PLANTS}."
 
 
@@ -78,14 +76,16 @@ def session(n: int) -> str:
 
 
 async def played(called: CRPRouter, n: int) -> Any:
-    """What becomes of request n: by the synchronous path, as a stream, or plainly."""
+    """What becomes of request n: as a stream when n is odd."""
     messages = [{"role": "user", "content": f"Request {n}: when was plant {n % PLANTS} built?"}]
-    if n % 8 == 4:
-        return await asyncio.to_thread(
-            called.completion, "main", messages, session_id=session(n), timeout=5
-        )
     return await called.acompletion(
-        "main", messages, session_id=session(n), timeout=5, stream=bool(n % 2)
+        "main",
+        messages,
+        session_id=session(n),
+        timeout=5,
+        max_tokens=100,
+        stream=bool(n % 2),
+        crp={"policy": "halt-on MEDIUM"} if n % 20 == 19 else None,
     )
 
 

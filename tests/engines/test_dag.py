@@ -12,8 +12,8 @@ from crp_integrations.session import graph
 from crp_integrations.session.graph import FaultKind
 from crp_integrations.session.records import WindowNode
 from crp_integrations.session.settings import GraphSettings
-from crp_integrations.vocabulary import TransferType
-from tests.session.nodes import DIAMOND, graphs, merge, node, sound_graphs
+from crp_integrations.vocabulary import Pattern, TransferType
+from tests.session.nodes import DIAMOND, fan, graphs, merge, node, sound_graphs
 
 SETTINGS = GraphSettings(nodes=6, fan_out=2)
 
@@ -38,6 +38,8 @@ def test_networkx_finds_what_breaks_a_graph(kind: FaultKind, windows: list[Windo
 @given(graphs())
 @example([node("a", 1, "b"), node("b", 1, "a")])
 @example([node("a", 1), node("a", 1, "a")])
+@example([fan("a", 1, "a"), node("b", 2, "a", "b", pattern=Pattern.FAN_OUT)])
+@example([fan("a", 1, "z"), fan("b", 2, "z")])
 def test_both_checks_find_the_same_faults(windows: list[WindowNode]) -> None:
     own = {fault.kind for fault in graph.faults(windows, SETTINGS)}
     assert dag.faults(windows, SETTINGS) == own

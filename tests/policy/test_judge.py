@@ -356,3 +356,11 @@ def test_a_judgement_holds_no_word_of_the_answer() -> None:
     assert len(judge(everything, bad()).violations) == 8
     for word in ("Ada", "Lisbon", "1987", "90", "jo.smith", "Water", "f1"):
         assert word not in text
+
+
+def test_a_changed_value_is_caught_by_entailment_and_risk_and_not_by_grounding() -> None:
+    report = check("The fee is 90 EUR per month.", FACTS)
+    assert report.distortion_count == 1
+    assert judge(parse("require-grounding 1.00; block-fabrication"), report).violations == ()
+    assert judge(parse("require-entailment 0.50"), report).halt is HaltReason.POLICY
+    assert judge(parse("halt-on HIGH"), report).halt is HaltReason.POLICY

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from crp_integrations.session.ports import sessions_of
+from crp_integrations.session.records import Session, WindowNode
 from crp_integrations.stores.sqlite import SqliteStore
+from crp_integrations.testing.conformance_sessions import prior, session, window
 from crp_integrations.testing.records import NAMESPACE, fact, rows
 
 ROW = "goes with the row of its fact"
@@ -15,6 +18,8 @@ REGISTRY = "taken out of the registry entry when its source is erased"
 LABEL = "a word from a closed list, a hash, a number or a time; says nothing of the content"
 CHAIN = "ids, hashes and counts alone; kept, since the trail must verify"
 INDEX = "follows its fact by triggers, is merged and rewritten by scrub"
+WINDOW = "taken with the first fact that its window came from, and with its session"
+GRAPH = "ids, hashes and numbers; kept until the session is forgotten"
 # Text and blob columns of every table, with what an erasure does to them.
 COVERED = {
     "own": {"name": LABEL, "value": "name of the namespace, its counters and lengths"},
@@ -59,6 +64,23 @@ COVERED = {
         "content_hash": "removed with every fact of that content",
         "vector": "removed with every fact of that content",
     },
+    "sessions": {
+        "session_id": LABEL,
+        "parent_session": LABEL,
+        "modified_at": LABEL,
+        "record": "a `Session`; its fields are listed below",
+    },
+    "windows": {
+        **dict.fromkeys(("window_id", "session_id", "continuation_id", "closed_at"), GRAPH),
+        "record": "a `WindowNode`; its fields are listed below",
+    },
+    "window_contents": {"padding": "zeros", "prior": WINDOW, "report": WINDOW},
+    "window_facts": {"fact_id": WINDOW},
+    "window_sources": {"source_id": WINDOW},
+    "withdrawn_facts": {
+        "fact_id": "an id, a hash of hashes; gone a day later",
+        "withdrawn_at": LABEL,
+    },
     "facts_text": {"content": INDEX, "facts_text": INDEX, "rank": INDEX},
     "facts_text_data": {"block": INDEX},
     "facts_text_idx": {"segid": INDEX, "term": INDEX, "pgno": INDEX},
@@ -67,6 +89,38 @@ COVERED = {
     "sqlite_sequence": {"name": LABEL, "seq": LABEL},
     "texts": {"content": "a view of facts; keeps nothing"},
 }
+
+
+# What is kept of a session and of a window after all that it said is gone.
+KEPT = {
+    Session: {
+        "policy": "the operator's or caller's directives, a closed language",
+        "agent_id": "the name of a registered agent",
+        **dict.fromkeys(
+            (
+                *("session_id", "created_at", "modified_at", "safety_budget", "parent_session"),
+                *("loop_depth", "delegations", "tool_calls", "ended"),
+            ),
+            LABEL,
+        ),
+    },
+    WindowNode: dict.fromkeys(
+        (
+            *("window_id", "session_id", "window_number", "parents", "pattern", "strategy"),
+            *("continuation_id", "etag", "quality_tier", "risk_level", "safety_budget", "hmac"),
+            *("timestamp", "tokens", "response_hash", "transfer", "tokens_transferred"),
+            *("summary_hash", "outcome"),
+        ),
+        GRAPH,
+    ),
+}
+
+
+def test_what_stays_of_a_session_holds_no_text() -> None:
+    """A field that comes to one of these records is looked at here first."""
+    assert {kind: set(kind.model_fields) for kind in KEPT} == {
+        kind: set(fields) for kind, fields in KEPT.items()
+    }
 
 
 @pytest.mark.requirement("009-8.3-3")
@@ -106,6 +160,28 @@ def test_only_the_facts_tables_hold_a_facts_text(tmp_path: Path) -> None:
                 holding.add(table)
     connection.close()
     assert holding == {"facts", "texts", "facts_text", "facts_text_data"}
+
+
+def test_only_contents_of_windows_hold_what_was_said(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "kb")
+    with store.begin(NAMESPACE) as transaction:
+        sessions_of(transaction).keep(session("s"))
+        said = prior(1, "f", answer="walruszq sleeps", summary="walruszq")
+        sessions_of(transaction).add_window(window(1), prior=said, report='{"walruszq": 1}')
+    store.close()
+    (database,) = tmp_path.rglob("*.sqlite")
+    connection = sqlite3.connect(database)
+    holding = {
+        (table, column)
+        for table, columns in COVERED.items()
+        for column in columns
+        if any(
+            "walruszq" in str(value)
+            for (value,) in connection.execute(f"SELECT {column} FROM {table}")
+        )
+    }
+    connection.close()
+    assert holding == {("window_contents", "prior"), ("window_contents", "report")}
 
 
 def _bytes(value: object) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
@@ -12,8 +13,10 @@ import numpy as np
 import pytest
 
 from crp_integrations.fabric.records import Fact
+from crp_integrations.session.ports import sessions_of
 from crp_integrations.stores.sqlite import SqliteStore
-from crp_integrations.testing.records import NAMESPACE, OTHER, fact
+from crp_integrations.testing.conformance_sessions import prior, session, window
+from crp_integrations.testing.records import NAMESPACE, NOON, OTHER, fact
 from crp_integrations.vectors import FloatRows, to_bytes, unit_rows
 
 DIMENSIONS = 96
@@ -211,3 +214,61 @@ def test_scrubbing_does_nothing_when_nothing_was_removed(tmp_path: Path) -> None
     assert after["fabric.sqlite"] != before["fabric.sqlite"]
     assert store.scrub(NAMESPACE) is True
     assert stamps() == after
+
+
+def said_of(folder: Path) -> set[bytes]:
+    """Marks that are in any file."""
+    whole = b"".join(path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file())
+    return {*MARKS.findall(whole)}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_byte_of_what_windows_said_is_left(tmp_path: Path, seed: int) -> None:
+    """Without rewriting the file, which would take long: no text is where SQLite leaves copies."""
+    chance, store = random.Random(seed), SqliteStore(tmp_path / "kb")
+    live: dict[str, set[bytes]] = {}
+
+    def text(marks: set[bytes]) -> str:
+        """Marks at its ends and within, so that each part of it can be found."""
+        made = []
+        for _ in range(chance.choice([1, 1, 2, 5])):
+            mark = "Zq" + "".join(chance.choices("bcdfghjklmnp", k=8))
+            marks.add(mark.encode())
+            made.append(mark + "x" * chance.choice([0, 9, 400, 3_000, 9_000]))
+        return " ".join(made)
+
+    removed = 0
+    for turn in range(12):
+        for number in range(chance.choice([3, 30])):
+            name = f"{turn}-{number}"
+            live[name] = set()
+            with store.begin(NAMESPACE) as transaction:
+                sessions = sessions_of(transaction)
+                sessions.keep(session(name))
+                said = prior(1, f"f-{name}", answer=text(live[name]), summary=text(live[name]))
+                sessions.add_window(
+                    window(1, name),
+                    prior=said if chance.random() < 0.8 else None,
+                    report=json.dumps({"said": text(live[name]), "fact_id": f"f-{name}"}),
+                )
+                kept = sessions.priors([f"w-{name}-1"]).values()
+                live[name] = {
+                    mark
+                    for mark in live[name]
+                    if any(mark.decode() in one.model_dump_json() for one in kept)
+                    or mark.decode() in (sessions.report(f"w-{name}-1") or "")
+                }
+        gone = chance.sample(sorted(live), len(live) * chance.choice([1, 5, 9]) // 10)
+        with store.begin(NAMESPACE) as transaction:
+            sessions = sessions_of(transaction)
+            for name in gone:
+                if chance.random() < 0.5:
+                    assert sessions.forget(name)
+                else:
+                    assert sessions.withdraw([f"f-{name}"], NOON) == 1
+                del live[name]
+                removed += 1
+        assert store.scrub(NAMESPACE) is True
+        assert said_of(tmp_path) == {mark for marks in live.values() for mark in marks}
+    assert removed > 20
+    assert store.check(NAMESPACE) == []

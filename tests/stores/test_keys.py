@@ -7,8 +7,14 @@ from pathlib import Path
 import pytest
 
 from crp_integrations.errors import ConfigError, StoreError
-from crp_integrations.ports import KeyRing
-from crp_integrations.stores.keys import FileKeyRing, FixedKeyRing, MemoryKeyRing
+from crp_integrations.ports import KeyRing, RotatedKeyRing
+from crp_integrations.stores.keys import (
+    EnvironmentKeyRing,
+    FileKeyRing,
+    FixedKeyRing,
+    MemoryKeyRing,
+    WrappedKeyRing,
+)
 from crp_integrations.stores.sqlite import SqliteStore
 from tests.stores import processes
 
@@ -119,3 +125,131 @@ def test_a_key_that_appears_between_two_looks_is_taken(
 
     monkeypatch.setattr(FileKeyRing, "_guards_something", overtaken)
     assert FileKeyRing(path).master() == FileKeyRing(path).master()
+
+
+# --- rotation, and keys from elsewhere -------------------------------------------------
+
+ONE, TWO = (bytes([number]) * 32 for number in (1, 2))
+
+
+def test_a_rotated_file_keeps_the_keys_before(tmp_path: Path) -> None:
+    ring = FileKeyRing(tmp_path / "kb" / "keys")
+    first = ring.master()
+    assert ring.retired() == ()
+    ring.rotate()
+    second = ring.master()
+    ring.rotate()
+    assert ring.retired() == (first, second)
+    assert len({first, second, ring.master()}) == 3
+    again = FileKeyRing(ring.path)
+    assert (again.retired(), again.master()) == (ring.retired(), ring.master())
+    assert [one.name for one in ring.path.parent.iterdir()] == ["keys"]
+    if os.name == "posix":
+        assert stat.S_IMODE(ring.path.stat().st_mode) == 0o600
+
+
+def test_a_rotation_goes_on_from_what_is_in_the_file(tmp_path: Path) -> None:
+    one, other = (FileKeyRing(tmp_path / "keys") for _ in range(2))
+    first = one.master()
+    assert other.master() == first
+    one.rotate()
+    other.rotate()
+    assert other.retired() == (first, one.master())
+    # Who was not told goes on with the key that it knows.
+    assert one.master() == other.retired()[-1]
+
+
+def test_two_rotations_at_a_time_are_refused_and_a_killed_one_is_named(tmp_path: Path) -> None:
+    ring = FileKeyRing(tmp_path / "keys")
+    first = ring.master()
+    claim = tmp_path / "keys.rotating"
+    claim.touch()
+    with pytest.raises(StoreError, match=r"remove .*keys.rotating if no process does"):
+        ring.rotate()
+    assert FileKeyRing(ring.path).master() == first and claim.exists()
+    claim.unlink()
+    ring.rotate()
+    assert ring.retired() == (first,)
+
+
+def test_a_file_that_was_damaged_since_is_not_rotated(tmp_path: Path) -> None:
+    ring = FileKeyRing(tmp_path / "keys")
+    ring.master()
+    ring.path.write_bytes(b"\xff")
+    with pytest.raises(ConfigError, match="key file"):
+        ring.rotate()
+    assert ring.path.read_bytes() == b"\xff"
+    assert [one.name for one in tmp_path.iterdir()] == ["keys"]
+
+
+def test_keys_of_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEYS", f" {ONE.hex()}, {TWO.hex().upper()}\n")
+    ring = EnvironmentKeyRing("KEYS")
+    assert (ring.retired(), ring.master()) == ((ONE,), TWO)
+    monkeypatch.delenv("KEYS")
+    assert ring.master() == TWO
+    with pytest.raises(ConfigError, match="KEYS is not set"):
+        EnvironmentKeyRing("KEYS").master()
+    for wrong in ("xyz", ONE.hex() + ",", "00", f"{ONE.hex()},{ONE.hex()}", ONE.hex()[:-1]):
+        monkeypatch.setenv("KEYS", wrong)
+        with pytest.raises(ConfigError, match="KEYS") as refused:
+            EnvironmentKeyRing("KEYS").master()
+        assert wrong not in str(refused.value)
+
+
+class LocalKms:
+    """A key service that wraps by turning bits round; it counts what it is asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def wrap(self, key: bytes) -> bytes:
+        return bytes(byte ^ 0xFF for byte in key)
+
+    def unwrap(self, wrapped: bytes, /) -> bytes:
+        self.asked += 1
+        return self.wrap(wrapped)
+
+
+def test_keys_that_a_service_unwraps() -> None:
+    kms = LocalKms()
+    ring = WrappedKeyRing(kms.wrap(TWO), kms.unwrap, retired=[kms.wrap(ONE)])
+    assert kms.asked == 0
+    assert (ring.retired(), ring.master(), ring.master()) == ((ONE,), TWO, TWO)
+    assert kms.asked == 2
+
+
+def test_a_service_that_fails_is_named_and_not_quoted() -> None:
+    def fails(wrapped: bytes, /) -> bytes:
+        raise RuntimeError(f"denied for {ONE.hex()}")
+
+    with pytest.raises(StoreError, match=r"key service .* RuntimeError") as refused:
+        WrappedKeyRing(b"w", fails).master()
+    assert ONE.hex() not in str(refused.value)
+    assert refused.value.__cause__ is None and refused.value.__suppress_context__
+    with pytest.raises(ConfigError, match="unwrapped master key has 1 bytes"):
+        WrappedKeyRing(b"w", lambda wrapped: wrapped).master()
+
+
+def test_the_same_key_for_two_epochs_is_refused() -> None:
+    with pytest.raises(ConfigError, match="same key for two epochs"):
+        FixedKeyRing(ONE, retired=[ONE])
+
+
+def test_no_ring_shows_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEYS", f"{ONE.hex()},{TWO.hex()}")
+    file = FileKeyRing(tmp_path / "keys")
+    file.rotate()
+    rings = [
+        FixedKeyRing(TWO, retired=[ONE]),
+        EnvironmentKeyRing("KEYS"),
+        WrappedKeyRing(TWO, bytes, retired=[ONE]),
+        MemoryKeyRing(),
+        file,
+    ]
+    for ring in rings:
+        keys = (*ring.retired(), ring.master())
+        for shown in (repr(ring), str(ring), f"{ring}", repr([ring])):
+            for key in keys:
+                assert key.hex() not in shown and repr(key)[2:-1] not in shown
+        assert isinstance(ring, RotatedKeyRing)

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from crp_integrations.audit import windows
 from crp_integrations.audit.journal import EventDraft, append, verify
+from crp_integrations.audit.records import WindowSeal
+from crp_integrations.errors import StoreError
 from crp_integrations.fabric.ports import Mark
 from crp_integrations.fabric.records import Where
-from crp_integrations.seals import iso, sha256_hex
+from crp_integrations.seals import iso, sha256, sha256_hex, window_hmac
+from crp_integrations.session.ports import sessions_of
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.stores.sqlite.migrations import APPLICATION_ID, MIGRATIONS, VERSION
+from crp_integrations.testing.conformance_sessions import prior, session, window
 from crp_integrations.testing.records import KEY, NAMESPACE, NOON, fact, rows, source
 from crp_integrations.vectors import to_bytes
-from crp_integrations.vocabulary import EventType, FactStatus
+from crp_integrations.vocabulary import ChainIntegrity, EventType, FactStatus
 
 FACTS = [
     fact("the first walrus", source_id="doc", ttl="P1D", labels=("eu",), metadata={"page": 1}),
@@ -70,6 +77,125 @@ def first_version(root: Path, ttl: str | None = None) -> Path:
     connection.execute("COMMIT")
     connection.close()
     return path
+
+
+class Raw:
+    """What a migration may use, over a plain connection."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def rows(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return self._connection.execute(statement, parameters).fetchall()
+
+    def executemany(self, statement: str, given: Iterable[Sequence[Any]]) -> None:
+        self._connection.executemany(statement, given)
+
+
+def chain(session_id: str, count: int) -> list[WindowSeal]:
+    """Seals of a session's windows, one after the other, that verify."""
+    made: list[WindowSeal] = []
+    for number in range(1, count + 1):
+        fields: dict[str, Any] = {
+            "session_id": session_id,
+            "window_number": number,
+            "timestamp": "2026-05-25T10:00:00Z",
+            "response_hash": sha256(f"answer {number}"),
+            "report_hash": sha256(f"report {number}"),
+            "parent_hmac": made[-1].hmac if made else "",
+        }
+        made.append(
+            WindowSeal(
+                **fields,
+                window_id=f"crp_win_{session_id}_{number}",
+                hmac=window_hmac(KEY, **fields),
+                outcome="halted",
+                etag="sha256:e",
+                risk_level="HIGH",
+            )
+        )
+    return made
+
+
+SEALS = [*chain("a", 3), *chain("b", 12)]
+
+
+def older_version(root: Path, number: int) -> Path:
+    """What an older version wrote, by its own statements, with sealed windows."""
+    path = first_version(root)
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("BEGIN")
+    for step in MIGRATIONS[1:number]:
+        for statement in step.statements:
+            connection.execute(statement)
+        if step.afterwards is not None:
+            step.afterwards(Raw(connection))
+    connection.execute(f"PRAGMA user_version = {number}")
+    for seal in reversed(SEALS):
+        columns = seal.model_dump()
+        marks = ", ".join("?" * len(columns))
+        connection.execute(
+            f"INSERT INTO seals ({', '.join(columns)}) VALUES ({marks})", [*columns.values()]
+        )
+    connection.execute("COMMIT")
+    connection.close()
+    return path
+
+
+@pytest.mark.parametrize("number", range(1, VERSION))
+@pytest.mark.parametrize("write", [False, True])
+def test_windows_that_older_versions_sealed_stay_sealed(
+    tmp_path: Path, number: int, write: bool
+) -> None:
+    """Their seals get another key; each is the same, none can be changed, and chains verify."""
+    path = older_version(tmp_path / "kb", number)
+    store = SqliteStore(tmp_path / "kb")
+    with store.begin(NAMESPACE, write=write) as transaction:
+        assert list(transaction.journal.all_seals()) == SEALS
+        assert transaction.facts.get([FACTS[0].fact_id]) == FACTS[:1]
+        for session_id in ("a", "b"):
+            sealed = transaction.journal.seals(session_id)
+            assert windows.verify(sealed, KEY) is ChainIntegrity.VALID
+        assert transaction.journal.last_seal("b") == SEALS[-1]
+        assert list(sessions_of(transaction).session_ids()) == []
+    with store.begin(NAMESPACE) as transaction:
+        with pytest.raises(StoreError, match="already has a window 12"):
+            transaction.journal.seal(SEALS[-1])
+        sibling = SEALS[-1].changed(window_id="another")
+        transaction.journal.seal(sibling)
+        sessions_of(transaction).keep(session("a"))
+        sessions_of(transaction).add_window(window(4, "a"), prior=prior(4, FACTS[0].fact_id))
+        assert sessions_of(transaction).withdraw([FACTS[0].fact_id], NOON) == 1
+    assert store.check(NAMESPACE) == []
+    store.close()
+    connection = sqlite3.connect(path)
+    for change in ("UPDATE seals SET outcome = 'x'", "DELETE FROM seals"):
+        with pytest.raises(sqlite3.IntegrityError, match="never changed or removed"):
+            connection.execute(change)
+    assert connection.execute("PRAGMA user_version").fetchone() == (VERSION,)
+    assert connection.execute("SELECT count(*) FROM seals").fetchone() == (len(SEALS) + 1,)
+    connection.close()
+
+
+def test_a_migration_that_fails_leaves_the_older_version(tmp_path: Path) -> None:
+    """All of its steps are one transaction."""
+    path = older_version(tmp_path / "kb", 3)
+    connection = sqlite3.connect(path)
+    # In the way of the last table that the step makes.
+    connection.execute("CREATE TABLE withdrawn_facts (a)")
+    connection.commit()
+    store = SqliteStore(tmp_path / "kb")
+    for write in (True, False):
+        with pytest.raises(StoreError), store.begin(NAMESPACE, write=write):
+            raise AssertionError("a transaction was begun")
+    assert connection.execute("PRAGMA user_version").fetchone() == (3,)
+    assert connection.execute("SELECT count(*) FROM seals").fetchone() == (len(SEALS),)
+    connection.execute("DROP TABLE withdrawn_facts")
+    connection.commit()
+    connection.close()
+    with store.begin(NAMESPACE, write=False) as transaction:
+        assert list(transaction.journal.all_seals()) == SEALS
+    store.close()
 
 
 @pytest.mark.parametrize("write", [False, True])

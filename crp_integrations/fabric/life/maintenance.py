@@ -15,8 +15,6 @@ from crp_integrations.fabric.ingest.embedding import PREPARED_SETTING
 from crp_integrations.fabric.life.erasure import SCRUB_SETTING, scrubbed
 from crp_integrations.fabric.life.reports import MaintenanceReport
 from crp_integrations.fabric.life.withdrawing import (
-    WINDOWS_SETTING,
-    day,
     forget_sessions,
     windows_due,
     windows_scrubbed,
@@ -70,7 +68,7 @@ class Maintenance:
             facts = transaction.facts
             idle = self._idle(transaction, now)
             untouched = not facts.generation() and facts.setting(PREPARED_SETTING) is None
-            if untouched and not idle and facts.setting(WINDOWS_SETTING) is None:
+            if untouched and not idle and not windows_due(facts):
                 # Never written: not even a key is made.
                 return MaintenanceReport(sessions=sessions)
             steps = {
@@ -78,7 +76,7 @@ class Maintenance:
                 "purge": bool(facts.find(self._retained(now))),
                 "archive": bool(self._unused(facts, now)),
                 "sessions": bool(idle),
-                "windows": windows_due(facts, now),
+                "windows": windows_due(facts),
                 "scrub": facts.setting(SCRUB_SETTING) is not None,
                 "prepared": self._abandoned(facts, now),
                 "trim": _trim_due(facts),
@@ -95,7 +93,7 @@ class Maintenance:
         rebuilt = self.settle()
         with self.writing.begin(False) as transaction:
             facts = transaction.facts
-            left = facts.setting(SCRUB_SETTING) is not None or windows_due(facts, now)
+            left = facts.setting(SCRUB_SETTING) is not None or windows_due(facts)
         return MaintenanceReport(
             stale=done.get("stale", 0),
             purged=done.get("purge", 0),
@@ -194,10 +192,7 @@ class Maintenance:
     def _forget_sessions(self, now: datetime) -> int:
         """Forget the sessions that nobody has gone on with for long, to their bytes."""
         gone = forget_sessions(
-            self.writing,
-            lambda transaction: self._idle(transaction, now),
-            "retention",
-            at_once=True,
+            self.writing, lambda transaction: self._idle(transaction, now), "retention"
         )
         windows_scrubbed(self.writing)
         return len(gone)
@@ -233,9 +228,9 @@ class Maintenance:
         return datetime.fromisoformat(kept_at) <= _ago(now, days)
 
     def _idle(self, transaction: Transaction, now: datetime) -> list[str]:
-        """Sessions whose time is over; from midnight, so that files are rewritten once a day."""
+        """Ids of the stored sessions whose time is over."""
         days, shown = self.writing.settings.lifecycle.session_days, shown_in(transaction)
-        return [] if days is None or shown is None else shown.idle(_ago(day(now), days))
+        return [] if days is None or shown is None else shown.idle(_ago(now, days))
 
     def _retained(self, now: datetime) -> Where:
         """Deleted as long ago as the retention period, or longer."""

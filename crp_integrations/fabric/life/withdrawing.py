@@ -8,8 +8,8 @@ their own namespaces, and goes before the facts do.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from datetime import UTC, datetime
+from contextlib import AbstractContextManager
+from datetime import datetime
 
 from crp_integrations.audit.drafts import EventDraft, named
 from crp_integrations.audit.journal import append
@@ -19,8 +19,7 @@ from crp_integrations.fabric.ports import FactsFacet, Transaction, shown_in
 from crp_integrations.seals import iso
 from crp_integrations.vocabulary import EventType
 
-# Since when bytes of what was said may be left in the files, and how often that was noted; no time
-# when they are to go at once.
+# How often bytes of what was said were left in the files since they were last taken off.
 WINDOWS_SETTING = "scrub_windows"
 
 
@@ -30,7 +29,7 @@ def withdraw(
     """Take what was said with some facts, within the transaction that withdraws them."""
     shown = shown_in(transaction)
     if shown is not None and shown.withdraw(ids, now, source_id=source_id):
-        _note(transaction.facts, iso(now))
+        _note(transaction.facts)
 
 
 def withdraw_elsewhere(
@@ -42,7 +41,7 @@ def withdraw_elsewhere(
     then on nothing that is under way there keeps anything of them.
 
     Args:
-        scrub: whether its bytes are to go at once, and not with the next day's maintenance.
+        scrub: whether its bytes are to go at once, and not with the next maintenance.
 
     Returns:
         False when some bytes wait for maintenance, since a reader or a writer forbade it.
@@ -56,12 +55,9 @@ def withdraw_elsewhere(
             shown = shown_in(transaction)
             taken = shown is not None and shown.withdraw(ids, now, source_id=source_id) > 0
             if taken:
-                _note(transaction.facts, "" if scrub else iso(now))
+                _note(transaction.facts)
         if taken and scrub:
-            with suppress(StoreBusy):
-                if reader.scrub():
-                    continue
-            clean = False
+            clean = _scrubbed(reader.begin, reader.scrub) and clean
     return clean
 
 
@@ -69,15 +65,12 @@ def forget_sessions(
     writing: Writing,
     choose: Callable[[Transaction], Sequence[str]],
     cause: str,
-    *,
-    at_once: bool,
 ) -> list[str]:
     """Remove sessions with all that they said, and tell the journal.
 
     Args:
         choose: ids of those that are meant, asked for in the transaction; unknown ones do nothing.
         cause: one word for the journal.
-        at_once: whether the bytes are due now, and not with the next day's maintenance.
 
     Returns:
         Ids of those that were there.
@@ -94,21 +87,13 @@ def forget_sessions(
             # A name that looks like no id stands in no event of its windows either.
             drafts = [EventDraft(kind, {"cause": cause}, session_id=named(id_)) for id_ in gone]
             append(transaction.journal, key, drafts, iso(now))
-            _note(transaction.facts, "" if at_once else iso(now))
+            _note(transaction.facts)
     return gone
 
 
-def windows_due(facts: FactsFacet, now: datetime) -> bool:
-    """Whether bytes of what was said are to be taken off the disk.
-
-    Rewriting the files costs as much as writing the namespace, so what sessions leave behind is
-    gathered for a day.
-    """
-    noted = facts.setting(WINDOWS_SETTING)
-    if noted is None:
-        return False
-    since = noted.partition(" ")[0]
-    return not since or day(datetime.fromisoformat(since)) < day(now)
+def windows_due(facts: FactsFacet) -> bool:
+    """Whether bytes of what was said may be in the files."""
+    return facts.setting(WINDOWS_SETTING) is not None
 
 
 def windows_scrubbed(writing: Writing) -> bool:
@@ -117,12 +102,18 @@ def windows_scrubbed(writing: Writing) -> bool:
     Returns:
         False when a reader or another writer forbids it now; `maintain` tries again.
     """
-    with writing.begin(False) as transaction:
-        pending = transaction.facts.setting(WINDOWS_SETTING)
+    return _scrubbed(lambda: writing.begin(True), writing.scrub)
+
+
+def _scrubbed(
+    begin: Callable[[], AbstractContextManager[Transaction]], scrub: Callable[[], bool]
+) -> bool:
     try:
-        clean = writing.scrub()
+        with begin() as transaction:
+            pending = transaction.facts.setting(WINDOWS_SETTING)
+        clean = scrub()
         if clean and pending is not None:
-            with writing.begin(True) as transaction:
+            with begin() as transaction:
                 # Another removal may have come after the scrubbing; it then stays noted.
                 if transaction.facts.setting(WINDOWS_SETTING) == pending:
                     transaction.facts.remove_setting(WINDOWS_SETTING)
@@ -131,13 +122,5 @@ def windows_scrubbed(writing: Writing) -> bool:
     return clean
 
 
-def _note(facts: FactsFacet, since: str) -> None:
-    noted = facts.setting(WINDOWS_SETTING)
-    before, _, times = (since if noted is None else noted).partition(" ")
-    # What has waited since another day, or is due at once, stays so.
-    facts.set_setting(WINDOWS_SETTING, f"{before if since else ''} {int(times or 0) + 1}")
-
-
-def day(moment: datetime) -> datetime:
-    """The midnight before, in UTC."""
-    return moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+def _note(facts: FactsFacet) -> None:
+    facts.set_setting(WINDOWS_SETTING, str(int(facts.setting(WINDOWS_SETTING) or 0) + 1))

@@ -5,7 +5,7 @@ Spec: CRP-SPEC-005 §10.3, §11.5, §18.5
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from crp_integrations.dpe import remedies
@@ -17,6 +17,7 @@ from crp_integrations.relay.records import Answer, Piece, Request
 from crp_integrations.relay.settings_dispatch import DispatchSettings
 from crp_integrations.relay.steps import Dispatch, Fitted, Outcome, Release, Step
 from crp_integrations.relay.turn import Turn
+from crp_integrations.relay.usage import total
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import CompletenessLevel, EventType, Purpose
 
@@ -188,7 +189,7 @@ class Continued:
                 pieces.append(Piece(text=bridge))
             pieces.append(Piece(text=answer.text, window_id=answer.window_id))
         text = BETWEEN.join(piece.text for piece in pieces)
-        usage = _sum([*(answer.reply.usage for answer in self._answers), *self._bridge_usage])
+        usage = total([*(answer.reply.usage for answer in self._answers), *self._bridge_usage])
         return Release(
             last.changed(
                 text=text,
@@ -210,13 +211,3 @@ class Continued:
 def _shows(envelope: Envelope) -> bool:
     """Whether there is a fact in an envelope beside accounts of earlier windows."""
     return any(not fact.source_id.startswith(SUMMARY_SOURCE) for fact in envelope.facts)
-
-
-def _sum(usages: Sequence[Usage]) -> Usage:
-    costs = [usage.cost_usd for usage in usages]
-    known = [cost for cost in costs if cost is not None]
-    return Usage(
-        prompt_tokens=sum(usage.prompt_tokens for usage in usages),
-        completion_tokens=sum(usage.completion_tokens for usage in usages),
-        cost_usd=sum(known) if len(known) == len(costs) else None,
-    )

@@ -58,9 +58,13 @@ SESSIONS = (
     "CREATE UNIQUE INDEX windows_by_session ON windows (session_id, window_number, window_id)",
     """CREATE UNIQUE INDEX windows_continued ON windows (continuation_id)
         WHERE continuation_id <> ''""",
-    # What a window said holds words of facts; with the first of them it goes.
+    # What a window said holds words of facts; with the first of them it goes. SQLite keeps the
+    # beginning of a row in a page whose rows it moves about, leaving copies behind, and the rest in
+    # pages of the row's own, which it overwrites when the row is removed. The padding is a page of
+    # zeros: no text is in the beginning, so none is left, and the file need not be rewritten.
     """CREATE TABLE window_contents (
         window INTEGER PRIMARY KEY REFERENCES windows (window) ON DELETE CASCADE,
+        padding BLOB NOT NULL,
         prior TEXT,
         report TEXT
     )""",

@@ -19,7 +19,7 @@ from crp_integrations.stores.sqlite.base import AMONG, among
 from crp_integrations.stores.sqlite.connection import Connection
 from crp_integrations.stores.sqlite.moments import sortable
 from crp_integrations.stores.sqlite.shown import empty
-from crp_integrations.stores.sqlite.upkeep import WINDOWS_DUE, note_due
+from crp_integrations.stores.sqlite.upkeep import SHOWN, WINDOWS_DUE, note_due
 
 Kept = TypeVar("Kept", bound=Record)
 # Ids read at a time.
@@ -28,6 +28,11 @@ PAGE = 1_000
 ADD_WINDOW = (
     "INSERT INTO windows (window_id, session_id, window_number, continuation_id, closed_at, "
     "record) VALUES (?, ?, ?, ?, ?, ?)"
+)
+
+ADD_CONTENT = (
+    "INSERT INTO window_contents (window, padding, prior, report) "
+    "VALUES (?, zeroblob((SELECT page_size FROM pragma_page_size)), ?, ?)"
 )
 
 
@@ -99,10 +104,7 @@ class SqliteSessions:
         self._trim(closed_at)
         if made is None or self._is_overtaken(made, node, given):
             return
-        self._connection.execute(
-            "INSERT INTO window_contents (window, prior, report) VALUES (?, ?, ?)",
-            [window, made.prior, made.report],
-        )
+        self._connection.execute(ADD_CONTENT, [window, made.prior, made.report])
         self._connection.executemany(
             "INSERT INTO window_facts (window, fact_id) VALUES (?, ?)",
             ((window, id_) for id_ in made.facts),
@@ -254,3 +256,33 @@ def read(kind: type[Kept], text: Any) -> Kept:
         raise StoreDamaged(
             f"a stored record of {kind.SCHEMA} does not read back: {type(error).__name__}"
         ) from error
+
+
+def problems(connection: Connection) -> Iterator[str]:
+    """What of sessions does not read back, one sentence each; ids alone, never a text."""
+    looks: tuple[tuple[str, type[Record], str], ...] = (
+        ("session", Session, "SELECT rowid, session_id, record FROM sessions"),
+        ("window", WindowNode, "SELECT window, window_id, record FROM windows"),
+        (
+            "what was said by window",
+            PriorWindow,
+            "SELECT window, window_id, prior FROM window_contents JOIN windows USING (window)",
+        ),
+    )
+    for what, kind, statement in looks:
+        number = "rowid" if kind is Session else "window"
+        after, wrong = 0, 0
+        while wrong < SHOWN:
+            part = connection.rows(
+                f"{statement} WHERE {number} > ? ORDER BY {number} LIMIT ?", [after, PAGE]
+            )
+            if not part:
+                break
+            after = part[-1][0]
+            for _, id_, text in part:
+                try:
+                    if text is not None:
+                        read(kind, text)
+                except StoreDamaged:
+                    wrong += 1
+                    yield f"{what} {id_!r:.80} does not read back"

@@ -16,7 +16,7 @@ from crp_integrations.seals import sha256_hex
 from crp_integrations.stores.keys import NAMESPACES, make_folder
 from crp_integrations.stores.locks import WriterLocks
 from crp_integrations.stores.rules import Gate, checked_name
-from crp_integrations.stores.sqlite import upkeep
+from crp_integrations.stores.sqlite import sessions, upkeep
 from crp_integrations.stores.sqlite.cache import FOLDER as CACHE
 from crp_integrations.stores.sqlite.cache import FileCache
 from crp_integrations.stores.sqlite.connection import Connection, open_empty
@@ -159,7 +159,7 @@ class SqliteStore:
             with self._alone(namespace) as connection:
                 if connection is None:
                     return []
-                found = list(upkeep.problems(connection))
+                found = [*upkeep.problems(connection), *sessions.problems(connection)]
         except StoreBusy:
             raise
         except StoreError as error:
@@ -254,7 +254,8 @@ class SqliteStore:
         if upkeep.FACTS_DUE in due:
             # What was derived from the removed facts holds their vectors.
             self.cache(namespace).drop()
-        upkeep.rewrite(connection)
+        if upkeep.FACTS_DUE in due or always:
+            upkeep.rewrite(connection)
         clean = upkeep.truncate_log(connection, self._busy_seconds)
         if clean:
             upkeep.scrubbed(connection, due)

@@ -9,8 +9,8 @@ from crp_integrations.errors import StoreDamaged
 from crp_integrations.seals import sha256
 from crp_integrations.stores.sqlite.connection import PAUSE_SECONDS, Connection
 
-# Noted in `own` while bytes of removed facts, or of what windows said, may be in the files. Only
-# facts are in derived files, which are dropped with them.
+# Noted in `own` while bytes of removed facts, or of what windows said, may be in the files. For
+# facts the files are rewritten; what windows said is in the log alone.
 FACTS_DUE = "scrub_due"
 WINDOWS_DUE = "scrub_windows_due"
 # Facts whose texts are read at a time.

@@ -1,0 +1,113 @@
+"""Drawing what `crp audit` found: ids, hashes, counts and words, which is all there is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from crp_integrations.audit.records import Event, WindowSeal
+from crp_integrations.audit.trail import Trail
+from crp_integrations.audit.windows import parents_of
+from crp_integrations.cli.show import many, plain, terminal
+
+# So many digits of a hash tell it from the others of a session.
+DIGITS = 12
+_LONGEST = 60
+# What every event says, and what the table of windows says already.
+_ELSEWHERE = frozenset(
+    {"session_id", "window_hmac", "window_number", "outcome", "parent_hmac", "response_hash"}
+) | {"report_hash", "risk_level"}
+
+
+def fields(trail: Trail) -> dict[str, Any]:
+    """A trail for a program."""
+    return {
+        "state": trail.state,
+        "events": trail.events,
+        "windows": trail.windows,
+        "sessions": trail.sessions,
+        "left_out": trail.left_out,
+        "tip": trail.tip,
+    }
+
+
+def verified(trail: Trail) -> None:
+    """What was checked, and the tip to be noted elsewhere."""
+    counts = (
+        f"{many(trail.events, 'event')}, {many(trail.windows, 'window')} and "
+        f"{many(trail.sessions, 'session')} checked: {trail.state}"
+    )
+    lines = [counts, f"tip {trail.tip or 'none'}"]
+    if trail.left_out:
+        lines.insert(1, f"{many(trail.left_out, 'event')} left out, of which there is the HMAC")
+    terminal().print(Text("\n".join(lines)), soft_wrap=True)
+
+
+def sessions(seals: Iterable[WindowSeal]) -> None:
+    """Which sessions there are, one line each."""
+    table = Table("Session", "Windows", "First", "Last", title="Sessions", title_justify="left")
+    group: list[WindowSeal] = []
+
+    def row() -> None:
+        if group:
+            at = sorted(one.timestamp for one in group)
+            cells = (group[0].session_id, str(len(group)), at[0], at[-1])
+            table.add_row(*(Text(plain(cell)) for cell in cells))
+
+    for seal in seals:
+        if group and seal.session_id != group[0].session_id:
+            row()
+            group.clear()
+        group.append(seal)
+    row()
+    terminal().print(table if table.row_count else Text("no session was sealed in this store"))
+
+
+def session(session_id: str, seals: Sequence[WindowSeal], events: Sequence[Event]) -> None:
+    """A session's windows and events, as two tables."""
+    numbers = {seal.hmac: seal.window_number for seal in seals}
+    windows = Table(
+        "No.", "Window", "Time", "Outcome", "Risk", "Follows", "HMAC", title="Windows",
+        title_justify="left",
+    )  # fmt: skip
+    for seal in seals:
+        follows = [str(numbers.get(hmac, "?")) for hmac in parents_of(seal)]
+        cells = (
+            str(seal.window_number),
+            seal.window_id,
+            seal.timestamp,
+            seal.outcome,
+            seal.risk_level,
+            ", ".join(follows),
+            _short(seal.hmac),
+        )
+        windows.add_row(*(Text(plain(cell)) for cell in cells))
+    told = Table("Seq", "Event", "Window", "Says", title="Events", title_justify="left")
+    for event in events:
+        cells = (str(event.seq), event.event_type.value, event.window_id, _says(event))
+        told.add_row(*(Text(plain(cell, whole=True)) for cell in cells))
+    terminal().print(Text(plain(session_id)), windows, told)
+
+
+def _says(event: Event) -> str:
+    said = []
+    for name, value in event.data.items():
+        if name in _ELSEWHERE or value in ("", []):
+            continue
+        if isinstance(value, list) and len(value) > 1:
+            said.append(f"{name}: {len(value)}")
+        else:
+            shown = value[0] if isinstance(value, list) else value
+            text = shown if isinstance(shown, str) else json.dumps(shown)
+            said.append(f"{name}: {_short(text)}")
+    return ", ".join(said)
+
+
+def _short(text: str) -> str:
+    """A hash by its first digits; other text up to a length."""
+    hashed = text.removeprefix("sha256:")
+    return hashed[:DIGITS] if hashed != text else text[:_LONGEST]

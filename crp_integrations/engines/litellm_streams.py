@@ -1,0 +1,135 @@
+"""LiteLLM's streams put together, and told from those that broke off."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from crp_integrations.engines.litellm_cost import usage_of
+from crp_integrations.errors import ModelError
+from crp_integrations.messages import Reply, ToolCall, Usage
+
+# LiteLLM reads every piece of theirs as if it said that it is the last, so a stream that was cut
+# off looks whole. They are asked for whole answers.
+TELL_NO_END: Final = frozenset({"gemini", "vertex_ai", "vertex_ai_beta"})
+
+
+def tells_end(library: Any, model: str, provider: str | None = None) -> bool:
+    """Whether LiteLLM can tell that a stream of a model's provider ended, and was not cut off.
+
+    Args:
+        library: the module `litellm`.
+        provider: the provider's name where the model's does not tell it.
+    """
+    if provider is None:
+        try:
+            provider = library.get_llm_provider(model)[1]
+        except library.exceptions.BadRequestError:
+            return True
+    return provider not in TELL_NO_END
+
+
+def as_chunk(response: Any) -> Any:
+    """A whole response as the one chunk of a stream."""
+    from litellm.types.utils import Delta, ModelResponseStream, StreamingChoices
+
+    chunk = ModelResponseStream(
+        id=response.id,
+        created=response.created,
+        model=response.model,
+        choices=[
+            StreamingChoices(
+                index=choice.index,
+                delta=Delta(**_delta(choice.message)),
+                finish_reason=choice.finish_reason,
+            )
+            for choice in response.choices
+        ],
+        usage=getattr(response, "usage", None),
+    )
+    chunk._hidden_params = dict(getattr(response, "_hidden_params", None) or {})
+    return chunk
+
+
+def _delta(message: Any) -> dict[str, Any]:
+    said: dict[str, Any] = message.model_dump(exclude_none=True)
+    for place, call in enumerate(said.get("tool_calls") or ()):
+        call.setdefault("index", place)
+    return said
+
+
+class Assembly:
+    """Puts a stream's pieces together."""
+
+    def __init__(self, model: str, library: Any, priced_as: Sequence[str] = ()) -> None:
+        """Begin with no piece.
+
+        Args:
+            model: the model that is called.
+            library: the module `litellm`.
+            priced_as: names under which a price may be on record, before that one.
+        """
+        self._model = self._called = model
+        self._library = library
+        self._priced_as = tuple(priced_as)
+        self._pieces: list[str] = []
+        self._tools: dict[int, dict[str, str]] = {}
+        self._finish = ""
+        self._usage = Usage()
+
+    def add(self, chunk: Any) -> str:
+        """Take in one chunk; its text, empty when it has none."""
+        if getattr(chunk, "usage", None):
+            self._usage = usage_of(chunk, self._library, (*self._priced_as, self._called))
+        if not chunk.choices:
+            return ""
+        self._model = chunk.model or self._model
+        choice = chunk.choices[0]
+        self._finish = choice.finish_reason or self._finish
+        for call in choice.delta.tool_calls or ():
+            known = self._tools.setdefault(call.index, {"id": "", "name": "", "arguments": ""})
+            known["id"] = call.id or known["id"]
+            known["name"] = call.function.name or known["name"]
+            known["arguments"] += call.function.arguments or ""
+        piece: str = choice.delta.content or ""
+        if piece:
+            self._pieces.append(piece)
+        return piece
+
+    def reply(self, chunks: Any) -> Reply:
+        """The whole reply.
+
+        Args:
+            chunks: LiteLLM's stream after its last chunk.
+
+        Raises:
+            ModelError: the provider never said that it had finished.
+        """
+        if not self._finish or not _finished(chunks):
+            raise ModelError(f"the stream of model {self._model!r} broke off before its end")
+        calls = tuple(
+            ToolCall(id=found["id"], name=found["name"], arguments=found["arguments"] or "{}")
+            for _, found in sorted(self._tools.items())
+        )
+        return Reply(
+            text="".join(self._pieces),
+            model=self._model,
+            tool_calls=calls,
+            usage=self._usage,
+            finish_reason=self._finish,
+        )
+
+
+def _finished(stream: Any) -> bool:
+    """Whether the provider ended a stream; LiteLLM adds a finish of its own to one that stops.
+
+    A router's stream wraps the provider's and shares only its list of chunks. One that went on
+    with another deployment in the middle has no finish there: two halves are no answer.
+    """
+    for name in ("received_finish_reason", "intermittent_finish_reason"):
+        if getattr(stream, name, None):
+            return True
+    if hasattr(stream, "_async_generator"):
+        kept = getattr(stream, "chunks", None)
+        return not kept or any(one.choices and one.choices[0].finish_reason for one in kept)
+    return not hasattr(stream, "received_finish_reason")

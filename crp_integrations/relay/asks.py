@@ -1,0 +1,148 @@
+"""The ways to ask: whole, as a stream, many at once, or a window at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Final, Unpack
+
+from crp_integrations.envelope.assemble import preview
+from crp_integrations.envelope.records import EnvelopePreview
+from crp_integrations.ports import Model
+from crp_integrations.relay import outcomes
+from crp_integrations.relay.admit import admit, admit_depth
+from crp_integrations.relay.asking import Asking
+from crp_integrations.relay.drive import (
+    adrive,
+    adrive_live,
+    adrive_stream,
+    drive,
+    drive_live,
+    drive_stream,
+)
+from crp_integrations.relay.records import Answer, Request
+from crp_integrations.relay.strategies.batch import Batch, Together
+from crp_integrations.relay.strategies.choose import intent
+from crp_integrations.relay.strategies.compose import Played, composed
+from crp_integrations.relay.turn import Turn
+from crp_integrations.relay.world import World
+
+# The strategy that the question's words ask for.
+AUTO: Final = "auto"
+
+
+class Asks:
+    """The questions that a relay takes."""
+
+    def __init__(
+        self, world: World, models: Model, known: Callable[[str], None], residency: str
+    ) -> None:
+        self._world = world
+        self._models = models
+        self._known = known
+        self._residency = residency
+
+    def turn(self, query: str, **asking: Unpack[Asking]) -> Turn:
+        """A window for who calls the model himself: `begin`, then `receive` or `fail`."""
+        return Turn(self._request(query, asking), self._world)
+
+    def play(self, query: str, **asking: Unpack[Asking]) -> Played:
+        """A question as `ask` plays it: windows of its strategy, continued while incomplete."""
+        request = self._request(query, asking)
+        return composed(request, self._world)
+
+    def ask(self, query: str, **asking: Unpack[Asking]) -> Answer:
+        """Answer a question from the fabric, checked and sealed.
+
+        Raises:
+            RequestError: the request is malformed.
+            ModelError: the model could not be called; the window is sealed as failed.
+            StoreError: the store could not be read or written.
+        """
+        turn = self.play(query, **asking)
+        self._known(turn.request.model)
+        return outcomes.answer(drive(turn, self._models))
+
+    async def aask(self, query: str, **asking: Unpack[Asking]) -> Answer:
+        """The asynchronous twin of `ask`."""
+        turn = self.play(query, **asking)
+        await asyncio.to_thread(self._known, turn.request.model)
+        return outcomes.answer(await adrive(turn, self._models))
+
+    def stream(
+        self, query: str, *, live: bool = False, **asking: Unpack[Asking]
+    ) -> Iterator[str | Answer]:
+        """Pieces of the answer, released after the verdict, then the `Answer`.
+
+        The model is called as a stream; nothing is given out before the whole text is examined.
+
+        Args:
+            live: give the pieces out as they come, and the verdict with the `Answer` at the end;
+                only where nothing may withhold the answer (pass-through).
+        """
+        turn = self.turn(query, **asking)
+        self._known(turn.request.model)
+        played = drive_live if live else drive_stream
+        for part in played(turn, self._models):
+            yield part if isinstance(part, str) else outcomes.answer(part)
+
+    async def astream(
+        self, query: str, *, live: bool = False, **asking: Unpack[Asking]
+    ) -> AsyncIterator[str | Answer]:
+        """The asynchronous twin of `stream`."""
+        turn = self.turn(query, **asking)
+        await asyncio.to_thread(self._known, turn.request.model)
+        played = adrive_live if live else adrive_stream
+        async for part in played(turn, self._models):
+            yield part if isinstance(part, str) else outcomes.answer(part)
+
+    def batch(self, queries: Sequence[str], **asking: Unpack[Asking]) -> Batch:
+        """Answer several questions together, each in a session of its own.
+
+        Spec: related facts §7
+
+        Returns:
+            An answer or the error for each of them, in their order, and headers that show the
+            worst of them.
+
+        Raises:
+            RequestError: there are too many, or one of them is malformed.
+        """
+        requests = [self._request(query, asking) for query in queries]
+        for model in {request.model for request in requests}:
+            self._known(model)
+        together = Together(requests, self._world)
+        drive(together, self._models)
+        return together.batch()
+
+    async def abatch(self, queries: Sequence[str], **asking: Unpack[Asking]) -> Batch:
+        """The asynchronous twin of `batch`."""
+        requests = [self._request(query, asking) for query in queries]
+        for model in {request.model for request in requests}:
+            await asyncio.to_thread(self._known, model)
+        together = Together(requests, self._world)
+        await adrive(together, self._models)
+        return together.batch()
+
+    def preview(self, query: str, **asking: Unpack[Asking]) -> EnvelopePreview:
+        """What the envelope for a question would be; no model is called, nothing is sealed.
+
+        Spec: CRP-SPEC-003 §12
+
+        Raises:
+            RequestError: the request is malformed.
+            ModelNotFound: no provider is known for the model.
+            StoreError: the store could not be read.
+        """
+        turn = self.turn(query, **asking)
+        self._known(turn.request.model)
+        return preview(turn.preview())
+
+    def _request(self, query: str, asking: Asking) -> Request:
+        given = {name: value for name, value in asking.items() if value is not None}
+        own = {"model": self._world.settings.model, "residency": self._residency}
+        if given.get("strategy") == AUTO:
+            given["strategy"] = intent(query)
+        request = admit(**{**own, **given, "query": query})
+        admit_depth(request, self._world.settings)
+        return request

@@ -1,0 +1,233 @@
+"""What a window is from its beginning to its seal, whatever is asked in it.
+
+`Turn` is the window's course; here are its state, its events and its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from crp_integrations.dpe.records import Report
+from crp_integrations.envelope.records import Envelope
+from crp_integrations.errors import CRPError, ModelError, RequestError, SafetyHalt, StoreError
+from crp_integrations.messages import Reply
+from crp_integrations.relay.attempts import Attempts
+from crp_integrations.relay.carrying import Carrying
+from crp_integrations.relay.close import Closed, close, journalled
+from crp_integrations.relay.ending import Ending
+from crp_integrations.relay.entering import Entered, Place
+from crp_integrations.relay.examining import examined
+from crp_integrations.relay.fitting import Fitting
+from crp_integrations.relay.passes import Passes
+from crp_integrations.relay.records import Answer, Request
+from crp_integrations.relay.saying import Said, said
+from crp_integrations.relay.searching import Searching
+from crp_integrations.relay.steps import Outcome, Refusal
+from crp_integrations.relay.verdict import Verdict
+from crp_integrations.relay.world import World
+from crp_integrations.vocabulary import EventType, HaltReason
+
+T = TypeVar("T")
+
+
+class Window:
+    """The state and the end of one window.
+
+    Attributes:
+        request: as the caller gave it.
+        session_id: of the session that it belongs to.
+    """
+
+    def __init__(self, request: Request, world: World, place: Place) -> None:
+        self.request = request
+        self.session_id = request.session_id or world.ids.new("crp_sess_")
+        self._world = world
+        self._place = place
+        self._entered: Entered | None = None
+        self._fitting = Fitting(request, self.session_id, world)
+        self._carrying: Carrying | None = None
+        self._attempts = Attempts()
+        self._searching: Searching | None = None
+        # Whether the answer was shown as it came.
+        self._shown = False
+        self._passes = Passes(request.strategy, world.settings.dispatch)
+        self._closed: Closed | None = None
+        self._outcome: Outcome | None = None
+        self._ending = threading.Lock()
+
+    # --- on the way --------------------------------------------------------------------
+
+    @property
+    def entered(self) -> Entered | None:
+        """The window's place in its session; None before it has begun."""
+        return self._entered
+
+    def note(self, event_type: EventType, **data: object) -> None:
+        """Add something to the window's events: ids, hashes, counts and closed words only."""
+        self._attempts.note(event_type, **data)
+
+    def flag(self, word: str) -> None:
+        """Add a word to the report's flags."""
+        self._attempts.flags.append(word)
+
+    def journal(self, event_type: EventType, **data: object) -> None:
+        """Journal something about the window after its end.
+
+        Raises:
+            StoreError: it could not be written.
+        """
+        if self._closed is not None:
+            seal, namespace = self._closed.seal, self._fitting.namespace
+            journalled(namespace, self._world, seal, ((event_type, data),))
+
+    def _examine(self, envelope: Envelope | None, text: str) -> Report:
+        fitting = self._fitting
+        report = examined(
+            fitting.request, self._world, fitting.namespace, fitting.reads, envelope, text
+        )
+        return report.changed(flags=(*report.flags, *self._flags()))
+
+    def _flags(self) -> list[str]:
+        """How the fabric was read, as far as it is not the usual way."""
+        namespace = self._fitting.namespace
+        flags = [f"guard={namespace.guard_name}"]
+        if not self._world.code_verified:
+            flags.append("engine-code-not-checked")
+        if namespace.residency:
+            flags.append(f"residency={namespace.residency}")
+        if self.request.cache.text:
+            flags.append(f"cache={self.request.cache.text}")
+        if self._attempts.redispatches:
+            flags.append(f"re-dispatches={self._attempts.redispatches}")
+        flags += self._attempts.flags
+        return [*flags, *self._fitting.conditional.flags]
+
+    # --- the end -----------------------------------------------------------------------
+
+    def fail(self, error: BaseException) -> Outcome:
+        """End the window because the model call failed or was cancelled; it is sealed too.
+
+        Spec: CRP-SPEC-005 §15.1
+
+        Returns:
+            A `Refusal` with the error, or the outcome reached before, if there was one.
+        """
+        cancelled = isinstance(error, asyncio.CancelledError | KeyboardInterrupt | GeneratorExit)
+        own = error if isinstance(error, CRPError) else _named(error)
+        return self._end_without_answer("cancelled" if cancelled else "failed", own, error)
+
+    def _guarded(self, going_on: Callable[[], T]) -> T | Outcome:
+        """Whatever is in the way before the call, the window is sealed as refused or failed."""
+        try:
+            return going_on()
+        except CRPError as error:
+            return self._end_without_answer("refused", error)
+        except BaseException as error:
+            try:
+                self.fail(error)
+            except StoreError as failure:
+                error.add_note(f"the window could not be sealed: {type(failure).__name__}")
+            raise
+
+    def _barred(self, reason: HaltReason) -> Outcome:
+        self._attempts.note(EventType.SAFETY_HALT, reason=reason.value)
+        error = SafetyHalt(f"no model was asked: {reason}", report=None, trail=self.session_id)
+        error.reason = reason
+        return self._end_without_answer("refused", error)
+
+    def _end_without_answer(
+        self, outcome: str, error: CRPError, cause: BaseException | None = None
+    ) -> Outcome:
+        with self._ending:
+            if self._outcome is not None:
+                return self._outcome
+            fitted = self._fitting.last
+            envelope = fitted.envelope if fitted else None
+            report = self._examine(envelope, "")
+            report = report.changed(flags=(*report.flags, f"window-{outcome}"))
+            closed = self._close(outcome, envelope, "", report, cause or error)
+            headers = self._headers(envelope, closed) if envelope else {}
+            self._outcome = Refusal(error, headers)
+            return self._outcome
+
+    def _close(
+        self,
+        outcome: str,
+        envelope: Envelope | None,
+        text: str,
+        report: Report,
+        error: BaseException | None = None,
+        *,
+        verdict: Verdict | None = None,
+    ) -> Closed:
+        world, attempts, fitted = self._world, self._attempts, self._fitting.last
+        notes = (*attempts.notes, *(verdict.notes if verdict else ()))
+        ending = Ending(
+            outcome=outcome,
+            envelope=envelope,
+            text=text,
+            report=report,
+            model=fitted.model if fitted else self.request.model,
+            strategy=self._fitting.request.strategy,
+            tokens=attempts.usage.total_tokens,
+            error=type(error).__name__ if error else "",
+            notes=notes,
+            sibling=self._place.sibling,
+            keep=not self.request.cache.no_store,
+            transfer=self._carrying.given if self._carrying else None,
+            born={
+                "parent_session": self.request.parent_session,
+                "loop_depth": self.request.loop_depth,
+                "agent_id": self.request.agent_id,
+            },
+        )
+        with world.tracer.step("close"):
+            closed = close(self._fitting.namespace, world, self.session_id, self._entered, ending)
+        self._closed = closed
+        if verdict is not None:
+            verdict.post(world, closed.report)
+        return closed
+
+    def _answer(self, envelope: Envelope, reply: Reply, closed: Closed) -> Answer:
+        seal = closed.seal
+        return Answer(
+            text=reply.text,
+            envelope=envelope.changed(window_number=seal.window_number),
+            report=closed.report,
+            headers=self._headers(envelope, closed),
+            reply=reply.changed(usage=self._attempts.usage),
+            session_id=self.session_id,
+            window_id=seal.window_id,
+            window_number=seal.window_number,
+            continuation_id=closed.left.node.continuation_id,
+        )
+
+    def _headers(self, envelope: Envelope, closed: Closed) -> dict[str, str]:
+        return said(
+            Said(
+                envelope=envelope,
+                closed=closed,
+                entered=self._entered,
+                request=self._fitting.request,
+                attempts=self._attempts,
+                passes=self._passes,
+                cache_status=self._fitting.conditional.outcome,
+            ),
+            self._world,
+        )
+
+    def _must_not_have_begun(self) -> None:
+        if self._fitting.begun or self._entered is not None or self._outcome is not None:
+            raise RequestError("this turn has begun already; ask the relay for a new one")
+
+    def _must_be_open(self) -> None:
+        if self._outcome is not None:
+            raise RequestError("this turn has ended; ask the relay for a new one")
+
+
+def _named(error: BaseException) -> ModelError:
+    """A foreign error by its name; its message could hold text of a prompt."""
+    return ModelError(f"the model call ended with {type(error).__name__}")

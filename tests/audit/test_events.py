@@ -1,0 +1,202 @@
+"""Whatever comes in, no event holds a text."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crp_integrations.audit import events as made_here
+from crp_integrations.audit.drafts import SHAPES, EventDraft, checked, named
+from crp_integrations.audit.journal import append
+from crp_integrations.audit.keys import journal_key
+from crp_integrations.errors import StoreError
+from crp_integrations.seals import sha256
+from crp_integrations.vocabulary import (
+    ChainIntegrity,
+    Circuit,
+    CompletenessLevel,
+    EventType,
+    HaltReason,
+    Oversight,
+    Pattern,
+    RiskLevel,
+    Strategy,
+    TransferType,
+)
+from tests.audit.graphs import RING, SESSION, TENANT, Memory
+
+WINDOW = "crp_win_0000000000000000"
+HASH = sha256("x")
+CANARY = "zyxcanary"
+HOSTILE = (
+    f"the {CANARY} opens the vault",
+    f"{CANARY}\r\nSet-Cookie: a=b",
+    f"<script>{CANARY}</script>",
+    f"{CANARY}\u241f{CANARY}",
+    f"{CANARY} " * 400,
+    f"\x00{CANARY}",
+    f"\ud800{CANARY}",
+    f"Ü{CANARY}",
+    json.dumps({CANARY: 1}),
+)
+BUILDERS = {
+    name: function
+    for name, function in inspect.getmembers(made_here, inspect.isfunction)
+    if not name.startswith("_") and function.__module__ == made_here.__name__
+}
+# What a builder is called with; a text where a type allows one.
+VALUES: dict[str, Any] = {
+    "policy_hash": HASH, "parent_session": SESSION, "loop_depth": 1, "agent": "writer",
+    "safety_budget": 0.85, "parent_hmac": HASH, "parents": [WINDOW], "pattern": Pattern.LINEAR,
+    "transfer": TransferType.SUMMARY, "tokens": 12, "summary_hash": HASH,
+    "reason": HaltReason.POLICY, "windows": 2, "attempt": 1, "triggers": ["risk"],
+    "strategy": Strategy.REFLEXIVE, "to": Strategy.REFLEXIVE, "before": Strategy.PUSH,
+    "why": "risk", "directives": ["require-grounding"], "risk_level": RiskLevel.HIGH,
+    "report_only": True, "budget": 0.1, "circuit": Circuit.OPEN, "mode": Oversight.HALT,
+    "response_hash": HASH, "approved": False, "of": WINDOW, "uncovered": 2, "completeness": 0.5,
+    "level": CompletenessLevel.INCOMPLETE, "continuation": 1, "stitch_hash": HASH, "flow": 0.2,
+    "remedy": "stitched", "iteration": 3, "tool": "search", "number": 1, "arguments": "{}",
+    "result": "found", "failed": True, "tool_calls": 2, "children": [WINDOW], "session": SESSION,
+    "chain_tip": HASH, "integrity": ChainIntegrity.VALID, "quality_score": 0.9, "cost": 0.05,
+}  # fmt: skip
+
+
+def arguments(function: Any) -> dict[str, Any]:
+    places = {"session_id": SESSION, "window_id": WINDOW}
+    return {name: {**VALUES, **places}[name] for name in inspect.signature(function).parameters}
+
+
+def stored(draft: EventDraft) -> str:
+    journal = Memory()
+    append(journal, journal_key(RING, TENANT), [draft], "2026-05-25T10:00:00Z")
+    return journal.written[0].model_dump_json()
+
+
+def said_of(make: Callable[[], EventDraft]) -> str:
+    """What is stored of a draft, or what the refusal says."""
+    try:
+        return stored(make())
+    except (StoreError, TypeError, AttributeError) as error:
+        return str(error)
+
+
+def test_every_type_has_a_shape_and_those_of_the_relay_a_builder() -> None:
+    assert set(SHAPES) == set(EventType)
+    built = {function(**arguments(function)).event_type for function in BUILDERS.values()}
+    assert built == {
+        EventType.SESSION_CREATED, EventType.SESSION_CONTINUED, EventType.SESSION_TERMINATED,
+        EventType.RE_DISPATCH, EventType.STRATEGY_UPGRADE, EventType.POLICY_VIOLATION,
+        EventType.SAFETY_HALT, EventType.SAFETY_BUDGET_DEPLETED, EventType.OVERSIGHT_TRIGGERED,
+        EventType.COMPLETENESS_CONTINUATION, EventType.FLOW_STITCH, EventType.FLOW_REMEDIATION,
+        EventType.STOP_INJECT, EventType.TOOL_CALL, EventType.AGENT_LOOP_ITERATION,
+        EventType.FAN_OUT_CREATED, EventType.FAN_IN_MERGED, EventType.SUB_AGENT_RESULT,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_what_a_builder_makes_is_what_its_type_allows(name: str) -> None:
+    given = arguments(BUILDERS[name])
+    draft = BUILDERS[name](**given)
+    data = checked(draft).data
+    assert data == draft.data
+    said = given.keys() - {"session_id", "window_id", "arguments", "result"}
+    assert {field.removesuffix("_hash") for field in data} >= {
+        field.removesuffix("_hash") for field in said
+    }
+    assert json.loads(stored(draft))["data"]["session_id"] == SESSION
+
+
+@pytest.mark.parametrize("hostile", HOSTILE, ids=range(len(HOSTILE)))
+@pytest.mark.parametrize("name", BUILDERS)
+def test_a_text_in_the_place_of_an_argument_leaves_nothing_of_itself(
+    name: str, hostile: str
+) -> None:
+    given = arguments(BUILDERS[name])
+    for field in given:
+        for value in (hostile, [hostile], [[hostile]], {hostile: hostile}):
+            changed = {**given, field: value}
+            assert CANARY not in said_of(lambda: BUILDERS[name](**changed)), field  # noqa: B023
+
+
+@pytest.mark.parametrize("hostile", HOSTILE, ids=range(len(HOSTILE)))
+@pytest.mark.parametrize("kind", EventType)
+def test_no_field_of_any_type_takes_a_text(kind: EventType, hostile: str) -> None:
+    fields = {*SHAPES[kind], "window_hmac", "outcome", "etag", "risk_level", "session_id", hostile}
+    for field in fields:
+        for value in (hostile, [hostile], {hostile: 1}, 1, hostile.encode("utf-8", "replace")):
+            session = hostile if field == "session_id" else ""
+            draft = EventDraft(kind, {field: value}, session)
+            assert CANARY not in said_of(lambda: draft), field  # noqa: B023
+
+
+@pytest.mark.parametrize("kind", EventType)
+def test_what_a_type_does_not_say_is_refused(kind: EventType) -> None:
+    with pytest.raises(StoreError, match="does not say 'question'"):
+        checked(EventDraft(kind, {"question": 1}))
+    for place in ({"session_id": "a b"}, {"window_id": "a\nb"}):
+        with pytest.raises(StoreError, match="does not look like an id"):
+            checked(EventDraft(kind, {}, **place))
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "value"),
+    [
+        (EventType.FACT_RETRIEVED, "dropped", -1),
+        (EventType.FACT_RETRIEVED, "dropped", True),
+        (EventType.FACT_RETRIEVED, "dropped", 1.0),
+        (EventType.FACT_RETRIEVED, "facts", "a"),
+        (EventType.FACT_RETRIEVED, "state_hash", "abc"),
+        (EventType.FACT_DELETED, "cause", "because"),
+        (EventType.SUB_AGENT_RESULT, "budget", 1.5),
+        (EventType.SUB_AGENT_RESULT, "budget", float("nan")),
+        (EventType.SUB_AGENT_RESULT, "budget", "0.5"),
+        (EventType.POLICY_VIOLATION, "report_only", 1),
+        (EventType.POLICY_VIOLATION, "directives", ["be nice"]),
+        (EventType.SESSION_CONTINUED, "parent_hmac", f"{HASH}|"),
+        (EventType.SAFETY_HALT, "reason", ""),
+    ],
+)
+def test_a_value_of_another_shape_is_refused_and_not_shown(
+    kind: EventType, field: str, value: Any
+) -> None:
+    with pytest.raises(StoreError, match=f"{field} of event {kind}") as refused:
+        checked(EventDraft(kind, {field: value}))
+    if isinstance(value, str) and value:
+        assert f"{value!r}" not in str(refused.value)
+
+
+@given(st.text(max_size=200))
+def test_a_name_is_itself_or_its_hash(name: str) -> None:
+    said = named(name)
+    if said == name:
+        assert re.fullmatch(r"[\w.:/@+#=-]{1,160}", name, re.ASCII)
+    else:
+        assert re.fullmatch(r"sha256:[0-9a-f]{64}", said)
+    assert named(said) == said
+
+
+def test_ids_that_people_use_stay_as_they_are() -> None:
+    for name in (
+        "9f742cf2-88c7-53eb-89af-172661834d24", SESSION, WINDOW, "gpt-4o-mini",
+        "anthropic/claude-3-5-sonnet@20241022", "minilm/1.0+sha256:ab", "doc#12", "ModelError",
+    ):  # fmt: skip
+        assert named(name) == name
+
+
+def test_what_a_tool_was_called_with_is_hashed() -> None:
+    draft = made_here.tool_called(
+        SESSION, WINDOW, tool="search", number=1, arguments='{"q": "Meridian"}', result="412 MW"
+    )
+    assert draft.data == {
+        "tool": sha256("search"),
+        "number": 1,
+        "arguments_hash": sha256('{"q": "Meridian"}'),
+        "result_hash": sha256("412 MW"),
+    }

@@ -1,0 +1,184 @@
+"""Windows closed as the relay closes them, by the processes of these tests; and what must hold."""
+
+from __future__ import annotations
+
+import random
+from multiprocessing.connection import Connection
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+
+from crp_integrations.audit import windows
+from crp_integrations.audit.journal import EventDraft, append
+from crp_integrations.audit.trail import closing, verify_trail
+from crp_integrations.errors import StoreError
+from crp_integrations.fabric.ports import Transaction
+from crp_integrations.fabric.records import Fact
+from crp_integrations.seals import iso, sha256, sha256_hex
+from crp_integrations.session import graph
+from crp_integrations.session.ports import sessions_of
+from crp_integrations.session.records import Session, WindowNode
+from crp_integrations.session.settings import GraphSettings
+from crp_integrations.stores.sqlite import SqliteStore
+from crp_integrations.testing.conformance_sessions import prior, report
+from crp_integrations.testing.records import KEY, NAMESPACE, NOON, fact, rows
+from crp_integrations.vocabulary import EventType, Pattern
+
+SESSIONS = tuple(f"crp_sess_{number:016}" for number in range(24))
+# What a window takes from the budget: every one shows in the sum.
+COST = 0.0001
+# Siblings of a fan-out.
+FAN = 3
+
+
+def id_of(session_id: str, name: str) -> str:
+    return "crp_win_" + sha256_hex(f"{session_id} {name}")[:16]
+
+
+def fact_of(window_id: str) -> Fact:
+    """A fact that is added with a window, so that each shows whether the other was committed."""
+    return fact(f"window {window_id} was closed with this", source_id=window_id)
+
+
+def close_window(transaction: Transaction, session_id: str, name: str, *, fan: bool) -> str:
+    """Seal a window behind the session's last ones, charge it, and keep what it said.
+
+    Args:
+        fan: whether it is one of a fan-out: a sibling of the last ones, while there is room.
+    """
+    sessions, journal = sessions_of(transaction), transaction.journal
+    kept = sessions.session(session_id)
+    session = kept or Session(session_id=session_id, created_at=iso(NOON), modified_at=iso(NOON))
+    nodes = sessions.windows(session_id)
+    last = [node for node in nodes if node.window_number == nodes[-1].window_number]
+    if fan and last and last[0].pattern is Pattern.FAN_OUT and len(last) < FAN:
+        number, pattern = last[0].window_number, Pattern.FAN_OUT
+        parents = [node for node in nodes if node.window_id in last[0].parents]
+    else:
+        number = last[0].window_number + 1 if last else 1
+        pattern = Pattern.FAN_IN if len(last) > 1 else Pattern.LINEAR
+        if fan and len(last) == 1:
+            pattern = Pattern.FAN_OUT
+        parents = last
+    seal = windows.seal(
+        journal,
+        KEY,
+        session_id=session_id,
+        window_id=id_of(session_id, name),
+        window_number=number,
+        timestamp=iso(NOON),
+        response_hash=sha256(name),
+        report_hash=sha256(f"report {name}"),
+        outcome="released",
+        parents=[node.hmac for node in parents],
+    )
+    left = round(session.safety_budget - COST, 4)
+    sessions.keep(session.changed(safety_budget=left, tool_calls=session.tool_calls + 1))
+    made = fact_of(seal.window_id)
+    transaction.facts.add([made], rows([made]))
+    sessions.add_window(
+        WindowNode(
+            window_id=seal.window_id,
+            session_id=session_id,
+            window_number=number,
+            parents=tuple(sorted(node.window_id for node in parents)),
+            pattern=pattern,
+            continuation_id="crp_cont_" + sha256_hex(seal.window_id)[:16],
+            safety_budget=left,
+            hmac=seal.hmac,
+            timestamp=seal.timestamp,
+        ),
+        prior=prior(number, made.fact_id, answer="said at length " * 300),
+        report=report(made.fact_id),
+    )
+    draft = EventDraft(
+        EventType.DISPATCH_COMPLETED,
+        closing(seal),
+        session_id=session_id,
+        window_id=seal.window_id,
+    )
+    append(journal, KEY, [draft], iso(NOON))
+    return seal.window_id
+
+
+def close_until_killed(path: Path, run: int, acknowledge: Connection) -> None:
+    """Tell the id of every window once it is committed."""
+    store = SqliteStore(path, busy_seconds=60)
+    chance = random.Random(run)
+    number = 0
+    while True:
+        with store.begin(NAMESPACE) as transaction:
+            session_id = chance.choice(SESSIONS)
+            fan = chance.random() < 0.5
+            closed = close_window(transaction, session_id, f"{run}-{number}", fan=fan)
+        acknowledge.send(closed)
+        number += 1
+
+
+def close_some(path: Path, writer: int, count: int, start: Barrier) -> None:
+    """Close windows of one session beside another process that does the same."""
+    start.wait()
+    store = SqliteStore(path, busy_seconds=60)
+    for number in range(count):
+        with store.begin(NAMESPACE) as transaction:
+            close_window(transaction, SESSIONS[0], f"{writer}-{number}", fan=number % 3 > 0)
+    store.close()
+
+
+def keep_stale(path: Path, start: Barrier, answer: Connection) -> None:
+    """Read a session, let the other process charge it, and keep what was read."""
+    store = SqliteStore(path, busy_seconds=60)
+    with store.begin(NAMESPACE, write=False) as transaction:
+        read = sessions_of(transaction).session(SESSIONS[0])
+    assert read is not None
+    start.wait()
+    start.wait()
+    try:
+        with store.begin(NAMESPACE) as transaction:
+            sessions_of(transaction).keep(read.changed(agent_id="stale"))
+        answer.send("kept")
+    except StoreError as error:
+        answer.send(str(error))
+
+
+def check(store: SqliteStore) -> set[str]:
+    """Whole windows alone: seal, event, node, content, charge and fact each where the others are.
+
+    Returns:
+        Ids of all windows.
+    """
+    with store.begin(NAMESPACE, write=False) as transaction:
+        journal, sessions = transaction.journal, sessions_of(transaction)
+        trail = verify_trail(
+            journal.events(),
+            journal.all_seals(),
+            journal_key=KEY,
+            session_key=lambda session_id: KEY,
+        )
+        found: set[str] = set()
+        for session_id in sessions.session_ids():
+            session, nodes = sessions.session(session_id), sessions.windows(session_id)
+            seals = journal.seals(session_id)
+            assert session is not None
+            assert [(n.window_id, n.window_number, n.hmac) for n in nodes] == [
+                (s.window_id, s.window_number, s.hmac) for s in seals
+            ]
+            settings = GraphSettings(nodes=len(nodes), fan_out=FAN)
+            assert graph.faults(nodes, settings) == ()
+            assert graph.unchained(nodes, seals) == ()
+            assert session.tool_calls == len(nodes)
+            assert session.safety_budget == round(1.0 - COST * len(nodes), 4)
+            assert sorted(n.safety_budget for n in nodes) == sorted(
+                round(1.0 - COST * place, 4) for place in range(1, len(nodes) + 1)
+            )
+            ids = [node.window_id for node in nodes]
+            kept = sessions.priors(ids)
+            for node in nodes:
+                (seen,) = kept[node.window_id].facts_seen
+                assert seen.fact_id == fact_of(node.window_id).fact_id
+                assert sessions.report(node.window_id) == report(seen.fact_id)
+                assert sessions.continued(node.continuation_id) == node
+            found.update(ids)
+        assert trail.windows == len(found)
+        stored = {id_ for id_, _ in transaction.facts.retrievable()}
+        assert stored == {fact_of(id_).fact_id for id_ in found}
+        return found
