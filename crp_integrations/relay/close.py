@@ -27,17 +27,17 @@ from crp_integrations.vocabulary import ChainIntegrity
 WINDOW_ID_LENGTH = 16
 
 
-def window_id(session_id: str, number: int, residency: str = "", sibling: int = 0) -> str:
+def window_id(session_id: str, number: int, residency: str = "", turn: int = 0) -> str:
     """The id of a session's n-th window in a region; equal sessions replay to equal ids.
 
     Each region has its own chain of a session's windows, so the region is part of the id.
 
     Args:
-        sibling: place among the windows of one fan-out, from 1; 0 for a window on its own.
+        turn: tells windows of one number apart; 0 for the first of them.
     """
     fields = [session_id, str(number), *((residency,) if residency else ())]
-    if sibling:
-        fields.append(f"sibling-{sibling}")
+    if turn:
+        fields.append(f"turn-{turn}")
     return "crp_win_" + sha256_hex("\u241f".join(fields))[:WINDOW_ID_LENGTH]
 
 
@@ -85,9 +85,8 @@ def close(
     with namespace.begin(write=True) as transaction:
         earlier = transaction.journal.seals(session_id)
         follows = _followed(earlier, entered)
-        number = _number(earlier, follows, ending.sibling)
-        sibling = ending.sibling if follows else 0
-        identity = window_id(session_id, number, namespace.residency, sibling)
+        number = 1 + max((one.window_number for one in follows), default=0)
+        identity = _unused(earlier, session_id, number, namespace.residency, ending.sibling)
         now = world.clock.now()
         timestamp = iso(now)
         finished = finish(
@@ -182,11 +181,12 @@ def _followed(earlier: Sequence[WindowSeal], entered: Entered | None) -> list[Wi
     return list(earlier[-1:])
 
 
-def _number(earlier: Sequence[WindowSeal], follows: Sequence[WindowSeal], sibling: int) -> int:
-    """The next number; windows of one fan-out share theirs until a later one is there."""
-    last = earlier[-1].window_number if earlier else 0
-    if sibling and follows:
-        wanted = follows[-1].window_number + 1
-        if last <= wanted:
-            return wanted
-    return last + 1
+def _unused(
+    earlier: Sequence[WindowSeal], session_id: str, number: int, residency: str, sibling: int
+) -> str:
+    """The id of a new window; windows of one fan-out have theirs by their place in it."""
+    taken = {one.window_id for one in earlier if one.window_number == number}
+    turn = sibling
+    while (made := window_id(session_id, number, residency, turn)) in taken:
+        turn += len(taken) + 1
+    return made

@@ -29,12 +29,14 @@ class Left:
     Attributes:
         charged: what the window took from the safety budget.
         prior: what a continuation may know of the window; None when it was not delivered.
+        kept: whether its report was handed to the store.
     """
 
     session: Session
     node: WindowNode
     charged: float
     prior: PriorWindow | None
+    kept: bool = False
 
 
 def leave(
@@ -110,7 +112,7 @@ def leave(
             prior=prior if on_disk else None,
             report=report.model_dump_json() if on_disk else "",
         )
-    return Left(session, node, round(before - left, 4), prior)
+    return Left(session, node, round(before - left, 4), prior, kept=ending.keep and on_disk)
 
 
 def _prior(ending: Ending, seal: WindowSeal) -> PriorWindow | None:
