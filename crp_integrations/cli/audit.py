@@ -97,7 +97,8 @@ def export(
     out: Annotated[
         str, typer.Option("--out", help="A new file; standard output when left out.")
     ] = "",
-    session: options.Session = None,
+    # Without the variable that `ask` reads: an export of everything must not depend on it.
+    session: Annotated[str, typer.Option("--session", help="Only events of this session.")] = "",
     window: Annotated[str, typer.Option("--window", help="Only events of this window.")] = "",
     since: Annotated[str, typer.Option("--since", help="From this ISO 8601 time on.")] = "",
     until: Annotated[str, typer.Option("--until", help="Before this ISO 8601 time.")] = "",
@@ -111,7 +112,7 @@ def export(
 ) -> None:
     """Write events as lines of JSON; of NDJSON, those left out keep their HMAC."""
     chosen = exports.Selection(
-        session_id=session or "",
+        session_id=session,
         window_id=window,
         since=_moment(since),
         until=_moment(until),

@@ -10,6 +10,7 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
@@ -36,10 +37,7 @@ class RegoEngine:
     @property
     def identity(self) -> str:
         """`regopy` and its version, `regopy absent` where it is not installed."""
-        try:
-            return f"{LIBRARY} {version(LIBRARY)}"
-        except PackageNotFoundError:
-            return f"{LIBRARY} absent"
+        return _identity()
 
     def decide(self, bundle: Bundle, question: Mapping[str, Any]) -> Mapping[str, Any]:
         """The value of the bundle's entrypoint for an input.
@@ -93,3 +91,12 @@ class RegoEngine:
             )
         value: dict[str, Any] = answered[0]
         return value
+
+
+@cache
+def _identity() -> str:
+    # Looking a version up takes a millisecond, and every report names it.
+    try:
+        return f"{LIBRARY} {version(LIBRARY)}"
+    except PackageNotFoundError:
+        return f"{LIBRARY} absent"

@@ -17,21 +17,15 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from crp_integrations.errors import ConfigError
-from crp_integrations.policy.directives import REPORT_NAMES, REPORT_URIS
 from crp_integrations.policy.records import Policy, ViolationReport
+from crp_integrations.policy.settings import ReportSettings
 
 if TYPE_CHECKING:
     import httpx
 
-DEFAULT_CAPACITY: Final = 1_000
-DEFAULT_ATTEMPTS: Final = 4
-DEFAULT_TIMEOUT_S: Final = 10.0
-DEFAULT_BACKOFF_S: Final = 0.5
 # Posts on their way at once.
 AT_ONCE: Final = 8
 # What a receiver may answer differently when it is asked again (RFC 9110, RFC 6585).
@@ -51,43 +45,17 @@ class HttpReports:
     Counts are of deliveries, one for each address of a report.
     """
 
-    def __init__(
-        self,
-        *,
-        hosts: Sequence[str] = (),
-        receivers: Mapping[str, str] | None = None,
-        capacity: int = DEFAULT_CAPACITY,
-        attempts: int = DEFAULT_ATTEMPTS,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
-        backoff_s: float = DEFAULT_BACKOFF_S,
-    ) -> None:
+    def __init__(self, settings: ReportSettings | None = None) -> None:
         """Prepare deliveries.
 
         Args:
-            hosts: names and addresses of hosts that may be posted to although they are private,
-                such as `siem.internal` or `127.0.0.1`.
-            receivers: address of each name that `report-to` may give; their hosts count as listed.
-            capacity: deliveries under way at most; further ones are dropped.
-            attempts: of one delivery, at least 1.
-            timeout_s: deadline of one attempt.
-            backoff_s: pause before the second attempt; it doubles with each further one.
-
-        Raises:
-            ConfigError: a number or a receiver is not usable.
+            settings: None for the defaults, under which no private host is listed.
         """
-        if capacity < 1 or attempts < 1 or timeout_s <= 0 or backoff_s < 0:
-            raise ConfigError(
-                f"capacity {capacity}, attempts {attempts}, timeout_s {timeout_s} and backoff_s "
-                f"{backoff_s} must be at least 1, at least 1, above 0 and at least 0"
-            )
-        self._receivers = {name.lower(): uri for name, uri in (receivers or {}).items()}
-        for name, uri in self._receivers.items():
-            if not (REPORT_NAMES.takes(name) and REPORT_URIS.takes(uri)):
-                raise ConfigError(f"receiver {name!r:.60} wants {REPORT_URIS.wanted}")
-        own = [_host(uri) for uri in self._receivers.values()]
-        self._listed = frozenset(host.lower().strip("[]") for host in (*hosts, *own))
-        self._capacity, self._attempts = capacity, attempts
-        self._timeout_s, self._backoff_s = timeout_s, backoff_s
+        self._settings = settings or ReportSettings()
+        hosts = [_host(uri) for uri in self._settings.receivers.values()]
+        self._listed = frozenset(
+            host.lower().strip("[]") for host in (*self._settings.hosts, *hosts)
+        )
         self._changed = threading.Condition()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -110,8 +78,8 @@ class HttpReports:
         """Take a report for the addresses of a policy; never waits for one and never raises."""
         uris = list(policy.report_uri)
         for name in policy.report_to:
-            if name in self._receivers:
-                uris.append(self._receivers[name])
+            if name in self._settings.receivers:
+                uris.append(self._settings.receivers[name])
             else:
                 self._drop(report.window_id, f"no receiver is called {name}")
         if uris:
@@ -149,7 +117,7 @@ class HttpReports:
         """Why a delivery cannot begin, empty when it can."""
         if self._closed:
             return "closed"
-        if self._pending >= self._capacity:
+        if self._pending >= self._settings.capacity:
             return f"{self._pending} deliveries are under way"
         try:
             self._running()
@@ -209,11 +177,11 @@ class HttpReports:
         import httpx
 
         reason = ""
-        for attempt in range(self._attempts):
+        for attempt in range(self._settings.attempts):
             if attempt:
-                await asyncio.sleep(self._backoff_s * 2 ** (attempt - 1))
+                await asyncio.sleep(self._settings.backoff_seconds * 2 ** (attempt - 1))
             try:
-                async with self._slots, asyncio.timeout(self._timeout_s):
+                async with self._slots, asyncio.timeout(self._settings.timeout_seconds):
                     status = await self._post(uri, body)
             except (httpx.TransportError, OSError) as error:
                 # TimeoutError is an OSError.
@@ -250,7 +218,7 @@ class HttpReports:
 
         if self._client is None:
             self._client = httpx.AsyncClient(
-                timeout=self._timeout_s,
+                timeout=self._settings.timeout_seconds,
                 # No proxy and no stored credentials of this process.
                 trust_env=False,
                 # Two names may share an address, and a kept connection was opened for one.

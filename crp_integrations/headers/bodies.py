@@ -19,8 +19,9 @@ from crp_integrations.errors import (
 from crp_integrations.headers import forms, names
 from crp_integrations.headers.passed import retry_for
 from crp_integrations.headers.records import RetryAfter
+from crp_integrations.headers.words import Retry
 from crp_integrations.records import Record
-from crp_integrations.vocabulary import HaltReason, QualityTier, Retry
+from crp_integrations.vocabulary import HaltReason, QualityTier
 
 UNKNOWN_DIRECTIVE: Final = "unknown directive"
 INTERNAL: Final = 500

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from crp_integrations.headers import forms, names, values
 from crp_integrations.headers.cache import CacheDirectives
 from crp_integrations.headers.forms import lower, upper
+from crp_integrations.headers.words import Phase
 from crp_integrations.vocabulary import (
     AiActClass,
     Attribution,
@@ -19,7 +20,6 @@ from crp_integrations.vocabulary import (
     ChainIntegrity,
     GroundingMode,
     Oversight,
-    Phase,
     QualityTier,
     RiskLevel,
     SafetyMode,

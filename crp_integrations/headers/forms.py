@@ -23,6 +23,7 @@ from crp_integrations.headers.records import (
     RetryAfter,
     SetSession,
 )
+from crp_integrations.headers.words import Retry
 from crp_integrations.session.records import BUDGET_DIGITS
 from crp_integrations.vocabulary import (
     CacheStatus,
@@ -30,7 +31,6 @@ from crp_integrations.vocabulary import (
     DistortionType,
     QualityTier,
     RepetitionLevel,
-    Retry,
 )
 
 

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Final
 
 from crp_integrations.headers import names
+from crp_integrations.headers.words import Phase, Retry
 from crp_integrations.vocabulary import (
     AiActClass,
     Attribution,
@@ -24,10 +25,8 @@ from crp_integrations.vocabulary import (
     DistortionType,
     GroundingMode,
     Oversight,
-    Phase,
     QualityTier,
     RepetitionLevel,
-    Retry,
     RiskLevel,
     SafetyMode,
     Strategy,

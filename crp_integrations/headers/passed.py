@@ -8,14 +8,8 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from crp_integrations.headers.records import RetryAfter, SetSession
-from crp_integrations.vocabulary import (
-    BudgetWarning,
-    HaltReason,
-    Oversight,
-    Phase,
-    Retry,
-    Strategy,
-)
+from crp_integrations.headers.words import Phase, Retry
+from crp_integrations.vocabulary import BudgetWarning, HaltReason, Oversight, Strategy
 
 # What helps after a halt: a person, or another session, since a budget never recovers.
 RETRY: Final = MappingProxyType(

@@ -11,6 +11,7 @@ from crp_integrations.headers.cache import CacheDirectives
 from crp_integrations.headers.grammar import LIMITS
 from crp_integrations.headers.names import PROTOCOL_VERSION, SESSION_TOKEN
 from crp_integrations.headers.values import FRACTION_DIGITS, floored
+from crp_integrations.headers.words import Phase, Retry
 from crp_integrations.records import Part
 from crp_integrations.vocabulary import (
     AiActClass,
@@ -22,10 +23,8 @@ from crp_integrations.vocabulary import (
     DistortionType,
     GroundingMode,
     Oversight,
-    Phase,
     QualityTier,
     RepetitionLevel,
-    Retry,
     RiskLevel,
     SafetyMode,
     Strategy,

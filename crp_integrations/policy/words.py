@@ -102,7 +102,7 @@ PROFILE_TEXTS: Final = MappingProxyType(
 MODE_TEXTS: Final = MappingProxyType(
     {
         SafetyMode.STRICT: "halt-on CRITICAL; warn-on HIGH; block-ungrounded",
-        SafetyMode.WARN: "default-src context parametric ckf cross-session; warn-on HIGH",
-        SafetyMode.PERMISSIVE: "default-src context parametric ckf cross-session",
+        SafetyMode.WARN: "warn-on HIGH",
+        SafetyMode.PERMISSIVE: "default-src context parametric",
     }
 )

@@ -21,9 +21,10 @@ from crp_integrations.relay.drive import (
     drive_stream,
 )
 from crp_integrations.relay.records import Answer, Request
+from crp_integrations.relay.steps import Outcome
 from crp_integrations.relay.strategies.batch import Batch, Together
-from crp_integrations.relay.strategies.choose import intent
-from crp_integrations.relay.strategies.compose import Played, composed
+from crp_integrations.relay.strategies.choose import chosen, intent
+from crp_integrations.relay.strategies.compose import IN_PARTS, Played, composed
 from crp_integrations.relay.turn import Turn
 from crp_integrations.relay.world import World
 
@@ -77,23 +78,33 @@ class Asks:
         The model is called as a stream; nothing is given out before the whole text is examined.
 
         Args:
-            live: give the pieces out as they come, and the verdict with the `Answer` at the end;
-                only where nothing may withhold the answer (pass-through).
+            live: give the pieces out as they come, and the verdict with the `Answer` at the end
+                (pass-through). Only where nothing may withhold the answer, and for one window:
+                what a policy may withhold, and an answer in parts, wait for the verdict all the
+                same.
         """
-        turn = self.turn(query, **asking)
-        self._known(turn.request.model)
-        played = drive_live if live else drive_stream
-        for part in played(turn, self._models):
+        request = self._request(query, asking)
+        self._known(request.model)
+        parts: Iterator[str | Outcome]
+        if live and request.strategy not in IN_PARTS:
+            parts = drive_live(Turn(request, self._world), self._models)
+        else:
+            parts = drive_stream(composed(request, self._world), self._models)
+        for part in parts:
             yield part if isinstance(part, str) else outcomes.answer(part)
 
     async def astream(
         self, query: str, *, live: bool = False, **asking: Unpack[Asking]
     ) -> AsyncIterator[str | Answer]:
         """The asynchronous twin of `stream`."""
-        turn = self.turn(query, **asking)
-        await asyncio.to_thread(self._known, turn.request.model)
-        played = adrive_live if live else adrive_stream
-        async for part in played(turn, self._models):
+        request = self._request(query, asking)
+        await asyncio.to_thread(self._known, request.model)
+        parts: AsyncIterator[str | Outcome]
+        if live and request.strategy not in IN_PARTS:
+            parts = adrive_live(Turn(request, self._world), self._models)
+        else:
+            parts = adrive_stream(composed(request, self._world), self._models)
+        async for part in parts:
             yield part if isinstance(part, str) else outcomes.answer(part)
 
     def batch(self, queries: Sequence[str], **asking: Unpack[Asking]) -> Batch:
@@ -145,4 +156,8 @@ class Asks:
             given["strategy"] = intent(query)
         request = admit(**{**own, **given, "query": query})
         admit_depth(request, self._world.settings)
-        return request
+        accepted = request.accept_strategies
+        if accepted and "strategy" not in given:
+            return request.changed(strategy=accepted[0])
+        strategy = chosen(request.strategy, accepted)
+        return request if strategy is request.strategy else request.changed(strategy=strategy)

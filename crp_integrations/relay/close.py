@@ -18,6 +18,7 @@ from crp_integrations.fabric.ports import Transaction
 from crp_integrations.fabric.search.shelves import Use
 from crp_integrations.relay.ending import Ending, Note
 from crp_integrations.relay.entering import Entered
+from crp_integrations.relay.faulting import EXAMINED, due, quarantine
 from crp_integrations.relay.leaving import Left, leave
 from crp_integrations.relay.telling import told
 from crp_integrations.relay.world import World
@@ -128,11 +129,13 @@ def close(
             timestamp,
         )
         used = _used(transaction, ending, now)
+        bad = due(transaction, ending, finished, world.settings.fabric.lifecycle)
     if used and envelope:
         namespace.note_shared_use(used, now)
         namespace.shelve(
             session_id, (Use(f.fact_id, f.source_id, f.community) for f in envelope.facts)
         )
+    quarantine(namespace, bad)
     if not ending.keep:
         world.remembered.keep(left.session, left.node)
     if left.prior is not None and not on_disk:
@@ -165,7 +168,7 @@ def journalled(namespace: Namespace, world: World, seal: WindowSeal, notes: Sequ
 
 
 def _used(transaction: Transaction, ending: Ending, now: datetime) -> list[str]:
-    if ending.envelope is None or ending.outcome != "released" or not ending.keep:
+    if ending.envelope is None or ending.outcome not in EXAMINED or not ending.keep:
         return []
     used = [fact.fact_id for fact in ending.envelope.facts]
     if used:

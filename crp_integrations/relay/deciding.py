@@ -185,6 +185,9 @@ def _again(
     if not triggers:
         return None
     strategy = upgrade or Strategy.REFLEXIVE
+    if request.accept_strategies and strategy not in request.accept_strategies:
+        # What the caller accepts comes before an upgrade (related facts §7).
+        strategy = request.strategy
     return Again(
         remedies.redispatch(words, seed=request.seed, strategy=strategy, attempt=attempts + 1),
         tuple(triggers),

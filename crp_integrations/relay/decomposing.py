@@ -42,6 +42,7 @@ class Needs:
         self._settings = settings
         self._found: tuple[str, ...] = tuple(request.sub_queries)
         self._algorithm = ""
+        self._searched: frozenset[str] = frozenset()
         self.waiting = False
 
     def asking(self) -> Dispatch | None:
@@ -86,9 +87,14 @@ class Needs:
         return self._found
 
     def add(self, queries: Sequence[str]) -> None:
-        """Further needs, as an agent found them; the question's own come first."""
+        """What an agent searches for; the question's own needs come first."""
         own = self.sub_queries
+        self._searched |= frozenset(queries).difference(own)
         self._found = tuple(dict.fromkeys((*own, *queries)))
+
+    def own(self, sub_queries: Sequence[str]) -> tuple[str, ...]:
+        """Those that an answer is to cover, without what was only searched for on the way."""
+        return tuple(need for need in sub_queries if need not in self._searched)
 
     def named(self, envelope: Envelope) -> Envelope:
         """An envelope that names what decomposed its question."""

@@ -27,7 +27,9 @@ class Ending:
         model: the model that was asked last.
         strategy: how the question was dispatched in the end.
         tokens: of all model calls, prompt and completion.
+        tool_calls: that the model asked for.
         error: class name of the error that ended the window, empty when none did.
+        reason: why the answer is withheld, empty when it is not.
         notes: what happened on the way, in order.
         sibling: place among the windows of one fan-out, from 1; 0 for a window on its own.
         keep: whether anything that was said may be kept on disk; not under `no-store`.
@@ -42,7 +44,9 @@ class Ending:
     model: str
     strategy: Strategy = Strategy.PUSH
     tokens: int = 0
+    tool_calls: int = 0
     error: str = ""
+    reason: str = ""
     notes: tuple[Note, ...] = ()
     sibling: int = 0
     keep: bool = True

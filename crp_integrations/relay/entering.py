@@ -47,6 +47,7 @@ class Entered:
         windows: of the session so far, by number.
         preferred: strategy that the circuit breaker asks for; None for no other.
         named: the parents were named; else the window follows whatever is last when it closes.
+        stated: whether anybody stated a policy; without one a later request may state any.
     """
 
     session: Session | None
@@ -60,6 +61,7 @@ class Entered:
     windows: tuple[WindowNode, ...] = ()
     preferred: Strategy | None = None
     named: bool = False
+    stated: bool = False
 
     def strategy(self, wanted: Strategy) -> Strategy:
         """The strategy of a single window: a half-open circuit asks for the reflexive one."""
@@ -136,13 +138,14 @@ def enter(
         raise LimitReached(f"session {session_id} has {len(nodes)} windows, at most {most}")
     return Entered(
         session=session,
-        policy=policy,
+        policy=policy or Policy(),
         report_only=parse(request.report_only) if request.report_only else None,
         parents=parents or after or nodes[-1:],
         prior=prior,
         safety_budget=left,
-        barred=_barred(request, policy, left, settings),
+        barred=_barred(request, policy or Policy(), left, settings),
         named=bool(parents or after),
+        stated=policy is not None,
         preferred=safety.preferred(left, settings.session.budget),
         pattern=pattern_of(
             nodes,
@@ -163,13 +166,18 @@ def _stricter(stored: Session | None, held: Session | None) -> Session | None:
     if stored is None or held is None:
         return stored or held
     left = min(stored.safety_budget, held.safety_budget)
-    return stored.changed(safety_budget=left, ended=stored.ended or held.ended)
+    policy = "; ".join(dict.fromkeys(one.policy for one in (stored, held) if one.policy))
+    return stored.changed(safety_budget=left, policy=policy, ended=stored.ended or held.ended)
 
 
 def _policy(
     settings: Settings, session: Session | None, agent: Agent | None, request: Request
-) -> Policy:
-    """The session's policy, as strict as the operator's is today, tightened by the request's."""
+) -> Policy | None:
+    """The session's policy, as strict as the operator's is today, tightened by the request's.
+
+    Returns:
+        None where nobody states one.
+    """
     # Of directives that stand twice the strictest holds, so an older session follows its operator.
     layers = [
         text
@@ -181,8 +189,11 @@ def _policy(
         )
         if text
     ]
-    held = parse("; ".join(layers)) if layers else Policy()
-    return tightened(held, parse(request.policy)) if request.policy else held
+    held = parse("; ".join(layers)) if layers else None
+    if not request.policy:
+        return held
+    own = parse(request.policy)
+    return own if held is None else tightened(held, own)
 
 
 def _barred(request: Request, policy: Policy, left: float, settings: Settings) -> HaltReason | None:

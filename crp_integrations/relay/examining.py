@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, TypedDict
 
 import numpy as np
@@ -63,6 +63,8 @@ def examined(
     reads: Callable[[], View],
     envelope: Envelope | None,
     text: str,
+    *,
+    needs: Sequence[str] = (),
 ) -> Report:
     """The report on a reply, beside the envelope that the model had.
 
@@ -71,6 +73,7 @@ def examined(
     Args:
         reads: opens what the window reads; called only when there are facts.
         envelope: None when the window ended before there was one.
+        needs: that the session's answers are to cover.
     """
     facts = envelope.facts if envelope else ()
     dossier = Dossier(
@@ -80,7 +83,7 @@ def examined(
         vectors=vectors_of(envelope, reads()) if envelope and facts else None,
         grounding=request.grounding,
         importances=tuple(fact.importance_weight for fact in facts),
-        sub_queries=envelope.sub_queries if envelope else (),
+        sub_queries=tuple(needs),
         prior=earlier(request),
         windows_left=max(0, world.settings.max_windows - next_window(request.prior)),
         **asked(request, world.settings, code_verified=world.code_verified),

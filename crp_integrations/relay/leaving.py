@@ -66,8 +66,14 @@ def leave(
     """
     sessions = sessions_of(transaction)
     at = iso(now)
-    kept = sessions.session(seal.session_id) or world.remembered.of(seal.session_id).session
-    session = kept or Session(session_id=seal.session_id, created_at=at, modified_at=at)
+    stored = sessions.session(seal.session_id)
+    kept = stored or world.remembered.of(seal.session_id).session
+    session = kept or Session(
+        session_id=seal.session_id,
+        created_at=at,
+        modified_at=at,
+        safety_budget=world.settings.session.budget.start,
+    )
     before = session.safety_budget
     if entered is not None:
         before = safety.ceiling(before, entered.safety_budget)
@@ -77,8 +83,9 @@ def leave(
     session = session.changed(
         modified_at=at,
         safety_budget=left,
-        policy=render(entered.policy) if entered else session.policy,
+        policy=render(entered.policy) if entered and entered.stated else session.policy,
         ended=session.ended or safety.ended(left),
+        tool_calls=session.tool_calls + ending.tool_calls,
         **({} if kept else ending.born),
     )
     node = WindowNode(
@@ -106,7 +113,9 @@ def leave(
     )
     prior = _prior(ending, seal)
     if ending.keep:
-        sessions.keep(session)
+        # One that has ended stays as it is; the window that was refused for it is sealed.
+        if stored is None or not stored.ended:
+            sessions.keep(session)
         sessions.add_window(
             node,
             prior=prior if on_disk else None,

@@ -39,6 +39,8 @@ def answer(outcome: Outcome) -> Answer:
                 f"the answer of window {withheld.window_id} was withheld: {reason}",
                 report=withheld.report,
                 trail=withheld.window_id,
+                reason=reason,
+                session_id=withheld.session_id,
             )
         case Refusal(error=error):
             raise error

@@ -59,7 +59,7 @@ class Passes:
             call: with the envelope, as it was fitted for the first pass.
         """
         self.done += 1
-        if self.strategy is not Strategy.REFLEXIVE or reply.tool_calls:
+        if self.strategy is not Strategy.REFLEXIVE or (self.done == 1 and reply.tool_calls):
             self.answer = reply
             return None
         if self.done == 1:
@@ -85,7 +85,9 @@ class Passes:
             return call.changed(
                 messages=said, temperature=self.settings.refine_temperature, tools=()
             )
-        self.answer = reply
+        # A refinement without a word leaves the draft as the answer.
+        if reply.text.strip():
+            self.answer = reply
         return None
 
     @property

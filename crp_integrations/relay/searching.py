@@ -1,7 +1,7 @@
 """The agentic strategy within one window: the model may search the fabric before it answers.
 
 What it finds enters the envelope like any other fact, so the answer is examined against all of it.
-The relay runs this one tool; calls of other tools are passed on to the caller.
+The relay runs this one tool, first where a reply calls others as well; those are the caller's.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from crp_integrations.dpe import remedies
 from crp_integrations.dpe.records import Report
 from crp_integrations.messages import Reply, ToolCall
 from crp_integrations.relay.ending import Note
@@ -38,6 +37,15 @@ TOOL: Final[dict[str, Any]] = {
     },
 }
 SEARCHED: Final = "You have searched for:\n{queries}\nThe context holds what was found."
+UNREAD: Final = f'A search could not be read. Call {SEARCH} with {{"query": "what you look for"}}.'
+OPEN: Final = (
+    "Your last answer left open: {needs}. Look for what is missing, then answer the whole question "
+    "again."
+)
+STOP: Final = (
+    "You cannot search any more. Answer now with what the context holds, and say what it does not "
+    "hold."
+)
 
 
 @dataclass(slots=True)
@@ -47,29 +55,37 @@ class Searching:
     Spec: related facts §7
 
     Attributes:
+        safety_budget: of the session; at the floor nothing more is tried.
         iterations: model calls so far.
         tool_calls: searches so far.
         queries: what was searched for, in order, each once.
+        unread: the last reply made a search that says nothing.
+        stopped: a limit ended the search, and the journal knows.
+        open_needs: what was open when the answer was last sent back.
     """
 
     settings: DispatchSettings
+    safety_budget: float = 1.0
     iterations: int = 0
     tool_calls: int = 0
     queries: list[str] = field(default_factory=list)
+    unread: bool = False
+    stopped: bool = False
+    open_needs: tuple[str, ...] = ()
 
     @property
     def open(self) -> bool:
         """Whether another call may be made."""
-        return self.iterations < self.settings.agentic_iterations
+        return self.iterations < self.settings.agentic_iterations and not self._spent
 
     @property
     def tools(self) -> tuple[dict[str, Any], ...]:
         """The tool, while a further search may be made and its result be answered to."""
-        room = self.iterations + 1 < self.settings.agentic_iterations
+        room = self.iterations + 1 < self.settings.agentic_iterations and not self._spent
         return (TOOL,) if room and self.tool_calls < self.settings.agentic_tool_calls else ()
 
     def searches(self, reply: Reply) -> tuple[list[str], list[Note]]:
-        """What a reply wants to be looked up; nothing where it answers or calls other tools.
+        """What a reply wants to be looked up.
 
         Searches beyond the most that are allowed are not made.
 
@@ -77,12 +93,12 @@ class Searching:
             Queries that are new, and a note for each call.
         """
         wanted = [call for call in reply.tool_calls if call.name == SEARCH]
-        if not wanted or len(wanted) < len(reply.tool_calls):
-            return [], []
         new: list[str] = []
         notes: list[Note] = []
-        for call in wanted[: self.settings.agentic_tool_calls - self.tool_calls]:
+        self.unread = False
+        for call in wanted[: max(0, self.settings.agentic_tool_calls - self.tool_calls)]:
             query = _query(call)
+            self.unread = self.unread or not query
             self.tool_calls += 1
             notes.append(
                 (
@@ -102,22 +118,49 @@ class Searching:
 
     def told(self) -> tuple[str, ...]:
         """What is added to the system message once something was searched for."""
-        if not self.queries:
-            return ()
-        return (SEARCHED.format(queries="\n".join(f"- {query}" for query in self.queries)),)
+        told = []
+        if self.queries:
+            told.append(SEARCHED.format(queries="\n".join(f"- {one}" for one in self.queries)))
+        if self.iterations and not self.tools:
+            told.append(STOP)
+        elif self.unread:
+            told.append(UNREAD)
+        return tuple(told)
 
-    def unfinished(self, report: Report, safety_budget: float) -> str:
-        """Words that ask for what is missing; empty when the answer is done or must be.
-
-        Args:
-            safety_budget: of the session; at the floor nothing more is tried.
-        """
+    def unfinished(self, report: Report) -> str:
+        """Words that ask for what is missing; empty when nothing is, or when it was asked for."""
         found = report.quality.completeness
-        if not self.open or safety_budget <= self.settings.agentic_floor:
-            return ""
         if found.score >= self.settings.agentic_completion or not found.uncovered:
             return ""
-        return remedies.towards_completeness(found.covered, found.uncovered)
+        before, self.open_needs = self.open_needs, tuple(found.uncovered)
+        # Asked for it, the model neither searched nor answered more; it would not the next time.
+        if before == self.open_needs:
+            return ""
+        return OPEN.format(needs=", ".join(found.uncovered))
+
+    def limit(self) -> Note | None:
+        """For the journal, the first time that a limit ends the search."""
+        if self.stopped or self.tools:
+            return None
+        self.stopped = True
+        reason = "budget" if self._spent else "limit"
+        return (EventType.STOP_INJECT, {"reason": reason, "iteration": self.iterations})
+
+    @property
+    def _spent(self) -> bool:
+        return self.safety_budget <= self.settings.agentic_floor
+
+
+def wants(reply: Reply) -> bool:
+    """Whether a reply asks for a search."""
+    return any(call.name == SEARCH for call in reply.tool_calls)
+
+
+def without_searches(reply: Reply) -> Reply:
+    """A reply as its caller gets it: nobody but the relay can make these searches."""
+    if not wants(reply):
+        return reply
+    return reply.changed(tool_calls=tuple(c for c in reply.tool_calls if c.name != SEARCH))
 
 
 def _query(call: ToolCall) -> str:

@@ -34,7 +34,7 @@ def told(
         *_begun(seal, ending, stored),
         *((event_type, dict(data)) for event_type, data in ending.notes),
         *(
-            _examined(seal, report)
+            _examined(seal, report, ending.reason)
             if seal.outcome in ("released", "halted")
             else [(EventType.DISPATCH_FAILED, {"outcome": seal.outcome, "error": ending.error})]
         ),
@@ -68,7 +68,9 @@ def _begun(
     yield EventType.DISPATCH_STARTED, {"model": ending.model, "etag": envelope.etag}
 
 
-def _examined(seal: WindowSeal, report: Report) -> Iterator[tuple[EventType, dict[str, Any]]]:
+def _examined(
+    seal: WindowSeal, report: Report, reason: str
+) -> Iterator[tuple[EventType, dict[str, Any]]]:
     yield EventType.DISPATCH_COMPLETED, {"response_hash": seal.response_hash}
     yield (
         EventType.DPE_COMPLETED,
@@ -87,7 +89,7 @@ def _examined(seal: WindowSeal, report: Report) -> Iterator[tuple[EventType, dic
     if report.eu_ai_act_class is not AiActClass.UNKNOWN:
         yield EventType.EU_AI_ACT_CLASSIFIED, {"class": report.eu_ai_act_class.value}
     if seal.outcome == "halted":
-        yield EventType.SAFETY_HALT, {}
+        yield EventType.SAFETY_HALT, {"reason": reason} if reason else {}
 
 
 def _session(left: Left, settings: BudgetSettings) -> Iterator[tuple[EventType, dict[str, Any]]]:

@@ -14,7 +14,7 @@ from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.remedies import MOST_REDISPATCHES
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError
-from crp_integrations.messages import Reply
+from crp_integrations.messages import Reply, Usage
 from crp_integrations.policy.judge import withholds
 from crp_integrations.relay.carrying import Carrying
 from crp_integrations.relay.deciding import Again, Deliver, Unreachable, Withhold
@@ -22,7 +22,7 @@ from crp_integrations.relay.emitting import emitted
 from crp_integrations.relay.entering import ALONE, Entered, Place, enter
 from crp_integrations.relay.passes import Passes
 from crp_integrations.relay.records import Request
-from crp_integrations.relay.searching import Searching
+from crp_integrations.relay.searching import Searching, wants, without_searches
 from crp_integrations.relay.steps import (
     Dispatch,
     Fitted,
@@ -121,9 +121,15 @@ class Turn(Window):
             self._must_be_open()
             return self._received(fitted, result, self._entered)
 
+    @property
     def needs(self) -> tuple[str, ...]:
-        """The question's information needs by rules, or as the caller gave them."""
+        """The question's information needs: given, by rules, or read of a model's reply."""
         return self._fitting.needs.sub_queries
+
+    @property
+    def usage(self) -> Usage:
+        """Of the calls of this window so far."""
+        return self._attempts.usage
 
     def show_at_once(self) -> bool:
         """Whether the answer may be shown as it comes; from then on nothing is asked again.
@@ -146,18 +152,34 @@ class Turn(Window):
         self._shown = not (self.request.accept_quality or self.request.accept_risk)
         return self._shown
 
-    def plan(self, children: int) -> str | Outcome:
-        """Seal this window as the one that others hang from; no model is asked in it.
+    def survey(self) -> Dispatch | Outcome | None:
+        """Begin a window that others are to hang from: find out what the question needs.
+
+        Returns:
+            The call that takes the question apart, whose reply goes to `surveyed`; None when
+            `needs` are there; an outcome where no model may be asked at all.
+        """
+        self._must_not_have_begun()
+        return self._entering() or self._fitting.needs.asking()
+
+    def surveyed(self, reply: Reply) -> None:
+        """Take the reply to the call of `survey`."""
+        self._must_be_open()
+        self._attempts.add(reply)
+        self._fitting.needs.read(reply)
+
+    def plan(self, children: int) -> str:
+        """Seal this window as the one that others hang from; no answer is asked for in it.
 
         Spec: related facts §5
 
+        Args:
+            children: windows that will hang from it.
+
         Returns:
-            The window's id; an outcome where no model may be asked at all.
+            The window's id.
         """
-        self._must_not_have_begun()
-        barred = self._entering()
-        if barred is not None:
-            return barred
+        self._must_be_open()
         self.note(EventType.FAN_OUT_CREATED, children=children)
         with self._ending:
             closed = self._close("released", None, "", self._examine(None, ""))
@@ -169,6 +191,7 @@ class Turn(Window):
 
         Spec: CRP-SPEC-003 §12.1
         """
+        self._dispatch_as(self.request)
         envelope = self.fit(self.request.model).envelope
         self._fitting.remember(envelope)
         return envelope
@@ -188,6 +211,8 @@ class Turn(Window):
         if entered.barred is not None:
             self._barred(entered.barred)
             return
+        # A preview may have been asked for before.
+        self._searching = None
         strategy = entered.strategy(self.request.strategy)
         if strategy is not self.request.strategy:
             self.note(
@@ -218,7 +243,8 @@ class Turn(Window):
                 grounding=GroundingMode.STRICT, k_nearest=self._world.settings.dispatch.pull_k
             )
         if request.strategy is Strategy.AGENTIC and self._searching is None:
-            self._searching = Searching(self._world.settings.dispatch)
+            left = self._entered.safety_budget if self._entered else 1.0
+            self._searching = Searching(self._world.settings.dispatch, left)
             request = request.changed(tools=(*request.tools, *self._searching.tools))
         self._fitting.request = request
         self._passes = Passes(request.strategy, self._world.settings.dispatch)
@@ -245,6 +271,8 @@ class Turn(Window):
         if further is not None:
             return Dispatch(further, fitted.envelope)
         answered = self._passes.answer or reply
+        if self._searching is not None:
+            answered = without_searches(answered)
         report = self._examine(fitted.envelope, answered.text)
         shown = emitted(fitted.envelope, report, self._world.settings.dpe.quality)
         verdict = Verdict.of(
@@ -260,7 +288,7 @@ class Turn(Window):
             case Again() as again:
                 return self._again(again, fitted)
             case Deliver():
-                unfinished = self._unfinished(report, fitted, entered)
+                unfinished = None if answered.tool_calls else self._unfinished(report, fitted)
                 return unfinished or self._released(shown, report, answered, fitted, verdict)
             case Withhold(reason=reason):
                 closed = self._close("halted", shown, answered.text, report, verdict=verdict)
@@ -287,41 +315,38 @@ class Turn(Window):
     def _searched(self, fitted: Fitted, reply: Reply) -> Fitted | None:
         """The next call of an agentic answer that wants more to be looked up first."""
         agent = self._searching
-        if agent is None:
+        checks = self._passes.strategy is Strategy.REFLEXIVE and self._passes.done
+        if agent is None or checks:
             return None
         agent.iterations += 1
-        if not agent.open:
-            return None
+        stopped_before = agent.stopped
         queries, notes = agent.searches(reply)
         self._attempts.notes += notes
-        if not notes:
-            return None
         self.note(
             EventType.AGENT_LOOP_ITERATION,
             iteration=agent.iterations,
             tool_calls=agent.tool_calls,
         )
+        if not wants(reply) or stopped_before:
+            return None
         self._fitting.widen(queries)
-        self._fitting.request = self._fitting.request.changed(
-            instructions=(*self._carried(), *agent.told()),
-            tools=(*self.request.tools, *agent.tools),
-        )
-        return self.fit(fitted.model)
+        return self._searching_on(agent, fitted)
 
-    def _unfinished(self, report: Report, fitted: Fitted, entered: Entered) -> Fitted | None:
+    def _unfinished(self, report: Report, fitted: Fitted) -> Fitted | None:
         """The next call of an agentic answer that leaves a part of the question open."""
         agent = self._searching
-        words = agent.unfinished(report, entered.safety_budget) if agent else ""
-        if agent is None or not words:
+        words = agent.unfinished(report) if agent else ""
+        return self._searching_on(agent, fitted, words) if agent and words else None
+
+    def _searching_on(self, agent: Searching, fitted: Fitted, *words: str) -> Fitted | None:
+        """The next call, unless a limit was reached before."""
+        stopped = agent.limit()
+        if stopped is not None:
+            self._attempts.notes.append(stopped)
+        if not agent.open:
             return None
-        self.note(
-            EventType.AGENT_LOOP_ITERATION,
-            iteration=agent.iterations,
-            tool_calls=agent.tool_calls,
-            completeness=round(report.quality.completeness.score, 4),
-        )
         self._fitting.request = self._fitting.request.changed(
-            instructions=(*self._carried(), *agent.told(), words),
+            instructions=(*self._carried(), *words),
             tools=(*self.request.tools, *agent.tools),
         )
         return self.fit(fitted.model)
@@ -355,4 +380,6 @@ class Turn(Window):
         return self.fit(fitted.model)
 
     def _carried(self) -> tuple[str, ...]:
-        return self._carrying.request.instructions if self._carrying else self.request.instructions
+        """What stands before the words of a remedy: the caller's own, and what was searched for."""
+        carried = self._carrying.request if self._carrying else self.request
+        return (*carried.instructions, *(self._searching.told() if self._searching else ()))

@@ -99,6 +99,11 @@ class Verdict:
                     world.sink.take(violation_report(violation, report), policy)
 
     @property
+    def reason(self) -> HaltReason | None:
+        """Why the answer is withheld; None when it is not."""
+        return self.decision.reason if isinstance(self.decision, Withhold) else None
+
+    @property
     def notes(self) -> tuple[Note, ...]:
         """For the journal, once the window ends with this verdict."""
         notes: list[Note] = []

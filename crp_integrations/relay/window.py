@@ -23,7 +23,7 @@ from crp_integrations.relay.examining import examined
 from crp_integrations.relay.fitting import Fitting
 from crp_integrations.relay.passes import Passes
 from crp_integrations.relay.records import Answer, Request
-from crp_integrations.relay.saying import Said, said
+from crp_integrations.relay.saying import Said, refused, said, trail_id
 from crp_integrations.relay.searching import Searching
 from crp_integrations.relay.steps import Outcome, Refusal
 from crp_integrations.relay.verdict import Verdict
@@ -55,6 +55,7 @@ class Window:
         self._shown = False
         self._passes = Passes(request.strategy, world.settings.dispatch)
         self._closed: Closed | None = None
+        self._verdict: Verdict | None = None
         self._outcome: Outcome | None = None
         self._ending = threading.Lock()
 
@@ -86,7 +87,13 @@ class Window:
     def _examine(self, envelope: Envelope | None, text: str) -> Report:
         fitting = self._fitting
         report = examined(
-            fitting.request, self._world, fitting.namespace, fitting.reads, envelope, text
+            fitting.request,
+            self._world,
+            fitting.namespace,
+            fitting.reads,
+            envelope,
+            text,
+            needs=fitting.needs.own(envelope.sub_queries if envelope else ()),
         )
         return report.changed(flags=(*report.flags, *self._flags()))
 
@@ -116,8 +123,8 @@ class Window:
             A `Refusal` with the error, or the outcome reached before, if there was one.
         """
         cancelled = isinstance(error, asyncio.CancelledError | KeyboardInterrupt | GeneratorExit)
-        own = error if isinstance(error, CRPError) else _named(error)
-        return self._end_without_answer("cancelled" if cancelled else "failed", own, error)
+        word = "cancelled" if cancelled else "failed"
+        return self._end_without_answer(word, own_error(error), error)
 
     def _guarded(self, going_on: Callable[[], T]) -> T | Outcome:
         """Whatever is in the way before the call, the window is sealed as refused or failed."""
@@ -134,8 +141,12 @@ class Window:
 
     def _barred(self, reason: HaltReason) -> Outcome:
         self._attempts.note(EventType.SAFETY_HALT, reason=reason.value)
-        error = SafetyHalt(f"no model was asked: {reason}", report=None, trail=self.session_id)
-        error.reason = reason
+        error = SafetyHalt(
+            f"no model was asked: {reason}",
+            trail=trail_id(self.session_id, self.request.residency),
+            reason=reason,
+            session_id=self.session_id,
+        )
         return self._end_without_answer("refused", error)
 
     def _end_without_answer(
@@ -149,7 +160,9 @@ class Window:
             report = self._examine(envelope, "")
             report = report.changed(flags=(*report.flags, f"window-{outcome}"))
             closed = self._close(outcome, envelope, "", report, cause or error)
-            headers = self._headers(envelope, closed) if envelope else {}
+            headers = (
+                self._headers(envelope, closed) if envelope else refused(error, self.session_id)
+            )
             self._outcome = Refusal(error, headers)
             return self._outcome
 
@@ -173,7 +186,9 @@ class Window:
             model=fitted.model if fitted else self.request.model,
             strategy=self._fitting.request.strategy,
             tokens=attempts.usage.total_tokens,
+            tool_calls=attempts.tool_calls,
             error=type(error).__name__ if error else "",
+            reason=(verdict.reason or "") if verdict else "",
             notes=notes,
             sibling=self._place.sibling,
             keep=not self.request.cache.no_store,
@@ -186,7 +201,7 @@ class Window:
         )
         with world.tracer.step("close"):
             closed = close(self._fitting.namespace, world, self.session_id, self._entered, ending)
-        self._closed = closed
+        self._closed, self._verdict = closed, verdict
         if verdict is not None:
             verdict.post(world, closed.report)
         return closed
@@ -215,6 +230,7 @@ class Window:
                 attempts=self._attempts,
                 passes=self._passes,
                 cache_status=self._fitting.conditional.outcome,
+                verdict=self._verdict,
             ),
             self._world,
         )
@@ -228,6 +244,8 @@ class Window:
             raise RequestError("this turn has ended; ask the relay for a new one")
 
 
-def _named(error: BaseException) -> ModelError:
-    """A foreign error by its name; its message could hold text of a prompt."""
+def own_error(error: BaseException) -> CRPError:
+    """An error of this package; a foreign one by its name, since it could quote a prompt."""
+    if isinstance(error, CRPError):
+        return error
     return ModelError(f"the model call ended with {type(error).__name__}")

@@ -13,10 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crp_integrations.audit import events as made_here
-from crp_integrations.audit.drafts import SHAPES, EventDraft, checked, named
+from crp_integrations.audit.drafts import (
+    DIRECTIVES,
+    SHAPES,
+    TRIGGERS,
+    EventDraft,
+    checked,
+    named,
+)
 from crp_integrations.audit.journal import append
 from crp_integrations.audit.keys import journal_key
 from crp_integrations.errors import StoreError
+from crp_integrations.policy.directives import DIRECTIVES as POLICY
+from crp_integrations.policy.words import Demand
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import (
     ChainIntegrity,
@@ -180,6 +189,12 @@ def test_a_name_is_itself_or_its_hash(name: str) -> None:
     else:
         assert re.fullmatch(r"sha256:[0-9a-f]{64}", said)
     assert named(said) == said
+
+
+def test_a_violation_may_name_every_directive_and_a_trigger_every_demand() -> None:
+    """The policy room is above this one, so its words are written down here again."""
+    assert set(DIRECTIVES) == POLICY.keys() - {"report-uri", "report-to"}
+    assert set(Demand) <= set(TRIGGERS)
 
 
 def test_ids_that_people_use_stay_as_they_are() -> None:

@@ -19,6 +19,7 @@ from crp_integrations.engines.reporting import HttpReports, is_public
 from crp_integrations.errors import ConfigError
 from crp_integrations.policy.ports import ViolationSink
 from crp_integrations.policy.records import Policy, ViolationReport
+from crp_integrations.policy.settings import ReportSettings
 from crp_integrations.policy.words import ViolationType
 
 REPORT = ViolationReport(
@@ -91,8 +92,8 @@ def receiver(**how: Any) -> Iterator[Receiver]:
 
 @contextmanager
 def sink(**how: Any) -> Iterator[HttpReports]:
-    given = {"hosts": ("127.0.0.1",), "backoff_s": 0.001, "timeout_s": 10.0, **how}
-    made = HttpReports(**given)
+    given = {"hosts": ("127.0.0.1",), "backoff_seconds": 0.001, **how}
+    made = HttpReports(ReportSettings(**given))
     try:
         yield made
     finally:
@@ -157,7 +158,7 @@ def test_a_refused_connection_is_tried_again_and_given_up() -> None:
 
 
 def test_a_silent_receiver_is_left_after_its_deadline() -> None:
-    with receiver(hangs=True) as double, sink(timeout_s=0.3, attempts=2) as reports:
+    with receiver(hangs=True) as double, sink(timeout_seconds=0.3, attempts=2) as reports:
         reports.take(REPORT, double.policy())
         assert counts(reports) == (0, 1)
 
@@ -180,7 +181,7 @@ def test_a_receiver_that_answers_by_drips_is_left_after_its_deadline() -> None:
     thread = threading.Thread(target=drip, daemon=True)
     thread.start()
     policy = Policy(report_uri=(f"http://127.0.0.1:{listening.getsockname()[1]}/",))
-    with listening, sink(timeout_s=0.5, attempts=1) as reports:
+    with listening, sink(timeout_seconds=0.5, attempts=1) as reports:
         reports.take(REPORT, policy)
         assert counts(reports) == (0, 1)
         ended.set()
@@ -188,7 +189,11 @@ def test_a_receiver_that_answers_by_drips_is_left_after_its_deadline() -> None:
 
 
 def test_who_gives_a_report_never_waits_and_one_receiver_does_not_hold_up_another() -> None:
-    with receiver(hangs=True) as slow, receiver() as quick, sink(timeout_s=PATIENCE) as reports:
+    with (
+        receiver(hangs=True) as slow,
+        receiver() as quick,
+        sink(timeout_seconds=PATIENCE) as reports,
+    ):
         reports.take(REPORT, slow.policy())
         assert slow.arrived.wait(PATIENCE)
         reports.take(REPORT, quick.policy())
@@ -199,7 +204,7 @@ def test_who_gives_a_report_never_waits_and_one_receiver_does_not_hold_up_anothe
 
 
 def test_the_queue_is_bounded_and_what_is_dropped_is_counted() -> None:
-    with receiver(hangs=True) as double, sink(capacity=2, timeout_s=PATIENCE) as reports:
+    with receiver(hangs=True) as double, sink(capacity=2, timeout_seconds=PATIENCE) as reports:
         for _ in range(5):
             reports.take(REPORT, double.policy())
         assert reports.dropped == 3
@@ -225,7 +230,7 @@ def test_many_threads_give_reports_and_none_is_lost() -> None:
 
 
 def test_closing_ends_what_hangs_and_takes_nothing_more() -> None:
-    with receiver(hangs=True) as double, sink(timeout_s=PATIENCE) as reports:
+    with receiver(hangs=True) as double, sink(timeout_seconds=PATIENCE) as reports:
         reports.take(REPORT, double.policy())
         assert double.arrived.wait(PATIENCE)
         reports.close(0.01)
@@ -334,12 +339,12 @@ def test_logs_name_the_window_and_nothing_of_the_report(caplog: pytest.LogCaptur
     [
         {"capacity": 0},
         {"attempts": 0},
-        {"timeout_s": 0.0},
-        {"backoff_s": -1.0},
+        {"timeout_seconds": 0.0},
+        {"backoff_seconds": -1.0},
         {"receivers": {"ops": "ftp://a.example/"}},
         {"receivers": {"o/ps": "https://a.example/"}},
     ],
 )
 def test_unusable_settings_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError):
-        HttpReports(**wrong)
+    with pytest.raises((ConfigError, ValueError), match=r"capacity|attempts|seconds|receiver"):
+        ReportSettings(**wrong)

@@ -20,6 +20,7 @@ from crp_integrations.headers.records import (
     ResponseHeaders,
     SetSession,
 )
+from crp_integrations.headers.words import Phase, Retry
 from crp_integrations.vocabulary import (
     AiActClass,
     Attribution,
@@ -31,10 +32,8 @@ from crp_integrations.vocabulary import (
     DistortionType,
     GroundingMode,
     Oversight,
-    Phase,
     QualityTier,
     RepetitionLevel,
-    Retry,
     RiskLevel,
     SafetyMode,
     Strategy,

@@ -36,9 +36,10 @@ from crp_integrations.headers.bodies import (
     refused,
 )
 from crp_integrations.headers.parse import read
+from crp_integrations.headers.words import Retry
 from crp_integrations.policy.inherit import tightened
 from crp_integrations.policy.parse import parse as parse_policy
-from crp_integrations.vocabulary import HaltReason, QualityTier, Retry
+from crp_integrations.vocabulary import HaltReason, QualityTier
 from tests.headers.samples import SESSION, envelope
 
 TRAIL = "https://a.example/trail/1"
@@ -81,6 +82,7 @@ def test_a_451_with_a_time() -> None:
     assert read(body.headers).retry_after == 60
 
 
+@pytest.mark.requirement("003-8.4-4")
 def test_a_503_explains_the_gap() -> None:
     error = QualityUnreachable("tier B is the best; S, A wanted", tier="B", wanted=("S", "A"))
     cap = Cap(ceiling=QualityTier.B, reason="2 facts of importance 0.90 or more did not fit")

@@ -12,12 +12,11 @@ from crp_integrations.errors import HeaderSyntaxError
 from crp_integrations.headers import names, values
 from crp_integrations.headers.parse import parse, read
 from crp_integrations.headers.records import RequestHeaders, SetSession
+from crp_integrations.headers.words import Phase, Retry
 from crp_integrations.vocabulary import (
     GroundingMode,
     Oversight,
-    Phase,
     QualityTier,
-    Retry,
     RiskLevel,
     SafetyMode,
     Strategy,

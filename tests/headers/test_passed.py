@@ -14,16 +14,9 @@ from crp_integrations.headers.passed import RETRY, Passed, retry_for
 from crp_integrations.headers.records import SetSession
 from crp_integrations.headers.render import render
 from crp_integrations.headers.settings import HeaderSettings
+from crp_integrations.headers.words import Phase, Retry
 from crp_integrations.relay.settings import Settings
-from crp_integrations.vocabulary import (
-    BudgetWarning,
-    HaltReason,
-    Oversight,
-    Phase,
-    QualityTier,
-    Retry,
-    Strategy,
-)
+from crp_integrations.vocabulary import BudgetWarning, HaltReason, Oversight, QualityTier, Strategy
 from tests.headers.samples import SESSION, envelope, report, seal
 
 WINDOWS = ("crp_win_0123456789abcdef", "crp_win_fedcba9876543210")

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from crp_integrations.errors import PolicyRelaxed
 from crp_integrations.policy.inherit import in_force, tightened
 from crp_integrations.policy.parse import parse
-from crp_integrations.policy.profiles import PROFILES
+from crp_integrations.policy.profiles import MODES, PROFILES, with_mode
 from crp_integrations.policy.records import Policy
 from crp_integrations.policy.render import render
+from crp_integrations.vocabulary import SafetyMode
 from tests.policy.policies import COARSE, policies
 
 # What related facts §8 says, written down once more: the place of each value from lax to strict.
@@ -176,6 +177,20 @@ def test_layers_inherit_one_from_the_other() -> None:
     assert in_force([None, wide]) == wide
     with pytest.raises(PolicyRelaxed):
         in_force([operator, session, operator])
+
+
+@given(policies(COARSE), st.sampled_from((*SafetyMode, None)))
+def test_a_safety_mode_adds_its_directives_and_relaxes_none(
+    policy: Policy, mode: SafetyMode | None
+) -> None:
+    moded = with_mode(policy, mode)
+    assert tightened(policy, moded) == moded
+    assert moded.default_src == policy.default_src
+    if mode in (None, SafetyMode.PERMISSIVE):
+        assert moded == policy
+    else:
+        sources = {"default_src": policy.default_src}
+        assert relaxed(MODES[mode].changed(**sources), moded) == []
 
 
 def test_the_medical_profile_may_be_tightened_and_no_other_profile_does() -> None:

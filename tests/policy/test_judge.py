@@ -363,4 +363,4 @@ def test_a_changed_value_is_caught_by_entailment_and_risk_and_not_by_grounding()
     assert report.distortion_count == 1
     assert judge(parse("require-grounding 1.00; block-fabrication"), report).violations == ()
     assert judge(parse("require-entailment 0.50"), report).halt is HaltReason.POLICY
-    assert judge(parse("halt-on HIGH"), report).halt is HaltReason.POLICY
+    assert judge(parse("halt-on MEDIUM"), report).halt is HaltReason.POLICY

@@ -181,8 +181,8 @@ def test_the_profiles_say_what_the_document_says() -> None:
 
 def test_the_safety_modes_are_policies() -> None:
     assert MODES[SafetyMode.STRICT] == parse("halt-on CRITICAL; warn-on HIGH; block-ungrounded")
-    assert MODES[SafetyMode.WARN].warn_on is RiskLevel.HIGH
-    assert MODES[SafetyMode.PERMISSIVE] == Policy(default_src=tuple(PolicySource))
+    assert MODES[SafetyMode.WARN] == Policy(warn_on=RiskLevel.HIGH)
+    assert MODES[SafetyMode.PERMISSIVE] == Policy()
 
 
 @pytest.mark.parametrize("other", ["halt-on CRITICAL", "require-grounding 0.99", "default-src ckf"])

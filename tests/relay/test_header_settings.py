@@ -13,7 +13,7 @@ QUESTION = "How many megawatts does the Meridian reactor deliver?"
 def test_the_domain_of_a_question_is_told_unless_it_is_switched_off(open_relay: Opener) -> None:
     told = []
     for settings in ({}, {"headers": {"show_community": False}}):
-        relay = open_relay(**settings)
+        relay = open_relay(embedder=None, **settings)
         relay.fabric.add(list(FACTS))
         relay.fabric.recluster()
         told.append(relay.ask(QUESTION))

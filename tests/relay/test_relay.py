@@ -83,9 +83,11 @@ async def test_all_four_ways_to_ask_agree(open_relay):
     awaited = await fresh().aask(QUESTION, session_id=SESSION)
     streamed = list(fresh().stream(QUESTION, session_id=SESSION))
     astreamed = [part async for part in fresh().astream(QUESTION, session_id=SESSION)]
-    # Nobody can guess a continuation id, so each has its own.
+    # Nobody can guess a continuation id, so each has its own, and a token that names it.
     ends = [asked, awaited, streamed[-1], astreamed[-1]]
     assert len({one.continuation_id for one in ends}) == len(ends)
+    for one in ends:
+        assert one.headers.pop("CRP-Set-Session")
     assert len({one.changed(continuation_id="").model_dump_json() for one in ends}) == 1
     for parts in (streamed, astreamed):
         pieces = [part for part in parts if isinstance(part, str)]

@@ -47,6 +47,8 @@ COVERED = {
     ),
     "vectors": {"vector": ROW},
     "token_counts": {"tokenizer": ROW},
+    # Numbers alone.
+    "fact_findings": {},
     "edges": dict.fromkeys(("source_fact", "kind", "target_fact"), ROW),
     "events": dict.fromkeys(
         ("schema", "event_type", "timestamp", "session_id", "window_id", "data", "hmac"), CHAIN

@@ -219,45 +219,29 @@ def test_scrubbing_does_nothing_when_nothing_was_removed(tmp_path: Path) -> None
 def said_of(folder: Path) -> set[bytes]:
     """Marks that are in any file."""
     whole = b"".join(path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file())
-    return {*MARKS.findall(whole)}
+    return {*re.findall(rb"Zq[a-z]{8}", whole)}
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_no_byte_of_what_windows_said_is_left(tmp_path: Path, seed: int) -> None:
+# Without the padding before a text, the first two leave something behind.
+@pytest.mark.parametrize(("seed", "longest"), [(0, 300), (3, 1_000), (1, 9_000)])
+def test_no_byte_of_what_windows_said_is_left(tmp_path: Path, seed: int, longest: int) -> None:
     """Without rewriting the file, which would take long: no text is where SQLite leaves copies."""
     chance, store = random.Random(seed), SqliteStore(tmp_path / "kb")
-    live: dict[str, set[bytes]] = {}
-
-    def text(marks: set[bytes]) -> str:
-        """Marks at its ends and within, so that each part of it can be found."""
-        made = []
-        for _ in range(chance.choice([1, 1, 2, 5])):
-            mark = "Zq" + "".join(chance.choices("bcdfghjklmnp", k=8))
-            marks.add(mark.encode())
-            made.append(mark + "x" * chance.choice([0, 9, 400, 3_000, 9_000]))
-        return " ".join(made)
-
+    live: dict[str, bytes] = {}
     removed = 0
-    for turn in range(12):
-        for number in range(chance.choice([3, 30])):
-            name = f"{turn}-{number}"
-            live[name] = set()
-            with store.begin(NAMESPACE) as transaction:
-                sessions = sessions_of(transaction)
+    for turn in range(40):
+        with store.begin(NAMESPACE) as transaction:
+            sessions = sessions_of(transaction)
+            for number in range(chance.choice([3, 30])):
+                name = f"{turn}-{number}"
+                mark = "Zq" + "".join(chance.choices("bcdfghjklmnp", k=8))
+                live[name] = mark.encode()
                 sessions.keep(session(name))
-                said = prior(1, f"f-{name}", answer=text(live[name]), summary=text(live[name]))
                 sessions.add_window(
                     window(1, name),
-                    prior=said if chance.random() < 0.8 else None,
-                    report=json.dumps({"said": text(live[name]), "fact_id": f"f-{name}"}),
+                    prior=prior(1, f"f-{name}", answer=mark + "x" * chance.randint(0, longest)),
+                    report=json.dumps({"said": "y" * chance.randint(0, longest) + mark}),
                 )
-                kept = sessions.priors([f"w-{name}-1"]).values()
-                live[name] = {
-                    mark
-                    for mark in live[name]
-                    if any(mark.decode() in one.model_dump_json() for one in kept)
-                    or mark.decode() in (sessions.report(f"w-{name}-1") or "")
-                }
         gone = chance.sample(sorted(live), len(live) * chance.choice([1, 5, 9]) // 10)
         with store.begin(NAMESPACE) as transaction:
             sessions = sessions_of(transaction)
@@ -269,9 +253,8 @@ def test_no_byte_of_what_windows_said_is_left(tmp_path: Path, seed: int) -> None
                 del live[name]
                 removed += 1
         assert store.scrub(NAMESPACE) is True
-        there = {mark for marks in live.values() for mark in marks}
-        # One that goes over the edge of a page is not found as a whole.
-        assert said_of(tmp_path) <= there
-        assert len(said_of(tmp_path)) >= 0.8 * len(there)
-    assert removed > 20
+        assert said_of(tmp_path) <= {*live.values()}
+    # One that goes over the edge of a page is not found as a whole.
+    assert len(said_of(tmp_path)) >= 0.8 * len(live)
+    assert removed > 100
     assert store.check(NAMESPACE) == []

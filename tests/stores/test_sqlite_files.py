@@ -59,7 +59,7 @@ def read_all(path: Path) -> list[str]:
             transaction.facts.search_text(["batch"], 99)
             events = list(transaction.journal.events())
             assert verify(events, KEY) == len(events)
-            names = [event.data["batch"] for event in events]
+            names = [event.data["source"] for event in events]
             assert sorted(texts) == sorted(t for name in names for t in processes.batch(name))
             return names
     finally:

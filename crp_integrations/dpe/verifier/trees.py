@@ -18,7 +18,9 @@ DECIMALS = 9
 
 @dataclass(frozen=True, slots=True)
 class Trees:
-    """A sum of decision trees.
+    """A sum of decision trees, the nodes of each in the order of a walk that goes left first.
+
+    A file names the node to the right of each, 0 for a leaf; the one to the left is the next.
 
     Attributes:
         columns: names of the columns that are read, in the order of the numbers in `feature`.
@@ -65,13 +67,16 @@ class Trees:
             EngineError: the arrays do not make trees.
         """
         try:
-            roots, feature, left, right = (
-                np.array(given[name], dtype=np.int64)
-                for name in ("roots", "feature", "left", "right")
+            roots, feature, right = (
+                np.array(given[name], dtype=np.int64) for name in ("roots", "feature", "right")
             )
             threshold, value = (
                 np.array(given[name], dtype=np.float64) for name in ("threshold", "value")
             )
+            place = np.arange(len(right), dtype=np.int64)
+            leaf = right == 0
+            if "left" in given: leaf = right == place
+            left, right = np.where(leaf, place, place + 1), np.where(leaf, place, right)
             found = cls(
                 tuple(given["columns"]), roots, feature, threshold, left, right, value,
                 int(given["depth"]),

@@ -5,35 +5,17 @@ Spec: related facts §7
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from crp_integrations.errors import CRPError, LimitReached, RequestError
-from crp_integrations.headers import names
 from crp_integrations.messages import Reply
 from crp_integrations.relay import outcomes
 from crp_integrations.relay.records import Answer, Request
-from crp_integrations.relay.steps import Fan, Outcome, Release, Step
+from crp_integrations.relay.steps import Fan, Halt, Outcome, Release, Step
 from crp_integrations.relay.strategies.compose import composed
+from crp_integrations.relay.strategies.worst import worst
 from crp_integrations.relay.world import World
-from crp_integrations.vocabulary import QualityTier, RiskLevel
-
-# Headers whose worst value stands for a batch, with the values from best to worst.
-_WORDS: Final = {
-    names.RISK: tuple(RiskLevel),
-    names.QUALITY_TIER: tuple(QualityTier),
-}
-_LOWEST: Final = (
-    names.GROUNDING_PCT,
-    names.ENTAILMENT,
-    names.FIDELITY,
-    names.ATTRIBUTION_SCORE,
-    names.QUALITY_SCORE,
-)
-_HIGHEST: Final = (names.RISK_SCORE, names.SATURATION)
-_COUNTS: Final = (names.FABRICATIONS, names.CLAIM_COUNT, names.TOKENS_USED)
-
 
 @dataclass(frozen=True, slots=True)
 class Batch:
@@ -42,7 +24,7 @@ class Batch:
     Attributes:
         answers: in the questions' order; None where there is an error.
         errors: in the questions' order; None where there is an answer.
-        headers: the worst of each, over the answers.
+        headers: the worst of each, over the answers, those included that are withheld.
     """
 
     answers: tuple[Answer | None, ...]
@@ -92,30 +74,12 @@ class Together:
         for outcome in self._outcomes:
             answers.append(outcome.answer if isinstance(outcome, Release) else None)
             errors.append(None if isinstance(outcome, Release) else _error(outcome))
-        released = [answer.headers for answer in answers if answer is not None]
-        return Batch(tuple(answers), tuple(errors), worst(released))
-
-
-def worst(headers: Iterable[dict[str, str]]) -> dict[str, str]:
-    """The headers that stand for several windows: of each the worst value, counts added up."""
-    each = list(headers)
-    made: dict[str, str] = {}
-    for name, order in _WORDS.items():
-        found = [one[name] for one in each if name in one]
-        if found:
-            ranks = [str(word) for word in order]
-            made[name] = max(found, key=ranks.index)
-    for name in (*_LOWEST, *_HIGHEST):
-        found = [one[name] for one in each if name in one]
-        if found:
-            made[name] = (min if name in _LOWEST else max)(found, key=float)
-    for name in _COUNTS:
-        found = [one[name] for one in each if name in one]
-        if found:
-            made[name] = str(sum(map(int, found)))
-    if each:
-        made[names.PROTOCOL] = names.PROTOCOL_VERSION
-    return made
+        examined = [
+            outcome.answer.headers
+            for outcome in self._outcomes
+            if isinstance(outcome, Release | Halt)
+        ]
+        return Batch(tuple(answers), tuple(errors), worst(examined))
 
 
 def _error(outcome: Outcome) -> CRPError:

@@ -9,42 +9,48 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from crp_integrations.errors import RequestError
-from crp_integrations.messages import Reply
+from crp_integrations.messages import Reply, Usage
 from crp_integrations.relay.entering import Place
 from crp_integrations.relay.records import Answer, Request
-from crp_integrations.relay.settings_dispatch import DispatchSettings
-from crp_integrations.relay.steps import Fan, Outcome, Release, Step
+from crp_integrations.relay.steps import Fan, Outcome, Refusal, Release, Step
 from crp_integrations.relay.turn import Turn
 from crp_integrations.relay.usage import total
+from crp_integrations.relay.window import own_error
 from crp_integrations.vocabulary import Strategy
 
 FOUND: Final = (
     "The parts of the question were answered one by one. Bring these answers together in one; "
     "where the context says otherwise than they do, the context holds:"
 )
+MISSING: Final = "No answer was found to these parts; say so where the context has none either:"
 MakeTurn: TypeAlias = Callable[[Request, Place], Turn]
 
 
 class Parts:
     """A question in parts: a window for each of them, and one that answers the whole.
 
-    The first window plans and asks no model; the parts hang from it and share a number; the last
-    one follows all of them. A part that fails is left out, and the last window says so.
+    The first window plans and asks no model for an answer; the parts hang from it and share a
+    number; the last one follows all that were answered. A part that fails is left out, and the
+    last window says so. Parts beyond the most that may fan out are answered in the last window.
     """
 
-    def __init__(self, request: Request, window: MakeTurn, settings: DispatchSettings) -> None:
+    def __init__(self, request: Request, window: MakeTurn, most: int) -> None:
         """Begin with a request.
 
         Args:
             window: makes a Turn of a request, for a place among others.
+            most: parts that are answered in windows of their own.
         """
         self.request = request
         self._window = window
-        self._settings = settings
+        self._most = most
         self._plan = window(request.changed(strategy=Strategy.FAN_OUT), Place())
+        self._planned = ""
+        self._surveyed = False
+        self._needs: tuple[str, ...] = ()
         self._whole: Turn | None = None
         self._parts: tuple[str, ...] = ()
-        self._answers: list[Answer] = []
+        self._answers: dict[str, Answer] = {}
 
     @property
     def session_id(self) -> str:
@@ -52,52 +58,73 @@ class Parts:
         return self._plan.session_id
 
     def begin(self) -> Step:
-        """Plan, and ask for the parts together; a question of one part is asked as it is."""
-        needs = self._plan.needs()
-        self._parts = needs[: self._settings.hierarchical_parts]
+        """Find the parts and ask for them together."""
+        step = self._plan.survey()
+        if step is not None:
+            return step
+        return self._asking()
+
+    def receive(self, result: Reply | tuple[Outcome, ...]) -> Step:
+        """Bring the parts together, or go on with the window that does."""
+        if not isinstance(result, Reply):
+            return self._together(result)
+        if self._whole is not None:
+            return self._seen(self._whole.receive(result))
+        if self._planned:
+            raise RequestError("the parts are asked together; hand over their outcomes")
+        self._plan.surveyed(result)
+        self._surveyed = True
+        return self._asking()
+
+    def fail(self, error: BaseException) -> Outcome:
+        """End the window under way; the parts' own are ended by who plays them."""
+        if self._whole is not None:
+            return self._whole.fail(error)
+        return Refusal(own_error(error), {}) if self._planned else self._plan.fail(error)
+
+    # --- within ------------------------------------------------------------------------
+
+    def _asking(self) -> Step:
+        """The parts together; a question of one part is asked as it is."""
+        self._needs = tuple(dict.fromkeys(self._plan.needs))
+        self._parts = self._needs[: self._most]
         if len(self._parts) < 2:
-            self._whole = self._window(self._asked(Strategy.PUSH), Place())
-            return self._whole.begin()
-        planned = self._plan.plan(len(self._parts))
-        if not isinstance(planned, str):
-            return planned
+            alone = self._asked(Strategy.PUSH)
+            if self._surveyed:
+                alone = alone.changed(sub_queries=self._needs)
+            self._whole = self._window(alone, Place())
+            return self._seen(self._whole.begin())
+        self._planned = self._plan.plan(len(self._parts))
         return Fan(
             tuple(
                 self._window(
                     self._asked(Strategy.PUSH).changed(query=part, sub_queries=(part,)),
-                    Place(parents=(planned,), sibling=number),
+                    Place(parents=(self._planned,), sibling=number),
                 )
                 for number, part in enumerate(self._parts, start=1)
             )
         )
 
-    def receive(self, result: Reply | tuple[Outcome, ...]) -> Step:
-        """Bring the parts together, or go on with the window that does."""
-        if isinstance(result, Reply):
-            if self._whole is None:
-                raise RequestError("the parts are asked together; hand over their outcomes")
-            return self._seen(self._whole.receive(result))
-        self._answers = [one.answer for one in result if isinstance(one, Release)]
+    def _together(self, outcomes: tuple[Outcome, ...]) -> Step:
+        self._answers = {
+            part: one.answer
+            for part, one in zip(self._parts, outcomes, strict=True)
+            if isinstance(one, Release)
+        }
         if not self._answers:
-            # Nothing was found on any part: the first refusal or halt says why.
-            return result[0]
+            # No part was answered: the first refusal or halt says why.
+            return outcomes[0]
         self._whole = self._window(
             self._asked(Strategy.HIERARCHICAL).changed(
-                sub_queries=self._parts,
-                instructions=(*self.request.instructions, self._found()),
+                sub_queries=self._needs,
+                instructions=(*self.request.instructions, *self._found()),
             ),
-            Place(parents=tuple(answer.window_id for answer in self._answers)),
+            Place(parents=tuple(answer.window_id for answer in self._answers.values())),
         )
         missing = len(self._parts) - len(self._answers)
         if missing:
             self._whole.flag(f"parts-not-answered={missing}")
         return self._seen(self._whole.begin())
-
-    def fail(self, error: BaseException) -> Outcome:
-        """End the window under way."""
-        return (self._whole or self._plan).fail(error)
-
-    # --- within ------------------------------------------------------------------------
 
     def _asked(self, strategy: Strategy) -> Request:
         return self.request.changed(
@@ -107,23 +134,30 @@ class Parts:
             session_token="",
         )
 
-    def _found(self) -> str:
-        answered = {answer.envelope.sub_queries[:1]: answer.text for answer in self._answers}
+    def _found(self) -> list[str]:
         lines = [
-            f"{number}. {part}\n{answered[(part,)]}"
+            f"{number}. {part}\n{self._answers[part].text}"
             for number, part in enumerate(self._parts, start=1)
-            if (part,) in answered
+            if part in self._answers
         ]
-        return "\n\n".join((FOUND, *lines))
+        said = ["\n\n".join((FOUND, *lines))]
+        missing = [f"- {part}" for part in self._parts if part not in self._answers]
+        if missing:
+            said.append("\n".join((MISSING, *missing)))
+        return said
 
     def _seen(self, step: Step) -> Step:
-        if not isinstance(step, Release) or not self._answers:
+        """Every step as it is, and the answer with what all its windows cost."""
+        if not isinstance(step, Release):
             return step
         answer = step.answer
-        usage = total([*(one.reply.usage for one in self._answers), answer.reply.usage])
+        others = [one.reply.usage for one in self._answers.values()]
+        # A plan without a call costs nothing, and leaves a known cost known.
+        planned = [self._plan.usage] if self._plan.usage != Usage() else []
+        usage = total([*planned, *others, answer.reply.usage])
         return Release(
             answer.changed(
                 reply=answer.reply.changed(usage=usage),
-                parts=tuple(one.window_id for one in self._answers),
+                parts=tuple(one.window_id for one in self._answers.values()),
             )
         )

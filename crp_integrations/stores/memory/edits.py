@@ -58,11 +58,12 @@ class Edits(Part):
         gone = {id: known[id].content_hash for id in ids if id in known}
         if not gone:
             return
-        tables = ("facts", "vectors", "counts", "edges", "prepared")
+        tables = ("facts", "vectors", "counts", "edges", "prepared", "faulted")
         state = self._draft.change(*tables, generation=True)
         for id in gone:
             del state.facts[id]
             del state.vectors[id]
+            state.faulted.pop(id, None)
         for count in [key for key in state.counts if key[1] in gone]:
             del state.counts[count]
         for edge in [key for key in state.edges if key[0] in gone or key[2] in gone]:

@@ -30,6 +30,7 @@ class State:
             that continues them.
         said: what windows said, by window id; `emptied` those that it was taken from.
         withdrawn: facts that what is under way may still show, with the moment.
+        faulted: findings against facts, and their uses when those were last reset.
         prepared: vectors by embedder and content hash.
         log: what changed, each entry with its mark; entries have no gaps.
         texts: another object whenever the retrievable texts may be other ones.
@@ -54,6 +55,7 @@ class State:
     said: dict[str, Said] = field(default_factory=dict)
     emptied: set[str] = field(default_factory=set)
     withdrawn: dict[str, datetime] = field(default_factory=dict)
+    faulted: dict[str, tuple[int, int]] = field(default_factory=dict)
     texts: object = field(default_factory=object)
 
 

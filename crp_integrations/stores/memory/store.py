@@ -11,6 +11,7 @@ from crp_integrations.errors import StoreError
 from crp_integrations.language.stems import stems_of
 from crp_integrations.stores.locks import WriterLocks
 from crp_integrations.stores.memory.facts import MemoryFacts
+from crp_integrations.stores.memory.faulted import MemoryFaulted
 from crp_integrations.stores.memory.journal import MemoryJournal
 from crp_integrations.stores.memory.sessions import MemorySessions
 from crp_integrations.stores.memory.state import Draft, State
@@ -25,6 +26,7 @@ class MemoryTransaction:
     facts: MemoryFacts
     journal: MemoryJournal
     sessions: MemorySessions
+    faulted: MemoryFaulted
 
 
 class _Texts:
@@ -140,5 +142,6 @@ class MemoryStore:
     def _transaction(self, draft: Draft) -> MemoryTransaction:
         texts = self._texts.setdefault(draft.namespace, _Texts())
         return MemoryTransaction(
-            MemoryFacts(draft, texts.index), MemoryJournal(draft), MemorySessions(draft)
+            MemoryFacts(draft, texts.index), MemoryJournal(draft), MemorySessions(draft),
+            MemoryFaulted(draft),
         )

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from pydantic import ValidationError
 
 from crp_integrations.fabric.records import Fact
+from crp_integrations.stores.sqlite.faulted_table import FAULTED
 from crp_integrations.stores.sqlite.moments import sortable
 from crp_integrations.stores.sqlite.session_tables import SEALS, SESSIONS
 
@@ -299,7 +300,7 @@ THIRD = Migration(
     ),
 )
 
-FOURTH = Migration(number=4, name="sessions, seals by window", statements=(*SEALS, *SESSIONS))
+FOURTH = Migration(number=4, name="sessions, seals by window", statements=(*SEALS, *SESSIONS, *FAULTED))
 
 MIGRATIONS: tuple[Migration, ...] = (FIRST, SECOND, THIRD, FOURTH)
 VERSION = MIGRATIONS[-1].number

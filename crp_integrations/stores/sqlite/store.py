@@ -21,6 +21,7 @@ from crp_integrations.stores.sqlite.cache import FOLDER as CACHE
 from crp_integrations.stores.sqlite.cache import FileCache
 from crp_integrations.stores.sqlite.connection import Connection, open_empty
 from crp_integrations.stores.sqlite.facts import SqliteFacts
+from crp_integrations.stores.sqlite.faulted import SqliteFaulted
 from crp_integrations.stores.sqlite.journal import SqliteJournal
 from crp_integrations.stores.sqlite.migrations import VERSION
 from crp_integrations.stores.sqlite.pool import Pool
@@ -41,6 +42,7 @@ class SqliteTransaction:
     facts: SqliteFacts
     journal: SqliteJournal
     sessions: SqliteSessions
+    faulted: SqliteFaulted
 
 
 class SqliteStore:
@@ -316,6 +318,7 @@ def _transaction(
             SqliteFacts(connection, gate, namespace, owned),
             SqliteJournal(connection, gate),
             SqliteSessions(connection, gate),
+            SqliteFaulted(connection, gate),
         )
     finally:
         gate.shut()

@@ -1,0 +1,42 @@
+"""Numbers and addresses of violation reports."""
+
+from __future__ import annotations
+
+from pydantic import Field, field_validator
+
+from crp_integrations.errors import ConfigError
+from crp_integrations.policy.directives import REPORT_NAMES, REPORT_URIS
+from crp_integrations.records import Part
+
+
+class ReportSettings(Part):
+    """How violation reports are delivered.
+
+    Spec: related facts §6
+
+    Attributes:
+        hosts: names and addresses of hosts that may be posted to although they are private, such
+            as `siem.internal` or `127.0.0.1`.
+        receivers: address of each name that `report-to` may give; their hosts count as listed.
+        capacity: deliveries under way at most; further ones are dropped.
+        attempts: of one delivery, at most.
+        timeout_seconds: deadline of one attempt, from its first byte to its last.
+        backoff_seconds: pause before the second attempt; it doubles with each further one.
+    """
+
+    hosts: tuple[str, ...] = ()
+    receivers: dict[str, str] = {}
+    capacity: int = Field(default=1_000, ge=1)
+    attempts: int = Field(default=4, ge=1)
+    timeout_seconds: float = Field(default=10.0, gt=0.0)
+    backoff_seconds: float = Field(default=0.5, ge=0.0)
+
+    @field_validator("receivers")
+    @classmethod
+    def _addressed(cls, value: dict[str, str]) -> dict[str, str]:
+        for name, uri in value.items():
+            if not REPORT_NAMES.takes(name):
+                raise ConfigError(f"receiver {name!r:.60} is no name; {REPORT_NAMES.wanted} are")
+            if not REPORT_URIS.takes(uri):
+                raise ConfigError(f"receiver {name!r:.60} wants {REPORT_URIS.wanted}")
+        return {name.lower(): uri for name, uri in value.items()}

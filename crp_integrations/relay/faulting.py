@@ -1,0 +1,89 @@
+"""Facts that answers keep going wrong with are counted, and taken out of retrieval.
+
+Spec: CRP-SPEC-009 §8.4
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from crp_integrations.dpe.records import Claim, Finding, Report
+from crp_integrations.errors import AccessDenied, IllegalTransition, RequestError, StoreBusy
+from crp_integrations.fabric.namespace import Namespace
+from crp_integrations.fabric.ports import Transaction
+from crp_integrations.fabric.ports.faulted import faulted_in
+from crp_integrations.fabric.settings import LifecycleSettings
+from crp_integrations.relay.ending import Ending
+from crp_integrations.vocabulary import DistortionType
+
+# Windows whose model was shown the facts and whose answer was examined.
+EXAMINED: Final = frozenset({"released", "halted"})
+KINDS: Final = frozenset({"fabrication", *DistortionType})
+REASON: Final = "answers with it were repeatedly found to make things up or to distort it"
+
+_LOG = logging.getLogger("crp_integrations.relay")
+
+
+def faulted(report: Report) -> tuple[str, ...]:
+    """Facts that an answer's fabrications and distortions are of, ascending, each once.
+
+    Where the finding itself names no place, as nothing in the context says otherwise, it is the
+    fact that the claim comes nearest to.
+    """
+    found = {
+        _fact(claim, finding)
+        for claim in report.claims
+        for finding in claim.findings
+        if finding.kind in KINDS
+    }
+    return tuple(sorted(found - {""}))
+
+
+def due(
+    transaction: Transaction, ending: Ending, report: Report, settings: LifecycleSettings
+) -> list[str]:
+    """Count the findings of a window that is being sealed, after its uses were counted.
+
+    Spec: CRP-SPEC-009 §8.4 (decision Fabric)
+
+    Returns:
+        Facts with at least so many findings, in at least such a share of their uses.
+    """
+    if ending.outcome not in EXAMINED or not ending.keep:
+        return []
+    found = faulted(report)
+    facet = faulted_in(transaction) if found else None
+    if facet is None:
+        return []
+    return [
+        id_
+        for id_, counted in facet.count(found).items()
+        if counted.findings >= settings.quarantine_findings
+        and counted.findings >= settings.quarantine_share * counted.uses
+    ]
+
+
+def quarantine(namespace: Namespace, fact_ids: Sequence[str]) -> None:
+    """Take facts out of retrieval and tell the operator; their answer is not held up by it.
+
+    A fact whose subject may not write stays, with its count: the next finding tries again.
+    """
+    for id_ in fact_ids:
+        try:
+            namespace.quarantine([id_], reason=REASON)
+            with namespace.begin(write=True) as transaction:
+                facet = faulted_in(transaction)
+                if facet is not None:
+                    facet.reset([id_])
+        except (AccessDenied, IllegalTransition, RequestError, StoreBusy) as error:
+            why = type(error).__name__
+            _LOG.warning("fact %s is due for quarantine, which was refused: %s", id_, why)
+
+
+def _fact(claim: Claim, finding: Finding) -> str:
+    if finding.evidence is not None:
+        return finding.evidence.fact_id
+    best = max(claim.evidence, key=lambda one: (one.score, one.fact_id), default=None)
+    return best.fact_id if best else ""

@@ -1,0 +1,31 @@
+"""Findings against facts, over one draft."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from crp_integrations.fabric.ports.faulted import Counted
+from crp_integrations.stores.memory.state import Draft
+
+
+class MemoryFaulted:
+    """Counts of one namespace."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+
+    def count(self, fact_ids: Sequence[str]) -> dict[str, Counted]:
+        """Count one more finding against each fact."""
+        state = self._draft.change("faulted")
+        found: dict[str, Counted] = {}
+        for id_ in sorted({*fact_ids} & state.facts.keys()):
+            findings, before = state.faulted.get(id_, (0, 0))
+            state.faulted[id_] = findings + 1, before
+            found[id_] = Counted(findings + 1, state.facts[id_].access_count - before)
+        return found
+
+    def reset(self, fact_ids: Sequence[str]) -> None:
+        """Begin anew with some facts."""
+        state = self._draft.change("faulted")
+        for id_ in {*fact_ids} & state.faulted.keys():
+            state.faulted[id_] = 0, state.facts[id_].access_count

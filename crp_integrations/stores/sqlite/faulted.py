@@ -1,0 +1,46 @@
+"""Findings against facts, over one connection."""
+
+# ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from crp_integrations.fabric.ports.faulted import Counted
+from crp_integrations.stores import rules
+from crp_integrations.stores.sqlite.base import AMONG, among
+from crp_integrations.stores.sqlite.connection import Connection
+
+class SqliteFaulted:
+    """Counts of one namespace."""
+
+    def __init__(self, connection: Connection, gate: rules.Gate) -> None:
+        self._connection = connection
+        self._gate = gate
+
+    def count(self, fact_ids: Sequence[str]) -> dict[str, Counted]:
+        """Count one more finding against each fact."""
+        self._gate.writing()
+        wanted = [among(fact_ids)]
+        self._connection.execute(
+            "INSERT INTO fact_findings (fact, findings, uses_before) "
+            f"SELECT fact, 1, 0 FROM facts WHERE fact_id {AMONG} "
+            "ON CONFLICT (fact) DO UPDATE SET findings = findings + 1",
+            wanted,
+        )
+        found = self._connection.rows(
+            "SELECT fact_id, findings, access_count - uses_before FROM facts "
+            f"JOIN fact_findings USING (fact) WHERE fact_id {AMONG} ORDER BY fact_id",
+            wanted,
+        )
+        return {id_: Counted(findings, uses) for id_, findings, uses in found}
+
+    def reset(self, fact_ids: Sequence[str]) -> None:
+        """Begin anew with some facts."""
+        self._gate.writing()
+        self._connection.execute(
+            "UPDATE fact_findings SET findings = 0, uses_before = "
+            "(SELECT access_count FROM facts WHERE facts.fact = fact_findings.fact) "
+            f"WHERE fact IN (SELECT fact FROM facts WHERE fact_id {AMONG})",
+            [among(fact_ids)],
+        )

@@ -1,0 +1,148 @@
+"""Words of the provenance engine: claims, findings, levels."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class ClaimType(StrEnum):
+    """Kind of claim.
+
+    Spec: CRP-SPEC-005 §3.3
+    """
+
+    FACTUAL = "FACTUAL"
+    OPINION = "OPINION"
+    PROCEDURAL = "PROCEDURAL"
+    META = "META"
+
+
+class Attribution(StrEnum):
+    """Where a factual claim comes from.
+
+    Spec: CRP-SPEC-005 §4.2
+    """
+
+    CONTEXT_GROUNDED = "CONTEXT_GROUNDED"
+    PARAMETRIC = "PARAMETRIC"
+    MIXED = "MIXED"
+    UNVERIFIABLE = "UNVERIFIABLE"
+
+
+class DistortionType(StrEnum):
+    """How a claim misrepresents its source fact.
+
+    Spec: CRP-SPEC-005 §5.3
+    """
+
+    NUMBER_CHANGED = "NUMBER_CHANGED"
+    NEGATION_FLIP = "NEGATION_FLIP"
+    DATE_SHIFTED = "DATE_SHIFTED"
+    ENTITY_SUBSTITUTED = "ENTITY_SUBSTITUTED"
+    MAGNITUDE_ALTERED = "MAGNITUDE_ALTERED"
+    CONTEXT_STRIPPED = "CONTEXT_STRIPPED"
+
+
+class Checked(StrEnum):
+    """Whether a claim was checked; what was not checked is never reported as clean (D6)."""
+
+    CHECKED = "CHECKED"
+    NOT_CHECKABLE = "NOT_CHECKABLE"
+    NOT_CHECKED = "NOT_CHECKED"
+
+
+class Severity(StrEnum):
+    """How grave a finding across windows or an omission is.
+
+    Spec: CRP-SPEC-005 §8.2, §12.2
+    """
+
+    LOW = "LOW"
+    MEDIUM = "MEDIUM"
+    HIGH = "HIGH"
+    CRITICAL = "CRITICAL"
+
+
+class RepetitionLevel(StrEnum):
+    """How much of an answer earlier windows have said.
+
+    Spec: CRP-SPEC-005 §9.2
+    """
+
+    NONE = "NONE"
+    MINOR = "MINOR"
+    SIGNIFICANT = "SIGNIFICANT"
+    SEVERE = "SEVERE"
+
+
+class CompletenessLevel(StrEnum):
+    """How much of the question was answered.
+
+    Spec: CRP-SPEC-005 §10.2
+    """
+
+    COMPLETE = "COMPLETE"
+    MOSTLY_COMPLETE = "MOSTLY_COMPLETE"
+    PARTIAL = "PARTIAL"
+    INCOMPLETE = "INCOMPLETE"
+
+
+class AiActClass(StrEnum):
+    """Class of a call under the EU AI Act; an unregistered system is UNKNOWN (decision D20).
+
+    Spec: CRP-SPEC-005 §14.2
+    """
+
+    UNACCEPTABLE = "UNACCEPTABLE"
+    HIGH = "HIGH"
+    LIMITED = "LIMITED"
+    MINIMAL = "MINIMAL"
+    UNKNOWN = "UNKNOWN"
+
+
+class Domain(StrEnum):
+    """What an AI system is registered for.
+
+    Spec: CRP-SPEC-005 §14.2
+    """
+
+    BIOMETRIC_IDENTIFICATION = "biometric-identification"
+    EMPLOYMENT = "employment"
+    EDUCATION_ACCESS = "education-access"
+    CRITICAL_INFRASTRUCTURE = "critical-infrastructure"
+    GENERAL_INFORMATION = "general-information"
+    CREATIVE = "creative"
+
+
+class Sector(StrEnum):
+    """Sectors whose regulators set their own accuracy thresholds.
+
+    Spec: CRP-SPEC-005 §7.3
+    """
+
+    FINANCIAL = "financial"
+    MEDICAL = "medical"
+
+
+class PersonalCategory(StrEnum):
+    """Categories of personal data.
+
+    Spec: CRP-SPEC-005 §13.2
+    """
+
+    DIRECT = "direct"
+    QUASI = "quasi"
+    SENSITIVE = "sensitive"
+    FINANCIAL = "financial"
+
+
+class RiskLevel(StrEnum):
+    """Hallucination risk of an answer.
+
+    Spec: CRP-SPEC-005 §7.4
+    """
+
+    LOW = "LOW"
+    MEDIUM = "MEDIUM"
+    HIGH = "HIGH"
+    CRITICAL = "CRITICAL"

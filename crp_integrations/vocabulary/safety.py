@@ -1,0 +1,114 @@
+"""Words of sessions, policies, strategies and calls."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+
+class Strategy(StrEnum):
+    """How a question is dispatched."""
+
+    PUSH = "push"
+    PULL = "pull"
+    REFLEXIVE = "reflexive"
+    AGENTIC = "agentic"
+    HIERARCHICAL = "hierarchical"
+    BATCH = "batch"
+    STREAMING = "streaming"
+    FAN_OUT = "fan-out"
+    FAN_IN = "fan-in"
+
+
+class Purpose(StrEnum):
+    """What one model call is for."""
+
+    ANSWER = "answer"
+    DECOMPOSE = "decompose"
+    SUMMARISE = "summarise"
+    STITCH = "stitch"
+    JUDGE = "judge"
+
+
+class Oversight(StrEnum):
+    """Who decides about an answer, laxest first.
+
+    Spec: related facts §6
+    """
+
+    LOG_ONLY = "log-only"
+    AUTO = "auto"
+    HUMAN_REVIEW = "human-review"
+    HALT = "halt"
+
+
+class HaltReason(StrEnum):
+    """Why an answer was withheld; what a 451 body gives as `crp_halt_reason`.
+
+    Spec: related facts §3
+    """
+
+    CRITICAL_RISK = "CRITICAL_HALLUCINATION_RISK"
+    UNACCEPTABLE = "UNACCEPTABLE_EU_AI_ACT"
+    BUDGET_DEPLETED = "SAFETY_BUDGET_DEPLETED"
+    POLICY = "POLICY_VIOLATION"
+    OVERSIGHT = "OVERSIGHT_REQUIRED"
+
+
+class Pattern(StrEnum):
+    """How a window hangs in its session's graph.
+
+    Spec: related facts §5
+    """
+
+    LINEAR = "LINEAR"
+    FAN_OUT = "FAN_OUT"
+    FAN_IN = "FAN_IN"
+    BRANCH = "BRANCH"
+
+
+class TransferType(StrEnum):
+    """What of a window its successor is given, most first.
+
+    Spec: related facts §5
+    """
+
+    FULL_CONTEXT = "FULL_CONTEXT"
+    SUMMARY = "SUMMARY"
+    FACTS_ONLY = "FACTS_ONLY"
+    RESULT_ONLY = "RESULT_ONLY"
+
+
+class Circuit(StrEnum):
+    """State of a session's circuit breaker.
+
+    Spec: related facts §8
+    """
+
+    CLOSED = "CLOSED"
+    HALF_OPEN = "HALF-OPEN"
+    OPEN = "OPEN"
+
+
+class SafetyMode(StrEnum):
+    """Short word for a safety policy, strictest first.
+
+    Spec: related facts §3
+    """
+
+    STRICT = "strict"
+    WARN = "warn"
+    PERMISSIVE = "permissive"
+
+
+class BudgetWarning(StrEnum):
+    """How near a safety budget is to its end.
+
+    Spec: related facts §3, §8
+    """
+
+    CAUTION = "caution"
+    LOW = "low"
+
+
+Role = Literal["system", "user", "assistant", "tool"]
