@@ -49,6 +49,9 @@ TRIGGERS = (
 )  # fmt: skip
 REASONS = ("circuit", "risk", "quality", "accept", "intent", "policy", "budget", "review")
 REMEDIES = ("prompt-augmented", "stitched", "redispatch", "stitch", "none")
+# Of tiers that fall from window to window (CRP-SPEC-003 §14.3).
+WARNINGS = ("quality falls from window to window; the domain may lack depth",)
+RECOMMENDED = ("dispatch_hierarchical",)
 STOPS = ("halt", "budget", "limit", "complete", "cancelled", "policy", "ended", "erasure")
 CAUSES = (
     "put", "ingested", "updated", "ttl", "archived", "restored", "stale", "quarantined", "lifted",
@@ -113,6 +116,11 @@ def checked(draft: EventDraft) -> EventDraft:
                 f"shape; wanted {error}"
             ) from None
     return EventDraft(draft.event_type, data, draft.session_id, draft.window_id)
+
+
+def filled(**fields: Any) -> Mapping[str, Any]:
+    """The fields that have a value."""
+    return {name: value for name, value in fields.items() if value not in (None, "", [])}
 
 
 def named(name: str) -> str:
@@ -224,7 +232,7 @@ SHAPES: Mapping[EventType, Mapping[str, Kind]] = {
     },
     EventType.SESSION_CONTINUED: {
         "parents": _names, "pattern": _word(Pattern), "transfer": _word(TransferType),
-        "tokens": _count, "summary_hash": _hash, "safety_budget": _fraction,
+        "tokens": _count, "summary_hash": _hash, "safety_budget": _fraction, "outdated": _names,
     },
     EventType.SESSION_TERMINATED: {
         "reason": _word(STOPS, HaltReason), "windows": _count, "safety_budget": _fraction,
@@ -241,7 +249,10 @@ SHAPES: Mapping[EventType, Mapping[str, Kind]] = {
     EventType.STRATEGY_UPGRADE: {
         "before": _strategy, "to": _strategy, "why": _word(REASONS, TRIGGERS),
     },
-    EventType.DPE_COMPLETED: {"quality_tier": _word(QualityTier), "claims": _count},
+    EventType.DPE_COMPLETED: {
+        "quality_tier": _word(QualityTier), "claims": _count, "warning": _word(WARNINGS),
+        "recommended": _word(RECOMMENDED), "tiers": _many(_word(QualityTier)),
+    },
     EventType.FABRICATION_DETECTED: _COUNTED,
     EventType.DISTORTION_DETECTED: _COUNTED,
     EventType.CONTRADICTION_DETECTED: _COUNTED,

@@ -1,18 +1,15 @@
 """Events that a relay writes, made from typed arguments: none of them takes a text.
 
 Strings that come in are ids, hashes or names; `journal.append` writes a name that does not look
-like one as its hash, and refuses a hash that is none.
+like one as its hash, and refuses a hash that is none. `agent_events.py` goes on with agents.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
 
-from crp_integrations.audit.drafts import EventDraft
-from crp_integrations.seals import sha256
+from crp_integrations.audit.drafts import EventDraft, filled
 from crp_integrations.vocabulary import (
-    ChainIntegrity,
     Circuit,
     CompletenessLevel,
     EventType,
@@ -43,7 +40,7 @@ def session_created(
         agent: registered id; empty for none.
         safety_budget: that it begins with, [0, 1].
     """
-    data = _given(
+    data = filled(
         policy_hash=policy_hash,
         parent_session=parent_session,
         loop_depth=loop_depth or None,
@@ -71,7 +68,7 @@ def session_continued(
         parents: ids of the windows that it follows.
         transfer, tokens, summary_hash: what it was given of them.
     """
-    data = _given(
+    data = filled(
         parent_hmac=parent_hmac,
         parents=list(parents),
         pattern=pattern,
@@ -93,7 +90,7 @@ def session_terminated(
         windows: how many it had.
         safety_budget: what is left, [0, 1].
     """
-    data = _given(reason=reason, windows=windows, safety_budget=safety_budget)
+    data = filled(reason=reason, windows=windows, safety_budget=safety_budget)
     return EventDraft(EventType.SESSION_TERMINATED, data, session_id)
 
 
@@ -114,7 +111,7 @@ def redispatched(
         triggers: what asked for it, such as `risk`, `contradiction`, `repetition`, `flow`, or a
             directive's name.
     """
-    data = _given(attempt=attempt, triggers=list(triggers), strategy=strategy)
+    data = filled(attempt=attempt, triggers=list(triggers), strategy=strategy)
     return EventDraft(EventType.RE_DISPATCH, data, session_id, window_id)
 
 
@@ -133,7 +130,7 @@ def strategy_upgraded(
     Args:
         why: one of `circuit`, `risk`, `quality`, `policy`, `budget`, `accept`, `intent`.
     """
-    data = _given(before=before, to=to, why=why)
+    data = filled(before=before, to=to, why=why)
     return EventDraft(EventType.STRATEGY_UPGRADE, data, session_id, window_id)
 
 
@@ -154,7 +151,7 @@ def policy_violated(
         directives: names of those that are not met.
         report_only: whether the policy was only reported.
     """
-    data = _given(
+    data = filled(
         directives=list(directives),
         risk_level=risk_level,
         policy_hash=policy_hash,
@@ -170,7 +167,7 @@ def safety_halted(
 
     Spec: CRP-SPEC-005 §7.4
     """
-    data = _given(reason=reason, risk_level=risk_level)
+    data = filled(reason=reason, risk_level=risk_level)
     return EventDraft(EventType.SAFETY_HALT, data, session_id, window_id)
 
 
@@ -184,7 +181,7 @@ def safety_budget_depleted(
     Args:
         budget: what is left, [0, 1].
     """
-    data = _given(budget=budget, circuit=circuit)
+    data = filled(budget=budget, circuit=circuit)
     return EventDraft(EventType.SAFETY_BUDGET_DEPLETED, data, session_id, window_id)
 
 
@@ -204,7 +201,7 @@ def oversight_triggered(
         response_hash: of the answer that is waiting.
         approved: what the person said; None while nobody has.
     """
-    data = _given(mode=mode, reason=reason, response_hash=response_hash, approved=approved)
+    data = filled(mode=mode, reason=reason, response_hash=response_hash, approved=approved)
     return EventDraft(EventType.OVERSIGHT_TRIGGERED, data, session_id, window_id)
 
 
@@ -228,7 +225,7 @@ def completeness_continued(
         completeness: [0, 1].
         continuation: 1 for the first one.
     """
-    data = _given(
+    data = filled(
         of=of,
         uncovered=uncovered,
         completeness=completeness,
@@ -250,7 +247,7 @@ def flow_stitched(
         stitch_hash: `sha256:…` of the passage.
         flow: before it was there, [0, 1].
     """
-    data = _given(of=of, stitch_hash=stitch_hash, flow=flow)
+    data = filled(of=of, stitch_hash=stitch_hash, flow=flow)
     return EventDraft(EventType.FLOW_STITCH, data, session_id, window_id)
 
 
@@ -266,151 +263,5 @@ def flow_remedied(
         flow: that was found, [0, 1].
     """
     return EventDraft(
-        EventType.FLOW_REMEDIATION, _given(remedy=remedy, flow=flow), session_id, window_id
+        EventType.FLOW_REMEDIATION, filled(remedy=remedy, flow=flow), session_id, window_id
     )
-
-
-def stop_injected(
-    session_id: str, window_id: str, *, reason: HaltReason | str, iteration: int | None = None
-) -> EventDraft:
-    """A loop or a stream was made to stop before it ended by itself.
-
-    Args:
-        reason: a halt's, or one of `budget`, `limit`, `complete`, `cancelled`, `policy`.
-        iteration: of the loop, from 1.
-    """
-    data = _given(reason=reason, iteration=iteration)
-    return EventDraft(EventType.STOP_INJECT, data, session_id, window_id)
-
-
-def tool_called(
-    session_id: str,
-    window_id: str,
-    *,
-    tool: str,
-    number: int,
-    arguments: str = "",
-    result: str | None = None,
-    failed: bool = False,
-) -> EventDraft:
-    """A tool was called. Name, arguments and result are a model's words: only hashes stay.
-
-    Args:
-        tool: its name; who knows the names can tell which it was.
-        number: of the call within the session, from 1.
-        arguments: as JSON.
-        result: what came back; None for nothing yet.
-    """
-    data = _given(
-        tool=_hashed(tool),
-        number=number,
-        arguments_hash=_hashed(arguments),
-        result_hash=None if result is None else _hashed(result),
-        failed=failed or None,
-    )
-    return EventDraft(EventType.TOOL_CALL, data, session_id, window_id)
-
-
-def agent_iterated(
-    session_id: str,
-    window_id: str,
-    *,
-    iteration: int,
-    tool_calls: int,
-    completeness: float | None = None,
-    budget: float | None = None,
-    loop_depth: int = 0,
-) -> EventDraft:
-    """An agent's loop went round once.
-
-    Spec: related facts §7
-
-    Args:
-        iteration: from 1.
-        completeness, budget: then, [0, 1].
-    """
-    data = _given(
-        iteration=iteration,
-        tool_calls=tool_calls,
-        completeness=completeness,
-        budget=budget,
-        loop_depth=loop_depth,
-    )
-    return EventDraft(EventType.AGENT_LOOP_ITERATION, data, session_id, window_id)
-
-
-def fan_out_created(
-    session_id: str,
-    window_id: str,
-    *,
-    children: int | Sequence[str],
-    parents: Sequence[str] = (),
-    budget: float | None = None,
-) -> EventDraft:
-    """Several windows begin at once.
-
-    Args:
-        children: how many, or their ids.
-        budget: that each of them inherits, [0, 1].
-    """
-    counted = children if isinstance(children, int) else list(children)
-    data = _given(children=counted, parents=list(parents), budget=budget)
-    return EventDraft(EventType.FAN_OUT_CREATED, data, session_id, window_id)
-
-
-def fan_in_merged(
-    session_id: str, window_id: str, *, parents: Sequence[str], budget: float | None = None
-) -> EventDraft:
-    """A window follows several.
-
-    Args:
-        parents: their ids.
-        budget: the smallest of theirs, [0, 1].
-    """
-    data = _given(parents=list(parents), budget=budget)
-    return EventDraft(EventType.FAN_IN_MERGED, data, session_id, window_id)
-
-
-def sub_agent_returned(
-    session_id: str,
-    window_id: str,
-    *,
-    session: str,
-    chain_tip: str,
-    budget: float,
-    risk_level: RiskLevel | None = None,
-    integrity: ChainIntegrity | None = None,
-    quality_score: float | None = None,
-    agent: str = "",
-    loop_depth: int | None = None,
-    cost: float | None = None,
-) -> EventDraft:
-    """An agent that was delegated to has answered.
-
-    Spec: related facts §8
-
-    Args:
-        session, chain_tip, budget: of the child.
-        cost: what its answer took from the parent's budget, [0, 1].
-    """
-    data = _given(
-        session=session,
-        chain_tip=chain_tip,
-        budget=budget,
-        risk_level=risk_level,
-        integrity=integrity,
-        quality_score=quality_score,
-        agent=agent,
-        loop_depth=loop_depth,
-        cost=cost,
-    )
-    return EventDraft(EventType.SUB_AGENT_RESULT, data, session_id, window_id)
-
-
-def _given(**fields: Any) -> Mapping[str, Any]:
-    """The fields that have a value."""
-    return {name: value for name, value in fields.items() if value not in (None, "", [])}
-
-
-def _hashed(text: str) -> str:
-    return sha256(text.encode("utf-8", "surrogatepass")) if text else ""

@@ -88,8 +88,8 @@ def session(session_id: str, seals: Sequence[WindowSeal], events: Sequence[Event
         windows.add_row(*(Text(plain(cell)) for cell in cells))
     told = Table("Seq", "Event", "Window", "Says", title="Events", title_justify="left")
     for event in events:
-        cells = (str(event.seq), event.event_type.value, event.window_id, _says(event))
-        told.add_row(*(Text(plain(cell, whole=True)) for cell in cells))
+        row = (str(event.seq), event.event_type.value, event.window_id, _says(event))
+        told.add_row(*(Text(plain(cell, whole=True)) for cell in row))
     terminal().print(Text(plain(session_id)), windows, told)
 
 

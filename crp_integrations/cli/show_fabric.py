@@ -107,6 +107,7 @@ def maintained(report: MaintenanceReport) -> None:
     done += [
         words
         for happened, words in (
+            (report.forgotten, f"{many(report.forgotten, 'session')} forgotten"),
             (report.reclustered, "communities found anew"),
             (report.graph_rebuilt, "index built"),
             (report.changes_trimmed, "log of changes cut"),

@@ -23,12 +23,14 @@ class PriorWindow:
         number: its place in the session, from 1.
         text: what the model answered, or its verified summary.
         summarised: the text is a summary (CRP-SPEC-004 §12).
+        outdated: a source that it rests on has changed since (CRP-SPEC-009 §4.5).
     """
 
     window_id: str
     number: int
     text: str
     summarised: bool = False
+    outdated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

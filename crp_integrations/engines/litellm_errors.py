@@ -54,6 +54,8 @@ STATUSES: Final = MappingProxyType(
 _NO_KEY: Final = ("Missing credentials", "api_key client option must be set")
 # The router's own words for a group whose deployments it has all set aside.
 _NONE_FREE: Final = frozenset({"RouterRateLimitError", "RouterRateLimitErrorBasic"})
+# Its words, in an error of no class of its own, for one whose budgets are used up.
+_BUDGET_SPENT: Final = "crossed budget"
 _UNREACHED: Final = frozenset({"ConnectError", "ClientConnectorError", "gaierror"})
 
 _SENTENCES: Final = MappingProxyType(
@@ -83,6 +85,11 @@ def translate(error: Exception, model: str, library: ModuleType) -> CRPError:
         return ModelRateLimited(
             f"the router has no deployment of model {model!r} to try just now, as after failures; "
             "try again later"
+        )
+    if _BUDGET_SPENT in str(error):
+        return ModelRateLimited(
+            f"the router's budget for every deployment of model {model!r} is used up; raise it or "
+            "wait for its next period"
         )
     kind = _kind(error)
     if kind is ModelAuthError or any(mark in str(error) for mark in _NO_KEY):

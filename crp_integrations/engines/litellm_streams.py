@@ -131,5 +131,5 @@ def _finished(stream: Any) -> bool:
             return True
     if hasattr(stream, "_async_generator"):
         kept = getattr(stream, "chunks", None)
-        return not kept or any(one.choices and one.choices[0].finish_reason for one in kept)
+        return kept is None or any(one.choices and one.choices[0].finish_reason for one in kept)
     return not hasattr(stream, "received_finish_reason")

@@ -14,14 +14,18 @@ except ImportError as error:
     raise MissingExtra("langchain", "crp_integrations.langchain") from error
 
 from crp_integrations.langchain.callbacks import DPECallbackHandler
+from crp_integrations.langchain.compressor import CRPDocumentCompressor
 from crp_integrations.langchain.documents import envelope_text
 from crp_integrations.langchain.embeddings import FabricEmbeddings
 from crp_integrations.langchain.reranker import LangChainReranker
 from crp_integrations.langchain.retriever import CRPRetriever
+from crp_integrations.langchain.runnable import CRPRunnable
 from crp_integrations.langchain.vector_store import CRPVectorStore
 
 __all__ = [
+    "CRPDocumentCompressor",
     "CRPRetriever",
+    "CRPRunnable",
     "CRPVectorStore",
     "DPECallbackHandler",
     "FabricEmbeddings",

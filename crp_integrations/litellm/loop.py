@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from functools import cache
 from typing import Any, Final, TypeVar
 
@@ -37,6 +37,17 @@ def wait(work: Coroutine[Any, Any, T]) -> T:
     except BaseException:
         future.cancel()
         raise
+
+
+def made_in_a_loop(make: Callable[[], T]) -> T:
+    """What a function makes while a loop runs: a router with budgets starts a task of its own."""
+    if _running() is not None:
+        return make()
+
+    async def made() -> T:
+        return make()
+
+    return wait(made())
 
 
 @cache

@@ -12,7 +12,7 @@ from crp_integrations.errors import RequestError
 from crp_integrations.litellm.attach import attached
 from crp_integrations.litellm.deployments import Deployments
 from crp_integrations.litellm.hook import install
-from crp_integrations.litellm.loop import wait
+from crp_integrations.litellm.loop import made_in_a_loop, wait
 from crp_integrations.litellm.wire import asked, further, refuse_metadata
 from crp_integrations.relay import outcomes
 from crp_integrations.relay.drive import adrive
@@ -60,9 +60,8 @@ class CRPRouter:
             refuse_metadata(params)
         refuse_crp(dict.fromkeys(allow_headers))
         register_extractive()
-        self.router = litellm.Router(
-            model_list=[dict(entry) for entry in model_list], **router_kwargs
-        )
+        entries = [dict(entry) for entry in model_list]
+        self.router = made_in_a_loop(lambda: litellm.Router(model_list=entries, **router_kwargs))
         self._relay = relay
         self._allowed = tuple(allow_headers)
 

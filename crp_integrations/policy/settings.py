@@ -22,6 +22,7 @@ class ReportSettings(Part):
         attempts: of one delivery, at most.
         timeout_seconds: deadline of one attempt, from its first byte to its last.
         backoff_seconds: pause before the second attempt; it doubles with each further one.
+        close_seconds: how long a relay that closes waits for what is under way.
     """
 
     hosts: tuple[str, ...] = ()
@@ -30,6 +31,7 @@ class ReportSettings(Part):
     attempts: int = Field(default=4, ge=1)
     timeout_seconds: float = Field(default=10.0, gt=0.0)
     backoff_seconds: float = Field(default=0.5, ge=0.0)
+    close_seconds: float = Field(default=5.0, ge=0.0)
 
     @field_validator("receivers")
     @classmethod

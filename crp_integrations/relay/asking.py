@@ -8,6 +8,7 @@ from typing import Any, TypedDict
 from crp_integrations.envelope.prior import PriorWindow
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.headers.cache import CacheDirectives
+from crp_integrations.headers.words import Phase
 from crp_integrations.messages import Message
 from crp_integrations.vocabulary import (
     Decomposition,
@@ -15,6 +16,7 @@ from crp_integrations.vocabulary import (
     Oversight,
     QualityTier,
     RiskLevel,
+    SafetyMode,
     Strategy,
 )
 
@@ -56,3 +58,7 @@ class Asking(TypedDict, total=False):
     parent_session: str | None
     agent_id: str | None
     inherited_policy: str | None
+    safety_mode: SafetyMode | str | None
+    report_uri: str | None
+    nonce: str | None
+    phase: Phase | str | None

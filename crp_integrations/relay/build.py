@@ -21,6 +21,7 @@ from crp_integrations.engines.leiden import engine_for
 from crp_integrations.engines.models import Models
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.engines.rego import RegoEngine
+from crp_integrations.engines.reporting import HttpReports
 from crp_integrations.engines.system import RandomIds, clock_of
 from crp_integrations.engines.tokens import counter_for
 from crp_integrations.engines.windows import context_limit
@@ -34,6 +35,7 @@ from crp_integrations.guard.decisions import AllowAll, Guard
 from crp_integrations.guard.ports import PolicyEngine
 from crp_integrations.guard.subjects import LOCAL, Subject
 from crp_integrations.loaders.given import documents as load_documents
+from crp_integrations.policy.ports import ViolationSink
 from crp_integrations.ports import (
     Clock,
     Embedder,
@@ -47,7 +49,7 @@ from crp_integrations.ports import (
 from crp_integrations.relay import settings as settings_file
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import Settings
-from crp_integrations.relay.world import World
+from crp_integrations.relay.world import Receiver, Reviewer, World
 from crp_integrations.stores.keys import NAMESPACES, FileKeyRing, FixedKeyRing, MemoryKeyRing
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
@@ -68,13 +70,16 @@ def open_relay(
     embedder: Embedder | None = None,
     verifier: Verifier | None = None,
     reranker: Reranker | None = None,
-    policy: PolicyEngine | None = None,
+    policy: PolicyEngine | str | None = None,
     recognisers: Sequence[Recogniser] = (),
     models: Model | None = None,
     tracer: Tracer | None = None,
     clock: Clock | datetime | str | None = None,
     ids: Ids | None = None,
     keyring: KeyRing | None = None,
+    reviewer: Reviewer | None = None,
+    violations: ViolationSink | None = None,
+    receiver: Receiver | None = None,
     settings: Settings | None = None,
     residency: str = "",
     shared: str = "",
@@ -89,7 +94,8 @@ def open_relay(
         embedder: None for the MiniLM that ships.
         verifier: None for the one that the settings name, `features` by default.
         reranker: looks at the best candidates again before they are ranked; None for none.
-        policy: evaluates Rego, for the control catalogue; None for regopy.
+        policy: evaluates Rego, for the control catalogue; None for regopy. A text is the
+            operator's safety policy, as in the settings.
         recognisers: look for personal data beside the package's own, such as `PresidioRecogniser`.
         models: a `Model` for all names; None for `extractive` and LiteLLM.
         tracer: opens a span around each step; None for none.
@@ -98,6 +104,9 @@ def open_relay(
         ids: makes session ids; None for the system's randomness.
         keyring: holds the master key; None for the settings' key, else the one kept in the
             store's folder, else one that is gone with the relay.
+        reviewer: a person's word on an answer that must be reviewed; None withholds it.
+        violations: takes violations of safety policies; None posts them over HTTP.
+        receiver: gets the report on each sealed window, as a compliance system does (005 §15.4).
         settings: a whole tree; else it is read from `arguments`, `CRP_*` and crp.toml.
         residency: region, one of the settings' `regions`, that calls without one belong to; empty
             for the store itself.
@@ -120,6 +129,8 @@ def open_relay(
             opening.callback(opened.close)
         if isinstance(clock, datetime | str):
             arguments["clock"], clock = clock, None
+        if isinstance(policy, str):
+            arguments["policy"], policy = policy, None
         if settings is not None and arguments:
             raise ConfigError(f"settings and {sorted(arguments)[0]!r} were given; give one of them")
         chosen = settings or settings_file.load(root, **arguments)
@@ -170,6 +181,9 @@ def open_relay(
             policy=policy or default_policy(),
             recognisers=tuple(recognisers),
             code_verified=code_verified,
+            reviewer=reviewer,
+            sink=violations or HttpReports(chosen.reports),
+            receiver=receiver,
         )
         world.namespace_in(residency)
         if chosen.fabric.maintain_on_open and allowing.decide(subject, "write", ()).allowed:
@@ -184,6 +198,7 @@ def open_relay(
             known=own.known if models is None else _any_name,
             residency=residency,
             others=tuple(regions.values()),
+            reports=world.sink if violations is None else None,
         )
         opening.pop_all()
     return relay

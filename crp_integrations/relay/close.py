@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -23,6 +23,7 @@ from crp_integrations.relay.leaving import Left, leave
 from crp_integrations.relay.telling import told
 from crp_integrations.relay.world import World
 from crp_integrations.seals import iso, sha256, sha256_hex, window_hmac
+from crp_integrations.session.history import falling
 from crp_integrations.vocabulary import ChainIntegrity
 
 WINDOW_ID_LENGTH = 16
@@ -119,7 +120,13 @@ def close(
         drafts = [
             EventDraft(event_type, data, session_id=session_id, window_id=identity)
             for event_type, data in told(
-                seal, ending, stored, finished, left, world.settings.session.budget
+                seal,
+                ending,
+                stored,
+                finished,
+                left,
+                world.settings.session.budget,
+                _fallen(entered, ending, world),
             )
         ]
         append(
@@ -165,6 +172,19 @@ def journalled(namespace: Namespace, world: World, seal: WindowSeal, notes: Sequ
     key = journal_key(world.keyring, namespace.subject.tenant)
     with namespace.begin(write=True) as transaction:
         append(transaction.journal, key, drafts, iso(world.clock.now()))
+
+
+def _fallen(entered: Entered | None, ending: Ending, world: World) -> Mapping[str, object]:
+    """What the trail is warned of when the tiers of a continued answer fall.
+
+    Spec: CRP-SPEC-003 §14.3
+    """
+    if entered is None or ending.envelope is None:
+        return {}
+    before = sorted(entered.prior, key=lambda window: window.window_number)
+    history = [*(window.quality_tier for window in before), ending.envelope.quality_tier]
+    found = falling(history, world.settings.envelope)
+    return found.data if found else {}
 
 
 def _used(transaction: Transaction, ending: Ending, now: datetime) -> list[str]:

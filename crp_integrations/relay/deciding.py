@@ -184,7 +184,7 @@ def _again(
             words.append(remedies.against_unsupported(_unsupported(report)))
     if not triggers:
         return None
-    strategy = upgrade or Strategy.REFLEXIVE
+    strategy: Strategy = upgrade or Strategy.REFLEXIVE
     if request.accept_strategies and strategy not in request.accept_strategies:
         # What the caller accepts comes before an upgrade (related facts §7).
         strategy = request.strategy

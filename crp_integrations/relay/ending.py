@@ -33,6 +33,7 @@ class Ending:
         notes: what happened on the way, in order.
         sibling: place among the windows of one fan-out, from 1; 0 for a window on its own.
         keep: whether anything that was said may be kept on disk; not under `no-store`.
+        outdated: earlier windows whose sources have changed since.
         transfer: what the window was given of those before; None for nothing.
         born: fields of the session, should it begin with this window.
     """
@@ -50,5 +51,6 @@ class Ending:
     notes: tuple[Note, ...] = ()
     sibling: int = 0
     keep: bool = True
+    outdated: tuple[str, ...] = ()
     transfer: Transfer | None = None
     born: Mapping[str, Any] = field(default_factory=dict)

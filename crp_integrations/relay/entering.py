@@ -11,15 +11,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from crp_integrations.envelope.prior import PriorWindow
-from crp_integrations.errors import AccessDenied, LimitReached, TokenRefused
+from crp_integrations.errors import AccessDenied, LimitReached, PolicyRelaxed, TokenRefused
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.policy.inherit import tightened
 from crp_integrations.policy.parse import parse
+from crp_integrations.policy.profiles import with_mode
 from crp_integrations.policy.records import Policy
+from crp_integrations.policy.reports import inheritance_report
+from crp_integrations.relay.nonces import checked
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.settings import Settings
 from crp_integrations.relay.world import World
-from crp_integrations.seals import sha256
+from crp_integrations.seals import iso, sha256
 from crp_integrations.session import agents, token
 from crp_integrations.session import budget as safety
 from crp_integrations.session.graph import pattern_of
@@ -99,6 +102,7 @@ def enter(
         StaleTip: the session has gone on since the token was given out.
         UnknownContinuation: no window of this session has such a continuation id.
         AccessDenied: the session has ended.
+        RequestError: the nonce does not belong to the policy in force.
         StoreError: the store cannot be read.
     """
     settings = world.settings
@@ -125,8 +129,12 @@ def enter(
         loop_depth=max(request.loop_depth, session.loop_depth if session else 0),
         settings=settings.session.agents,
     )
-    policy = _policy(settings, session, agent, request)
+    policy = _moded(_policy(world, session, agent, request, session_id), request)
+    if request.nonce:
+        checked(request.nonce, policy or Policy(), world)
     left = session.safety_budget if session else settings.session.budget.start
+    if place.sibling and after:
+        left = safety.merged(parent.safety_budget for parent in after)
     left = safety.ceiling(left, request.safety_budget)
     if request.session_token:
         left = safety.ceiling(left, _token(request, session_id, nodes, world))
@@ -171,7 +179,7 @@ def _stricter(stored: Session | None, held: Session | None) -> Session | None:
 
 
 def _policy(
-    settings: Settings, session: Session | None, agent: Agent | None, request: Request
+    world: World, session: Session | None, agent: Agent | None, request: Request, session_id: str
 ) -> Policy | None:
     """The session's policy, as strict as the operator's is today, tightened by the request's.
 
@@ -182,7 +190,7 @@ def _policy(
     layers = [
         text
         for text in (
-            settings.policy,
+            world.settings.policy,
             agent.safety_policy if agent else "",
             request.inherited_policy,
             session.policy if session else "",
@@ -193,7 +201,22 @@ def _policy(
     if not request.policy:
         return held
     own = parse(request.policy)
-    return own if held is None else tightened(held, own)
+    if held is None:
+        return own
+    try:
+        return tightened(held, own)
+    except PolicyRelaxed as error:
+        if world.sink is not None and (held.report_uri or held.report_to):
+            at = iso(world.clock.now())
+            world.sink.take(inheritance_report(error, session_id=session_id, timestamp=at), held)
+        raise
+
+
+def _moded(policy: Policy | None, request: Request) -> Policy | None:
+    """The policy under the request's safety mode, which leaves what is stricter as it is."""
+    plain = policy or Policy()
+    moded = with_mode(plain, request.safety_mode)
+    return policy if moded == plain else moded
 
 
 def _barred(request: Request, policy: Policy, left: float, settings: Settings) -> HaltReason | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, TypedDict
 
 import numpy as np
@@ -15,6 +15,7 @@ from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.view import View
+from crp_integrations.relay.outdating import named
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.settings import Settings
 from crp_integrations.relay.world import World
@@ -65,6 +66,7 @@ def examined(
     text: str,
     *,
     needs: Sequence[str] = (),
+    outdated: Collection[str] = (),
 ) -> Report:
     """The report on a reply, beside the envelope that the model had.
 
@@ -74,6 +76,7 @@ def examined(
         reads: opens what the window reads; called only when there are facts.
         envelope: None when the window ended before there was one.
         needs: that the session's answers are to cover.
+        outdated: names of earlier windows whose sources have changed since.
     """
     facts = envelope.facts if envelope else ()
     dossier = Dossier(
@@ -84,7 +87,7 @@ def examined(
         grounding=request.grounding,
         importances=tuple(fact.importance_weight for fact in facts),
         sub_queries=tuple(needs),
-        prior=earlier(request),
+        prior=earlier(request, outdated),
         windows_left=max(0, world.settings.max_windows - next_window(request.prior)),
         **asked(request, world.settings, code_verified=world.code_verified),
     )
@@ -99,7 +102,7 @@ def examined(
     )
 
 
-def earlier(request: Request) -> tuple[PriorWindow, ...]:
+def earlier(request: Request, outdated: Collection[str] = ()) -> tuple[PriorWindow, ...]:
     """The session's earlier answers, oldest first: the text where it was handed over, else the
     summary.
 
@@ -109,10 +112,11 @@ def earlier(request: Request) -> tuple[PriorWindow, ...]:
     """
     return tuple(
         PriorWindow(
-            window.window_id or f"window-{window.window_number}",
+            named(window),
             window.window_number,
             window.answer or window.summary,
             summarised=not window.answer,
+            outdated=named(window) in outdated,
         )
         for window in sorted(request.prior, key=lambda window: window.window_number)
     )

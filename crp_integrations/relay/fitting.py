@@ -24,7 +24,7 @@ from crp_integrations.relay.decomposing import Needs
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.steps import Fitted
 from crp_integrations.relay.world import World
-from crp_integrations.vocabulary import QualityTier
+from crp_integrations.vocabulary import QualityTier, Strategy
 
 
 class Fitting:
@@ -76,7 +76,7 @@ class Fitting:
         call = ModelCall(
             model=model,
             messages=prompt.messages(request, envelope.text),
-            temperature=request.temperature,
+            temperature=self._temperature(),
             max_tokens=request.max_tokens,
             seed=request.seed,
             tools=request.tools,
@@ -123,6 +123,13 @@ class Fitting:
         if queries:
             self.needs.add(queries)
             self._candidates = None
+
+    def _temperature(self) -> float | None:
+        """The request's; a draft that is to be verified has one of its own where it names none."""
+        asked = self.request.temperature
+        if asked is None and self.request.strategy is Strategy.REFLEXIVE:
+            return self._world.settings.dispatch.draft_temperature
+        return asked
 
     # --- within ------------------------------------------------------------------------
 

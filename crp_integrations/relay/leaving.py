@@ -77,14 +77,18 @@ def leave(
     before = session.safety_budget
     if entered is not None:
         before = safety.ceiling(before, entered.safety_budget)
+        if ending.sibling:
+            # Each window of a fan-out has the whole budget of the one that it hangs from, and
+            # the smallest that is left goes on.
+            before = entered.safety_budget
     left = before
     if ending.outcome == "released":
         left = safety.charge(before, report.risk_level, world.settings.session.budget.costs)
     session = session.changed(
         modified_at=at,
-        safety_budget=left,
+        safety_budget=min(session.safety_budget, left),
         policy=render(entered.policy) if entered and entered.stated else session.policy,
-        ended=session.ended or safety.ended(left),
+        ended=session.ended or safety.ended(min(session.safety_budget, left)),
         tool_calls=session.tool_calls + ending.tool_calls,
         **({} if kept else ending.born),
     )

@@ -38,11 +38,11 @@ class Remembered:
         self._sessions: OrderedDict[str, Held] = OrderedDict()
         self._lock = threading.Lock()
 
-    def keep(self, session: Session, node: WindowNode) -> None:
+    def keep(self, session: Session, node: WindowNode | None = None) -> None:
         """Hold a session's state and a window; the one longest unused goes when there are many."""
         with self._lock:
             held = self._sessions.get(session.session_id, Held())
-            nodes = (*held.nodes, node)
+            nodes = held.nodes if node is None else (*held.nodes, node)
             self._put(session.session_id, replace(held, session=session, nodes=nodes))
 
     def say(self, session_id: str, window: PriorWindow) -> None:

@@ -12,6 +12,7 @@ from crp_integrations.envelope.prior import PriorWindow
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.headers import names, values
 from crp_integrations.headers.cache import CacheDirectives
+from crp_integrations.headers.words import Phase
 from crp_integrations.messages import Message, Reply
 from crp_integrations.records import Part, Record
 from crp_integrations.vocabulary import (
@@ -21,6 +22,7 @@ from crp_integrations.vocabulary import (
     Oversight,
     QualityTier,
     RiskLevel,
+    SafetyMode,
     Strategy,
 )
 
@@ -59,6 +61,10 @@ class Request(Record):
         parent_session: session of the agent that delegated this call.
         agent_id: registered agent that asks.
         inherited_policy: of the agent that delegated this call; no policy here can relax it.
+        safety_mode: a short word for a policy, which tightens the one in force.
+        report_uri: where violations are reported besides the policy's own addresses.
+        nonce: `base64:…` that came with the policy in force, so that no other one is meant.
+        phase: what the asking agent is doing; it is handed through.
         k_nearest: candidates that are looked for, None for the settings' number.
         instructions: what the relay adds to the system message, as remedies do.
     """
@@ -100,6 +106,10 @@ class Request(Record):
     parent_session: str = ""
     agent_id: str = ""
     inherited_policy: str = ""
+    safety_mode: SafetyMode | None = None
+    report_uri: str = ""
+    nonce: str = ""
+    phase: Phase | None = None
     k_nearest: int | None = Field(default=None, gt=0)
     instructions: tuple[str, ...] = ()
 
@@ -133,6 +143,11 @@ class Request(Record):
     @classmethod
     def _etag(cls, value: str) -> str:
         return values.check(names.IF_MATCH, value).lower() if value else value
+
+    @field_validator("report_uri")
+    @classmethod
+    def _address(cls, value: str) -> str:
+        return values.check(names.SAFETY_REPORT_URI, value) if value else value
 
     @field_validator("prior")
     @classmethod

@@ -9,6 +9,7 @@ from typing import Any, Protocol, Self
 
 from crp_integrations.audit.keys import journal_key, session_key
 from crp_integrations.audit.trail import Trail, verify_trail
+from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.cfs.cache import ContextCache
 from crp_integrations.envelope.cfs.records import AssembledContext, TokenBudget
 from crp_integrations.envelope.cfs.settings import PackingName
@@ -17,6 +18,7 @@ from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Document, Fact, IngestReport, StreamedDocument
 from crp_integrations.headers.cache import CacheDirectives
+from crp_integrations.policy.ports import ViolationSink
 from crp_integrations.ports import Model
 from crp_integrations.relay.admit import checked_session
 from crp_integrations.relay.asks import Asks
@@ -26,6 +28,7 @@ from crp_integrations.relay.delegating import delegate, take
 from crp_integrations.relay.records import TokenCount
 from crp_integrations.relay.world import World
 from crp_integrations.session.agents import Downward, Upward
+from crp_integrations.session.ports import sessions_of
 from crp_integrations.vocabulary import SafetyMode, SourceKind
 
 # The strategy that the question's words ask for.
@@ -64,10 +67,12 @@ class Relay(Asks):
         known: Callable[[str], None],
         residency: str = "",
         others: Sequence[Store] = (),
+        reports: ViolationSink | None = None,
     ) -> None:
         super().__init__(world, models, known, residency)
         self._store = store
         self._others = tuple(others)
+        self._reports = reports
         self._loader = loader
         self._contexts = ContextCache(world.settings.envelope.assembly.cache_size)
 
@@ -256,7 +261,13 @@ class Relay(Asks):
         counter = self._world.counter_for(model or self._world.settings.model)
         return counted(what, counter, tools)
 
-    def delegate(self, session_id: str, *, safety_mode: SafetyMode | None = None) -> Downward:
+    def delegate(
+        self,
+        session_id: str,
+        *,
+        safety_mode: SafetyMode | None = None,
+        residency: str | None = None,
+    ) -> Downward:
         """What a session hands down with a question to another agent; the delegation is counted.
 
         Ask the other agent with `relay.ask(question, **asked_by(down))` in this process, or send
@@ -264,14 +275,19 @@ class Relay(Asks):
 
         Spec: related facts §8
 
+        Args:
+            safety_mode: that the other agent works under, besides the session's policy.
+            residency: region that the session belongs to, and the other agent keeps to; None for
+                the relay's own.
+
         Raises:
             RequestError: the session is not known.
             SafetyHalt: its safety budget withholds every answer.
             AccessDenied: its circuit is half open, it is too deep, or has delegated too often.
         """
-        return delegate(self.fabric, self._world, session_id, safety_mode=safety_mode)
+        return delegate(self.region(residency), self._world, session_id, safety_mode=safety_mode)
 
-    def take(self, session_id: str, up: Upward) -> float:
+    def take(self, session_id: str, up: Upward, *, residency: str | None = None) -> float:
         """Take what another agent has handed back; the session's safety budget, which only falls.
 
         Spec: related facts §8
@@ -279,7 +295,25 @@ class Relay(Asks):
         Raises:
             RequestError: the session is not known.
         """
-        return take(self.fabric, self._world, session_id, up)
+        return take(self.region(residency), self._world, session_id, up)
+
+    def report(self, window_id: str, *, residency: str | None = None) -> Report | None:
+        """The report on a window, as `CRP-Provenance-Report-URI` refers to it.
+
+        Spec: CRP-SPEC-005 §15.4
+
+        Args:
+            residency: region whose window it is; None for the relay's own.
+
+        Returns:
+            None for a window that is not known, was under `no-store`, or whose facts are gone.
+
+        Raises:
+            StoreError: the store could not be read.
+        """
+        with self.region(residency).begin(write=False) as transaction:
+            kept = sessions_of(transaction).report(window_id)
+        return None if kept is None else Report.model_validate_json(kept)
 
     def verify(self, *, residency: str | None = None) -> Trail:
         """Verify everything that was sealed in this namespace.
@@ -311,7 +345,9 @@ class Relay(Asks):
             )
 
     def close(self) -> None:
-        """Release the files of the store and of the regions' stores."""
+        """Release the files of the store and of the regions' stores; deliver what is on its way."""
+        if self._reports is not None:
+            self._reports.close(self._world.settings.reports.close_seconds)
         for store in (self._store, *self._others):
             store.close()
 

@@ -16,6 +16,7 @@ from crp_integrations.policy.render import render as written
 from crp_integrations.relay.attempts import Attempts
 from crp_integrations.relay.close import Closed
 from crp_integrations.relay.entering import Entered, token_scope
+from crp_integrations.relay.nonces import given
 from crp_integrations.relay.passes import Passes
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.verdict import Verdict
@@ -26,14 +27,12 @@ from crp_integrations.session import token
 from crp_integrations.session.graph import lineage, root
 from crp_integrations.session.history import tiers
 from crp_integrations.session.records import WindowNode
-from crp_integrations.session.token import SessionToken
+from crp_integrations.session.token import DELIVERED, SessionToken
 from crp_integrations.vocabulary import AdviceWord, HaltReason, QualityTier, Strategy
 
 INHERITANCE: Final = "inheritance"
 # Windows from the root that a header has room for; a longer line has the root alone.
 LONGEST_LINE: Final = 250
-# Windows whose outcome the caller learns, so that he goes on from them.
-DELIVERED: Final = frozenset({"released", "halted"})
 LARGEST_SEED: Final = 10**15
 
 
@@ -93,7 +92,9 @@ def passed(about: Said, world: World) -> Passed:
         oversight_mode=policy.overseen(request.oversight) if policy else None,
         halt_reason=_reason(verdict),
         seed=seed if seed is not None and 0 <= seed < LARGEST_SEED else None,
+        nonce=given(policy, world) if policy and about.entered and about.entered.stated else "",
         residency=request.residency,
+        phase=request.phase,
         loop_depth=request.loop_depth,
         safety_budget=session.safety_budget,
         budget_warning=safety.warning(session.safety_budget, world.settings.session.budget),

@@ -130,7 +130,7 @@ class Searching:
     def unfinished(self, report: Report) -> str:
         """Words that ask for what is missing; empty when nothing is, or when it was asked for."""
         found = report.quality.completeness
-        if found.score >= self.settings.agentic_completion or not found.uncovered:
+        if self.stopped or found.score >= self.settings.agentic_completion or not found.uncovered:
             return ""
         before, self.open_needs = self.open_needs, tuple(found.uncovered)
         # Asked for it, the model neither searched nor answered more; it would not the next time.

@@ -22,10 +22,12 @@ from pydantic_settings import (
 from crp_integrations.dpe.registration import Registration
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.envelope.settings import EnvelopeSettings
-from crp_integrations.errors import ConfigError
+from crp_integrations.errors import ConfigError, PolicySyntaxError
 from crp_integrations.fabric.settings import FabricSettings
 from crp_integrations.headers import values
 from crp_integrations.headers.settings import HeaderSettings
+from crp_integrations.policy.parse import parse
+from crp_integrations.policy.settings import ReportSettings
 from crp_integrations.relay.settings_dispatch import DispatchSettings
 from crp_integrations.seals import digest
 from crp_integrations.session.settings import SessionSettings
@@ -55,6 +57,7 @@ class Settings(BaseSettings):
         session: numbers of sessions, safety budgets and agents.
         dispatch: re-dispatches, continuations and strategies.
         policy: the operator's safety policy, which no session and no call can relax.
+        reports: delivery of violation reports.
     """
 
     model_config = SettingsConfigDict(
@@ -83,6 +86,7 @@ class Settings(BaseSettings):
     session: SessionSettings = SessionSettings()
     dispatch: DispatchSettings = DispatchSettings()
     policy: str = ""
+    reports: ReportSettings = ReportSettings()
 
     # Where a store's file lies decides nothing about an answer, so it is no field.
     toml_file: ClassVar[Path | None] = None
@@ -112,6 +116,16 @@ class Settings(BaseSettings):
     def _aware(cls, value: datetime | None) -> datetime | None:
         if value is not None and value.tzinfo is None:
             raise ValueError(f"clock {value.isoformat()} has no time zone; write it with Z")
+        return value
+
+    @field_validator("policy")
+    @classmethod
+    def _in_grammar(cls, value: str) -> str:
+        try:
+            if value:
+                parse(value)
+        except PolicySyntaxError as error:
+            raise ValueError(str(error)) from None
         return value
 
     @field_validator("regions")
@@ -154,7 +168,7 @@ class Settings(BaseSettings):
     @property
     def digest(self) -> str:
         """`sha256:` hash of every setting that can decide an answer; no key, clock or place."""
-        aside = {"clock", "key", "timeout_s", "regions"}
+        aside = {"clock", "key", "timeout_s", "regions", "reports"}
         return digest(self.model_dump(mode="json", exclude=aside))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
 from crp_integrations.audit.records import WindowSeal
@@ -22,10 +22,14 @@ def told(
     report: Report,
     left: Left,
     settings: BudgetSettings,
+    fallen: Mapping[str, object],
 ) -> list[tuple[EventType, dict[str, Any]]]:
     """The window's events; ids, hashes, counts and words of closed lists only.
 
     Spec: related facts §5
+
+    Args:
+        fallen: what is warned of when tiers fall from window to window; empty for nothing.
 
     Facts that a session holds in memory leave nothing on disk, so they are counted and not named:
     an id follows from what the fact says, and would confirm a guess at it.
@@ -34,7 +38,7 @@ def told(
         *_begun(seal, ending, stored),
         *((event_type, dict(data)) for event_type, data in ending.notes),
         *(
-            _examined(seal, report, ending.reason)
+            _examined(seal, report, ending.reason, fallen)
             if seal.outcome in ("released", "halted")
             else [(EventType.DISPATCH_FAILED, {"outcome": seal.outcome, "error": ending.error})]
         ),
@@ -51,11 +55,14 @@ def _begun(
     if seal.window_number == 1:
         yield EventType.SESSION_CREATED, {}
     else:
-        yield EventType.SESSION_CONTINUED, {"parent_hmac": seal.parent_hmac}
+        told: dict[str, Any] = {"parent_hmac": seal.parent_hmac}
+        if ending.outdated:
+            told["outdated"] = list(ending.outdated)
+        yield EventType.SESSION_CONTINUED, told
     envelope = ending.envelope
     if envelope is None:
         return
-    told: dict[str, Any] = {
+    told = {
         "etag": envelope.etag,
         "state_hash": envelope.state_hash,
         "facts": [fact.fact_id for fact in envelope.facts if fact.fact_id in stored],
@@ -69,12 +76,12 @@ def _begun(
 
 
 def _examined(
-    seal: WindowSeal, report: Report, reason: str
+    seal: WindowSeal, report: Report, reason: str, fallen: Mapping[str, object]
 ) -> Iterator[tuple[EventType, dict[str, Any]]]:
     yield EventType.DISPATCH_COMPLETED, {"response_hash": seal.response_hash}
     yield (
         EventType.DPE_COMPLETED,
-        {"report_hash": seal.report_hash, "risk_level": report.risk_level.value},
+        {"report_hash": seal.report_hash, "risk_level": report.risk_level.value, **fallen},
     )
     for event_type, count in (
         (EventType.FABRICATION_DETECTED, report.fabrication_count),

@@ -20,6 +20,7 @@ from crp_integrations.relay.carrying import Carrying
 from crp_integrations.relay.deciding import Again, Deliver, Unreachable, Withhold
 from crp_integrations.relay.emitting import emitted
 from crp_integrations.relay.entering import ALONE, Entered, Place, enter
+from crp_integrations.relay.outdating import outdated
 from crp_integrations.relay.passes import Passes
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.searching import Searching, wants, without_searches
@@ -211,8 +212,6 @@ class Turn(Window):
         if entered.barred is not None:
             self._barred(entered.barred)
             return
-        # A preview may have been asked for before.
-        self._searching = None
         strategy = entered.strategy(self.request.strategy)
         if strategy is not self.request.strategy:
             self.note(
@@ -222,6 +221,8 @@ class Turn(Window):
                 why="circuit",
             )
         self._dispatch_as(self.request.changed(strategy=strategy, prior=entered.prior))
+        nodes = entered.windows
+        self._outdated = outdated(self._fitting.namespace, entered.prior, nodes)
         if not self.request.prior and entered.prior:
             self._carrying = Carrying(self._fitting.request, self._world)
 
@@ -364,7 +365,12 @@ class Turn(Window):
             triggers=list(again.triggers),
         )
         if again.upgraded:
-            self.note(EventType.STRATEGY_UPGRADE, to=words.strategy.value, why="risk")
+            self.note(
+                EventType.STRATEGY_UPGRADE,
+                before=request.strategy.value,
+                to=words.strategy.value,
+                why=again.triggers[0],
+            )
         if "flow" in again.triggers:
             self._attempts.remedies.append("prompt-augmented")
             self.note(EventType.FLOW_REMEDIATION, remedy="prompt-augmented")

@@ -27,6 +27,7 @@ class Verdict:
     Attributes:
         judgement: of the policy in force.
         reported: of the policy that is reported and not enforced; None without one.
+        report_uri: where the request wants violations reported, empty for nowhere else.
     """
 
     decision: Decision
@@ -34,6 +35,7 @@ class Verdict:
     reported: Judgement | None
     policy: Policy
     report_only: Policy | None
+    report_uri: str = ""
 
     @classmethod
     def of(
@@ -81,7 +83,7 @@ class Verdict:
             and not _approved(request, report, reply, world)
         ):
             decision = Withhold(HaltReason.OVERSIGHT)
-        return cls(decision, judgement, reported, policy, only)
+        return cls(decision, judgement, reported, policy, only, request.report_uri)
 
     def post(self, world: World, report: Report) -> None:
         """Hand violations to where the policies want them reported; never waits.
@@ -94,6 +96,8 @@ class Verdict:
         if world.sink is None:
             return
         for policy, judgement in self._judged():
+            if self.report_uri and self.report_uri not in policy.report_uri:
+                policy = policy.changed(report_uri=(*policy.report_uri, self.report_uri))
             if policy.report_uri or policy.report_to:
                 for violation in judgement.violations:
                     world.sink.take(violation_report(violation, report), policy)

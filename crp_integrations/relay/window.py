@@ -6,15 +6,26 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable
 from typing import TypeVar
 
+from crp_integrations.audit.drafts import DIRECTIVES
 from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.records import Envelope
-from crp_integrations.errors import CRPError, ModelError, RequestError, SafetyHalt, StoreError
+from crp_integrations.errors import (
+    CRPError,
+    ModelError,
+    PolicyRelaxed,
+    RequestError,
+    SafetyHalt,
+    StoreError,
+)
 from crp_integrations.messages import Reply
+from crp_integrations.policy.records import Policy
 from crp_integrations.relay.attempts import Attempts
+from crp_integrations.relay.bridging import may_be_laid
 from crp_integrations.relay.carrying import Carrying
 from crp_integrations.relay.close import Closed, close, journalled
 from crp_integrations.relay.ending import Ending
@@ -31,6 +42,7 @@ from crp_integrations.relay.world import World
 from crp_integrations.vocabulary import EventType, HaltReason
 
 T = TypeVar("T")
+_LOG = logging.getLogger("crp_integrations.relay")
 
 
 class Window:
@@ -54,6 +66,7 @@ class Window:
         # Whether the answer was shown as it came.
         self._shown = False
         self._passes = Passes(request.strategy, world.settings.dispatch)
+        self._outdated: tuple[str, ...] = ()
         self._closed: Closed | None = None
         self._verdict: Verdict | None = None
         self._outcome: Outcome | None = None
@@ -83,6 +96,11 @@ class Window:
         if self._closed is not None:
             seal, namespace = self._closed.seal, self._fitting.namespace
             journalled(namespace, self._world, seal, ((event_type, data),))
+
+    def may_lay(self, bridge: str, *between: Answer) -> bool:
+        """Whether the window's policy lets a bridge between answers through."""
+        policy = self._entered.policy if self._entered else Policy()
+        return may_be_laid(bridge, between, policy, self.request, self._world)
 
     def _examine(self, envelope: Envelope | None, text: str) -> Report:
         fitting = self._fitting
@@ -157,6 +175,8 @@ class Window:
                 return self._outcome
             fitted = self._fitting.last
             envelope = fitted.envelope if fitted else None
+            if isinstance(error, PolicyRelaxed) and error.directive in DIRECTIVES:
+                self.note(EventType.POLICY_VIOLATION, directives=[error.directive])
             report = self._examine(envelope, "")
             report = report.changed(flags=(*report.flags, f"window-{outcome}"))
             closed = self._close(outcome, envelope, "", report, cause or error)
@@ -192,6 +212,7 @@ class Window:
             notes=notes,
             sibling=self._place.sibling,
             keep=not self.request.cache.no_store,
+            outdated=self._outdated,
             transfer=self._carrying.given if self._carrying else None,
             born={
                 "parent_session": self.request.parent_session,
@@ -204,6 +225,8 @@ class Window:
         self._closed, self._verdict = closed, verdict
         if verdict is not None:
             verdict.post(world, closed.report)
+        if ending.keep:
+            _handed(world, closed.report)
         return closed
 
     def _answer(self, envelope: Envelope, reply: Reply, closed: Closed) -> Answer:
@@ -242,6 +265,20 @@ class Window:
     def _must_be_open(self) -> None:
         if self._outcome is not None:
             raise RequestError("this turn has ended; ask the relay for a new one")
+
+
+def _handed(world: World, report: Report) -> None:
+    """Hand a report on; no answer depends on what becomes of it.
+
+    Spec: CRP-SPEC-005 §15.4
+    """
+    if world.receiver is None:
+        return
+    try:
+        world.receiver(report)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the window is sealed and stays so
+        why = type(error).__name__
+        _LOG.warning("the report on window %s was not received: %s", report.window_id, why)
 
 
 def own_error(error: BaseException) -> CRPError:

@@ -17,6 +17,8 @@ from crp_integrations.ports import Clock, Ids, KeyRing, TokenCounter, Tracer
 from crp_integrations.relay.memory import Remembered
 from crp_integrations.relay.settings import Settings
 
+# Takes the report on each window that is sealed, such as a compliance system of the operator's.
+Receiver = Callable[[Report], None]
 # Whether an answer may be shown, asked of a person; the report and the text are all they get.
 Reviewer = Callable[[Report, str], bool]
 
@@ -39,6 +41,7 @@ class World:
         remembered: what `no-store` sessions said.
         reviewer: a person's word on an answer that must be reviewed; None withholds it.
         sink: where violations of a policy are reported to; None for nowhere.
+        receiver: gets the report on each sealed window; None for nobody.
     """
 
     namespace: Namespace
@@ -60,6 +63,7 @@ class World:
     remembered: Remembered = field(default_factory=Remembered)
     reviewer: Reviewer | None = None
     sink: ViolationSink | None = None
+    receiver: Receiver | None = None
 
     def namespace_in(self, residency: str) -> Namespace:
         """The namespace of a region; the one of no region for an empty name.

@@ -29,6 +29,8 @@ from crp_integrations.vocabulary import Pattern, QualityTier, Strategy
 _ENCODED: Final = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 # 32 bytes in base64url, without padding.
 _SIGNATURE_CHARACTERS: Final = 43
+# Outcomes of windows whose headers reach the caller, and with them the next token.
+DELIVERED: Final = frozenset({"released", "halted"})
 _REFUSED: Final = "the session token is not genuine; begin another session"
 
 Hash = Annotated[str, StringConstraints(pattern=r"^(sha256:[0-9a-f]{64})?$")]
@@ -167,22 +169,41 @@ def read(
 
 
 def tip(token: SessionToken, windows: Sequence[WindowNode]) -> WindowNode:
-    """The window whose token this is, which must be one that none follows.
+    """The window whose token this is, which must be one that no delivered window follows.
+
+    A window that was refused or has failed told its caller of no other token, so the one before
+    it still holds.
 
     Spec: related facts §5
 
     Raises:
         StaleTip: the session has gone on from it, or knows no such window.
     """
-    followed = {parent for node in windows for parent in node.parents}
-    for node in windows:
-        same = hmac.compare_digest(node.hmac.encode(), token.chain_tip.encode())
-        if same and node.window_id not in followed:
-            return node
+    tip_of = next(
+        (
+            node
+            for node in windows
+            if hmac.compare_digest(node.hmac.encode(), token.chain_tip.encode())
+        ),
+        None,
+    )
+    if tip_of is not None and not _delivered_after(tip_of, windows):
+        return tip_of
     raise StaleTip(
         f"the session token is of window {token.window_number}, which is not the last of the "
         "session; use the token of the last answer"
     )
+
+
+def _delivered_after(tip_of: WindowNode, windows: Sequence[WindowNode]) -> bool:
+    behind = {tip_of.window_id}
+    # Numbers rise along every edge.
+    for node in sorted(windows, key=lambda one: one.window_number):
+        if not behind.isdisjoint(node.parents):
+            if node.outcome in DELIVERED:
+                return True
+            behind.add(node.window_id)
+    return False
 
 
 def _encode(data: bytes) -> str:

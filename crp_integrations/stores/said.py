@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -75,6 +75,22 @@ def _named(value: Any) -> Iterator[str]:
             waiting.extend(one.values())
         elif isinstance(one, list):
             waiting.extend(one)
+
+
+def following(nodes: Iterable[WindowNode], roots: Collection[str]) -> set[str]:
+    """Ids of some windows of a session, and of all that follow them, near and far."""
+    children: dict[str, list[str]] = {}
+    for node in nodes:
+        for parent in node.parents:
+            children.setdefault(parent, []).append(node.window_id)
+    found: set[str] = set()
+    waiting = [*roots]
+    while waiting:
+        id_ = waiting.pop()
+        if id_ not in found:
+            found.add(id_)
+            waiting.extend(children.get(id_, ()))
+    return found
 
 
 def check_kept(session: Session, kept: Session | None) -> None:

@@ -89,18 +89,23 @@ class WithdrawalConformance:
             transaction.facts.set_status([id_], FactStatus.QUARANTINED, NOON)
         assert saying(store) == ["w-s-1"]
 
-    def test_later_windows_of_the_session_are_emptied_too(self, store: Store) -> None:
-        """They may repeat it; earlier ones and siblings cannot."""
+    def test_windows_that_follow_are_emptied_too(self, store: Store) -> None:
+        """They may repeat it; those before, siblings and other branches cannot."""
         open_session(store, "s", "t")
         for number in range(1, NODES + 1):
             add(store, window(number), f"f{number}")
             add(store, window(number, "t"), f"g{number}")
-        add(store, window(2, window_id="w-s-2b"), "sibling")
-        assert withdraw(store, "f2", "unknown") == 3
-        assert saying(store) == ["w-s-1", "w-s-2b"]
+        for number in range(2, NODES + 1):
+            before = f"w-branch-{number - 1}" if number > 2 else "w-s-1"
+            node = window(number, window_id=f"w-branch-{number}", parents=(before,))
+            add(store, node, f"h{number}")
+        joined = window(NODES + 1, parents=(f"w-branch-{NODES}", f"w-s-{NODES}"))
+        add(store, joined, "other")
+        assert withdraw(store, "f2", "unknown") == NODES
+        assert saying(store) == ["w-s-1", *(f"w-branch-{n}" for n in range(2, NODES + 1))]
         assert len(saying(store, "t")) == NODES
         with store.begin(NAMESPACE, write=False) as transaction:
-            assert len(sessions_of(transaction).windows("s")) == NODES + 1
+            assert len(sessions_of(transaction).windows("s")) == 2 * NODES
 
     def test_sessions_around_an_agents_are_emptied_from_then_on(self, store: Store) -> None:
         """Its answer went up, and from there to other agents; what was closed before stays."""
@@ -114,7 +119,9 @@ class WithdrawalConformance:
             sessions.keep(session("orphan", parent_session="never-kept"))
         names = ("root", "child", "grandchild", "brother", "stranger", "orphan")
         for minute, name in enumerate([*names, *names], start=1):
-            add(store, window(minute, name), f"f-{name}-{minute}")
+            first = minute <= len(names)
+            parents = () if first else (f"w-{name}-{minute - len(names)}",)
+            add(store, window(minute, name, parents=parents), f"f-{name}-{minute}")
         assert saying(store, "child") == ["w-child-2", "w-child-8"]
         assert withdraw(store, "f-child-2") == 7
         left = saying(store, *names)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -87,9 +88,7 @@ def test_what_is_asked_again_is_packed_for_the_fallback_that_answers(
 ) -> None:
     bad_then_good(server)
     # The first deployment answers once and is out of order then.
-    server.choose = lambda seen: (
-        "broken" if seen.model == "gpt-4o" and server.requests else ""
-    )
+    server.choose = lambda seen: "broken" if seen.model == "gpt-4o" and server.requests else ""
     server.windows = {"open-mistral-7b": window(3_000, mistral())}
     called = router(
         relay,
@@ -223,7 +222,7 @@ def test_what_callbacks_of_others_get_holds_nothing_of_crp(
     logged: list[Any] = []
 
     class Log(CustomLogger):
-        async def async_log_success_event(self, kwargs, response_obj, start, end) -> None:
+        async def async_log_success_event(self, kwargs, response_obj, start_time, end_time) -> None:
             logged.append((response_obj, str(kwargs.get("standard_logging_object"))))
 
     monkeypatch.setattr(litellm, "callbacks", [Log()])
@@ -277,17 +276,29 @@ def test_our_own_refusal_of_an_attempt_is_the_error_that_is_raised(
     assert outcomes(relay, SESSION) == ["failed"]
 
 
-@pytest.mark.parametrize("how", WAYS)
-def test_a_budget_that_is_used_up_is_a_typed_error(relay: Relay, server: Double, how: str) -> None:
+def test_a_budget_that_is_used_up_is_a_typed_error(
+    relay: Relay, server: Double, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # LiteLLM holds one router's budgets against every other in the process.
+    monkeypatch.setattr(litellm, "callbacks", list(litellm.callbacks))
     called = router(
         relay,
         entry(server, "main", "gpt-4o"),
-        provider_budget_config={"openai": {"budget_limit": 0.0, "time_period": "1d"}},
+        entry(server, "other", "nobody-knows-7b"),
+        provider_budget_config={"openai": {"budget_limit": 1e-9, "time_period": "1d"}},
     )
-    with pytest.raises(ModelRateLimited):
-        answered(how, called, session_id=SESSION)
-    assert server.requests == []
-    assert outcomes(relay, SESSION) == ["failed"]
+    assert answered("completion", called).crp_cost > 1e-9
+    # LiteLLM books a call's cost after it has answered.
+
+    def again_and_again() -> None:
+        for _ in range(200):
+            answered("completion", called, session_id=SESSION)
+            time.sleep(0.02)
+
+    with pytest.raises(ModelRateLimited, match="budget") as caught:
+        again_and_again()
+    assert caught.value.tried == ()
+    assert outcomes(relay, SESSION)[-1] == "failed"
 
 
 def test_a_response_without_a_choice_is_asked_of_the_next(relay: Relay, server: Double) -> None:
@@ -342,7 +353,7 @@ def test_a_stream_is_retried_as_often_as_the_router_says(relay: Relay, server: D
 def test_a_header_that_is_not_listed_is_refused(relay: Relay, server: Double) -> None:
     called = router(relay, entry(server, "main", "gpt-4o"), allow_headers=["X-Team"])
     for name in ("headers", "extra_headers"):
-        with pytest.raises(ConfigError, match="not on the list.*allow_headers"):
+        with pytest.raises(ConfigError, match=r"not on the list.*allow_headers"):
             answered("completion", called, **{name: {"X-Secret": "1"}})
     assert server.requests == []
     answered("completion", called, extra_headers={"x-team": "red", "OpenAI-Organization": "org"})

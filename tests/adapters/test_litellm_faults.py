@@ -84,6 +84,7 @@ async def played(called: CRPRouter, n: int) -> Any:
         session_id=session(n),
         timeout=5,
         max_tokens=100,
+        budget_tokens=300,
         stream=bool(n % 2),
         crp={"policy": "halt-on MEDIUM"} if n % 20 == 19 else None,
     )

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.audit import events as made_here
+from crp_integrations.audit import agent_events, events
 from crp_integrations.audit.drafts import (
     DIRECTIVES,
     SHAPES,
@@ -57,8 +57,9 @@ HOSTILE = (
 )
 BUILDERS = {
     name: function
-    for name, function in inspect.getmembers(made_here, inspect.isfunction)
-    if not name.startswith("_") and function.__module__ == made_here.__name__
+    for module in (events, agent_events)
+    for name, function in inspect.getmembers(module, inspect.isfunction)
+    if not name.startswith("_") and function.__module__ == module.__name__
 }
 # What a builder is called with; a text where a type allows one.
 VALUES: dict[str, Any] = {
@@ -206,7 +207,7 @@ def test_ids_that_people_use_stay_as_they_are() -> None:
 
 
 def test_what_a_tool_was_called_with_is_hashed() -> None:
-    draft = made_here.tool_called(
+    draft = agent_events.tool_called(
         SESSION, WINDOW, tool="search", number=1, arguments='{"q": "Meridian"}', result="412 MW"
     )
     assert draft.data == {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,8 +15,11 @@ from crp_integrations.audit import windows
 from crp_integrations.audit.keys import session_key
 from crp_integrations.audit.records import WindowSeal
 from crp_integrations.errors import ChainBroken, StoreError
+from crp_integrations.seals import window_hmac
+from crp_integrations.stores.memory import MemoryStore
+from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import ChainIntegrity
-from tests.audit.graphs import RING, SESSION, Memory, diamond, window
+from tests.audit.graphs import RING, SESSION, TENANT, Memory, diamond, window
 
 KEY = session_key(RING, SESSION)
 FIELDS = ("session_id", "timestamp", "response_hash", "report_hash", "parent_hmac", "hmac")
@@ -202,6 +207,26 @@ def test_an_id_is_sealed_once_in_a_session() -> None:
         window(journal, "left", 3, [seals["root"]])
 
 
+@pytest.mark.parametrize("kind", [MemoryStore, SqliteStore])
+def test_a_store_keeps_a_graph_of_windows_and_its_trail(kind, tmp_path: Path) -> None:
+    journal, _ = made()
+    with closing(SqliteStore(tmp_path / "kb") if kind is SqliteStore else MemoryStore()) as store:
+        with store.begin(TENANT) as transaction:
+            transaction.journal.append(journal.written)
+            for one in journal.sealed:
+                transaction.journal.seal(one)
+        with store.begin(TENANT) as transaction:
+            assert transaction.journal.seals(SESSION) == journal.seals(SESSION)
+            assert transaction.journal.last_seal(SESSION) == journal.last_seal(SESSION)
+            kept = {
+                "events": list(transaction.journal.events()),
+                "seals": list(transaction.journal.all_seals()),
+            }
+            assert journal.check(**kept) == journal.check()
+            with pytest.raises(StoreError, match="already has a window"):
+                transaction.journal.seal(journal.sealed[2])
+
+
 @given(data=st.data())
 def test_any_graph_is_whole_and_misses_what_is_followed(data: st.DataObject) -> None:
     journal = Memory()
@@ -235,8 +260,6 @@ class _Like:
 
 def _sealed_again(one: WindowSeal, parent: str) -> WindowSeal:
     """A seal as whoever has the key would make it with another parent field."""
-    from crp_integrations.seals import window_hmac
-
     return one.model_copy(
         update={
             "parent_hmac": parent,

@@ -161,6 +161,17 @@ def test_figures_count_findings_at_the_edit() -> None:
     assert found["verbatim+reformatted"]["met"] is True
 
 
+def test_a_bar_is_met_by_the_findings_and_by_the_risk() -> None:
+    changed = Case("a", "NUMBER_CHANGED", "figure", "s", "d", ("x",), "It has 7.", 7, 8)
+    clean = Case("b", "verbatim", "one", "s", "d", ("x",), "It has 5.", 0, 9)
+    for at, flagged in ((True, False), (False, True), (True, True)):
+        kinds = ("NUMBER_CHANGED",) if at else ()
+        found = figures([Seen(changed, at, at, flagged, 0.5, kinds)])
+        assert found["NUMBER_CHANGED"]["met"] is (at and flagged)
+        found = figures([Seen(clean, at, at, flagged, 0.5, kinds)])
+        assert found["verbatim"]["met"] is found["verbatim+reformatted"]["met"] is False
+
+
 def test_the_command_runs_without_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

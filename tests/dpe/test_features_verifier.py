@@ -130,7 +130,11 @@ def test_a_named_dropped_condition_in_a_one_claim_answer_is_high() -> None:
     report = check("Refunds are paid within ten days.", [fact], verifier=shipped())
     assert "CONTEXT_STRIPPED" in kinds(report)
     assert report.risk_level in (RiskLevel.HIGH, RiskLevel.CRITICAL)
-    kept = check("Refunds are paid within ten days only if the original receipt is shown.", [fact], verifier=shipped())
+    kept = check(
+        "Refunds are paid within ten days only if the original receipt is shown.",
+        [fact],
+        verifier=shipped(),
+    )
     assert kept.risk_level is RiskLevel.LOW
 
 
@@ -145,10 +149,14 @@ def test_a_named_dropped_condition_in_a_one_claim_answer_is_high() -> None:
 )
 def test_a_value_written_otherwise_is_read_as_the_same_words(answer: str) -> None:
     facts = [
-        "Wendy Ventura (born January 30, 1979 in Chicago) is an American radio reporter. "
-        "The $42 million hotel is owned by the city and was opened on November 11, 2011.",
-        "The river rises in two branches and flows east for 1,200 km. "
-        "60% of the members voted for the new bylaws.",
+        (
+            "Wendy Ventura (born January 30, 1979 in Chicago) is an American radio reporter. "
+            "The $42 million hotel is owned by the city and was opened on November 11, 2011."
+        ),
+        (
+            "The river rises in two branches and flows east for 1,200 km. "
+            "60% of the members voted for the new bylaws."
+        ),
     ]
     report = check(answer, facts, verifier=shipped())
     assert kinds(report) == []

@@ -71,6 +71,8 @@ def test_an_erasure_takes_what_was_said_with_the_source(store: Store) -> None:
     say(store, 3, kept)
     say(store, 1, kept, name="t")
     assert namespace.erase(gone.sources[0]).scrubbed
+    assert setting(made, WINDOWS_SETTING) is None
+    assert namespace.doctor().findings == ()
     assert said(store, "s", "t") == ["w-s-1", "w-t-1"]
     with store.begin("acme", write=False) as transaction:
         assert len(sessions_of(transaction).windows("s")) == 3
@@ -97,6 +99,7 @@ def test_what_is_forgotten_takes_what_was_said_at_once(store: Store, way: str) -
     else:
         namespace.forget(source=report_.sources[0])
     assert said(store) == ["w-s-1"]
+    assert setting(made, WINDOWS_SETTING) is None
     say(store, 3, report_.facts[0])
     assert said(store) == ["w-s-1"]
 
@@ -261,10 +264,14 @@ def test_no_byte_of_what_was_said_is_left(tmp_path: Path) -> None:
     assert MARK in bytes_of(tmp_path)
     assert namespace.erase(doc.sources[0]).scrubbed
     assert MARK not in bytes_of(tmp_path)
+    (id_,) = namespace.add([sentence(2)]).facts
+    say(own, 1, id_, name="t")
+    namespace.forget(facts=[id_])
+    assert MARK not in bytes_of(tmp_path)
     for number in range(1, 30):
         say(own, number, "other", name="old")
     at(made, NOON + timedelta(days=31))
-    assert namespace.maintain().forgotten == 2
+    assert namespace.maintain().forgotten == 3
     assert MARK not in bytes_of(tmp_path)
     for number in range(1, 30):
         say(own, number, "other", name="ended")

@@ -13,7 +13,7 @@ from crp_integrations.errors import StoreDamaged
 from crp_integrations.session.ports import SessionsFacet, sessions_of
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.testing.conformance_sessions import prior, session, window
-from crp_integrations.testing.records import NAMESPACE
+from crp_integrations.testing.records import NAMESPACE, NOON
 
 PLACES: tuple[tuple[str, str, Callable[[SessionsFacet], object], str], ...] = (
     ("sessions", "record", lambda sessions: sessions.session("s"), "session 's'"),
@@ -77,4 +77,20 @@ def test_a_sound_session_has_nothing_wrong(tmp_path: Path) -> None:
         for number in range(2, 1_100):
             sessions_of(transaction).add_window(window(number), report="{}")
     assert store.check(NAMESPACE) == []
+    store.close()
+
+
+def test_a_damaged_node_does_not_hold_up_an_erasure(tmp_path: Path) -> None:
+    """Nobody can say what follows it, so all that its session said goes."""
+    database = made(tmp_path / "kb")
+    store = SqliteStore(tmp_path / "kb")
+    with store.begin(NAMESPACE) as transaction:
+        sessions_of(transaction).add_window(window(2), prior=prior(2, "g"))
+        sessions_of(transaction).add_window(window(3), prior=prior(3, "h"))
+    connection = sqlite3.connect(database)
+    connection.execute("UPDATE windows SET record = '{' WHERE window_id = 'w-s-1'")
+    connection.commit()
+    connection.close()
+    with store.begin(NAMESPACE) as transaction:
+        assert sessions_of(transaction).withdraw(["g"], NOON) == 3
     store.close()

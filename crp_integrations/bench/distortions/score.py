@@ -29,7 +29,7 @@ NAMED = {
     },
     "UNSUPPORTED_ADDITION": {"fabrication"},
 }  # fmt: skip
-# Recall at least, false alarms at most.
+# Recall at least, false alarms at most: of the findings, and of the risk as well.
 TARGETS = {
     **dict.fromkeys(("NUMBER_CHANGED", "DATE_SHIFTED", "UNIT_CHANGED", "NEGATION_FLIP"), 0.95),
     **dict.fromkeys(("ENTITY_SUBSTITUTED", "CONTEXT_STRIPPED"), 0.85),
@@ -122,7 +122,11 @@ def figures(found: Iterable[Seen]) -> dict[str, Any]:
         target = TARGETS.get(kind)
         if target is not None:
             share["target"] = target
-            share["met"] = share["found"] <= target if kind in CLEAN else share["found"] >= target
+            share["met"] = (
+                share["either"] <= target
+                if kind in CLEAN
+                else min(share["found"], share["flagged"]) >= target
+            )
         share["rules"] = {
             rule: _shares([one for one in rows if one.case.rule == rule], clean=kind in CLEAN)
             for rule in sorted({one.case.rule for one in rows})
@@ -131,10 +135,12 @@ def figures(found: Iterable[Seen]) -> dict[str, Any]:
         results[kind] = share
     clean = [one for one in seen_ if one.case.kind in ("verbatim", "reformatted")]
     if clean:
+        share = _shares(clean, clean=True)
+        target = TARGETS["verbatim"]
         results["verbatim+reformatted"] = {
-            **_shares(clean, clean=True),
-            "target": 0.01,
-            "met": _shares(clean, clean=True)["found"] <= 0.01,
+            **share,
+            "target": target,
+            "met": share["either"] <= target,
         }
     return results
 

@@ -209,6 +209,8 @@ def _of_session(state: State) -> list[str]:
     ):
         if count:
             flags.append(f"{name}={count}")
+    # What contradicts one of these may be what its source says today (CRP-SPEC-009 §4.5).
+    flags += [f"prior-outdated={window.window_id}" for window in prior if window.outdated]
     if not state.dossier.sub_queries:
         flags.append("sub-queries=0")
     return flags

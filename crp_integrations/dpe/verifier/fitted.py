@@ -22,8 +22,8 @@ from crp_integrations.errors import EngineError
 SCHEMA: Final = "verifier-fit/1"
 # Log odds of an answer that holds no claim.
 NEVER: Final = -30.0
-# Half of the factual claims put another value or the opposite in a source's place, or leave out
-# a condition of it: four in five such answers are wrong where half of all are.
+# Half of the claims of fact or procedure put another value or the opposite in a source's place,
+# or leave out a condition of it: four in five such answers are wrong where half of all are.
 CONFLICT: Final = 1.3
 CONFLICT_SHARE: Final = 0.5
 SIGNALS: Final = ("attribution", "fidelity", "entailment", "specificity")
@@ -188,9 +188,10 @@ class Fitted:
 
 
 def conflict_odds(measured: Measured, kept: Sequence[bool]) -> float:
-    """The least log odds of an answer by the typed conflicts of its factual claims."""
+    """The least log odds of an answer by the typed conflicts of its claims."""
     columns = measured.claims
-    counted = np.array(kept, dtype=np.bool_) & (columns["c_factual"] > 0)
+    stated = columns["c_factual"] + columns["c_procedural"] > 0
+    counted = np.array(kept, dtype=np.bool_) & stated
     named = columns["c_changes"] + columns["c_flip"] + columns["c_condition"]
     conflicts = (named > 0) & counted
     many = counted.any() and conflicts.sum() >= CONFLICT_SHARE * counted.sum()

@@ -14,7 +14,11 @@ from crp_integrations.errors import StoreBusy
 from crp_integrations.fabric.communities.schedule import COMMUNITIES_SETTING, RECLUSTERED_SETTING
 from crp_integrations.fabric.epoch import EMBEDDER_SETTING, advance
 from crp_integrations.fabric.life.reports import Erasure
-from crp_integrations.fabric.life.withdrawing import withdraw, withdraw_elsewhere
+from crp_integrations.fabric.life.withdrawing import (
+    windows_scrubbed,
+    withdraw,
+    withdraw_elsewhere,
+)
 from crp_integrations.fabric.life.writing import Writing
 from crp_integrations.fabric.ports import FactsFacet
 from crp_integrations.fabric.records import Fact, Source, Where
@@ -46,7 +50,7 @@ class Erasing:
         # What a session holds is in no transaction: it goes first, and once more at the end.
         writing.forget_held(source_id)
         said = withdraw_elsewhere(
-            writing, [fact.fact_id for fact in chosen], now, source_id=source_id, scrub=True
+            writing, [fact.fact_id for fact in chosen], now, source_id=source_id
         )
         if not chosen and source == _tombstone(source):
             return Erasure(
@@ -167,7 +171,7 @@ def scrubbed(writing: Writing) -> bool:
     with writing.begin(False) as transaction:
         pending = transaction.facts.setting(SCRUB_SETTING)
     if pending is None:
-        return True
+        return windows_scrubbed(writing)
     drop_cache(writing)
     try:
         clean = writing.scrub()
@@ -178,4 +182,4 @@ def scrubbed(writing: Writing) -> bool:
                     transaction.facts.remove_setting(SCRUB_SETTING)
     except StoreBusy:
         return False
-    return clean
+    return clean and windows_scrubbed(writing)

@@ -14,7 +14,11 @@ from typing import Any
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.life.lifecycle import check, check_archived
 from crp_integrations.fabric.life.reports import ChangeReport, Verb
-from crp_integrations.fabric.life.withdrawing import withdraw, withdraw_elsewhere
+from crp_integrations.fabric.life.withdrawing import (
+    windows_scrubbed,
+    withdraw,
+    withdraw_elsewhere,
+)
 from crp_integrations.fabric.life.writing import Writing, by_source, count_back, recount
 from crp_integrations.fabric.ports import FactsFacet
 from crp_integrations.fabric.records import Fact, Notice, Source
@@ -162,12 +166,12 @@ class Verbs:
             if not chosen and source.status is SourceStatus.REMOVED:
                 return ChangeReport(verb="deleted", state_hash=writing.hash_in(transaction.facts))
         key = writing.key()
-        withdraw_elsewhere(writing, _ids(chosen), now, source_id=source_id, scrub=False)
+        withdraw_elsewhere(writing, _ids(chosen), now, source_id=source_id)
         with writing.tracer.step("fabric.forget"), writing.begin(True) as transaction:
             chosen, source = choose(transaction.facts)
             before = writing.hash_in(transaction.facts)
             drafts = _delete(transaction.facts, chosen, now)
-            withdraw(transaction, _ids(chosen), now, source_id=source_id)
+            said = withdraw(transaction, _ids(chosen), now, source_id=source_id)
             removed = transaction.facts.source(source_id) or source
             removed = removed.changed(status=SourceStatus.REMOVED, fact_count=0)
             transaction.facts.add_source(removed)
@@ -176,6 +180,8 @@ class Verbs:
             after, _ = writing.tell(
                 transaction, drafts, before=before, cause="deleted", now=now, key=key
             )
+        if said:
+            windows_scrubbed(writing)
         return ChangeReport(
             verb="deleted",
             facts=tuple(_ids(chosen)),
@@ -199,9 +205,9 @@ class Verbs:
             legal(writing.found(transaction.facts, ids, action))
             if not ids:
                 return ChangeReport(verb=verb, state_hash=writing.hash_in(transaction.facts))
-        key = writing.key()
+        key, said = writing.key(), False
         if verb == "deleted":
-            withdraw_elsewhere(writing, ids, now, scrub=False)
+            withdraw_elsewhere(writing, ids, now)
         with writing.tracer.step(f"fabric.{verb}"), writing.begin(True) as transaction:
             chosen = writing.found(transaction.facts, ids, action)
             legal(chosen)
@@ -209,7 +215,7 @@ class Verbs:
             drafts = carry_out(transaction.facts, chosen, now)
             if verb == "deleted":
                 # There is no way back from it, so what was said with them is of no use any more.
-                withdraw(transaction, _ids(chosen), now)
+                said = withdraw(transaction, _ids(chosen), now)
             after, _ = writing.tell(
                 transaction,
                 drafts,
@@ -220,6 +226,8 @@ class Verbs:
                 # Facts that events of their own name are not named twice.
                 facts=() if drafts else _ids(chosen),
             )
+        if said:
+            windows_scrubbed(writing)
         return ChangeReport(
             verb=verb,
             facts=tuple(_ids(chosen)),

@@ -25,23 +25,26 @@ WINDOWS_SETTING = "scrub_windows"
 
 def withdraw(
     transaction: Transaction, ids: Sequence[str], now: datetime, *, source_id: str = ""
-) -> None:
-    """Take what was said with some facts, within the transaction that withdraws them."""
+) -> bool:
+    """Take what was said with some facts, within the transaction that withdraws them.
+
+    Returns:
+        Whether anything was; its bytes are then to be taken off the disk.
+    """
     shown = shown_in(transaction)
-    if shown is not None and shown.withdraw(ids, now, source_id=source_id):
-        _note(transaction.facts)
+    if shown is None or not shown.withdraw(ids, now, source_id=source_id):
+        return False
+    _note(transaction.facts)
+    return True
 
 
 def withdraw_elsewhere(
-    writing: Writing, ids: Sequence[str], now: datetime, *, source_id: str = "", scrub: bool
+    writing: Writing, ids: Sequence[str], now: datetime, *, source_id: str = ""
 ) -> bool:
     """Take what other namespaces said with facts of this one, each in a transaction of its own.
 
     It is done before the facts go: killed in between, too much is gone and nothing is left. From
     then on nothing that is under way there keeps anything of them.
-
-    Args:
-        scrub: whether its bytes are to go at once, and not with the next maintenance.
 
     Returns:
         False when some bytes wait for maintenance, since a reader or a writer forbade it.
@@ -52,11 +55,8 @@ def withdraw_elsewhere(
     clean = True
     for reader in writing.readers():
         with reader.begin() as transaction:
-            shown = shown_in(transaction)
-            taken = shown is not None and shown.withdraw(ids, now, source_id=source_id) > 0
-            if taken:
-                _note(transaction.facts)
-        if taken and scrub:
+            taken = withdraw(transaction, ids, now, source_id=source_id)
+        if taken:
             clean = _scrubbed(reader.begin, reader.scrub) and clean
     return clean
 
@@ -102,6 +102,9 @@ def windows_scrubbed(writing: Writing) -> bool:
     Returns:
         False when a reader or another writer forbids it now; `maintain` tries again.
     """
+    with writing.begin(False) as transaction:
+        if not windows_due(transaction.facts):
+            return True
     return _scrubbed(lambda: writing.begin(True), writing.scrub)
 
 

@@ -20,10 +20,10 @@ class ShownFacet(Protocol):
     def withdraw(self, fact_ids: Sequence[str], at: datetime, *, source_id: str = "") -> int:
         """Remove what windows said with some facts, and keep nothing of what is on its way.
 
-        A window that showed one of them is emptied, and so is every later window of its session,
-        and of the sessions that its session was delegated from or to, for their answers may
-        repeat it. A window under way that shows one keeps nothing when it is added within a day,
-        unless the namespace then holds a fact of that id that is not DELETED.
+        A window that showed one of them is emptied, and so is every window that follows it, near
+        or far, and every later window of the sessions that its session was delegated from or to:
+        their answers may repeat it. A window under way that shows one keeps nothing when it is
+        added within a day, unless the namespace then holds a fact of that id that is not DELETED.
 
         Args:
             fact_ids: stored in this namespace or not.

@@ -10,7 +10,7 @@ import lightgbm
 import numpy as np
 
 from crp_integrations.dpe.verifier.fitted import answer_columns, joined_columns
-from crp_integrations.dpe.verifier.trees import Floats, Trees, probability, table
+from crp_integrations.dpe.verifier.trees import Floats, Trees, table
 from crp_integrations.recipes.verifier.rows import Row
 
 INNER: Final = 4
@@ -43,8 +43,8 @@ CLEARING: Final = frozenset(
     w_known_near w_known_left w_known_right w_best w_top3 w_top6 w_near_best w_together""".split()
 )
 ALARMING: Final = frozenset(
-    """c_unknown_prefix c_untraced c_changes c_flip c_condition c_no c_wrong_times c_wrong_rated w_untraced
-    w_changed w_flipped s_claim s_top s_second s_three s_any s_sum s_mean s_words_five
+    """c_unknown_prefix c_untraced c_changes c_flip c_condition c_no c_wrong_times c_wrong_rated
+    w_untraced w_changed w_flipped s_claim s_top s_second s_three s_any s_sum s_mean s_words_five
     s_words_fifteen s_words_sum""".split()
 )
 ROUNDS: Final = {"claim": 400, "word": 120, "answer": 350}
@@ -214,8 +214,3 @@ def as_json(trees: Trees) -> dict[str, Any]:
 
 def _briefly(values: Floats) -> list[float | int]:
     return [int(v) if v == int(v) else v for v in values.tolist()]
-
-
-def likely(odds: Floats) -> Floats:
-    """Log odds as probabilities."""
-    return probability(odds)

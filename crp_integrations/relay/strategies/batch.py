@@ -17,6 +17,7 @@ from crp_integrations.relay.strategies.compose import composed
 from crp_integrations.relay.strategies.worst import worst
 from crp_integrations.relay.world import World
 
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Answers of several questions.

@@ -13,32 +13,54 @@ _INTENTS: Final[tuple[tuple[Strategy, re.Pattern[str]], ...]] = tuple(
     (strategy, re.compile(rf"\b(?:{words})\b", re.IGNORECASE))
     for strategy, words in (
         (
+            Strategy.BATCH,
+            (
+                r"in bulk|for each of (?:the|these|those|my)|"
+                r"(?:each|all) of the following (?:questions|items|tickets|rows)|"
+                r"(?:these|the following) \d+ (?:questions|items|tickets|rows)"
+            ),
+        ),
+        (
+            Strategy.STREAMING,
+            r"in real[- ]time|as (?:it is|you) (?:written|write)|stream (?:the|me|your|it)|live feed",
+        ),
+        (
+            Strategy.FAN_OUT,
+            (
+                r"in parallel|side by side|concurrently|independently of (?:each|one an)other|"
+                r"at the same time,? (?:find|look|check)"
+            ),
+        ),
+        (
             Strategy.REFLEXIVE,
             (
-                r"double[- ]check|verif(?:y|ied)|make (?:very )?sure|fact[- ]check(?:ed)?|"
-                r"check (?:your|the) (?:answer|work)"
+                r"double[- ]check|verif(?:y|ied)|mak(?:e|ing) (?:very |absolutely )?(?:sure|certain)|"
+                r"fact[- ]check(?:ed)?|check (?:your|the) (?:answer|work)|"
+                r"confirm (?:that|whether|if|with|against)|cross[- ]check"
             ),
         ),
         (
             Strategy.HIERARCHICAL,
             (
                 r"compar(?:e|ed|es|ing|ison)|contrast|differences?|differ|versus|vs\.?|"
-                r"synthesi[sz]e|summari[sz]e (?:all|across)|trade[- ]?offs?|"
-                r"pros and cons|advantages and disadvantages"
+                r"synthesi[sz]e|synthesis|summari[sz]e (?:all|across)|trade[- ]?offs?|"
+                r"pros and cons|advantages and disadvantages|similarities|bring together"
             ),
         ),
         (
             Strategy.PULL,
             (
-                r"extract|list (?:all|every|each)|find (?:all|every)|which of|enumerate|"
-                r"all (?:the )?(?:mentions|occurrences|names|dates|figures|numbers)"
+                r"extract|list (?:all|every|each|the)|find (?:all|every|each)|enumerate|"
+                r"pull (?:out|together)|every (?:mention|occurrence|instance)|"
+                r"all (?:the )?(?:mentions|occurrences|names|dates|figures|numbers|amounts)"
             ),
         ),
         (
             Strategy.AGENTIC,
             (
                 r"step[- ]by[- ]step|first .{1,80}? then|plan (?:and|how)|investigate|research|"
-                r"work out|figure out"
+                r"work out|figure out|find out .{1,80}?,? (?:and )?then|get to the bottom of|"
+                r"track down|trace"
             ),
         ),
     )

@@ -11,11 +11,15 @@ from typing import Final
 from crp_integrations.dpe import remedies
 from crp_integrations.envelope.evolution import SUMMARY_SOURCE
 from crp_integrations.envelope.records import Envelope
+from crp_integrations.errors import EngineError
 from crp_integrations.headers import names
+from crp_integrations.headers.records import FlowSaid, ResponseHeaders
+from crp_integrations.headers.write import write
 from crp_integrations.messages import Message, ModelCall, Reply, Usage
 from crp_integrations.relay.records import Answer, Piece, Request
 from crp_integrations.relay.settings_dispatch import DispatchSettings
 from crp_integrations.relay.steps import Dispatch, Fitted, Outcome, Release, Step
+from crp_integrations.relay.strategies.worst import worst
 from crp_integrations.relay.turn import Turn
 from crp_integrations.relay.usage import total
 from crp_integrations.seals import sha256
@@ -28,8 +32,9 @@ class Continued:
     """A window, and further ones while its answer is incomplete.
 
     Each window is sealed on its own. The caller gets one answer: the windows' texts in their
-    order, unaltered, with the last window's report and headers. A bridge between two windows is
-    a piece of its own and stands in no window's text.
+    order, unaltered, with the last window's report and headers; of safety and quality the headers
+    say the worst of all windows. A bridge between two windows is a piece of its own and stands in
+    no window's text.
     """
 
     def __init__(
@@ -52,7 +57,8 @@ class Continued:
         self._turn = window(request)
         self._answers: list[Answer] = []
         self._bridges: list[str] = []
-        self._bridge_usage: list[Usage] = []
+        # Of bridges, and of a continuation that came to nothing.
+        self._further_usage: list[Usage] = []
         self._stitching: Answer | None = None
 
     @property
@@ -73,11 +79,16 @@ class Continued:
         """The step after a reply to a window's call or to a bridge's."""
         if self._stitching is not None and isinstance(result, Reply):
             last, self._stitching = self._stitching, None
-            self._bridges[-1] = result.text
-            self._bridge_usage.append(result.usage)
-            self._turn.journal(EventType.FLOW_STITCH, stitch_hash=sha256(result.text))
+            self._further_usage.append(result.usage)
+            self._lay(result.text)
             return self._after(last)
-        return self._seen(self._turn.receive(result))
+        try:
+            return self._seen(self._turn.receive(result))
+        except EngineError as error:
+            # A continuation that cannot be examined takes nothing back of what was delivered.
+            if not self._answers:
+                raise
+            return self.fail(error)
 
     def fail(self, error: BaseException) -> Outcome:
         """End the window under way. What earlier ones answered is delivered, and said to end here.
@@ -85,13 +96,10 @@ class Continued:
         A bridge that fails is left out.
         """
         if self._stitching is not None:
-            last, self._stitching = self._stitching, None
-            step = self._after(last)
-            if isinstance(step, Release):
-                return step
+            self._stitching = None
             return self._combined()
         outcome = self._turn.fail(error)
-        return self._combined() if self._answers else outcome
+        return self._without_last() if self._answers else outcome
 
     # --- within ------------------------------------------------------------------------
 
@@ -103,11 +111,32 @@ class Continued:
         if isinstance(step, Fitted) and not _shows(step.envelope):
             # Every fact on what is uncovered was shown before, so asking would bring nothing;
             # the window was not dispatched and is none.
-            return self._combined()
+            return self._without_last()
         if isinstance(step, Dispatch):
             return step
         # A continuation that was refused or withheld takes nothing back of what was delivered.
+        return self._without_last()
+
+    def _without_last(self) -> Release:
+        """What was answered before a continuation that came to nothing, which cost something."""
+        if self._turn.usage != Usage():
+            self._further_usage.append(self._turn.usage)
         return self._combined()
+
+    def _lay(self, bridge: str) -> None:
+        """Put a bridge before the last window, unless the policy would withhold what it says."""
+        if not bridge.strip():
+            return
+        before, after = self._answers[-2:]
+        if self._turn.may_lay(bridge, before, after):
+            self._bridges[-1] = bridge
+            self._turn.journal(
+                EventType.FLOW_STITCH,
+                of=before.window_id,
+                stitch_hash=sha256(bridge),
+                flow=round(after.report.flow_score, 4),
+                remedy="stitched",
+            )
 
     def _released(self, answer: Answer) -> Step:
         before = self._answers[-1] if self._answers else None
@@ -166,6 +195,9 @@ class Continued:
         found = answer.report.quality.completeness
         if not answer.continuation_id or not found.uncovered or answer.reply.tool_calls:
             return False
+        if not answer.text.strip():
+            # There is nothing to go on from.
+            return False
         if len(self._answers) >= self._most or self._request.cache.no_cache:
             return False
         if len(self._answers) > 1 and not found.new:
@@ -181,15 +213,15 @@ class Continued:
     def _combined(self) -> Release:
         """One answer of all windows; the last one's report and headers hold."""
         last = self._answers[-1]
+        usage = total([*(answer.reply.usage for answer in self._answers), *self._further_usage])
         if len(self._answers) == 1:
-            return Release(last)
+            return Release(last.changed(reply=last.reply.changed(usage=usage)))
         pieces: list[Piece] = []
         for answer, bridge in zip(self._answers, self._bridges, strict=True):
             if bridge.strip():
                 pieces.append(Piece(text=bridge))
             pieces.append(Piece(text=answer.text, window_id=answer.window_id))
         text = BETWEEN.join(piece.text for piece in pieces)
-        usage = total([*(answer.reply.usage for answer in self._answers), *self._bridge_usage])
         return Release(
             last.changed(
                 text=text,
@@ -200,12 +232,13 @@ class Continued:
         )
 
     def _headers(self, last: Answer) -> dict[str, str]:
-        """The last window's, which say when a bridge was laid before it."""
-        if not self._bridges[-1].strip() or names.FLOW not in last.headers:
-            return last.headers
-        said = f"{last.report.flow_score:.3f}".rstrip("0")
-        said = said + "0" if said.endswith(".") else said
-        return {**last.headers, names.FLOW: f"{said}; remediation=stitched"}
+        """The last window's, with the worst of all of them, and whether a bridge was laid."""
+        each = [answer.headers for answer in self._answers]
+        said = {**last.headers, **worst(each, envelopes=False)}
+        if self._bridges[-1] and names.FLOW in said:
+            flow = FlowSaid(score=last.report.flow_score, remediation="stitched")
+            said |= write(ResponseHeaders(flow=flow))
+        return said
 
 
 def _shows(envelope: Envelope) -> bool:

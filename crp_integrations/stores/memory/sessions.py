@@ -166,18 +166,19 @@ def empty(draft: Draft, fact_ids: Collection[str], source_id: str = "") -> int:
         for id_, one in state.said.items()
         if not wanted.isdisjoint(one.facts) or (source_id and source_id in one.sources)
     ]
-    gone = {node.window_id for node in roots}
-    children = _children(state) if roots else {}
+    by_session: dict[str, list[WindowNode]] = {}
     for node in roots:
-        for name in _family(state, node.session_id, children):
-            for id_ in state.of_session.get(name, ()):
-                other = state.windows[id_]
-                if name == node.session_id:
-                    later = other.window_number > node.window_number
-                else:
-                    later = _closed(other) >= _closed(node)
-                if later and id_ in state.said:
-                    gone.add(id_)
+        by_session.setdefault(node.session_id, []).append(node)
+    gone: set[str] = set()
+    children = _children(state) if roots else {}
+    for session_id, shown in by_session.items():
+        own = [state.windows[id_] for id_ in state.of_session[session_id]]
+        gone |= said.following(own, [node.window_id for node in shown])
+        first = min(map(_closed, shown))
+        for name in _family(state, session_id, children) - {session_id}:
+            others = state.of_session.get(name, ())
+            gone.update(id_ for id_ in others if _closed(state.windows[id_]) >= first)
+    gone &= state.said.keys()
     if gone:
         state = draft.change("said", "emptied")
         state.emptied.update(gone)

@@ -142,6 +142,8 @@ class MemoryStore:
     def _transaction(self, draft: Draft) -> MemoryTransaction:
         texts = self._texts.setdefault(draft.namespace, _Texts())
         return MemoryTransaction(
-            MemoryFacts(draft, texts.index), MemoryJournal(draft), MemorySessions(draft),
+            MemoryFacts(draft, texts.index),
+            MemoryJournal(draft),
+            MemorySessions(draft),
             MemoryFaulted(draft),
         )

@@ -300,7 +300,9 @@ THIRD = Migration(
     ),
 )
 
-FOURTH = Migration(number=4, name="sessions, seals by window", statements=(*SEALS, *SESSIONS, *FAULTED))
+FOURTH = Migration(
+    number=4, name="sessions, seals by window", statements=(*SEALS, *SESSIONS, *FAULTED)
+)
 
 MIGRATIONS: tuple[Migration, ...] = (FIRST, SECOND, THIRD, FOURTH)
 VERSION = MIGRATIONS[-1].number

@@ -76,6 +76,20 @@ def record(kind: type[Stored], values: Sequence[Any]) -> Stored:
     return made
 
 
+def read(kind: type[Stored], text: Any) -> Stored:
+    """A record that was kept as JSON.
+
+    Raises:
+        StoreDamaged: the text does not make one.
+    """
+    try:
+        return kind.model_validate_json(text)
+    except ValidationError as error:
+        raise StoreDamaged(
+            f"a stored record of {kind.SCHEMA} does not read back: {type(error).__name__}"
+        ) from error
+
+
 def brief(values: Sequence[Any]) -> Brief:
     """What selection reads of a row, in the order of `BRIEF_COLUMNS`.
 

@@ -6,9 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
-
-from pydantic import ValidationError
 
 from crp_integrations.envelope.prior import PriorWindow
 from crp_integrations.errors import StoreDamaged
@@ -18,10 +15,10 @@ from crp_integrations.stores import rules, said
 from crp_integrations.stores.sqlite.base import AMONG, among
 from crp_integrations.stores.sqlite.connection import Connection
 from crp_integrations.stores.sqlite.moments import sortable
+from crp_integrations.stores.sqlite.rows import read
 from crp_integrations.stores.sqlite.shown import empty
 from crp_integrations.stores.sqlite.upkeep import SHOWN, WINDOWS_DUE, note_due
 
-Kept = TypeVar("Kept", bound=Record)
 # Ids read at a time.
 PAGE = 1_000
 # The rowid is given by SQLite.
@@ -242,20 +239,6 @@ class SqliteSessions:
                 after = id_
             if len(found) < PAGE:
                 return
-
-
-def read(kind: type[Kept], text: Any) -> Kept:
-    """A record as it was kept.
-
-    Raises:
-        StoreDamaged: the text does not make one.
-    """
-    try:
-        return kind.model_validate_json(text)
-    except ValidationError as error:
-        raise StoreDamaged(
-            f"a stored record of {kind.SCHEMA} does not read back: {type(error).__name__}"
-        ) from error
 
 
 def problems(connection: Connection) -> Iterator[str]:

@@ -7,8 +7,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from crp_integrations.errors import StoreDamaged
+from crp_integrations.session.records import WindowNode
+from crp_integrations.stores import said
 from crp_integrations.stores.sqlite.base import AMONG, among
 from crp_integrations.stores.sqlite.connection import Connection
+from crp_integrations.stores.sqlite.rows import read
 from crp_integrations.stores.sqlite.upkeep import WINDOWS_DUE, note_due
 
 # A session with those that it was delegated from and to, however far. The order of a CROSS JOIN is
@@ -37,34 +41,42 @@ def empty(connection: Connection, fact_ids: Sequence[str], source_id: str = "") 
     )
     if not roots:
         return 0
-    gone = {window for (window,) in roots}
-    first = connection.rows(
-        "SELECT session_id, min(window_number), min(closed_at) FROM windows "
-        f"WHERE window {AMONG} GROUP BY session_id",
-        [json.dumps(sorted(gone))],
-    )
-    for session_id, number, closed_at in first:
-        gone.update(
+    by_session: dict[str, list[tuple[str, str]]] = {}
+    for session_id, window_id, closed_at in connection.rows(
+        f"SELECT session_id, window_id, closed_at FROM windows WHERE window {AMONG}",
+        [json.dumps([window for (window,) in roots])],
+    ):
+        by_session.setdefault(session_id, []).append((window_id, closed_at))
+    gone: set[str] = set()
+    for session_id, shown in by_session.items():
+        own = connection.rows(
+            "SELECT window_id, record FROM windows WHERE session_id = ?", [session_id]
+        )
+        try:
+            nodes = [read(WindowNode, text) for _, text in own]
+            gone |= said.following(nodes, [window_id for window_id, _ in shown])
+        except StoreDamaged:
+            # Nobody can say what follows what, and an erasure is not held up by that.
+            gone.update(window_id for window_id, _ in own)
+        first = min(closed_at for _, closed_at in shown)
+        for (name,) in connection.rows(_FAMILY, [session_id]):
+            others = connection.rows(
+                "SELECT window_id FROM windows WHERE session_id = ? AND closed_at >= ?",
+                [name, first],
+            )
+            gone.update(window_id for (window_id,) in others if name != session_id)
+    numbers = json.dumps(
+        [
             window
             for (window,) in connection.rows(
                 "SELECT window FROM windows JOIN window_contents USING (window) "
-                "WHERE session_id = ? AND window_number > ?",
-                [session_id, number],
+                f"WHERE window_id {AMONG} ORDER BY window",
+                [among(sorted(gone))],
             )
-        )
-        family = {name for (name,) in connection.rows(_FAMILY, [session_id])} - {session_id}
-        for name in sorted(family):
-            gone.update(
-                window
-                for (window,) in connection.rows(
-                    "SELECT window FROM windows JOIN window_contents USING (window) "
-                    "WHERE session_id = ? AND closed_at >= ?",
-                    [name, closed_at],
-                )
-            )
-    numbers = json.dumps(sorted(gone))
+        ]
+    )
     connection.execute(f"UPDATE windows SET emptied = 1 WHERE window {AMONG}", [numbers])
     # The ids that it came from go with it, see the tables.
-    connection.execute(f"DELETE FROM window_contents WHERE window {AMONG}", [numbers])
+    taken = connection.execute(f"DELETE FROM window_contents WHERE window {AMONG}", [numbers])
     note_due(connection, WINDOWS_DUE)
-    return len(gone)
+    return taken.rowcount

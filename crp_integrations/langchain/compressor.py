@@ -1,0 +1,83 @@
+"""A document compressor whose result is a packed envelope."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from langchain_core.callbacks import (
+    Callbacks,
+    adispatch_custom_event,
+    dispatch_custom_event,
+)
+from langchain_core.documents import BaseDocumentCompressor, Document
+from pydantic import ConfigDict, Field, SkipValidation
+
+from crp_integrations.envelope.ports import Reranker
+from crp_integrations.envelope.records import Envelope
+from crp_integrations.langchain.documents import documents_of, facts_of
+from crp_integrations.langchain.retriever import EVENT
+from crp_integrations.relay.doors import pack
+from crp_integrations.vocabulary import GroundingMode
+
+
+class CRPDocumentCompressor(BaseDocumentCompressor):
+    """Keeps the documents that fit the budget best, in the order in which a model should see them.
+
+    For `ContextualCompressionRetriever`, and wherever a chain has documents and a question. A
+    document keeps its id and metadata, and has its part of the envelope in `metadata["crp"]`.
+
+    Spec: CRP-SPEC-003 §6, §7
+
+    Attributes:
+        model: whose tokenizer counts.
+        budget_tokens: most tokens of the documents rendered by `envelope_text`.
+        k: most documents, None for as many as fit.
+        reranker: looks at the documents again; None for none.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
+    model: str
+    budget_tokens: int | None = Field(default=None, ge=1)
+    k: int | None = Field(default=None, ge=1)
+    grounding: GroundingMode = GroundingMode.PREFERRED
+    reranker: SkipValidation[Reranker] | None = None
+
+    def compress_documents(
+        self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
+    ) -> Sequence[Document]:
+        """The packed documents; the envelope is published as the custom event `crp_envelope`."""
+        envelope, packed = self._pack(documents, query)
+        if _heard(callbacks):
+            told = envelope.model_dump(mode="json")
+            dispatch_custom_event(EVENT, told, config={"callbacks": callbacks})
+        return packed
+
+    async def acompress_documents(
+        self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
+    ) -> Sequence[Document]:
+        """The asynchronous twin of `compress_documents`; packs beside the event loop."""
+        envelope, packed = await asyncio.to_thread(self._pack, documents, query)
+        if _heard(callbacks):
+            told = envelope.model_dump(mode="json")
+            await adispatch_custom_event(EVENT, told, config={"callbacks": callbacks})
+        return packed
+
+    def _pack(self, documents: Sequence[Document], query: str) -> tuple[Envelope, list[Document]]:
+        facts, originals = facts_of(documents)
+        envelope = pack(
+            query,
+            facts,
+            model=self.model,
+            budget_tokens=self.budget_tokens,
+            grounding=self.grounding,
+            k=self.k,
+            reranker=self.reranker,
+        )
+        return envelope, documents_of(envelope, originals)
+
+
+def _heard(callbacks: Callbacks | None) -> bool:
+    """Whether there is a run to publish under; LangChain refuses an event without one."""
+    return getattr(callbacks, "parent_run_id", None) is not None

@@ -1,0 +1,275 @@
+"""The whole turn as a Runnable: a question in, the checked and sealed answer out."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias, Unpack
+
+from langchain_core.callbacks import (
+    AsyncCallbackManagerForChainRun,
+    CallbackManagerForChainRun,
+    Callbacks,
+)
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.prompt_values import PromptValue
+from langchain_core.runnables import Runnable, RunnableConfig
+
+from crp_integrations.errors import RequestError
+from crp_integrations.langchain.model import LangChainModel, model_name
+from crp_integrations.langchain.sessions import session_of
+from crp_integrations.langchain.wire import Asked, answered, asked
+from crp_integrations.relay import outcomes
+from crp_integrations.relay.asking import Asking
+from crp_integrations.relay.drive import adrive, adrive_stream, drive, drive_stream
+from crp_integrations.relay.records import Answer
+from crp_integrations.relay.relay import Relay
+
+Question: TypeAlias = str | Mapping[str, Any] | Sequence[Any] | PromptValue
+
+# A caller's question may come from anywhere, so it can name none of a `Request`'s other fields.
+QUESTIONS: Final = ("question", "input", "query")
+HISTORIES: Final = ("history", "chat_history", "messages")
+# Filled in from the question.
+_FILLED: Final = frozenset({"history"})
+
+
+class CRPRunnable(Runnable[Question, AIMessage]):
+    """Answers from a fabric, examined and sealed, wherever a chain expects a chat model or chain.
+
+    In: a question; a dict with `question` (or `input`, `query`) and maybe `history` (or
+    `chat_history`); a dict with `messages`; messages; a prompt's value. Out: an `AIMessage` with
+    the report in `response_metadata["crp"]`, beside it `crp_envelope`, `crp_headers` and
+    `crp_session`, and the tokens of all calls in `usage_metadata`. A withheld answer raises
+    `SafetyHalt`. In a stream the pieces come after the verdict, and the last chunk carries the
+    metadata.
+
+    `configurable.session_id`, else LangGraph's `thread_id`, names the session.
+
+    Spec: CRP-SPEC-005 §1.2
+
+    Args:
+        relay: where the facts come from and the windows are sealed.
+        llm: a LangChain chat model that answers, with its own settings and callbacks; None lets the
+            relay call `model`, through LiteLLM.
+        name: of the run, in traces.
+        asking: fields of a question as `Relay.ask` takes them, such as `model`, `policy`,
+            `strategy`, `budget_tokens`; `invoke` and its kin take them too, and they win.
+
+    Raises:
+        RequestError: there is no such field.
+    """
+
+    def __init__(
+        self,
+        relay: Relay,
+        *,
+        llm: BaseChatModel | None = None,
+        name: str | None = None,
+        **asking: Unpack[Asking],
+    ) -> None:
+        _known(asking)
+        self.relay = relay
+        self.llm = llm
+        self.name = name
+        self._asking = dict(asking)
+        if llm is not None and not asking.get("model") and model_name(llm):
+            self._asking["model"] = model_name(llm)
+
+    def invoke(
+        self, input: Question, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> AIMessage:
+        """Answer a question.
+
+        Args:
+            kwargs: fields of a question for this call.
+
+        Raises:
+            RequestError: the input holds no question, or a field has no usable value.
+            SafetyHalt: the answer is withheld.
+            CRPError: whatever else `Relay.ask` raises.
+        """
+        return self._call_with_config(self._ask, input, config, **kwargs)
+
+    async def ainvoke(
+        self, input: Question, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> AIMessage:
+        """The asynchronous twin of `invoke`."""
+        return await self._acall_with_config(self._aask, input, config, **kwargs)
+
+    def stream(
+        self, input: Question, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> Iterator[AIMessage]:
+        """Pieces of the answer after the verdict; the last chunk has no text and carries the proof.
+
+        Raises:
+            SafetyHalt: the answer is withheld; no piece came before.
+        """
+        return self._transform_stream_with_config(iter((input,)), self._stream, config, **kwargs)
+
+    async def astream(
+        self, input: Question, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> AsyncIterator[AIMessage]:
+        """The asynchronous twin of `stream`."""
+
+        async def one() -> AsyncIterator[Question]:
+            yield input
+
+        async for chunk in self._atransform_stream_with_config(
+            one(), self._astream, config, **kwargs
+        ):
+            yield chunk
+
+    # --- within ------------------------------------------------------------------------
+
+    def _ask(
+        self,
+        input: Question,
+        run_manager: CallbackManagerForChainRun,
+        config: RunnableConfig,
+        **kwargs: Any,
+    ) -> AIMessage:
+        question, asking = self._read(input, config, kwargs)
+        if self.llm is None:
+            return answered(self.relay.ask(question, **asking))
+        model = self._model(run_manager.get_child())
+        return answered(outcomes.answer(drive(self.relay.play(question, **asking), model)))
+
+    async def _aask(
+        self,
+        input: Question,
+        run_manager: AsyncCallbackManagerForChainRun,
+        config: RunnableConfig,
+        **kwargs: Any,
+    ) -> AIMessage:
+        question, asking = self._read(input, config, kwargs)
+        if self.llm is None:
+            return answered(await self.relay.aask(question, **asking))
+        model = self._model(run_manager.get_child())
+        return answered(outcomes.answer(await adrive(self.relay.play(question, **asking), model)))
+
+    def _stream(
+        self,
+        input: Iterator[Question],
+        run_manager: CallbackManagerForChainRun,
+        config: RunnableConfig,
+        **kwargs: Any,
+    ) -> Iterator[AIMessage]:
+        question, asking = self._read(next(input), config, kwargs)
+        if self.llm is None:
+            for part in self.relay.stream(question, **asking):
+                yield _chunk(part)
+            return
+        model = self._model(run_manager.get_child())
+        for played in drive_stream(self.relay.play(question, **asking), model):
+            yield _chunk(played if isinstance(played, str) else outcomes.answer(played))
+
+    async def _astream(
+        self,
+        input: AsyncIterator[Question],
+        run_manager: AsyncCallbackManagerForChainRun,
+        config: RunnableConfig,
+        **kwargs: Any,
+    ) -> AsyncIterator[AIMessage]:
+        question, asking = self._read(await anext(input), config, kwargs)
+        if self.llm is None:
+            async for part in self.relay.astream(question, **asking):
+                yield _chunk(part)
+            return
+        model = self._model(run_manager.get_child())
+        async for played in adrive_stream(self.relay.play(question, **asking), model):
+            yield _chunk(played if isinstance(played, str) else outcomes.answer(played))
+
+    def _model(self, callbacks: Callbacks) -> LangChainModel:
+        assert self.llm is not None
+        return LangChainModel(self.llm, callbacks)
+
+    def _read(
+        self, input: Question, config: RunnableConfig, given: Mapping[str, Any]
+    ) -> tuple[str, dict[str, Any]]:
+        _known(given)
+        read = question_of(input)
+        asking = {**self._asking, **given}
+        session = session_of(config)
+        if session and given.get("session_id") is None:
+            asking["session_id"] = session
+        system = "\n\n".join(one for one in (asking.get("system_prompt"), read.system) if one)
+        if system:
+            asking["system_prompt"] = system
+        if read.history:
+            asking["history"] = read.history
+        return read.question, asking
+
+
+def question_of(input: Question) -> Asked:
+    """What is asked, and what was said before.
+
+    Raises:
+        RequestError: there is no question, two of them, or something that is not known.
+    """
+    if isinstance(input, str):
+        return Asked(input)
+    if isinstance(input, PromptValue):
+        return asked(input.to_messages())
+    if isinstance(input, BaseMessage):
+        return asked([input])
+    if isinstance(input, Mapping):
+        return _named(input)
+    if isinstance(input, Sequence):
+        return asked(input)
+    raise RequestError(
+        f"the input is {type(input).__name__}; wanted a question, messages, or a dict with one"
+    )
+
+
+def _named(input: Mapping[str, Any]) -> Asked:
+    for name in input:
+        if name not in QUESTIONS + HISTORIES:
+            raise RequestError(
+                f"the input has {str(name)!r:.40}; it takes a question as one of "
+                f"{', '.join(QUESTIONS)}, and messages as one of {', '.join(HISTORIES)}"
+            )
+    questions = [name for name in QUESTIONS if input.get(name) is not None]
+    histories = [name for name in HISTORIES if input.get(name)]
+    for found in (questions, histories):
+        if len(found) > 1:
+            raise RequestError(f"the input has {found[0]} and {found[1]}; give one of them")
+    said = list(input[histories[0]]) if histories else []
+    if not questions:
+        return asked(said)
+    question = input[questions[0]]
+    if not isinstance(question, str):
+        raise RequestError(f"{questions[0]} is {type(question).__name__}, wanted a text")
+    return asked([*said, ("user", question)])
+
+
+def _known(asking: Mapping[str, Any]) -> None:
+    fields = Asking.__annotations__.keys() - _FILLED
+    for name in asking:
+        if name not in fields:
+            raise RequestError(
+                f"a question has no field {name!r:.40}; CRPRunnable takes "
+                f"{', '.join(sorted(fields))}"
+            )
+
+
+def _chunk(part: str | Answer) -> AIMessageChunk:
+    if isinstance(part, str):
+        return AIMessageChunk(content=part)
+    whole = answered(part)
+    return AIMessageChunk(
+        content="",
+        response_metadata=whole.response_metadata,
+        usage_metadata=whole.usage_metadata,
+        tool_call_chunks=[
+            {
+                "type": "tool_call_chunk",
+                "name": call.name,
+                "args": call.arguments,
+                "id": call.id,
+                "index": place,
+            }
+            for place, call in enumerate(part.reply.tool_calls)
+        ],
+        chunk_position="last",
+    )

@@ -1,0 +1,65 @@
+"""Calls of chat models that no stream of the caller can see before the verdict.
+
+LangChain has three ways by which a model's tokens get to a caller before whoever asked the model
+has them: handlers that stream (`astream_events`, `astream_log`, LangGraph's stream modes),
+`on_llm_new_token` of any handler, and the finished message in `on_llm_end` of the first kind. The
+first are left out of the call, the second needs a model that is called whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar, cast
+
+from langchain_core.callbacks import BaseCallbackManager, Callbacks
+from langchain_core.language_models import BaseChatModel
+from langchain_core.runnables import RunnableConfig, RunnableSerializable
+from langchain_core.runnables.config import ensure_config, var_child_runnable_config
+from langchain_core.tracers._streaming import _StreamingCallbackHandler
+
+# LangGraph passes over the messages of a model with this tag.
+NO_STREAM: Final = "nostream"
+
+Manager = TypeVar("Manager", bound=BaseCallbackManager)
+
+
+def unheard(callbacks: Callbacks) -> Callbacks:
+    """Callbacks without the handlers that stream to a caller; on a copy."""
+    if isinstance(callbacks, BaseCallbackManager):
+        made = callbacks.copy()
+        made.handlers = [one for one in made.handlers if not _streams(one)]
+        made.inheritable_handlers = [one for one in made.inheritable_handlers if not _streams(one)]
+        return made
+    if callbacks:
+        return [one for one in callbacks if not _streams(one)]
+    return callbacks
+
+
+def silent(model: BaseChatModel) -> BaseChatModel:
+    """The model, called whole and passed over by LangGraph's streams; on a copy."""
+    tags = [*(model.tags or ()), NO_STREAM]
+    return model.model_copy(update={"tags": tags, "disable_streaming": True, **_whole(model)})
+
+
+@contextmanager
+def silence() -> Iterator[None]:
+    """Within it, what is called without a config of its own has no handlers that stream."""
+    config = ensure_config()
+    token = var_child_runnable_config.set(
+        cast(RunnableConfig, {**config, "callbacks": unheard(config.get("callbacks"))})
+    )
+    try:
+        yield
+    finally:
+        var_child_runnable_config.reset(token)
+
+
+def _streams(handler: Any) -> bool:
+    # A protocol with methods alone, so that those who only look alike count too.
+    return isinstance(handler, _StreamingCallbackHandler)
+
+
+def _whole(model: RunnableSerializable[Any, Any]) -> dict[str, Any]:
+    # Some models look at this field alone.
+    return {"streaming": False} if "streaming" in type(model).model_fields else {}

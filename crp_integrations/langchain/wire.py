@@ -1,0 +1,242 @@
+"""LangChain messages as a question, a turn's messages as LangChain's, and answers with their proof.
+
+What a provider gets never holds CRP metadata: what earlier answers carry is taken off first.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    ChatMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+    UsageMetadata,
+    convert_to_messages,
+)
+from langchain_core.messages.tool import tool_call
+
+from crp_integrations.errors import RequestError
+from crp_integrations.langchain.documents import METADATA_KEY
+from crp_integrations.messages import Message, Reply, ToolCall, Usage
+from crp_integrations.relay.records import Answer
+from crp_integrations.vocabulary import Role
+
+_ROLES: Final[Mapping[str, Role]] = {
+    "system": "system",
+    "developer": "system",
+    "human": "user",
+    "user": "user",
+    "ai": "assistant",
+    "assistant": "assistant",
+    "tool": "tool",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A conversation as a question.
+
+    Attributes:
+        system: the system messages joined by an empty line.
+        history: all other messages in order.
+        results: how many messages at the history's end follow the question: tool calls with what
+            the tools answered.
+    """
+
+    question: str
+    system: str = ""
+    history: tuple[Message, ...] = ()
+    results: int = 0
+
+
+def asked(messages: Sequence[Any], *, results: bool = False) -> Asked:
+    """The last question of a conversation, and what stands around it.
+
+    Args:
+        messages: LangChain messages, or anything that LangChain reads as such.
+        results: whether tool calls and their results may follow the question.
+
+    Raises:
+        RequestError: no message of a user is there, or other messages follow it.
+    """
+    given = _messages(messages)
+    read = [message_of(message) for message in given]
+    if not results:
+        # What the fabric is asked and what the model is sent are made anew, of text.
+        _text_alone(given)
+    places = [place for place, one in enumerate(read) if one.role == "user"]
+    if not places:
+        raise RequestError("the messages hold no question of a user; give one, as the last message")
+    last = places[-1]
+    system = "\n\n".join(one.content for one in read if one.role == "system" and one.content)
+    before = [one for one in read[:last] if one.role != "system"]
+    after = [one for one in read[last + 1 :] if one.role != "system"]
+    if after and not results:
+        raise RequestError(
+            f"the last message is of the {after[-1].role}; wanted the user's question"
+        )
+    return Asked(read[last].content, system, (*before, *after), len(after))
+
+
+def _text_alone(messages: Sequence[BaseMessage]) -> None:
+    for message in messages:
+        for block in message.content if isinstance(message.content, list) else ():
+            kind = "text" if isinstance(block, str) else block.get("type")
+            if message.type in ("human", "system") and kind != "text":
+                raise RequestError(f"a message holds {str(kind)!r:.40}; give text alone")
+
+
+def _messages(messages: Sequence[Any]) -> list[BaseMessage]:
+    try:
+        return convert_to_messages(messages)
+    except (ValueError, NotImplementedError, KeyError) as error:
+        raise RequestError("the messages are not in a form that LangChain reads") from error
+
+
+def message_of(message: BaseMessage) -> Message:
+    """A LangChain message as one of this package: its text, its tool calls, nothing else.
+
+    Raises:
+        RequestError: its role has no place in a conversation.
+    """
+    kind = message.role if isinstance(message, ChatMessage) else message.type
+    role = _ROLES.get(kind)
+    if role is None:
+        raise RequestError(f"role {kind!r:.40} is not one of system, user, assistant, tool")
+    calls: tuple[ToolCall, ...] = ()
+    if isinstance(message, AIMessage):
+        calls = tuple(
+            ToolCall(id=call["id"] or "", name=call["name"], arguments=json.dumps(call["args"]))
+            for call in message.tool_calls
+        )
+    return Message(
+        role=role,
+        content=str(message.text),
+        name=message.name,
+        tool_calls=calls,
+        tool_call_id=message.tool_call_id if isinstance(message, ToolMessage) else None,
+    )
+
+
+def langchain_of(message: Message) -> BaseMessage:
+    """A message of this package as LangChain's."""
+    match message.role:
+        case "system":
+            return SystemMessage(message.content, name=message.name)
+        case "user":
+            return HumanMessage(message.content, name=message.name)
+        case "tool":
+            return ToolMessage(
+                message.content, tool_call_id=message.tool_call_id or "", name=message.name
+            )
+        case _:
+            return AIMessage(message.content, name=message.name, **_calls(message.tool_calls))
+
+
+def _calls(calls: Sequence[ToolCall]) -> dict[str, Any]:
+    """Tool calls in LangChain's form; arguments that are no JSON object are told as invalid."""
+    good, bad = [], []
+    for call in calls:
+        try:
+            arguments = json.loads(call.arguments or "{}")
+        except ValueError:
+            arguments = None
+        if isinstance(arguments, dict):
+            good.append(tool_call(name=call.name, args=arguments, id=call.id))
+        else:
+            bad.append(
+                {
+                    "type": "invalid_tool_call",
+                    "name": call.name,
+                    "args": call.arguments,
+                    "id": call.id,
+                    "error": "the arguments are no JSON object",
+                }
+            )
+    return {"tool_calls": good, "invalid_tool_calls": bad}
+
+
+def reply_of(message: BaseMessage, model: str) -> Reply:
+    """A chat model's message as a reply.
+
+    Args:
+        model: the model that was called, for a message that names none.
+    """
+    told = message.response_metadata
+    usage = getattr(message, "usage_metadata", None)
+    calls = message_of(message).tool_calls if isinstance(message, AIMessage) else ()
+    finish = told.get("finish_reason") or told.get("stop_reason")
+    return Reply(
+        text=str(message.text),
+        model=str(told.get("model_name") or told.get("model") or model),
+        tool_calls=calls,
+        usage=Usage(prompt_tokens=usage["input_tokens"], completion_tokens=usage["output_tokens"])
+        if usage
+        else Usage(),
+        finish_reason=str(finish or ("tool_calls" if calls else "stop")),
+    )
+
+
+def plain(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Messages without what this package has attached to them; copies where there was something."""
+    return [_plain(message) for message in messages]
+
+
+def _plain(message: BaseMessage) -> BaseMessage:
+    told = message.response_metadata
+    if not any(name.startswith(METADATA_KEY) for name in told):
+        return message
+    kept = {name: value for name, value in told.items() if not name.startswith(METADATA_KEY)}
+    return message.model_copy(update={"response_metadata": kept})
+
+
+def answered(answer: Answer) -> AIMessage:
+    """An answer as a message.
+
+    Returns:
+        Its text unaltered, tool calls, `usage_metadata` of all calls together, and
+        `response_metadata` with `crp`, the report; `crp_envelope`, what the model saw;
+        `crp_headers`; `crp_session`: session, window and continuation. All plain JSON.
+    """
+    usage = usage_of(answer.reply.usage)
+    return AIMessage(
+        answer.text,
+        response_metadata=proof_of(answer),
+        **({"usage_metadata": usage} if usage else {}),
+        **_calls(answer.reply.tool_calls),
+    )
+
+
+def proof_of(answer: Answer) -> dict[str, Any]:
+    """What stands in the `response_metadata` of an answer, plain JSON."""
+    return {
+        "model_name": answer.reply.model,
+        "finish_reason": answer.reply.finish_reason,
+        METADATA_KEY: answer.report.model_dump(mode="json"),
+        "crp_envelope": answer.envelope.model_dump(mode="json"),
+        "crp_headers": dict(answer.headers),
+        "crp_session": {
+            "session_id": answer.session_id,
+            "window_id": answer.window_id,
+            "window_number": answer.window_number,
+            "continuation_id": answer.continuation_id,
+        },
+    }
+
+
+def usage_of(usage: Usage) -> UsageMetadata | None:
+    """Usage in LangChain's form; None when the provider told nothing."""
+    if not usage.total_tokens:
+        return None
+    return UsageMetadata(
+        input_tokens=usage.prompt_tokens,
+        output_tokens=usage.completion_tokens,
+        total_tokens=usage.total_tokens,
+    )

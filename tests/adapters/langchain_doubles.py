@@ -1,0 +1,150 @@
+"""A scripted chat model for LangChain, and the ways in which LangChain lets a caller listen."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable
+from pydantic import Field
+
+from crp_integrations import Relay
+from crp_integrations.stores.memory import MemoryStore
+from tests.doubles import NOON, HashEmbedder
+from tests.relay.conftest import FACTS, KEY
+
+Said = str | AIMessage | BaseException
+# What no prompt may hold, in lower case.
+SECRETS = ("crp", "etag", "sha256", "composite", "fact_id", "risk_level")
+
+
+class Chat(BaseChatModel):
+    """Answers with a function of its messages, as a stream of words too; keeps what it was sent."""
+
+    reply: Callable[[Sequence[BaseMessage]], Said]
+    model_name: str = "gpt-4o"
+    seen: list[list[BaseMessage]] = Field(default_factory=list)
+    bound: list[dict[str, Any]] = Field(default_factory=list)
+
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    def bind_tools(self, tools, **kwargs):
+        return self.bind(tools=tools, **kwargs)
+
+    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+        # A copy of the list and of each message: what was sent, whatever happens to it later.
+        self.seen.append([message.model_copy(deep=True) for message in messages])
+        self.bound.append(kwargs)
+        said = self.reply(messages)
+        if isinstance(said, BaseException):
+            raise said
+        message = AIMessage(said) if isinstance(said, str) else said
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+    def _stream(self, messages, stop=None, run_manager=None, **kwargs):
+        message = self._generate(messages, **kwargs).generations[0].message
+        pieces = str(message.content).split(" ") if message.content else []
+        for number, word in enumerate(pieces):
+            chunk = ChatGenerationChunk(
+                message=AIMessageChunk(content=word if number == 0 else " " + word)
+            )
+            if run_manager:
+                run_manager.on_llm_new_token(chunk.text, chunk=chunk)
+            yield chunk
+        calls = [
+            {
+                "type": "tool_call_chunk",
+                "name": c["name"],
+                "args": json.dumps(c["args"]),
+                "id": c["id"],
+                "index": n,
+            }
+            for n, c in enumerate(message.tool_calls)
+        ]
+        yield ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=calls))
+
+
+def scripted(*script: Said, **fields: Any) -> Chat:
+    """A model that goes through a script, the last entry again and again."""
+    count = 0
+
+    def reply(messages: Sequence[BaseMessage]) -> Said:
+        nonlocal count
+        count += 1
+        return script[min(count, len(script)) - 1]
+
+    return Chat(reply=reply, **fields)
+
+
+def opened(*facts: str, **options: Any) -> Relay:
+    """A relay in memory with the stand-ins of the relay's own tests."""
+    relay = Relay.open(
+        MemoryStore(), **{"embedder": HashEmbedder(), "key": KEY, "clock": NOON, **options}
+    )
+    relay.fabric.add(list(facts or FACTS))
+    return relay
+
+
+def prompts(chat: Chat) -> str:
+    """Everything that a model was sent, with whatever a provider's client could see of it."""
+    return "\n".join(repr(message) for sent in chat.seen for message in sent)
+
+
+def no_metadata(sent: str) -> bool:
+    """Whether nothing of CRP stands in what was sent."""
+    return not [secret for secret in SECRETS if secret in sent.lower()]
+
+
+async def _listen(chain: Runnable, input: Any, way: str, heard: list[Any], **kwargs: Any) -> None:
+    match way:
+        case "stream":
+            # In a thread, as a caller without a loop would.
+            def read() -> None:
+                for part in chain.stream(input, **kwargs):
+                    heard.append(part)
+
+            await asyncio.to_thread(read)
+        case "astream":
+            async for part in chain.astream(input, **kwargs):
+                heard.append(part)
+        case "astream_events" | "astream_events_v1":
+            version = "v1" if way.endswith("v1") else "v2"
+            async for part in chain.astream_events(input, version=version, **kwargs):
+                heard.append(part)
+        case "astream_log":
+            async for part in chain.astream_log(input, **kwargs):
+                heard.append(part)
+
+
+async def overheard(
+    chain: Runnable, input: Any, way: str, **kwargs: Any
+) -> tuple[list[Any], BaseException | None]:
+    """What a listener hears of a chain, and the error at the end."""
+    heard: list[Any] = []
+    try:
+        await _listen(chain, input, way, heard, **kwargs)
+    except Exception as error:  # noqa: BLE001 - the test looks at it
+        return heard, error
+    return heard, None
+
+
+WAYS = ("stream", "astream", "astream_events", "astream_events_v1", "astream_log")
+
+__all__ = [
+    "FACTS",
+    "SECRETS",
+    "WAYS",
+    "Chat",
+    "no_metadata",
+    "opened",
+    "overheard",
+    "prompts",
+    "scripted",
+]

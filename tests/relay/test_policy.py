@@ -1,0 +1,424 @@
+"""Safety policies where they act: every directive, reports, inheritance and oversight."""
+
+from __future__ import annotations
+
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+
+from crp_integrations import Relay
+from crp_integrations.dpe.records import Report
+from crp_integrations.errors import (
+    ConfigError,
+    PolicyRelaxed,
+    PolicySyntaxError,
+    QualityUnreachable,
+    SafetyHalt,
+)
+from crp_integrations.headers import names
+from crp_integrations.policy.parse import parse
+from crp_integrations.policy.records import Policy, ViolationReport
+from crp_integrations.policy.render import render
+from crp_integrations.relay import outcomes
+from crp_integrations.relay.steps import Halt, Refusal, Release
+from crp_integrations.seals import sha256
+from crp_integrations.vocabulary import EventType, HaltReason, Oversight, RiskLevel
+from tests.relay.conftest import FACTS, KEY, Opener
+from tests.relay.scripted import (
+    CRITICAL,
+    HIGH,
+    LOW,
+    QUESTION,
+    SESSION,
+    answered,
+    continued,
+    events,
+    opened,
+    outcome,
+    refusal,
+)
+
+PERSONAL = f"{LOW} Ask Hans Gruber at hans.gruber@example.org for more."
+SILENT = "Tulips and roses grow in unrelated gardens in the valley."
+TO = "report-uri https://reports.example.org/crp"
+
+
+class Collected:
+    """A sink that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.reports: list[tuple[ViolationReport, Policy]] = []
+
+    def take(self, report: ViolationReport, policy: Policy) -> None:
+        self.reports.append((report, policy))
+
+    def flush(self, timeout_s: float) -> bool:
+        return True
+
+    def close(self, timeout_s: float) -> None:
+        raise AssertionError("a caller's own sink is the caller's to close")
+
+
+# --- each directive ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("directive", "bad", "reason"),
+    [
+        ("halt-on CRITICAL", CRITICAL, HaltReason.CRITICAL_RISK),
+        ("halt-on HIGH", HIGH, HaltReason.POLICY),
+        ("halt-on HIGH", CRITICAL, HaltReason.CRITICAL_RISK),
+        ("require-grounding 0.90", CRITICAL, HaltReason.POLICY),
+        ("require-entailment 0.99", CRITICAL, HaltReason.POLICY),
+        ("block-ungrounded", CRITICAL, HaltReason.POLICY),
+        ("block-pii", PERSONAL, HaltReason.POLICY),
+        ("block-fabrication", CRITICAL, HaltReason.POLICY),
+        ("default-src context", CRITICAL, HaltReason.POLICY),
+        ("profile=medical", CRITICAL, HaltReason.CRITICAL_RISK),
+    ],
+)
+def test_what_is_unsafe_is_withheld(
+    open_relay: Opener, directive: str, bad: str, reason: HaltReason
+) -> None:
+    relay, _ = opened(open_relay, bad)
+    ended = outcome(relay, policy=directive)
+    assert isinstance(ended, Halt)
+    assert ended.reason is reason
+    assert outcomes.status(ended) == 451
+    # Nothing of it can be continued, and nothing was charged.
+    assert ended.answer.continuation_id == ""
+    assert ended.answer.headers[names.SAFETY_BUDGET] == "1.0"
+    assert ended.answer.headers[names.RETRY_AFTER] == "oversight-required"
+    name = directive.split()[0]
+    if "=" not in name:
+        assert name in ended.answer.headers[names.VIOLATION].split(", ")
+    (halted,) = events(relay, EventType.SAFETY_HALT)
+    assert halted.data["reason"] == reason.value
+    (violated,) = events(relay, EventType.POLICY_VIOLATION)
+    assert violated.data["report_only"] is False
+    # Without the directive the same answer is delivered.
+    free, _ = opened(open_relay, bad)
+    assert answered(free).text == bad
+
+
+def test_parametric_claims_are_blocked(open_relay: Opener) -> None:
+    """The engine reads a claim without names and figures that no fact supports as the model's."""
+    own = "People everywhere like to swim in warm lakes."
+    relay, _ = opened(open_relay, own)
+    report = answered(relay).report
+    if not report.attribution_breakdown.get("PARAMETRIC"):
+        pytest.skip("the verifier that ships names no claim of this answer PARAMETRIC")
+    blocked, _ = opened(open_relay, own)
+    assert isinstance(outcome(blocked, policy="block-parametric"), Halt)
+
+
+@pytest.mark.parametrize(
+    ("directive", "first", "second"),
+    [
+        ("require-flow 0.50", LOW, FACTS[4]),
+        ("max-repetition MINOR", LOW, LOW),
+    ],
+)
+def test_what_is_not_useful_is_unreachable(
+    open_relay: Opener, directive: str, first: str, second: str
+) -> None:
+    relay, _ = opened(open_relay, first, second)
+    before = answered(relay)
+    ended = outcome(relay, policy=directive, continuation_ids=[before.continuation_id])
+    assert isinstance(ended, Refusal)
+    assert isinstance(ended.error, QualityUnreachable)
+    assert ended.status == 503
+    assert directive in str(ended.error)
+
+
+def test_an_incomplete_answer_is_unreachable(open_relay: Opener) -> None:
+    relay, _ = opened(open_relay, SILENT)
+    error = refusal(relay, policy="require-completeness 0.90")
+    assert isinstance(error, QualityUnreachable)
+
+
+def test_repetition_can_be_blocked(open_relay: Opener) -> None:
+    relay, _ = opened(open_relay, LOW)
+    before = answered(relay)
+    asking = {"continuation_ids": [before.continuation_id], "policy": "block-repetition"}
+    ended = outcome(relay, **asking)
+    assert isinstance(ended, Halt)
+    assert ended.reason is HaltReason.POLICY
+
+
+def test_a_warning_is_told_and_nothing_withheld(open_relay: Opener) -> None:
+    relay, _ = opened(open_relay, HIGH)
+    answer = answered(relay, policy="warn-on HIGH")
+    assert answer.headers[names.RISK] == "HIGH"
+    assert names.VIOLATION not in answer.headers
+
+
+@pytest.mark.requirement("005-7.4-2")
+def test_critical_risk_halts_with_451_and_is_posted(open_relay: Opener) -> None:
+    sink = Collected()
+    relay, _ = opened(open_relay, CRITICAL, violations=sink)
+    error = refusal(relay, policy=f"halt-on CRITICAL; {TO}")
+    assert isinstance(error, SafetyHalt)
+    assert (error.status_hint, error.reason) == (451, HaltReason.CRITICAL_RISK)
+    assert error.session_id == SESSION
+    assert isinstance(error.report, Report)
+    assert error.report.risk_level is RiskLevel.CRITICAL
+    ((report, policy),) = sink.reports
+    assert policy.report_uri == ("https://reports.example.org/crp",)
+    assert report.directive_violated == "halt-on CRITICAL"
+    assert (report.session_id, report.window_id) == (SESSION, error.report.window_id)
+    assert (report.risk_level, report.fabrication_count) == (
+        RiskLevel.CRITICAL,
+        error.report.fabrication_count,
+    )
+    assert report.grounding_pct == round(error.report.grounding_pct, 3)
+    # Numbers and ids; nothing of the answer.
+    assert "Gruber" not in report.model_dump_json()
+
+
+def test_the_policy_in_force_is_told_in_its_canonical_form(open_relay: Opener) -> None:
+    relay, _ = opened(open_relay, LOW)
+    said = answered(relay, policy="HALT-ON high;  halt-on critical").headers[names.POLICY_APPLIED]
+    assert said == render(parse("halt-on HIGH"))
+
+
+@pytest.mark.parametrize("text", ["halt-on", "blok-pii", "require-grounding 1.5"])
+def test_a_policy_that_is_none_is_refused_and_the_window_sealed(
+    open_relay: Opener, text: str
+) -> None:
+    relay, model = opened(open_relay, LOW)
+    error = refusal(relay, policy=text)
+    assert isinstance(error, PolicySyntaxError)
+    assert error.status_hint == 400
+    assert model.calls == []
+    assert relay.verify().windows == 1
+    # The session goes on, and its graph hangs together.
+    assert answered(relay).window_number == 2
+
+
+# --- reporting ---------------------------------------------------------------------------
+
+
+def test_a_policy_that_is_only_reported_withholds_nothing(open_relay: Opener) -> None:
+    sink = Collected()
+    relay, model = opened(open_relay, CRITICAL, violations=sink)
+    answer = answered(relay, report_only=f"halt-on HIGH; block-fabrication; {TO}")
+    assert answer.text == CRITICAL
+    assert len(model.calls) == 1
+    assert names.VIOLATION not in answer.headers
+    assert {report.directive_violated for report, _ in sink.reports} == {
+        "halt-on HIGH",
+        "block-fabrication",
+    }
+    (event,) = events(relay, EventType.POLICY_VIOLATION)
+    assert event.data["report_only"] is True
+    assert sorted(event.data["directives"]) == ["block-fabrication", "halt-on"]
+
+
+def test_both_policies_are_reported_beside_each_other(open_relay: Opener) -> None:
+    sink = Collected()
+    relay, _ = opened(open_relay, CRITICAL, violations=sink)
+    ended = outcome(relay, policy=f"warn-on HIGH; {TO}", report_only=f"halt-on HIGH; {TO}")
+    assert isinstance(ended, Release)
+    assert [report.directive_violated for report, _ in sink.reports] == ["halt-on HIGH"]
+
+
+def test_without_an_address_nothing_is_posted(open_relay: Opener) -> None:
+    sink = Collected()
+    relay, _ = opened(open_relay, CRITICAL, violations=sink)
+    refusal(relay, policy="halt-on CRITICAL")
+    assert sink.reports == []
+
+
+def test_reports_are_posted_over_http_and_hold_nothing_up() -> None:
+    """The relay's own deliveries, to a server on this machine that the operator has listed."""
+    received: list[bytes] = []
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            received.append(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    from tests.doubles import NOON, HashEmbedder, ScriptedModel
+
+    server = HTTPServer(("127.0.0.1", 0), Receiver)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    uri = f"http://127.0.0.1:{server.server_port}/crp"
+    relay = Relay.open(
+        embedder=HashEmbedder(),
+        key=KEY,
+        clock=NOON,
+        models=ScriptedModel(CRITICAL),
+        reports={"hosts": ["127.0.0.1"], "receivers": {"siem": uri}},
+    )
+    relay.fabric.add(list(FACTS))
+    try:
+        with pytest.raises(SafetyHalt):
+            relay.ask(QUESTION, policy="halt-on CRITICAL; report-to siem")
+        relay.close()
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+    (body,) = received
+    assert ViolationReport.model_validate_json(body).directive_violated == "halt-on CRITICAL"
+
+
+# --- inheritance -------------------------------------------------------------------------
+
+
+def test_within_a_session_a_policy_can_only_be_tightened(open_relay: Opener) -> None:
+    sink = Collected()
+    relay, model = opened(open_relay, LOW, violations=sink)
+    first = answered(relay, policy=f"halt-on HIGH; {TO}")
+    asked = len(model.calls)
+    # The session's policy holds on, also where a call brings none.
+    assert "halt-on HIGH" in answered(relay).headers[names.POLICY_APPLIED]
+    error = refusal(relay, policy=f"halt-on CRITICAL; {TO}")
+    assert isinstance(error, PolicyRelaxed)
+    assert (error.status_hint, error.directive) == (403, "halt-on")
+    assert (error.parent, error.child) == ("HIGH", "CRITICAL")
+    assert len(model.calls) == asked + 1
+    (report, _) = sink.reports[-1]
+    assert (report.violation_type.value, report.session_id) == ("inheritance", SESSION)
+    (event,) = events(relay, EventType.POLICY_VIOLATION)
+    assert event.data["directives"] == ["halt-on"]
+    tighter = answered(relay, policy=f"halt-on MEDIUM; block-pii; {TO}")
+    assert "halt-on MEDIUM" in tighter.headers[names.POLICY_APPLIED]
+    # What was tightened stays so, and what was refused changed nothing.
+    assert isinstance(refusal(relay, policy=f"halt-on HIGH; block-pii; {TO}"), PolicyRelaxed)
+    again = continued(relay, first)
+    assert "halt-on MEDIUM" in again.headers[names.POLICY_APPLIED]
+
+
+def test_the_header_names_a_relaxed_policy(open_relay: Opener) -> None:
+    relay, _ = opened(open_relay, LOW)
+    answered(relay, policy="halt-on HIGH")
+    ended = outcome(relay, policy="block-pii")
+    assert isinstance(ended, Refusal)
+    assert ended.headers[names.VIOLATION] == "inheritance"
+    assert ended.headers[names.SESSION_ID] == SESSION
+
+
+def test_another_session_has_a_policy_of_its_own(open_relay: Opener) -> None:
+    relay, _ = opened(open_relay, HIGH)
+    answered(relay, policy="warn-on MEDIUM")
+    other = "crp_sess_" + "b" * 16
+    assert "warn-on" not in answered(relay, session_id=other).headers[names.POLICY_APPLIED]
+
+
+def test_the_first_policy_of_a_session_may_say_anything(open_relay: Opener) -> None:
+    """A default that nobody stated is no parent that could be relaxed."""
+    wide = "default-src context parametric ckf cross-session"
+    relay, _ = opened(open_relay, LOW)
+    assert answered(relay, policy=wide).headers[names.POLICY_APPLIED] == wide
+    later, _ = opened(open_relay, LOW)
+    answered(later)
+    assert answered(later, policy=wide).headers[names.POLICY_APPLIED] == wide
+
+
+def test_nobody_relaxes_the_operators_policy(open_relay: Opener) -> None:
+    relay, _ = opened(open_relay, HIGH, policy="halt-on HIGH")
+    assert isinstance(outcome(relay), Halt)
+    assert isinstance(refusal(relay, policy="warn-on HIGH"), PolicyRelaxed)
+    assert isinstance(refusal(relay, policy="halt-on CRITICAL"), PolicyRelaxed)
+    tighter = outcome(relay, policy="halt-on MEDIUM")
+    assert isinstance(tighter, Halt)
+
+
+def test_a_session_follows_its_operators_policy_of_today(open_relay: Opener) -> None:
+    from crp_integrations.stores.memory import MemoryStore
+
+    store = MemoryStore()
+    before, _ = opened(open_relay, LOW, store=store)
+    answered(before, policy="halt-on CRITICAL")
+    after, _ = opened(open_relay, HIGH, store=store, policy="halt-on HIGH")
+    assert isinstance(outcome(after), Halt)
+
+
+def test_a_policy_of_the_settings_must_be_one(open_relay: Opener) -> None:
+    with pytest.raises(ConfigError, match="policy"):
+        open_relay(policy="blok-pii")
+
+
+# --- oversight ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("asking", [{"oversight": "halt"}, {"policy": "oversight halt"}], ids=str)
+def test_an_oversight_of_halt_asks_no_model(open_relay: Opener, asking: dict[str, str]) -> None:
+    relay, model = opened(open_relay, LOW)
+    ended = outcome(relay, **asking)
+    assert isinstance(ended, Refusal)
+    assert (ended.status, model.calls) == (451, [])
+    assert ended.headers[names.RETRY_AFTER] == "oversight-required"
+    error = refusal(relay, **asking)
+    assert isinstance(error, SafetyHalt)
+    assert (error.reason, error.session_id) == (HaltReason.OVERSIGHT, SESSION)
+    assert [event.data["reason"] for event in events(relay, EventType.SAFETY_HALT)] == [
+        HaltReason.OVERSIGHT.value
+    ] * 2
+    assert relay.verify().windows == 2
+
+
+def test_a_callers_mode_never_relaxes_the_policys(open_relay: Opener) -> None:
+    relay, model = opened(open_relay, LOW)
+    assert outcomes.status(outcome(relay, policy="oversight halt", oversight="auto")) == 451
+    assert model.calls == []
+
+
+def test_without_a_reviewer_an_answer_to_be_reviewed_is_withheld(open_relay: Opener) -> None:
+    relay, model = opened(open_relay, LOW)
+    ended = outcome(relay, oversight="human-review")
+    assert isinstance(ended, Halt)
+    assert ended.reason is HaltReason.OVERSIGHT
+    assert ended.answer.headers[names.OVERSIGHT_MODE] == "human-review"
+    assert len(model.calls) == 1
+    (event,) = events(relay, EventType.OVERSIGHT_TRIGGERED)
+    assert event.data["mode"] == Oversight.HUMAN_REVIEW.value
+    assert event.data["approved"] is False
+
+
+def test_a_reviewer_sees_report_and_text_and_decides(open_relay: Opener) -> None:
+    seen: list[tuple[Report, str]] = []
+
+    def reviewer(report: Report, text: str) -> bool:
+        seen.append((report, text))
+        return len(seen) > 1
+
+    relay, _ = opened(open_relay, LOW, reviewer=reviewer)
+    assert isinstance(outcome(relay, oversight="human-review"), Halt)
+    assert answered(relay, oversight="human-review").text == LOW
+    assert [text for _, text in seen] == [LOW, LOW]
+    assert seen[0][0].risk_level is RiskLevel.LOW
+    answered(relay)
+    assert len(seen) == 2
+
+
+def test_a_token_approves_exactly_the_answer_that_was_seen(open_relay: Opener) -> None:
+    relay, _ = opened(open_relay, LOW, LOW, HIGH)
+    withheld = outcome(relay, oversight="human-review")
+    assert isinstance(withheld, Halt)
+    token = f"approved:{withheld.answer.report.response_content_hash}"
+    assert token == f"approved:{sha256(LOW)}"
+    approved = answered(relay, oversight="human-review", oversight_token=token)
+    assert approved.text == LOW
+    # The same token approves no other answer.
+    ended = outcome(relay, oversight="human-review", oversight_token=token)
+    assert isinstance(ended, Halt)
+    assert ended.answer.text == HIGH
+
+
+def test_an_approval_does_not_undo_a_halt(open_relay: Opener) -> None:
+    relay, _ = opened(open_relay, CRITICAL, reviewer=lambda report, text: True)
+    asking = {"policy": "halt-on CRITICAL; oversight human-review"}
+    token = f"approved:{sha256(CRITICAL)}"
+    ended = outcome(relay, oversight_token=token, **asking)
+    assert isinstance(ended, Halt)
+    assert ended.reason is HaltReason.CRITICAL_RISK

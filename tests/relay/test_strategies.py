@@ -1,0 +1,230 @@
+"""Which strategy a question gets, and what push and pull do."""
+
+from __future__ import annotations
+
+import pytest
+
+from crp_integrations import Relay
+from crp_integrations.relay.passes import HIERARCHICAL, PULL
+from crp_integrations.relay.strategies.choose import intent
+from crp_integrations.vocabulary import EventType, GroundingMode, Strategy
+from tests.doubles import ScriptedModel
+from tests.relay.conftest import Opener
+from tests.relay.played import (
+    COMMISSIONED,
+    INVENTED,
+    MODEL,
+    QUESTION,
+    WHOLE,
+    events,
+    made,
+    system,
+    windows,
+)
+
+# What people ask, with the strategy that a reader would give it (related facts §7).
+ASKED: tuple[tuple[str, Strategy], ...] = tuple(
+    (question, strategy)
+    for strategy, questions in {
+        Strategy.PUSH: (
+            "When was the Meridian reactor commissioned?",
+            "Who operates the plant at Northfield?",
+            "What is the notice period for data breaches?",
+            "How many employees did the company have in 2023?",
+            "What does Article 5 of the EU AI Act prohibit?",
+            "Where is the head office of the insurer?",
+            "Is the licence still valid?",
+            "Why was the shipment delayed?",
+            "What colour is the warning light when the pump fails?",
+            "Explain the refund policy.",
+            "Which valve closes first?",
+            "What happened at the annual meeting?",
+        ),
+        Strategy.PULL: (
+            "Extract the parties, dates and amounts from the lease.",
+            "List all deadlines in the grant agreement.",
+            "List every supplier named in the audit report.",
+            "Find all mentions of asbestos in the survey.",
+            "Enumerate the obligations of the processor.",
+            "Give me all dates in the correspondence.",
+            "Find every clause on termination.",
+            "Pull out the figures on emissions.",
+        ),
+        Strategy.REFLEXIVE: (
+            "Verify that the policy covers flood damage.",
+            "Double-check the dosage for children under six.",
+            "Is it true that the bridge was closed in May? Please fact-check.",
+            "Make sure the numbers are right: what was the margin in 2022?",
+            "What is the maximum load? Check your answer.",
+            "Confirm with the sources whether the patent has lapsed.",
+            "Please verify the commissioning date.",
+        ),
+        Strategy.HIERARCHICAL: (
+            "Compare the GDPR and the EU AI Act on fines.",
+            "What are the differences between plan A and plan B?",
+            "How does the 2022 report differ from the 2023 report?",
+            "Contrast the two proposals.",
+            "Postgres versus SQLite for the audit store: which one?",
+            "What are the pros and cons of leasing?",
+            "Synthesise the findings of the three inspections.",
+            "Summarise across all interviews what staff think of the move.",
+            "What trade-offs does the design make?",
+        ),
+        Strategy.AGENTIC: (
+            "Investigate why revenue fell in the third quarter.",
+            "Work out, step by step, what the total cost of ownership is.",
+            "First find the supplier of the valve, then tell me its warranty.",
+            "Research which permits are needed and plan how to get them.",
+            "Figure out which customers are affected by the recall.",
+            "Find out who owns the parcel, and then whether it is mortgaged.",
+        ),
+        Strategy.STREAMING: (
+            "Stream the incident summary as it is written.",
+            "Answer in real time: what is the status of the outage?",
+        ),
+        Strategy.BATCH: (
+            "Answer each of the following questions in bulk.",
+            "For each of these tickets, give the category.",
+        ),
+        Strategy.FAN_OUT: (
+            "In parallel, find the tax rate, the population and the area of each canton.",
+            "Look into the three sites side by side, independently of each other.",
+        ),
+    }.items()
+    for question in questions
+)
+
+# Written after the words were last changed, which have not been changed for them since.
+HELD_OUT: tuple[tuple[str, Strategy], ...] = (
+    ("Who signed the contract?", Strategy.PUSH),
+    ("How long is the warranty?", Strategy.PUSH),
+    ("What does the manual say about lubrication?", Strategy.PUSH),
+    ("When does the lease end?", Strategy.PUSH),
+    ("Tell me about the traceability requirement.", Strategy.PUSH),
+    ("What is the different colour code for?", Strategy.PUSH),
+    ("Extract the IBANs from the invoices.", Strategy.PULL),
+    ("Which names appear in the minutes? Give me all of them.", Strategy.PULL),
+    ("List the risks the auditor named.", Strategy.PULL),
+    ("Collect every date on which the alarm went off.", Strategy.PULL),
+    ("Find all references to Regulation 2016/679.", Strategy.PULL),
+    ("Are you sure the threshold is 50? Verify it.", Strategy.REFLEXIVE),
+    ("Confirm that no penalty applies.", Strategy.REFLEXIVE),
+    ("I need a checked answer: is the dose 5 mg?", Strategy.REFLEXIVE),
+    ("Make certain the quoted revenue is right.", Strategy.REFLEXIVE),
+    ("How do the two vendors compare on price?", Strategy.HIERARCHICAL),
+    ("What do the 2021 and 2022 audits have in common?", Strategy.HIERARCHICAL),
+    ("Give a synthesis of the expert opinions.", Strategy.HIERARCHICAL),
+    ("Plan how we migrate the archive, with the constraints of each system.", Strategy.AGENTIC),
+    ("Trace the root cause of the outage through the logs.", Strategy.AGENTIC),
+    ("Investigate who approved the change and when.", Strategy.AGENTIC),
+    ("Run these 40 questions against the handbook.", Strategy.BATCH),
+    ("Check the three registers in parallel.", Strategy.FAN_OUT),
+    ("Give me the result in real time.", Strategy.STREAMING),
+)
+
+
+@pytest.mark.parametrize(("asked", "least"), [(ASKED, 48), (HELD_OUT, 20)])
+def test_the_words_of_a_question_tell_its_strategy(
+    asked: tuple[tuple[str, Strategy], ...], least: int
+) -> None:
+    wrong = [
+        (question, taken) for question, wanted in asked if (taken := intent(question)) != wanted
+    ]
+    assert len(asked) - len(wrong) >= least, wrong
+
+
+def test_auto_takes_the_strategy_of_the_words(open_relay: Opener) -> None:
+    relay = made(open_relay, ScriptedModel(WHOLE))
+    assert relay.ask("List all dates.", model=MODEL, strategy="auto").envelope.strategy == "pull"
+    assert relay.ask("When was it?", model=MODEL, strategy="auto").envelope.strategy == "push"
+
+
+@pytest.mark.parametrize(
+    ("asking", "taken"),
+    [
+        ({}, "push"),
+        # The best of those that are accepted, where none is named.
+        ({"accept_strategies": ["pull", "push"]}, "pull"),
+        # One that is named and accepted, whatever its place.
+        ({"accept_strategies": ["push", "pull"], "strategy": "pull"}, "pull"),
+        # What is accepted comes before what is named, and before the words of the question.
+        ({"accept_strategies": ["pull", "push"], "strategy": "reflexive"}, "pull"),
+        ({"accept_strategies": ["push"], "strategy": "auto"}, "push"),
+        ({"accept_strategies": ["pull", "reflexive"], "strategy": "auto"}, "reflexive"),
+    ],
+)
+def test_what_the_caller_accepts_comes_first(
+    open_relay: Opener, asking: dict[str, object], taken: str
+) -> None:
+    asked = "Verify when the Meridian reactor was commissioned."
+    relay = made(open_relay, ScriptedModel(COMMISSIONED))
+    assert relay.ask(asked, model=MODEL, **asking).headers["CRP-Context-Strategy"] == taken
+    assert relay.turn(asked, model=MODEL, **asking).request.strategy == taken
+
+
+def test_an_upgrade_on_risk_comes_after_what_the_caller_accepts(open_relay: Opener) -> None:
+    policy = "upgrade-on-risk reflexive; require-grounding 0.90"
+
+    def asked(**asking: object) -> tuple[Relay, str]:
+        relay = made(open_relay, ScriptedModel(INVENTED, COMMISSIONED, "NONE"))
+        answer = relay.ask(QUESTION, model=MODEL, policy=policy, **asking)
+        return relay, answer.session_id
+
+    relay, session = asked()
+    (upgraded,) = events(relay, session, EventType.STRATEGY_UPGRADE)
+    assert (upgraded["to"], upgraded["why"]) == ("reflexive", "risk")
+    assert [node.strategy for node in windows(relay, session)] == ["reflexive"]
+    relay, session = asked(accept_strategies=["push"])
+    assert events(relay, session, EventType.STRATEGY_UPGRADE) == []
+    assert len(events(relay, session, EventType.RE_DISPATCH)) == 1
+    assert [node.strategy for node in windows(relay, session)] == ["push"]
+
+
+@pytest.mark.parametrize("upgrade", ["reflexive", "hierarchical", "batch"])
+def test_each_upgrade_that_a_policy_can_name_is_played(open_relay: Opener, upgrade: str) -> None:
+    model = ScriptedModel(INVENTED, WHOLE, "NONE")
+    relay = made(open_relay, model)
+    policy = f"upgrade-on-risk {upgrade}; require-grounding 0.90"
+    answer = relay.ask(QUESTION, model=MODEL, policy=policy)
+    assert answer.text == WHOLE
+    assert answer.headers["CRP-Context-Strategy"] == upgrade
+    assert len(model.calls) == (3 if upgrade == "reflexive" else 2)
+    assert (HIERARCHICAL in system(model.calls[1])) is (upgrade == "hierarchical")
+
+
+def test_push_is_one_call(open_relay: Opener) -> None:
+    model = ScriptedModel(WHOLE)
+    relay = made(open_relay, model)
+    answer = relay.ask(QUESTION, model=MODEL, temperature=0.6)
+    assert len(model.calls) == 1
+    assert model.calls[0].temperature == 0.6
+    assert answer.headers["CRP-Context-Strategy"] == "push"
+
+
+def test_pull_looks_wider_is_strict_and_extracts(open_relay: Opener) -> None:
+    numbered = [
+        f"Meridian pump number {n} was serviced on day {n} of the year {1900 + n}, says log {n}."
+        for n in range(100)
+    ]
+
+    def asked(strategy: str) -> tuple[ScriptedModel, int, GroundingMode]:
+        model = ScriptedModel(numbered[7])
+        relay = made(open_relay, model, envelope={"k_lexical": 0})
+        relay.fabric.add(numbered)
+        seen = relay.preview(
+            "When was each Meridian pump serviced?", model=MODEL, strategy=strategy
+        )
+        answer = relay.ask("When was each Meridian pump serviced?", model=MODEL, strategy=strategy)
+        assert seen.etag == answer.envelope.etag
+        return model, answer.envelope.total_facts_available, answer.envelope.grounding_mode
+
+    model, found, grounding = asked("pull")
+    assert len(model.calls) == 1
+    assert PULL in system(model.calls[0])
+    assert "only" in system(model.calls[0]).split(PULL)[0].lower()
+    assert found >= 100
+    assert grounding is GroundingMode.STRICT
+    model, found, grounding = asked("push")
+    assert PULL not in system(model.calls[0])
+    assert found < 60
+    assert grounding is GroundingMode.PREFERRED
