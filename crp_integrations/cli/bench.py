@@ -23,6 +23,7 @@ DISTORTIONS = "crp_integrations.bench.distortions"
 FABRIC = "crp_integrations.bench.fabric"
 PACKING = "crp_integrations.bench.packing"
 PII = "crp_integrations.bench.pii"
+RELAY = "crp_integrations.bench.relay"
 SELECTION = "crp_integrations.bench.selection"
 VERIFIER = "crp_integrations.bench.verifier"
 SENTENCES = "crp_integrations.bench.sentences"
@@ -248,6 +249,37 @@ def pii(
     given = ["--data", str(data)]
     given += ["--json", str(json_path)] if json_path else []
     status = in_one_thread(PII, given)
+    if status != 0:
+        raise typer.Exit(status)
+
+
+@app.command("relay")
+def relay(
+    at_a_time: Annotated[
+        str, typer.Option("--at-a-time", help="Numbers of open calls, with commas between.")
+    ] = "1,8,32",
+    facts: Annotated[int, typer.Option("--facts", min=100, help="Passages in the store.")] = 2_000,
+    calls: Annotated[
+        int, typer.Option("--calls", min=8, help="Calls of a round, of each kind.")
+    ] = 64,
+    rounds: Annotated[
+        int, typer.Option("--rounds", min=1, help="Bare and relayed calls in turns.")
+    ] = 7,
+    budget: Annotated[int, typer.Option("--budget", min=1, help="Tokens of an envelope.")] = 2_048,
+    embedder: Annotated[
+        str, typer.Option("--embedder", help="minilm, or hash for trying this out.")
+    ] = "minilm",
+    json_path: Json = None,
+) -> None:
+    """What the whole relay costs over a bare LiteLLM call, by step, on a loopback server."""
+    if not all(one.strip().isdecimal() and int(one) > 0 for one in at_a_time.split(",")):
+        raise RequestError(f"--at-a-time is {at_a_time!r:.40}, wanted numbers from 1 with commas")
+    if embedder not in ("minilm", "hash"):
+        raise RequestError(f"--embedder is {embedder!r:.40}, wanted minilm or hash")
+    given = ["--at-a-time", at_a_time, "--facts", str(facts), "--calls", str(calls)]
+    given += ["--rounds", str(rounds), "--budget", str(budget), "--embedder", embedder]
+    given += ["--json", str(json_path)] if json_path else []
+    status = in_one_thread(RELAY, given)
     if status != 0:
         raise typer.Exit(status)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 from langchain_core.callbacks import Callbacks
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
@@ -88,11 +89,7 @@ class LangChainModel:
         yield reply
 
     def _bound(self, call: ModelCall) -> Runnable[LanguageModelInput, BaseMessage]:
-        given = {
-            name: getattr(call, name)
-            for name in ("temperature", "max_tokens", "seed")
-            if getattr(call, name) is not None
-        }
+        given = sampling(self._model, call)
         model = self._model.bind(**given) if given else self._model
         if not call.tools:
             return model
@@ -106,6 +103,18 @@ def model_name(model: BaseChatModel) -> str:
         if isinstance(named, str) and named:
             return named.removeprefix("models/")
     return ""
+
+
+def sampling(model: BaseChatModel, call: ModelCall) -> dict[str, Any]:
+    """The sampling values that a call sets, as far as a chat model has a field for them.
+
+    Others would reach the provider as they are, which may refuse them.
+    """
+    return {
+        name: getattr(call, name)
+        for name in ("temperature", "max_tokens", "seed")
+        if getattr(call, name) is not None and name in type(model).model_fields
+    }
 
 
 def translated(error: Exception, model: str) -> ModelError:

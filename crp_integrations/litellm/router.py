@@ -128,7 +128,7 @@ class CRPRouter:
                 raise RequestError(f"{name} is given twice, once in crp; give it once")
         # Each time, since an application may have set its own list of callbacks since.
         install()
-        turn = self._relay.turn(
+        played = self._relay.play(
             question.question,
             **{
                 **named,
@@ -147,7 +147,7 @@ class CRPRouter:
         deployments = Deployments(
             self.router, model, kwargs, streams=stream, results=question.results
         )
-        answer = outcomes.answer(await adrive(deployments.watched(turn), deployments))
+        answer = outcomes.answer(await adrive(deployments.watched(played), deployments))
         return attached(answer, deployments.spent)
 
     def completion(self, model: str, messages: Sequence[Mapping[str, Any]], **kwargs: Any) -> Any:

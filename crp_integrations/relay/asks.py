@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Sequence
+from contextlib import aclosing, closing
 from typing import Final, Unpack
 
 from crp_integrations.envelope.assemble import preview
@@ -85,13 +86,15 @@ class Asks:
         """
         request = self._request(query, asking)
         self._known(request.model)
-        parts: Iterator[str | Outcome]
+        parts: Generator[str | Outcome]
         if live and request.strategy not in IN_PARTS:
             parts = drive_live(Turn(request, self._world), self._models)
         else:
             parts = drive_stream(composed(request, self._world), self._models)
-        for part in parts:
-            yield part if isinstance(part, str) else outcomes.answer(part)
+        # Who stops listening ends what he listened to, at once.
+        with closing(parts):
+            for part in parts:
+                yield part if isinstance(part, str) else outcomes.answer(part)
 
     async def astream(
         self, query: str, *, live: bool = False, **asking: Unpack[Asking]
@@ -99,13 +102,14 @@ class Asks:
         """The asynchronous twin of `stream`."""
         request = self._request(query, asking)
         await asyncio.to_thread(self._known, request.model)
-        parts: AsyncIterator[str | Outcome]
+        parts: AsyncGenerator[str | Outcome]
         if live and request.strategy not in IN_PARTS:
             parts = adrive_live(Turn(request, self._world), self._models)
         else:
             parts = adrive_stream(composed(request, self._world), self._models)
-        async for part in parts:
-            yield part if isinstance(part, str) else outcomes.answer(part)
+        async with aclosing(parts):
+            async for part in parts:
+                yield part if isinstance(part, str) else outcomes.answer(part)
 
     def batch(self, queries: Sequence[str], **asking: Unpack[Asking]) -> Batch:
         """Answer several questions together, each in a session of its own.

@@ -43,7 +43,7 @@ class Carrying:
         """The call for a summary; None when there is none to make, and `request` is settled."""
         if self.given is not None:
             return None
-        settings = self._world.settings.session.transfer
+        settings = self._world.settings.sessions.transfer
         whole = self._counter.count(self._answers) if self._answers else 0
         # Deferred facts are candidates like others here, and are packed as far as they fit.
         chosen = transfer.choose(whole, 0, self._available, settings)
@@ -94,7 +94,7 @@ class Carrying:
             deferred_tokens=0,
             available_tokens=self._available,
             counter=self._counter,
-            settings=self._world.settings.session.transfer,
+            settings=self._world.settings.sessions.transfer,
             summary=summary,
             fidelity=fidelity,
         )

@@ -125,7 +125,7 @@ def close(
                 stored,
                 finished,
                 left,
-                world.settings.session.budget,
+                world.settings.sessions.budget,
                 _fallen(entered, ending, world),
             )
         ]

@@ -43,7 +43,7 @@ def delegate(
         SafetyHalt: its safety budget withholds every answer.
         AccessDenied: its circuit is half open, it is too deep, or has delegated too often.
     """
-    settings = world.settings.session
+    settings = world.settings.sessions
     with namespace.begin(write=True) as transaction:
         session = _session(transaction, world, session_id)
         agent = agents.registered(session.agent_id, settings.agents)
@@ -117,12 +117,12 @@ def take(namespace: Namespace, world: World, session_id: str, up: Upward) -> flo
     Raises:
         RequestError: the session is not known.
     """
-    budget = world.settings.session.budget
+    budget = world.settings.sessions.budget
     with namespace.begin(write=True) as transaction:
         session = _session(transaction, world, session_id)
         now = iso(world.clock.now())
         before = session.safety_budget
-        session = agents.returned(session, up, world.settings.session)
+        session = agents.returned(session, up, world.settings.sessions)
         left = session.safety_budget
         spent = not safety.halts(before, budget) and safety.halts(left, budget)
         # One that has ended stays as it is; that the agent returned is journalled all the same.

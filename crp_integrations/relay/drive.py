@@ -7,8 +7,9 @@ included, its window is sealed, and the error goes on to the caller unchanged.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing, asynccontextmanager
 from contextvars import copy_context
 
 from crp_integrations.errors import CRPError
@@ -32,7 +33,7 @@ async def adrive(turn: Playable, model: Model) -> Outcome:
     return await _aplay(turn, model, model.acall)
 
 
-def drive_stream(turn: Playable, model: Model) -> Iterator[str | Outcome]:
+def drive_stream(turn: Playable, model: Model) -> Generator[str | Outcome]:
     """Play a turn whose answer is called as a stream, and give the text out after the verdict.
 
     The verdict exists before any piece is yielded (CRP-SPEC-005 §1.2); the pieces are those
@@ -53,7 +54,7 @@ def drive_stream(turn: Playable, model: Model) -> Iterator[str | Outcome]:
     yield from _released(_play(turn, model, collect), pieces)
 
 
-async def adrive_stream(turn: Playable, model: Model) -> AsyncIterator[str | Outcome]:
+async def adrive_stream(turn: Playable, model: Model) -> AsyncGenerator[str | Outcome]:
     """The asynchronous twin of `drive_stream`."""
     pieces: list[str] = []
 
@@ -71,7 +72,7 @@ async def adrive_stream(turn: Playable, model: Model) -> AsyncIterator[str | Out
         yield part
 
 
-def drive_live(turn: Live, model: Model) -> Iterator[str | Outcome]:
+def drive_live(turn: Live, model: Model) -> Generator[str | Outcome]:
     """Play a turn and give its answer out as it comes, before the verdict, which comes last.
 
     What was shown cannot be taken back, so nothing is asked again; a policy that withholds answers
@@ -108,12 +109,13 @@ def drive_live(turn: Live, model: Model) -> Iterator[str | Outcome]:
         yield step
 
 
-async def adrive_live(turn: Live, model: Model) -> AsyncIterator[str | Outcome]:
+async def adrive_live(turn: Live, model: Model) -> AsyncGenerator[str | Outcome]:
     """The asynchronous twin of `drive_live`."""
     step = await asyncio.to_thread(turn.begin)
     if not turn.show_at_once():
-        async for part in adrive_stream(_Begun(turn, step), model):
-            yield part
+        async with aclosing(adrive_stream(_Begun(turn, step), model)) as parts:
+            async for part in parts:
+                yield part
         return
     while isinstance(step, Dispatch):
         try:
@@ -121,12 +123,13 @@ async def adrive_live(turn: Live, model: Model) -> AsyncIterator[str | Outcome]:
                 reply = await model.acall(step.call)
             else:
                 whole, pieces = None, []
-                async for piece in model.astream(step.call):
-                    if isinstance(piece, Reply):
-                        whole = piece
-                    else:
-                        pieces.append(piece)
-                        yield piece
+                async with _closed(model.astream(step.call)) as stream:
+                    async for piece in stream:
+                        if isinstance(piece, Reply):
+                            whole = piece
+                        else:
+                            pieces.append(piece)
+                            yield piece
                 reply = _whole(whole, pieces, step.model)
         except CRPError as error:
             yield await asyncio.to_thread(turn.fail, error)
@@ -238,6 +241,16 @@ async def _await_together(turns: tuple[Playable, ...], model: Model) -> tuple[Ou
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
         raise
+
+
+@asynccontextmanager
+async def _closed(stream: AsyncIterator[str | Reply]) -> AsyncIterator[AsyncIterator[str | Reply]]:
+    """A model's stream, which is let go of when nobody listens any more."""
+    try:
+        yield stream
+    finally:
+        if isinstance(stream, AsyncGenerator):
+            await stream.aclose()
 
 
 def _whole(reply: Reply | None, pieces: list[str], model: str) -> Reply:

@@ -121,18 +121,18 @@ def enter(
     if session is not None and session.ended:
         raise AccessDenied(f"session {session_id} has ended; begin another one")
     agent = agents.registered(
-        request.agent_id or (session.agent_id if session else ""), settings.session.agents
+        request.agent_id or (session.agent_id if session else ""), settings.sessions.agents
     )
     agents.admit(
         agent,
         strategy=request.strategy,
         loop_depth=max(request.loop_depth, session.loop_depth if session else 0),
-        settings=settings.session.agents,
+        settings=settings.sessions.agents,
     )
     policy = _moded(_policy(world, session, agent, request, session_id), request)
     if request.nonce:
         checked(request.nonce, policy or Policy(), world)
-    left = session.safety_budget if session else settings.session.budget.start
+    left = session.safety_budget if session else settings.sessions.budget.start
     if place.sibling and after:
         left = safety.merged(parent.safety_budget for parent in after)
     left = safety.ceiling(left, request.safety_budget)
@@ -140,7 +140,7 @@ def enter(
         left = safety.ceiling(left, _token(request, session_id, nodes, world))
     told = {**kept, **held.said}
     prior = request.prior or united(priors(before, told, {}))
-    most = settings.session.graph.nodes
+    most = settings.sessions.graph.nodes
     # Questions that only share a session are no graph.
     if parents and len(nodes) >= most:
         raise LimitReached(f"session {session_id} has {len(nodes)} windows, at most {most}")
@@ -154,7 +154,7 @@ def enter(
         barred=_barred(request, policy or Policy(), left, settings),
         named=bool(parents or after),
         stated=policy is not None,
-        preferred=safety.preferred(left, settings.session.budget),
+        preferred=safety.preferred(left, settings.sessions.budget),
         pattern=pattern_of(
             nodes,
             [node.window_id for node in parents or after or nodes[-1:]],
@@ -223,7 +223,7 @@ def _barred(request: Request, policy: Policy, left: float, settings: Settings) -
     """An oversight of `halt` is honoured unconditionally, and so is a spent budget."""
     if policy.overseen(request.oversight) is Oversight.HALT:
         return HaltReason.OVERSIGHT
-    return HaltReason.BUDGET_DEPLETED if safety.halts(left, settings.session.budget) else None
+    return HaltReason.BUDGET_DEPLETED if safety.halts(left, settings.sessions.budget) else None
 
 
 def united(windows: Sequence[PriorWindow]) -> tuple[PriorWindow, ...]:
@@ -256,7 +256,7 @@ def _token(request: Request, session_id: str, nodes: Sequence[WindowNode], world
         lambda named: token.reading_keys(world.keyring, named),
         now=world.clock.now(),
         scope=token_scope(world),
-        settings=world.settings.session.token,
+        settings=world.settings.sessions.token,
     )
     if read.session_id != session_id:
         raise TokenRefused(f"the session token is not one of session {session_id}")

@@ -72,7 +72,7 @@ def leave(
         session_id=seal.session_id,
         created_at=at,
         modified_at=at,
-        safety_budget=world.settings.session.budget.start,
+        safety_budget=world.settings.sessions.budget.start,
     )
     before = session.safety_budget
     if entered is not None:
@@ -83,7 +83,7 @@ def leave(
             before = entered.safety_budget
     left = before
     if ending.outcome == "released":
-        left = safety.charge(before, report.risk_level, world.settings.session.budget.costs)
+        left = safety.charge(before, report.risk_level, world.settings.sessions.budget.costs)
     session = session.changed(
         modified_at=at,
         safety_budget=min(session.safety_budget, left),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from crp_integrations.errors import EnvelopeUnchanged, SafetyHalt
+from crp_integrations.headers import bodies, names
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.steps import Halt, NotModified, Outcome, Refusal, Release
+from crp_integrations.vocabulary import HaltReason
 
 
 def status(outcome: Outcome) -> int:
@@ -21,6 +23,32 @@ def status(outcome: Outcome) -> int:
             return SafetyHalt.status_hint
         case Refusal(error=error):
             return error.status_hint
+
+
+def body(outcome: Outcome) -> bodies.Body | None:
+    """What a caller is told of an answer that he does not get, to be printed as JSON.
+
+    Spec: CRP-SPEC-003 §8.4; related facts §3
+
+    Returns:
+        None for an answer, and for a 304, which has no body.
+    """
+    match outcome:
+        case Halt(reason=reason, answer=withheld):
+            return bodies.halted(
+                HaltReason(reason),
+                session_id=withheld.session_id,
+                audit_trail_uri=withheld.headers.get(names.TRAIL_URI, ""),
+            )
+        case Refusal(error=error, headers=headers, envelope=envelope):
+            return bodies.refused(
+                error,
+                envelope,
+                session_id=headers.get(names.SESSION_ID, ""),
+                audit_trail_uri=headers.get(names.TRAIL_URI, ""),
+            )
+        case _:
+            return None
 
 
 def answer(outcome: Outcome) -> Answer:

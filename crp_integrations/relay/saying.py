@@ -97,7 +97,7 @@ def passed(about: Said, world: World) -> Passed:
         phase=request.phase,
         loop_depth=request.loop_depth,
         safety_budget=session.safety_budget,
-        budget_warning=safety.warning(session.safety_budget, world.settings.session.budget),
+        budget_warning=safety.warning(session.safety_budget, world.settings.sessions.budget),
         tool_calls=session.tool_calls or None,
         session_parent=session.parent_session,
         revision_round=about.passes.round if _revised(about) else None,
@@ -159,7 +159,7 @@ def _line(windows: tuple[WindowNode, ...], node: WindowNode) -> tuple[str, ...]:
 
 def _history(windows: tuple[WindowNode, ...], world: World) -> tuple[QualityTier, ...]:
     """The tier of each window; of a session longer than its graph may be, of the last ones."""
-    return tiers(windows)[-world.settings.session.graph.nodes :]
+    return tiers(windows)[-world.settings.sessions.graph.nodes :]
 
 
 def _set_session(about: Said, windows: tuple[WindowNode, ...], world: World) -> SetSession | None:
@@ -171,7 +171,7 @@ def _set_session(about: Said, windows: tuple[WindowNode, ...], world: World) -> 
     session, node = closed.left.session, closed.left.node
     if entered is None or session.ended or closed.seal.outcome not in DELIVERED:
         return None
-    settings = world.settings.session.token
+    settings = world.settings.sessions.token
     now = int(world.clock.now().timestamp())
     history = _history(windows, world)
     signed = token.sign(

@@ -54,7 +54,7 @@ class Settings(BaseSettings):
             name in lower case; a header can name those of two letters.
         system: what is registered about the AI system that answers (CRP-SPEC-005 §14).
         headers: what response headers tell.
-        session: numbers of sessions, safety budgets and agents.
+        sessions: numbers of sessions, safety budgets and agents.
         dispatch: re-dispatches, continuations and strategies.
         policy: the operator's safety policy, which no session and no call can relax.
         reports: delivery of violation reports.
@@ -83,7 +83,7 @@ class Settings(BaseSettings):
     dpe: DpeSettings = DpeSettings()
     system: Registration = Registration()
     headers: HeaderSettings = HeaderSettings()
-    session: SessionSettings = SessionSettings()
+    sessions: SessionSettings = SessionSettings()
     dispatch: DispatchSettings = DispatchSettings()
     policy: str = ""
     reports: ReportSettings = ReportSettings()

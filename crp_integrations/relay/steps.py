@@ -95,10 +95,12 @@ class Refusal:
     Attributes:
         error: why; callers of `ask` get it raised.
         headers: CRP response headers of the sealed window.
+        envelope: of the window; None when it ended before there was one.
     """
 
     error: CRPError
     headers: dict[str, str]
+    envelope: Envelope | None = None
 
     @property
     def status(self) -> int:

@@ -144,7 +144,7 @@ class Turn(Window):
         entered = self._entered
         if entered is None or self._outcome is not None or self._searching is not None:
             return False
-        budget = self._world.settings.session.budget
+        budget = self._world.settings.sessions.budget
         if withholds(entered.policy, self.request.oversight):
             return False
         reviewed = safety.needs_review(entered.safety_budget, budget)
@@ -296,7 +296,7 @@ class Turn(Window):
                 self._outcome = Halt(reason, self._answer(shown, answered, closed))
             case Unreachable(error=error):
                 closed = self._close("refused", shown, "", report, error, verdict=verdict)
-                self._outcome = Refusal(error, self._headers(shown, closed))
+                self._outcome = Refusal(error, self._headers(shown, closed), shown)
         return self._outcome
 
     def _released(

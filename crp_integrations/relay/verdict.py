@@ -75,7 +75,7 @@ class Verdict:
                 settings=world.settings.dispatch,
             )
         reviewed = judgement.needs_review or safety.needs_review(
-            entered.safety_budget, world.settings.session.budget
+            entered.safety_budget, world.settings.sessions.budget
         )
         if (
             isinstance(decision, Deliver)

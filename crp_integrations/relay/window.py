@@ -183,7 +183,7 @@ class Window:
             headers = (
                 self._headers(envelope, closed) if envelope else refused(error, self.session_id)
             )
-            self._outcome = Refusal(error, headers)
+            self._outcome = Refusal(error, headers, envelope)
             return self._outcome
 
     def _close(

@@ -92,7 +92,7 @@ def registered(agent_id: str, settings: AgentSettings) -> Agent | None:
         if agent.agent_id == agent_id:
             return agent
     raise AccessDenied(
-        f"agent {agent_id!r:.60} is not registered; add it to session.agents.registered"
+        f"agent {agent_id!r:.60} is not registered; add it to sessions.agents.registered"
     )
 
 

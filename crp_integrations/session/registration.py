@@ -11,7 +11,7 @@ from crp_integrations.vocabulary import Strategy
 
 
 class Agent(Part):
-    """A registered agent, as it stands under `[[session.agents.registered]]` in crp.toml.
+    """A registered agent, as it stands under `[[sessions.agents.registered]]` in crp.toml.
 
     Spec: related facts §8
 

@@ -42,7 +42,7 @@ class RiskCosts(Part):
     @field_validator("low", "medium", "high", "critical")
     @classmethod
     def _digits(cls, value: float) -> float:
-        return _on_digits("a cost of session.budget.costs", value)
+        return _on_digits("a cost of sessions.budget.costs", value)
 
     def of(self, level: RiskLevel) -> float:
         """The cost of an answer of a level."""
@@ -78,13 +78,13 @@ class BudgetSettings(Part):
     @field_validator("start", "healthy", "review", "halt", "child_halt")
     @classmethod
     def _digits(cls, value: float) -> float:
-        return _on_digits("a number of session.budget", value)
+        return _on_digits("a number of sessions.budget", value)
 
     @model_validator(mode="after")
     def _in_order(self) -> BudgetSettings:
         if not self.halt <= self.review <= self.healthy:
             raise ConfigError(
-                f"session.budget has halt {self.halt}, review {self.review} and healthy "
+                f"sessions.budget has halt {self.halt}, review {self.review} and healthy "
                 f"{self.healthy}; wanted halt ≤ review ≤ healthy"
             )
         return self

@@ -28,6 +28,8 @@ class Chat(BaseChatModel):
 
     reply: Callable[[Sequence[BaseMessage]], Said]
     model_name: str = "gpt-4o"
+    temperature: float | None = None
+    seed: int | None = None
     seen: list[list[BaseMessage]] = Field(default_factory=list)
     bound: list[dict[str, Any]] = Field(default_factory=list)
 

@@ -67,7 +67,7 @@ async def test_it_stands_in_a_compressing_retriever_and_publishes_its_envelope(w
         found = await retriever.ainvoke(QUESTION, config)
     else:
         found = retriever.invoke(QUESTION, config)
-    assert [one.id for one in found][0] == "d0" and len(found) == 2
+    assert found[0].id == "d0" and len(found) == 2
     ((name, envelope),) = heard
     assert name == "crp_envelope"
     assert len(envelope["facts"]) == 2 and len(envelope["dropped"]) == 3

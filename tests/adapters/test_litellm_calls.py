@@ -475,3 +475,72 @@ def test_a_router_is_one_list_of_headers(relay: Relay, server: Double) -> None:
     )
     ours, theirs = server.requests
     assert ours.headers.keys() == theirs.headers.keys()
+
+
+# --- several windows -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_an_incomplete_answer_is_continued_and_comes_as_one(
+    relay: Relay, server: Double, how: str
+) -> None:
+    parts = [
+        "Plant 7 was built in 1957.",
+        "Plant 9 delivers 427 megawatts, and plant 12 is run under licence 7012.",
+    ]
+    server.answers = lambda seen: parts["built" not in seen.question]
+    question = (
+        "When was plant 7 built? How many megawatts does plant 9 deliver? "
+        "Under which licence is plant 12 run?"
+    )
+    needs = [one.strip() + "?" for one in question.split("?")[:3]]
+    called = router(relay, entry(server, "main", "gpt-4o"))
+    response = answered(
+        how,
+        called,
+        [{"role": "user", "content": question}],
+        session_id=SESSION,
+        k=2,
+        crp={"sub_queries": needs},
+    )
+    answers = [one for one in response.crp_calls if one["purpose"] == "answer"]
+    assert len(answers) == 2
+    assert text(response).startswith(parts[0])
+    assert text(response).endswith(parts[1])
+    assert response.usage.total_tokens == 18 * len(response.crp_calls) == 18 * len(server.requests)
+    assert outcomes(relay, SESSION) == ["released", "released"]
+    assert response.crp["window_number"] == 2
+    # A bridge carries no facts and is not packed; every window's call carries its own.
+    for seen, told in zip(server.requests, response.crp_calls, strict=True):
+        assert bool(seen.context) == (told["purpose"] == "answer")
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_parts_of_a_question_are_each_packed_for_the_deployment_that_answers(
+    relay: Relay, server: Double, how: str
+) -> None:
+    server.answers = lambda seen: (
+        "Plant 7 was built in 1957." if "7" in seen.question else "Plant 9 was built in 1959."
+    )
+    server.faults = {"gpt-4o": "broken"}
+    server.windows = {"open-mistral-7b": window(3_000, mistral())}
+    called = router(
+        relay,
+        entry(server, "main", "gpt-4o"),
+        entry(server, "small", "open-mistral-7b", info={"max_input_tokens": 3_000}),
+        fallbacks=[{"main": ["small"]}],
+        disable_cooldowns=True,
+    )
+    response = answered(
+        how,
+        called,
+        [{"role": "user", "content": "When was plant 7 built? When was plant 9 built?"}],
+        session_id=SESSION,
+        crp={"strategy": "fan-out"},
+    )
+    assert len(response.crp_calls) == 3
+    answering = [one for one in server.requests if not one.fault]
+    assert [one.model for one in answering] == ["open-mistral-7b"] * 3
+    assert all(one.context for one in answering)
+    assert answering[-1].context == response.crp_envelope["text"]
+    assert relay.verify().windows == 4

@@ -12,7 +12,7 @@ from crp_integrations.messages import ModelCall, Reply, Usage
 from crp_integrations.relay.drive import drive
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.steps import Outcome, Release
-from crp_integrations.vocabulary import EventType, Purpose
+from crp_integrations.vocabulary import EventType, Purpose, RiskLevel
 from tests.doubles import ScriptedModel
 from tests.relay.conftest import FACTS
 
@@ -35,6 +35,16 @@ def opened(open_relay: Opener, *script: Any, **options: Any) -> tuple[Relay, Scr
     relay = open_relay(models=model, **options)
     relay.fabric.add(list(FACTS))
     return relay, model
+
+
+def medium(open_relay: Opener) -> str:
+    """An answer of medium risk, looked for so that no number of a verifier stands in a test."""
+    for number in range(1, 8):
+        text = " ".join([LOW, *["The hall is quite near a road."] * number])
+        relay, _ = opened(open_relay, text)
+        if answered(relay).report.risk_level is RiskLevel.MEDIUM:
+            return text
+    raise AssertionError("no answer has a medium risk")
 
 
 def priced(text: str, prompt: int = 10, completion: int = 5) -> Reply:

@@ -108,8 +108,7 @@ def test_parametric_claims_are_blocked(open_relay: Opener) -> None:
     own = "People everywhere like to swim in warm lakes."
     relay, _ = opened(open_relay, own)
     report = answered(relay).report
-    if not report.attribution_breakdown.get("PARAMETRIC"):
-        pytest.skip("the verifier that ships names no claim of this answer PARAMETRIC")
+    assert report.attribution_breakdown["PARAMETRIC"] == 1
     blocked, _ = opened(open_relay, own)
     assert isinstance(outcome(blocked, policy="block-parametric"), Halt)
 

@@ -31,6 +31,7 @@ from tests.relay.scripted import (
     answers_asked,
     continued,
     events,
+    medium,
     opened,
     outcome,
     priced,
@@ -105,21 +106,11 @@ def test_below_the_threshold_nothing_is_asked_again(open_relay: Opener) -> None:
 
 @pytest.mark.requirement("005-19.1-1")
 def test_the_threshold_is_high_unless_the_policy_names_a_lower_one(open_relay: Opener) -> None:
-    first, _ = opened(open_relay, LOW)
-    medium = None
-    # An answer of medium risk, found here so that no number of a verifier stands in this test.
-    for number in range(1, 8):
-        text = " ".join([FACTS[0], *["The hall is quite near a road."] * number])
-        relay, _ = opened(open_relay, text)
-        if answered(relay).report.risk_level is RiskLevel.MEDIUM:
-            medium = text
-            break
-    del first
-    assert medium is not None
-    relay, model = opened(open_relay, medium, LOW, SOUND)
-    assert answered(relay, policy=REFLEXIVE).text == medium
+    between = medium(open_relay)
+    relay, model = opened(open_relay, between, LOW, SOUND)
+    assert answered(relay, policy=REFLEXIVE).text == between
     assert len(model.calls) == 1
-    relay, model = opened(open_relay, medium, LOW, SOUND)
+    relay, model = opened(open_relay, between, LOW, SOUND)
     assert answered(relay, policy=f"warn-on MEDIUM; {REFLEXIVE}").text == LOW
 
 

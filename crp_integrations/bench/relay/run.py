@@ -8,8 +8,10 @@ import statistics
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any, Final
 
+from crp_integrations.bench.fabric.embeddings import Kind, embedder_of
 from crp_integrations.bench.measure import machine, versions
 from crp_integrations.bench.relay.data import passages, question
 from crp_integrations.bench.relay.server import running
@@ -37,7 +39,7 @@ def run(
     calls: int = CALLS,
     rounds: int = ROUNDS,
     budget_tokens: int = BUDGET,
-    embedder: str = "minilm",
+    embedder: Kind = "minilm",
     say: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
     """Measure.
@@ -54,7 +56,6 @@ def run(
     Returns:
         A report in plain JSON.
     """
-    from crp_integrations.bench.fabric.embeddings import embedder_of
     from crp_integrations.litellm import CRPRouter, deployments, hook
     from crp_integrations.litellm import router as router_module
     from crp_integrations.relay.relay import Relay
@@ -63,21 +64,21 @@ def run(
     logging.getLogger("LiteLLM").setLevel(logging.ERROR)
     steps = Steps()
     # What is ours and outside the relay's own steps.
-    steps.around(router_module, "attached", "litellm: proof on the response")
-    steps.around(deployments.Watched, "begin", "relay: begin, outside its steps")
-    steps.around(deployments.Watched, "receive", "relay: receive, outside its steps")
-    steps.around(hook.Attempts, "fit", "litellm: packing for an attempt")
+    further = (
+        (router_module, "attached", "litellm: proof on the response"),
+        (deployments.Watched, "begin", "relay: begin, outside its steps"),
+        (deployments.Watched, "receive", "relay: receive, outside its steps"),
+        (hook.Attempts, "fit", "litellm: packing for an attempt"),
+    )
     say(f"reading {facts} passages")
     found = passages(facts)
-    with (
-        running() as address,
-        tempfile.TemporaryDirectory() as folder,
-        Relay.open(
-            folder,
-            embedder=TimedEmbedder(embedder_of(embedder), steps),  # type: ignore[arg-type]
-            tracer=steps,
-        ) as relay,
-    ):
+    with ExitStack() as stack:
+        for owner, name, step in further:
+            stack.enter_context(steps.around(owner, name, step))
+        address = stack.enter_context(running())
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        timed = TimedEmbedder(embedder_of(embedder), steps)
+        relay = stack.enter_context(Relay.open(folder, embedder=timed, tracer=steps))
         say("embedding them")
         relay.fabric.add([one.text for one in found])
         entry = {

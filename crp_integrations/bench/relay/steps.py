@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -19,7 +19,7 @@ class Steps:
     """A tracer that adds up the processor time of the thread in which a step runs."""
 
     def __init__(self) -> None:
-        self.ms: Counter[str] = Counter()
+        self._ms: defaultdict[str, float] = defaultdict(float)
         self._lock = threading.Lock()
         self._open = threading.local()
 
@@ -37,17 +37,18 @@ class Steps:
             if stack:
                 stack[-1] += whole
             with self._lock:
-                self.ms[name] += whole - within
+                self._ms[name] += whole - within
 
     def taken(self) -> Mapping[str, float]:
         """Milliseconds by step since this was last asked."""
         with self._lock:
-            found = dict(self.ms)
-            self.ms.clear()
+            found = dict(self._ms)
+            self._ms.clear()
         return found
 
-    def around(self, owner: Any, name: str, step: str) -> None:
-        """Count a function of a module or class as a step from now on."""
+    @contextmanager
+    def around(self, owner: Any, name: str, step: str) -> Iterator[None]:
+        """Count a function of a module or class as a step for a while."""
         plain: Callable[..., Any] = getattr(owner, name)
 
         def counted(*args: Any, **kwargs: Any) -> Any:
@@ -55,6 +56,10 @@ class Steps:
                 return plain(*args, **kwargs)
 
         setattr(owner, name, counted)
+        try:
+            yield
+        finally:
+            setattr(owner, name, plain)
 
 
 class TimedEmbedder:

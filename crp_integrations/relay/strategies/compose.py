@@ -27,6 +27,6 @@ def composed(request: Request, world: World) -> Played:
         request = request.changed(strategy=strategy)
     settings = world.settings.dispatch
     if strategy in IN_PARTS and not request.continuation_ids:
-        most = min(settings.hierarchical_parts, world.settings.session.graph.fan_out)
+        most = min(settings.hierarchical_parts, world.settings.sessions.graph.fan_out)
         return Parts(request, lambda one, place: Turn(one, world, place), most)
     return Continued(request, lambda one: Turn(one, world), settings, world.settings.max_windows)

@@ -75,6 +75,13 @@ class Continued:
         """The first window's first step."""
         return self._seen(self._turn.begin())
 
+    def fit(self, model: str, *, context_limit: int | None = None) -> Fitted:
+        """Pack the window under way for a model; the last fit is what counts.
+
+        Spec: CRP-SPEC-003 §10.1
+        """
+        return self._turn.fit(model, context_limit=context_limit)
+
     def receive(self, result: Reply | tuple[Outcome, ...]) -> Step:
         """The step after a reply to a window's call or to a bridge's."""
         if self._stitching is not None and isinstance(result, Reply):

@@ -12,7 +12,7 @@ from crp_integrations.errors import RequestError
 from crp_integrations.messages import Reply, Usage
 from crp_integrations.relay.entering import Place
 from crp_integrations.relay.records import Answer, Request
-from crp_integrations.relay.steps import Fan, Outcome, Refusal, Release, Step
+from crp_integrations.relay.steps import Fan, Fitted, Outcome, Refusal, Release, Step
 from crp_integrations.relay.turn import Turn
 from crp_integrations.relay.usage import total
 from crp_integrations.relay.window import own_error
@@ -63,6 +63,15 @@ class Parts:
         if step is not None:
             return step
         return self._asking()
+
+    def fit(self, model: str, *, context_limit: int | None = None) -> Fitted:
+        """Pack the window that brings the parts together for a model; the last fit counts.
+
+        Spec: CRP-SPEC-003 §10.1
+        """
+        if self._whole is None:
+            raise RequestError("the parts are packed one by one; the whole question comes later")
+        return self._whole.fit(model, context_limit=context_limit)
 
     def receive(self, result: Reply | tuple[Outcome, ...]) -> Step:
         """Bring the parts together, or go on with the window that does."""

@@ -1,0 +1,320 @@
+"""A Runnable that lets an answer through, or ends the chain before one chunk of it has left."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+from uuid import UUID, uuid4
+
+from langchain_core.callbacks import (
+    AsyncCallbackManagerForChainRun,
+    BaseCallbackManager,
+    CallbackManagerForChainRun,
+)
+from langchain_core.documents import Document
+from langchain_core.messages import BaseMessage
+from langchain_core.outputs import Generation
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.config import patch_config
+
+from crp_integrations.dpe.records import Report
+from crp_integrations.envelope.records import Envelope
+from crp_integrations.errors import QualityUnreachable, RequestError, SafetyHalt
+from crp_integrations.fabric.records import Fact
+from crp_integrations.langchain.documents import METADATA_KEY, facts_of
+from crp_integrations.langchain.listening import Listening
+from crp_integrations.langchain.silence import unheard
+from crp_integrations.policy.judge import judge
+from crp_integrations.policy.parse import parse
+from crp_integrations.policy.records import Judgement
+from crp_integrations.ports import Embedder
+from crp_integrations.relay.doors import examine
+from crp_integrations.relay.settings import Settings
+from crp_integrations.vocabulary import GroundingMode, HaltReason, QualityTier
+
+ANSWERS: Final = ("answer", "output", "response", "result")
+QUESTIONS: Final = ("question", "input", "query")
+CONTEXT: Final = "context"
+
+Context = Envelope | Sequence[Fact | str]
+# Whether an answer may be shown, asked of a person; the report and the text are all they get.
+Reviewer = Callable[[Report, str], bool]
+
+
+class CRPGate(Runnable[Any, Any]):
+    """Examines an answer against its context and raises `SafetyHalt`, or passes it on.
+
+    As the last step of a chain it takes a dict with `answer` (or `output`, `response`, `result`),
+    `context` (documents, texts, an envelope) and maybe `question` (or `input`, `query`), and passes
+    the same dict on with the report as one more key, `crp`; nothing behind it sees a chunk before
+    the verdict. `CRPGate.around(chain)` plays a chain inside: what its retrievers return is the
+    context, its input the question, and its output the answer. Then nothing of the chain shows in
+    `astream_events`, `astream_log` and LangGraph's streams either, where the steps before a last
+    step do show.
+
+    Spec: CRP-SPEC-005 §1.2; related facts §6
+
+    Args:
+        policy: what is let through, in the policy language.
+        grounding: how far the chain's prompt lets the model go beyond the context.
+        reviewer: a person's word where the policy asks for one; None withholds the answer.
+        embedder: None for the one that ships.
+        settings: None reads `CRP_*` and the defaults.
+        name: of the run, in traces.
+
+    Raises:
+        PolicySyntaxError: the policy does not follow its grammar.
+        RequestError: the grounding mode is not one of the three.
+    """
+
+    def __init__(
+        self,
+        policy: str = "halt-on HIGH",
+        *,
+        grounding: GroundingMode | str = GroundingMode.PREFERRED,
+        reviewer: Reviewer | None = None,
+        embedder: Embedder | None = None,
+        settings: Settings | None = None,
+        name: str | None = None,
+    ) -> None:
+        if grounding not in tuple(GroundingMode):
+            wanted = ", ".join(GroundingMode)
+            raise RequestError(f"grounding {grounding!r:.40} is not one of {wanted}")
+        self._policy = parse(policy)
+        self._grounding = GroundingMode(grounding)
+        self._reviewer = reviewer
+        self._embedder = embedder
+        self._settings = settings
+        self.name = name
+
+    @classmethod
+    def around(cls, chain: Runnable[Any, Any], policy: str = "halt-on HIGH", **how: Any) -> Guarded:
+        """A chain whose answer leaves it after the verdict or not at all.
+
+        Args:
+            chain: any Runnable with retrievers in it that answers with a message, a text, or a
+                dict with an `answer` (and maybe its own `context`).
+            policy, how: as for a gate.
+        """
+        return Guarded(chain, cls(policy, **how))
+
+    def check(self, answer: str, context: Context, question: str = "") -> Report:
+        """Examine a text.
+
+        Returns:
+            The report on a text that may be shown.
+
+        Raises:
+            SafetyHalt: it may not; the report is on the error.
+            QualityUnreachable: it misses what the policy demands of its quality.
+        """
+        report = examine(
+            answer,
+            context,
+            question or None,
+            grounding=self._grounding,
+            embedder=self._embedder,
+            settings=self._settings,
+        )
+        tier = context.quality_tier if isinstance(context, Envelope) else None
+        judgement = judge(self._policy, report, tier=tier)
+        reason = judgement.halt
+        if reason is None and judgement.needs_review:
+            approved = self._reviewer is not None and self._reviewer(report, answer)
+            reason = None if approved else HaltReason.OVERSIGHT
+        if reason is not None:
+            named = reason.value
+            raise SafetyHalt(f"an answer was withheld: {named}", report=report, reason=named)
+        if judgement.unreachable:
+            raise _unreachable(judgement, tier)
+        return report
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Pass a dict with an answer on, or raise.
+
+        Raises:
+            SafetyHalt, QualityUnreachable: as `check`.
+            RequestError: the dict has no answer or no context.
+        """
+        return self._call_with_config(self._pass, input, config, **kwargs)
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """The asynchronous twin of `invoke`; examines beside the event loop."""
+
+        async def passed(input: Any) -> Any:
+            return await asyncio.to_thread(self._pass, input)
+
+        return await self._acall_with_config(passed, input, config, **kwargs)
+
+    def _pass(self, input: Any) -> Any:
+        if not isinstance(input, Mapping):
+            raise RequestError(
+                f"a gate takes a dict with answer and context, not {type(input).__name__}; "
+                "CRPGate.around(chain) takes a chain as it is"
+            )
+        if CONTEXT not in input:
+            raise RequestError("the input has no context; give the documents, or [] for none")
+        return self._let(input, context_of(input[CONTEXT]), question_in(input))
+
+    def _let(self, output: Any, context: Context, question: str) -> Any:
+        """An output as it came, with its report beside it."""
+        if isinstance(output, Mapping):
+            key = next((name for name in ANSWERS if name in output), None)
+            if key is None:
+                raise RequestError(f"a dict has no answer; wanted one of {', '.join(ANSWERS)}")
+            report = self.check(text_of(output[key]), context, question)
+            return {**output, METADATA_KEY: report.model_dump(mode="json")}
+        report = self.check(text_of(output), context, question)
+        if isinstance(output, BaseMessage):
+            told = {**output.response_metadata, METADATA_KEY: report.model_dump(mode="json")}
+            return output.model_copy(update={"response_metadata": told})
+        return output
+
+
+class Guarded(Runnable[Any, Any]):
+    """A chain behind a gate; made by `CRPGate.around`."""
+
+    def __init__(self, chain: Runnable[Any, Any], gate: CRPGate) -> None:
+        self.chain = chain
+        self.gate = gate
+        self.name = gate.name or f"guarded {chain.get_name()}"
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """The chain's output after the verdict, a message with the report attached.
+
+        Raises:
+            SafetyHalt, QualityUnreachable: as `CRPGate.check`; also where no retriever ran in the
+                chain and its output has no `context`, since nothing could be checked.
+        """
+        return self._call_with_config(self._play, input, config, **kwargs)
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """The asynchronous twin of `invoke`."""
+        return await self._acall_with_config(self._aplay, input, config, **kwargs)
+
+    def _play(
+        self,
+        input: Any,
+        run_manager: CallbackManagerForChainRun,
+        config: RunnableConfig,
+        **kwargs: Any,
+    ) -> Any:
+        heard = _Heard(run_manager.run_id)
+        inner = heard.within(config, run_manager.get_child())
+        return self._judged(input, self.chain.invoke(input, inner, **kwargs), heard)
+
+    async def _aplay(
+        self,
+        input: Any,
+        run_manager: AsyncCallbackManagerForChainRun,
+        config: RunnableConfig,
+        **kwargs: Any,
+    ) -> Any:
+        heard = _Heard(run_manager.run_id)
+        inner = heard.within(config, run_manager.get_child())
+        output = await self.chain.ainvoke(input, inner, **kwargs)
+        return await asyncio.to_thread(self._judged, input, output, heard)
+
+    def _judged(self, input: Any, output: Any, heard: _Heard) -> Any:
+        found = heard.found()
+        if isinstance(output, Mapping) and CONTEXT in output:
+            context: Context = context_of(output[CONTEXT])
+        elif found is None:
+            raise SafetyHalt(
+                "an answer was withheld: no retriever ran in the chain and its output has no "
+                "context, so it could not be checked",
+                reason=HaltReason.OVERSIGHT.value,
+            )
+        else:
+            context = found
+        return self.gate._let(output, context, question_in(input))
+
+
+class _Heard(Listening):
+    """What the retrievers of one call of a chain returned."""
+
+    def __init__(self, run_id: UUID) -> None:
+        super().__init__()
+        self._root = run_id
+        self._runs.start(run_id, None)
+
+    def within(self, config: RunnableConfig, callbacks: BaseCallbackManager) -> RunnableConfig:
+        """The config of the chain inside: nobody but this handler and observers hear of it."""
+        quiet = unheard(callbacks)
+        assert isinstance(quiet, BaseCallbackManager)
+        quiet.add_handler(self, inherit=True)
+        return patch_config(config, callbacks=quiet)
+
+    def found(self) -> list[Fact] | None:
+        """The documents as facts; None where no retriever ran."""
+        leaf = uuid4()
+        self._runs.start(leaf, self._root)
+        retrieved = self._runs.context_of(leaf)
+        if retrieved is None:
+            return None
+        return facts_of([document for one in retrieved for document in one.documents])[0]
+
+
+def context_of(given: Any) -> Context:
+    """A context in any of its forms.
+
+    Raises:
+        RequestError: it is something else.
+    """
+    if isinstance(given, Envelope):
+        return given
+    if isinstance(given, str):
+        return [given] if given.strip() else []
+    if isinstance(given, Document | Fact):
+        given = [given]
+    if not isinstance(given, Sequence):
+        raise RequestError(f"context is {type(given).__name__}, wanted documents, texts, envelope")
+    items: list[Fact | str] = []
+    documents = [item for item in given if isinstance(item, Document)]
+    if len(documents) == len(given):
+        return facts_of(documents)[0]
+    for number, item in enumerate(given, 1):
+        if not isinstance(item, Fact | str):
+            raise RequestError(
+                f"context {number} is {type(item).__name__}; wanted documents alone, or texts"
+            )
+        items.append(item)
+    return items
+
+
+def question_in(input: Any) -> str:
+    """The question in a chain's input, empty where none is to be seen."""
+    if isinstance(input, str):
+        return input
+    if isinstance(input, BaseMessage):
+        return str(input.text)
+    if isinstance(input, Mapping):
+        named = next((input[name] for name in QUESTIONS if input.get(name)), None)
+        return question_in(named if named is not None else input.get("messages"))
+    if isinstance(input, Sequence) and input:
+        people = [one for one in input if isinstance(one, BaseMessage) and one.type == "human"]
+        return str(people[-1].text) if people else ""
+    return ""
+
+
+def text_of(answer: Any) -> str:
+    """The text of an answer.
+
+    Raises:
+        RequestError: it is no text and no message.
+    """
+    if isinstance(answer, str):
+        return answer
+    if isinstance(answer, BaseMessage):
+        return str(answer.text)
+    if isinstance(answer, Generation):
+        return answer.text
+    raise RequestError(f"an answer is {type(answer).__name__}, wanted a text or a message")
+
+
+def _unreachable(judgement: Judgement, tier: QualityTier | None) -> QualityUnreachable:
+    unmet = [one for one in judgement.violations if not one.withholds]
+    said = "; ".join(f"{one.directive} is not met, it is {one.seen}" for one in unmet)
+    wanted = tuple(one.directive for one in unmet)
+    return QualityUnreachable(said, tier=tier.value if tier else "", wanted=wanted)

@@ -1,0 +1,324 @@
+"""The middleware of an agent: an envelope for every model call, a verdict on every answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, Final, NotRequired, Unpack
+
+from langchain.agents import AgentState
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    ModelRequest,
+    ModelResponse,
+    ToolCallRequest,
+)
+from langchain.agents.middleware.types import PrivateStateAttr
+from langchain_core.messages import ToolMessage
+from langchain_core.runnables.config import ensure_config
+from langgraph.runtime import Runtime
+from langgraph.types import Command
+
+from crp_integrations.errors import AccessDenied, LimitReached, RequestError, SafetyHalt
+from crp_integrations.langchain.agents import Outer, depth_of, outer, within
+from crp_integrations.langchain.documents import METADATA_KEY
+from crp_integrations.langchain.model import model_name
+from crp_integrations.langchain.model_calls import ModelCalls, tools_of
+from crp_integrations.langchain.results import held
+from crp_integrations.langchain.sessions import new_session, session_of
+from crp_integrations.langchain.wire import asked
+from crp_integrations.relay import outcomes
+from crp_integrations.relay.asking import Asking
+from crp_integrations.relay.delegating import asked_by, result_of
+from crp_integrations.relay.drive import adrive, drive
+from crp_integrations.relay.records import Answer
+from crp_integrations.relay.relay import Relay
+from crp_integrations.relay.turn import Turn
+from crp_integrations.vocabulary import Strategy
+
+# Strategies of one window; the others answer in several, which an agent does by itself.
+STRATEGIES: Final = (Strategy.PUSH, Strategy.PULL, Strategy.REFLEXIVE)
+# Filled in from the agent, or without meaning for one window of it.
+_FILLED: Final = frozenset(
+    "history tools system_prompt session_id continuation_ids loop_depth parent_session previous "
+    "prior if_match temperature max_tokens seed inherited_policy session_token".split()
+)
+
+
+class CRPState(AgentState[Any]):
+    """What the middleware keeps of a run.
+
+    Attributes:
+        crp_session: the run's session.
+        crp_parent: session of the agent around it, empty for the root.
+        crp_asked: fields that the agent around it hands down.
+        crp_depth: agents around it.
+        crp_turn: model calls so far.
+        crp_own: the session is the run's alone.
+    """
+
+    crp_session: NotRequired[Annotated[str, PrivateStateAttr]]
+    crp_parent: NotRequired[Annotated[str, PrivateStateAttr]]
+    crp_asked: NotRequired[Annotated[dict[str, Any], PrivateStateAttr]]
+    crp_depth: NotRequired[Annotated[int, PrivateStateAttr]]
+    crp_turn: NotRequired[Annotated[int, PrivateStateAttr]]
+    crp_own: NotRequired[Annotated[bool, PrivateStateAttr]]
+
+
+class CRPMiddleware(AgentMiddleware[CRPState, Any, Any]):
+    """For `create_agent(…, middleware=[CRPMiddleware(relay)])`.
+
+    Every model call of the agent is a window: the question's envelope goes into its system message,
+    its answer is examined, judged and sealed, and carries the report in `response_metadata["crp"]`,
+    with `crp_envelope` (without texts), `crp_headers` and `crp_agent` (session, window, depth,
+    turn) beside it. A withheld answer ends the run with `SafetyHalt`. What tools answer is held in
+    memory as facts of the run's session. An agent in a tool call of another one gets that one's
+    policy, safety budget and depth.
+
+    LangGraph's `thread_id` names the session; a run without one has its own, which ends with it.
+
+    Spec: CRP-SPEC-005 §1.2, §17; related facts §8
+
+    Args:
+        relay: where the facts come from and the windows are sealed.
+        max_depth: agents around this one, at most.
+        max_turns: model calls in one run, at most; LangChain's own limit is 9,999 steps.
+        block_streams: call the model so that no stream shows its tokens before the verdict; False
+            lets them through, and a halt comes after them.
+        tools_as_facts: False leaves tools' results out of the session; what the model says of them
+            is then not supported by anything.
+        asking: fields of a question as `Relay.ask` takes them, such as `policy`, `budget_tokens`,
+            `strategy` (`push`, `pull` or `reflexive`) or `model`, by which tokens are counted.
+
+    Raises:
+        RequestError: a field is not known, or does not go with an agent.
+    """
+
+    state_schema = CRPState
+
+    def __init__(
+        self,
+        relay: Relay,
+        *,
+        max_depth: int = 3,
+        max_turns: int = 25,
+        block_streams: bool = True,
+        tools_as_facts: bool = True,
+        **asking: Unpack[Asking],
+    ) -> None:
+        super().__init__()
+        self.tools = []
+        _check(asking, max_depth, max_turns)
+        self.relay = relay
+        self._max_depth = max_depth
+        self._max_turns = max_turns
+        self._block = block_streams
+        self._facts = tools_as_facts
+        self._asking = dict(asking)
+
+    # --- the run ---------------------------------------------------------------------------
+
+    def before_agent(self, state: CRPState, runtime: Runtime[Any]) -> dict[str, Any]:
+        """Find the run's session and depth.
+
+        Raises:
+            AccessDenied: the agent is too deep, or the one around it may not delegate.
+            SafetyHalt: the safety budget of the one around it is spent.
+        """
+        config = ensure_config()
+        depth = depth_of(config)
+        if depth > self._max_depth:
+            raise AccessDenied(
+                f"the agent is {depth} agents deep, at most {self._max_depth} are allowed"
+            )
+        around = outer()
+        own = around is not None or not session_of(config)
+        session = new_session() if own else session_of(config)
+        handed: dict[str, Any] = {}
+        if around is not None and around.relay is self.relay:
+            down = self.relay.delegate(around.session_id)
+            fields = asked_by(down).items()
+            handed = {name: value for name, value in fields if value not in (None, "")}
+        return {
+            "crp_session": session,
+            "crp_parent": around.session_id if handed and around else "",
+            "crp_asked": handed,
+            "crp_depth": depth,
+            "crp_turn": 0,
+            "crp_own": own,
+        }
+
+    async def abefore_agent(self, state: CRPState, runtime: Runtime[Any]) -> dict[str, Any]:
+        """The asynchronous twin of `before_agent`."""
+        return await asyncio.to_thread(self.before_agent, state, runtime)
+
+    def before_model(self, state: CRPState, runtime: Runtime[Any]) -> dict[str, Any]:
+        """Count the model calls.
+
+        Raises:
+            LimitReached: the run has had all that it may have.
+        """
+        turn = state.get("crp_turn", 0) + 1
+        if turn > self._max_turns:
+            raise LimitReached(
+                f"the agent has called its model {self._max_turns} times, which is all it may"
+            )
+        return {"crp_turn": turn}
+
+    async def abefore_model(self, state: CRPState, runtime: Runtime[Any]) -> dict[str, Any]:
+        """The asynchronous twin of `before_model`."""
+        return self.before_model(state, runtime)
+
+    def after_agent(self, state: CRPState, runtime: Runtime[Any]) -> None:
+        """Let go of what a session of the run's own held in memory."""
+        if state.get("crp_own") and state.get("crp_session"):
+            self.relay.end_session(state["crp_session"])
+
+    async def aafter_agent(self, state: CRPState, runtime: Runtime[Any]) -> None:
+        """The asynchronous twin of `after_agent`."""
+        await asyncio.to_thread(self.after_agent, state, runtime)
+
+    # --- a model call ------------------------------------------------------------------------
+
+    def wrap_model_call(
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
+    ) -> ModelResponse[Any]:
+        """Pack, call, examine, judge and seal.
+
+        Raises:
+            SafetyHalt: the answer is withheld.
+            RequestError: the agent has no question, or a field has no usable value.
+        """
+        turn, calls = self._window(request)
+        try:
+            answer = outcomes.answer(drive(turn, calls.through(handler)))
+        except SafetyHalt as halt:
+            self._hand_back(request, halt)
+            raise
+        return self._released(request, calls, answer)
+
+    async def awrap_model_call(
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
+    ) -> ModelResponse[Any]:
+        """The asynchronous twin of `wrap_model_call`; packs and examines beside the event loop."""
+        turn, calls = await asyncio.to_thread(self._window, request)
+        try:
+            answer = outcomes.answer(await adrive(turn, calls.athrough(handler)))
+        except SafetyHalt as halt:
+            await asyncio.to_thread(self._hand_back, request, halt)
+            raise
+        return await asyncio.to_thread(self._released, request, calls, answer)
+
+    def _window(self, request: ModelRequest[Any]) -> tuple[Turn, ModelCalls]:
+        system = [request.system_message] if request.system_message is not None else []
+        read = asked([*system, *request.messages], results=True)
+        model = str(self._asking.get("model") or model_name(request.model) or "")
+        room = getattr(request.model, "max_tokens", None)
+        state: Any = request.state
+        asking: dict[str, Any] = {
+            **self._asking,
+            **state.get("crp_asked", {}),
+            "session_id": state.get("crp_session"),
+            "loop_depth": state.get("crp_depth", 0),
+            "system_prompt": read.system or None,
+            "history": read.history,
+            "tools": tools_of(request),
+            "max_tokens": room if isinstance(room, int) and room > 0 else None,
+        }
+        own, theirs = self._asking.get("safety_budget"), asking.get("safety_budget")
+        if own is not None and theirs is not None:
+            asking["safety_budget"] = min(own, theirs)
+        if model:
+            asking["model"] = model
+        turn = self.relay.turn(read.question, **asking)
+        return turn, ModelCalls(request, read, model, silently=self._block)
+
+    def _released(
+        self, request: ModelRequest[Any], calls: ModelCalls, answer: Answer
+    ) -> ModelResponse[Any]:
+        if not answer.reply.tool_calls:
+            self._hand_back(request, answer)
+        state: Any = request.state
+        facts = [fact.fact_id for fact in answer.envelope.facts]
+        told = answer.envelope.model_dump(
+            mode="json", include={"etag", "state_hash", "quality_tier", "token_count"}
+        )
+        return calls.released(
+            answer,
+            {
+                METADATA_KEY: answer.report.model_dump(mode="json"),
+                "crp_envelope": {**told, "facts": facts},
+                "crp_headers": dict(answer.headers),
+                "crp_agent": {
+                    "session_id": answer.session_id,
+                    "parent_session": state.get("crp_parent", ""),
+                    "window_id": answer.window_id,
+                    "window_number": answer.window_number,
+                    "depth": state.get("crp_depth", 0),
+                    "turn": state.get("crp_turn", 0),
+                },
+            },
+        )
+
+    def _hand_back(self, request: ModelRequest[Any], answered: Answer | SafetyHalt) -> None:
+        """Tell the agent around this one what came of it."""
+        state: Any = request.state
+        parent = state.get("crp_parent")
+        if parent and (isinstance(answered, Answer) or answered.session_id):
+            self.relay.take(parent, result_of(answered))
+
+    # --- a tool call ---------------------------------------------------------------------------
+
+    def wrap_tool_call(
+        self,
+        request: ToolCallRequest,
+        handler: Callable[[ToolCallRequest], ToolMessage | Command[Any]],
+    ) -> ToolMessage | Command[Any]:
+        """Run a tool with this agent around it, and hold what it answers."""
+        around = self._outer(request)
+        with within(around):
+            result = handler(request)
+        self._hold(around, request, result)
+        return result
+
+    async def awrap_tool_call(
+        self,
+        request: ToolCallRequest,
+        handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]],
+    ) -> ToolMessage | Command[Any]:
+        """The asynchronous twin of `wrap_tool_call`."""
+        around = self._outer(request)
+        with within(around):
+            result = await handler(request)
+        await asyncio.to_thread(self._hold, around, request, result)
+        return result
+
+    def _outer(self, request: ToolCallRequest) -> Outer:
+        state = request.state if isinstance(request.state, dict) else {}
+        return Outer(self.relay, state.get("crp_session", ""), state.get("crp_depth", 0))
+
+    def _hold(self, around: Outer, request: ToolCallRequest, result: Any) -> None:
+        if self._facts and around.session_id:
+            held(self.relay, around.session_id, request.tool_call, result)
+
+
+def _check(asking: Asking, max_depth: int, max_turns: int) -> None:
+    known = sorted(Asking.__annotations__.keys() - _FILLED)
+    for name in asking:
+        if name not in known:
+            raise RequestError(
+                f"a question of an agent has no field {name!r:.40}; CRPMiddleware takes "
+                f"{', '.join(known)}"
+            )
+    strategy = asking.get("strategy")
+    if strategy is not None and strategy not in STRATEGIES:
+        wanted = ", ".join(STRATEGIES)
+        raise RequestError(f"strategy {str(strategy)!r:.40} is not one of {wanted}")
+    if max_depth < 0 or max_turns < 1:
+        raise RequestError(
+            f"max_depth is {max_depth} and max_turns {max_turns}; wanted at least 0 and 1"
+        )

@@ -1,0 +1,272 @@
+"""Streams: held back until the verdict, or shown as they come with the verdict at the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from crp_integrations import Answer, Relay
+from crp_integrations.errors import ModelError, SafetyHalt
+from crp_integrations.messages import ModelCall, Reply
+from crp_integrations.relay.drive import drive_live
+from crp_integrations.vocabulary import EventType, Purpose
+from tests.doubles import ScriptedModel
+from tests.relay.conftest import Opener
+from tests.relay.played import (
+    COMMISSIONED,
+    COOLING,
+    INVENTED,
+    MODEL,
+    NEEDS,
+    QUESTION,
+    REVENUE,
+    WHOLE,
+    events,
+    looks_up,
+    made,
+    windows,
+)
+
+ASKED = f"{NEEDS[0]}?"
+SESSION = "crp_sess_7f3a9bc2d4e1f083"
+
+
+class Watched(ScriptedModel):
+    """Counts the pieces that it has given out."""
+
+    given = 0
+
+    def stream(self, call: ModelCall) -> Iterator[str | Reply]:
+        for part in super().stream(call):
+            self.given += isinstance(part, str)
+            yield part
+
+    async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
+        for part in self.stream(call):
+            await asyncio.sleep(0)
+            yield part
+
+
+class Cut(ScriptedModel):
+    """Breaks off after three words."""
+
+    def stream(self, call: ModelCall) -> Iterator[str | Reply]:
+        self.calls.append(call)
+        yield from ("The ", "Meridian ", "reactor ")
+        raise ModelError("the stream broke off")
+
+    async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
+        for part in self.stream(call):
+            yield part
+
+
+def live(relay: Relay, asked: str = ASKED, **asking: Any) -> Iterator[str | Answer]:
+    return relay.stream(asked, live=True, model=MODEL, session_id=SESSION, **asking)
+
+
+def outcomes(relay: Relay) -> list[str]:
+    return [node.outcome for node in windows(relay, SESSION)]
+
+
+def test_a_stream_that_waits_shows_nothing_before_the_verdict(open_relay: Opener) -> None:
+    model = Watched(COMMISSIONED)
+    relay = made(open_relay, model)
+    first = next(relay.stream(ASKED, model=MODEL, session_id=SESSION))
+    assert COMMISSIONED.startswith(first)
+    assert model.given == len(COMMISSIONED.split())
+    assert outcomes(relay) == ["released"]
+
+
+def test_a_live_stream_shows_pieces_as_they_come(open_relay: Opener) -> None:
+    model = Watched(COMMISSIONED)
+    relay = made(open_relay, model)
+    stream = live(relay)
+    assert next(stream) == "The "
+    assert (model.given, outcomes(relay)) == (1, [])
+    *rest, answer = stream
+    assert "The " + "".join(rest) == answer.text == COMMISSIONED
+    assert answer.report.risk_level == "LOW"
+    assert outcomes(relay) == ["released"]
+
+
+async def test_the_asynchronous_twin_shows_them_too(open_relay: Opener) -> None:
+    model = Watched(COMMISSIONED)
+    relay = made(open_relay, model)
+    stream = relay.astream(ASKED, live=True, model=MODEL, session_id=SESSION)
+    assert await anext(stream) == "The "
+    assert model.given == 1
+    rest = [part async for part in stream]
+    assert isinstance(rest[-1], Answer)
+    assert "The " + "".join(rest[:-1]) == COMMISSIONED
+    assert outcomes(relay) == ["released"]
+
+
+def test_the_verdict_that_trails_is_the_whole_one(open_relay: Opener) -> None:
+    model = ScriptedModel(f"{COMMISSIONED} {INVENTED}")
+    relay = made(open_relay, model)
+    *parts, answer = live(relay, policy="warn-on HIGH; default-src context parametric")
+    assert "".join(parts) == answer.text
+    assert answer.report.risk_level == "CRITICAL"
+    # What was shown is charged, and is never asked for again.
+    assert answer.headers["CRP-Agent-Safety-Budget"] == "0.65"
+    assert len(model.calls) == 1
+
+
+@pytest.mark.parametrize(
+    "asking",
+    [
+        {"policy": "upgrade-on-risk reflexive"},
+        {},
+    ],
+)
+def test_what_was_shown_is_not_asked_again(open_relay: Opener, asking: dict[str, Any]) -> None:
+    model = ScriptedModel(f"{COMMISSIONED} {INVENTED}", WHOLE, "NONE")
+    relay = made(open_relay, model)
+    *parts, answer = live(relay, QUESTION, **asking)
+    assert len(model.calls) == 1
+    assert "".join(parts) == answer.text
+    assert events(relay, SESSION, EventType.RE_DISPATCH) == []
+
+
+@pytest.mark.parametrize(
+    "asking",
+    [
+        {"policy": "halt-on CRITICAL"},
+        {"policy": "require-grounding 0.20"},
+        {"policy": "block-pii"},
+        {"policy": "require-quality S A B", "budget_tokens": 40},
+        {"policy": "default-src context"},
+        {"accept_risk": "CRITICAL"},
+        {"accept_quality": ["D"]},
+        {"safety_mode": "strict"},
+        {"strategy": "reflexive"},
+        {"strategy": "agentic"},
+        {"strategy": "hierarchical"},
+    ],
+)
+def test_what_may_be_withheld_waits_for_the_verdict(
+    open_relay: Opener, asking: dict[str, Any]
+) -> None:
+    model = Watched(COMMISSIONED, "NONE")
+    relay = made(open_relay, model)
+    stream = live(relay, **asking)
+    next(stream)
+    assert outcomes(relay) == ["released"]
+    *_, answer = stream
+    assert answer.text == COMMISSIONED
+
+
+def test_a_session_whose_budget_is_low_waits_for_a_person(open_relay: Opener) -> None:
+    relay = made(open_relay, ScriptedModel(COMMISSIONED), reviewer=lambda report, text: False)
+    with pytest.raises(SafetyHalt):
+        list(live(relay, safety_budget=0.2))
+    assert outcomes(relay) == ["halted"]
+
+
+def test_withheld_text_is_never_shown(open_relay: Opener) -> None:
+    relay = made(open_relay, ScriptedModel(f"{COMMISSIONED} {INVENTED}"))
+    with pytest.raises(SafetyHalt):
+        next(live(relay, policy="halt-on HIGH"))
+    assert outcomes(relay) == ["halted"]
+
+
+@pytest.mark.parametrize("stopped", [1, 3])
+def test_who_stops_listening_leaves_a_sealed_window(open_relay: Opener, stopped: int) -> None:
+    relay = made(open_relay, Watched(COMMISSIONED))
+    stream = live(relay)
+    for _ in range(stopped):
+        next(stream)
+    stream.close()
+    assert outcomes(relay) == ["cancelled"]
+    assert relay.verify().windows == 1
+
+
+async def test_an_asynchronous_listener_who_goes_leaves_one_too(open_relay: Opener) -> None:
+    relay = made(open_relay, Watched(COMMISSIONED))
+    stream = relay.astream(ASKED, live=True, model=MODEL, session_id=SESSION)
+    await anext(stream)
+    await stream.aclose()
+    assert outcomes(relay) == ["cancelled"]
+
+    async def listen() -> None:
+        async for _ in relay.astream(ASKED, live=True, model=MODEL, session_id=SESSION):
+            await asyncio.sleep(60)
+
+    task = asyncio.create_task(listen())
+    await asyncio.sleep(0.5)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    # The stream is closed with its task's end or by the loop, whichever comes first.
+    await asyncio.get_running_loop().shutdown_asyncgens()
+    assert outcomes(relay) == ["cancelled", "cancelled"]
+    assert relay.verify().windows == 2
+
+
+def test_a_live_stream_that_is_cut_off_is_sealed_as_failed(open_relay: Opener) -> None:
+    relay = made(open_relay, Cut())
+    stream = live(relay)
+    assert [next(stream) for _ in range(3)] == ["The ", "Meridian ", "reactor "]
+    with pytest.raises(ModelError, match="broke off"):
+        next(stream)
+    assert outcomes(relay) == ["failed"]
+    assert relay.verify().windows == 1
+
+
+async def test_so_is_an_asynchronous_one(open_relay: Opener) -> None:
+    relay = made(open_relay, Cut())
+    with pytest.raises(ModelError, match="broke off"):
+        async for _ in relay.astream(ASKED, live=True, model=MODEL, session_id=SESSION):
+            pass
+    assert outcomes(relay) == ["failed"]
+
+
+def test_a_stream_without_a_last_reply_is_its_pieces(open_relay: Opener) -> None:
+    class Bare(ScriptedModel):
+        def stream(self, call: ModelCall) -> Iterator[str | Reply]:
+            yield from (COMMISSIONED[:20], COMMISSIONED[20:])
+
+    *parts, answer = live(made(open_relay, Bare()))
+    assert "".join(parts) == answer.text == COMMISSIONED
+
+
+def test_a_call_that_prepares_the_answer_is_not_shown(open_relay: Opener) -> None:
+    model = Watched('["When was the Meridian reactor commissioned?"]', COMMISSIONED)
+    relay = made(open_relay, model)
+    *parts, answer = live(relay, decompose="model")
+    assert [call.purpose for call in model.calls] == [Purpose.DECOMPOSE, Purpose.ANSWER]
+    assert "".join(parts) == answer.text == COMMISSIONED
+
+
+def test_a_tool_call_of_the_callers_ends_a_live_stream(open_relay: Opener) -> None:
+    relay = made(open_relay, ScriptedModel(looks_up(other=["book"], text="One moment.")))
+    tools = [{"type": "function", "function": {"name": "book", "parameters": {}}}]
+    *parts, answer = live(relay, tools=tools)
+    assert "".join(parts) == "One moment."
+    assert [call.name for call in answer.reply.tool_calls] == ["book"]
+
+
+def test_parts_of_a_question_are_brought_together_before_they_are_shown(
+    open_relay: Opener,
+) -> None:
+    own = dict(zip(NEEDS, (COMMISSIONED, REVENUE, COOLING), strict=True))
+    relay = made(open_relay, ScriptedModel(lambda call: own.get(call.messages[-1].content, WHOLE)))
+    *parts, answer = live(relay, QUESTION, strategy="hierarchical")
+    assert "".join(parts) == answer.text == WHOLE
+    assert len(answer.parts) == 3
+
+
+def test_the_strategy_may_be_named_streaming(open_relay: Opener) -> None:
+    *_, answer = live(made(open_relay, ScriptedModel(COMMISSIONED)), strategy="streaming")
+    assert answer.headers["CRP-Context-Strategy"] == "streaming"
+
+
+def test_a_driver_of_ones_own_shows_at_once_only_what_it_may(open_relay: Opener) -> None:
+    relay = made(open_relay, ScriptedModel(COMMISSIONED))
+    turn = relay.turn(ASKED, model=MODEL)
+    assert turn.show_at_once() is False
+    assert len(list(drive_live(turn, ScriptedModel(COMMISSIONED)))) > 3
+    assert turn.show_at_once() is False
