@@ -383,7 +383,7 @@ def _place(store: str | Path | Store | None) -> Path | Store:
 
 
 def keyring_of(settings: Settings, root: Path | None) -> KeyRing:
-    """The key of the settings, else that of a store's folder, else one that ends with the process."""
+    """The key of the settings, else a store folder's, else one that ends with the process."""
     if settings.key is not None:
         *retired, key = map(bytes.fromhex, settings.key.get_secret_value().split(","))
         return FixedKeyRing(key, retired=retired)

@@ -112,7 +112,7 @@ def decide(
         return Withhold(HaltReason.CRITICAL_RISK)
     wanted = request.accept_quality
     if not accepted(tier, wanted) or judgement.unreachable:
-        return Unreachable(unreachable(tier, wanted, judgement))
+        return Unreachable(unreachable(tier, wanted, judgement, policy.require_quality))
     return Deliver()
 
 
@@ -125,18 +125,26 @@ def accepted(tier: QualityTier, wanted: Sequence[QualityTier]) -> bool:
 
 
 def unreachable(
-    tier: QualityTier, wanted: Sequence[QualityTier], judgement: Judgement
+    tier: QualityTier,
+    wanted: Sequence[QualityTier],
+    judgement: Judgement,
+    listed: Sequence[QualityTier] = (),
 ) -> QualityUnreachable:
     """The refusal of a caller whose demands on quality cannot be met.
 
     Spec: CRP-SPEC-003 §8.4
+
+    Args:
+        listed: tiers that the policy accepts; empty for any.
     """
     if not accepted(tier, wanted):
         said = f"tier {tier} is the best that can be reached, and the caller accepts "
         return QualityUnreachable(said + ", ".join(wanted), tier=tier, wanted=tuple(wanted))
     unmet = [one for one in judgement.violations if not one.withholds]
     said = "; ".join(f"{one.directive} is not met, it is {one.seen}" for one in unmet)
-    return QualityUnreachable(said, tier=tier, wanted=tuple(one.directive for one in unmet))
+    return QualityUnreachable(
+        said, tier=tier, wanted=() if accepted(tier, listed) else tuple(listed)
+    )
 
 
 def _again(

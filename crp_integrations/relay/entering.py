@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from crp_integrations.audit.records import WindowSeal
 from crp_integrations.envelope.prior import PriorWindow
 from crp_integrations.errors import AccessDenied, LimitReached, PolicyRelaxed, TokenRefused
 from crp_integrations.fabric.namespace import Namespace
@@ -32,7 +33,7 @@ from crp_integrations.session.ids import continued
 from crp_integrations.session.ports import sessions_of
 from crp_integrations.session.records import Session, WindowNode
 from crp_integrations.session.registration import Agent
-from crp_integrations.vocabulary import HaltReason, Oversight, Pattern, Strategy
+from crp_integrations.vocabulary import HaltReason, Oversight, Pattern, RiskLevel, Strategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class Entered:
         barred: why no model may be asked; None when one may.
         windows: of the session so far, by number.
         preferred: strategy that the circuit breaker asks for; None for no other.
+        told: the windows whose content, as the store kept it, the window is given.
         named: the parents were named; else the window follows whatever is last when it closes.
         stated: whether anybody stated a policy; without one a later request may state any.
     """
@@ -64,6 +66,7 @@ class Entered:
     windows: tuple[WindowNode, ...] = ()
     preferred: Strategy | None = None
     named: bool = False
+    told: tuple[PriorWindow, ...] = ()
     stated: bool = False
 
     def strategy(self, wanted: Strategy) -> Strategy:
@@ -118,6 +121,8 @@ def enter(
         after = _named(place.parents, nodes)
         before = ancestry(nodes, [parent.window_id for parent in parents]) if parents else ()
         kept = sessions.priors(before)
+        # A session that was forgotten, or is older than sessions are kept, is known by its seals.
+        sealed = () if session else tuple(transaction.journal.seals(session_id))
     if session is not None and session.ended:
         raise AccessDenied(f"session {session_id} has ended; begin another one")
     agent = agents.registered(
@@ -132,14 +137,15 @@ def enter(
     policy = _moded(_policy(world, session, agent, request, session_id), request)
     if request.nonce:
         checked(request.nonce, policy or Policy(), world)
-    left = session.safety_budget if session else settings.sessions.budget.start
+    left = session.safety_budget if session else _after(sealed, settings)
     if place.sibling and after:
         left = safety.merged(parent.safety_budget for parent in after)
     left = safety.ceiling(left, request.safety_budget)
     if request.session_token:
         left = safety.ceiling(left, _token(request, session_id, nodes, world))
     told = {**kept, **held.said}
-    prior = request.prior or united(priors(before, told, {}))
+    given = () if request.prior else tuple(priors(before, told, {}))
+    prior = request.prior or united(given)
     most = settings.sessions.graph.nodes
     # Questions that only share a session are no graph.
     if parents and len(nodes) >= most:
@@ -152,6 +158,7 @@ def enter(
         prior=prior,
         safety_budget=left,
         barred=_barred(request, policy or Policy(), left, settings),
+        told=given,
         named=bool(parents or after),
         stated=policy is not None,
         preferred=safety.preferred(left, settings.sessions.budget),
@@ -167,6 +174,15 @@ def enter(
 def _named(ids: Sequence[str], nodes: Sequence[WindowNode]) -> tuple[WindowNode, ...]:
     by_id = {node.window_id: node for node in nodes}
     return tuple(by_id[id_] for id_ in ids if id_ in by_id)
+
+
+def _after(sealed: Sequence[WindowSeal], settings: Settings) -> float:
+    """The safety budget that a session's sealed windows have left."""
+    left = settings.sessions.budget.start
+    for seal in sealed:
+        if seal.outcome == "released" and seal.risk_level:
+            left = safety.charge(left, RiskLevel(seal.risk_level), settings.sessions.budget.costs)
+    return left
 
 
 def _stricter(stored: Session | None, held: Session | None) -> Session | None:

@@ -72,7 +72,7 @@ def leave(
         session_id=seal.session_id,
         created_at=at,
         modified_at=at,
-        safety_budget=world.settings.sessions.budget.start,
+        safety_budget=entered.safety_budget if entered else world.settings.sessions.budget.start,
     )
     before = session.safety_budget
     if entered is not None:
@@ -124,6 +124,8 @@ def leave(
             node,
             prior=prior if on_disk else None,
             report=report.model_dump_json() if on_disk else "",
+            facts=[fact.fact_id for fact in ending.envelope.facts] if ending.envelope else [],
+            given=[window.window_id for window in entered.told] if entered else [],
         )
     return Left(session, node, round(before - left, 4), prior, kept=ending.keep and on_disk)
 

@@ -106,7 +106,7 @@ def test_an_unmet_demand_is_upgraded_where_the_policy_says_so(open_relay: Opener
     assert answer.envelope.quality_tier is QualityTier.A
     assert answer.headers[names.STRATEGY] == "reflexive"
     (event,) = events(relay, EventType.RE_DISPATCH)
-    assert event.data["triggers"] == ["quality"]
+    assert "quality" in event.data["triggers"]
     assert len(answers_asked(model)) == 2
     # Without the directive the same answer is refused at once.
     plain, model = ready(open_relay, SILENT, COVERED)

@@ -7,6 +7,7 @@ import logging
 import statistics
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Final
@@ -59,6 +60,7 @@ def run(
     from crp_integrations.litellm import CRPRouter, deployments, hook
     from crp_integrations.litellm import router as router_module
     from crp_integrations.relay.relay import Relay
+    from crp_integrations.relay.settings_dispatch import DispatchSettings
 
     # LiteLLM warns of everything that a loopback server is not.
     logging.getLogger("LiteLLM").setLevel(logging.ERROR)
@@ -78,7 +80,10 @@ def run(
         address = stack.enter_context(running())
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         timed = TimedEmbedder(embedder_of(embedder), steps)
-        relay = stack.enter_context(Relay.open(folder, embedder=timed, tracer=steps))
+        # One model call a question, as the bare one: an answer that is incomplete stays so.
+        once = DispatchSettings(redispatches=0, continue_incomplete=False)
+        opened = Relay.open(folder, embedder=timed, tracer=steps, dispatch=once)
+        relay = stack.enter_context(opened)
         say("embedding them")
         relay.fabric.add([one.text for one in found])
         entry = {
@@ -89,12 +94,20 @@ def run(
         asked = [question(one) for one in found[:: max(1, facts // calls)]][:calls]
         sent = {one: _messages(relay, one, budget_tokens) for one in asked}
 
+        told: Counter[str] = Counter()
+
         async def bare(query: str) -> object:
             return await called.router.acompletion(model="main", messages=sent[query])
 
         async def relayed(query: str) -> object:
             said = [{"role": "user", "content": query}]
-            return await called.acompletion("main", said, budget_tokens=budget_tokens)
+            response = await called.acompletion("main", said, budget_tokens=budget_tokens)
+            told["answers"] += 1
+            told["model_calls"] += len(response.crp_calls)
+            told["tokens"] += response.crp_envelope["token_count"]
+            told["facts"] += len(response.crp_envelope["facts"])
+            told["claims"] += len(response.crp["claims"])
+            return response
 
         async def all_levels() -> dict[str, Any]:
             await _block(bare, asked[:8], 2)
@@ -115,6 +128,10 @@ def run(
         "rounds": rounds,
         "embedder": embedder,
         "windows_verified": trail.windows,
+        "mean": {
+            name: round(told[name] / told["answers"], 2)
+            for name in ("model_calls", "tokens", "facts", "claims")
+        },
         "levels": levels,
     }
     return {**report, "bars": bars(report)}

@@ -1,0 +1,520 @@
+"""Agents of LangChain with the middleware: every model call packed, examined and sealed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware, ModelRetryMiddleware
+from langchain.agents.structured_output import ToolStrategy
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, MessagesState, StateGraph
+from pydantic import BaseModel
+
+from crp_integrations.errors import (
+    AccessDenied,
+    LimitReached,
+    ModelError,
+    PolicySyntaxError,
+    RequestError,
+    SafetyHalt,
+)
+from crp_integrations.langchain import CRPMiddleware
+from tests.adapters.langchain_doubles import (
+    FACTS,
+    WAYS,
+    Chat,
+    no_metadata,
+    opened,
+    overheard,
+    prompts,
+    scripted,
+)
+
+QUESTION = "How much power does the Meridian reactor deliver?"
+ASK = {"messages": [("user", QUESTION)]}
+WRONG = FACTS[0].replace("412", "512")
+HALT = "halt-on MEDIUM"
+
+
+def calling(name, *each, text=""):
+    calls = [
+        {"name": name, "args": args, "id": f"{name}-{n}", "type": "tool_call"}
+        for n, args in enumerate(each)
+    ]
+    return AIMessage(text, tool_calls=calls)
+
+
+@tool
+def weather(city: str) -> str:
+    """The weather in a city."""
+    return f"The weather in {city} is sunny with 31 degrees and a light wind from the north-west."
+
+
+def agent_of(model, relay=None, tools=(), **options):
+    how = {
+        name: options.pop(name)
+        for name in ("checkpointer", "system_prompt", "response_format")
+        if name in options
+    }
+    relay = relay or opened()
+    return create_agent(model, list(tools), middleware=[CRPMiddleware(relay, **options)], **how)
+
+
+def answers(result):
+    return [m for m in result["messages"] if isinstance(m, AIMessage)]
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+async def test_an_answer_is_packed_for_checked_and_sealed(way):
+    relay = opened()
+    model = scripted(FACTS[0])
+    agent = agent_of(model, relay, system_prompt="Be brief.")
+    result = await agent.ainvoke(ASK) if way == "ainvoke" else agent.invoke(ASK)
+    (message,) = answers(result)
+    assert message.content == FACTS[0]
+    told = message.response_metadata
+    assert told["crp"]["risk_level"] == "LOW"
+    assert told["crp_agent"] == {
+        **told["crp_agent"],
+        "depth": 0,
+        "turn": 1,
+        "window_number": 1,
+        "parent_session": "",
+    }
+    assert told["crp_headers"]["CRP-Safety-Hallucination-Risk"].startswith("LOW")
+    json.dumps(told)
+    assert set(result) == {"messages"}
+    ((system, question),) = model.seen
+    assert system.text.startswith("Be brief.") and FACTS[0] in system.text
+    assert question.text == QUESTION
+    assert no_metadata(prompts(model))
+    assert relay.verify().windows == 1
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+async def test_what_a_tool_answers_is_a_fact_of_the_session(way):
+    relay = opened()
+    said = "The weather in Rome is sunny with 31 degrees and a light wind from the north-west."
+    model = scripted(calling("weather", {"city": "Rome"}), said)
+    agent = agent_of(model, relay, [weather])
+    ask = {"messages": [("user", "How is the weather in Rome?")]}
+    result = await agent.ainvoke(ask) if way == "ainvoke" else agent.invoke(ask)
+    first, last = answers(result)
+    assert first.tool_calls and last.content == said
+    assert [m.response_metadata["crp_agent"]["turn"] for m in (first, last)] == [1, 2]
+    assert last.response_metadata["crp"]["grounding_pct"] == 1.0
+    assert said in model.seen[1][0].text, "it is in the envelope"
+    assert said not in model.seen[0][0].text
+    kinds = [message.type for message in model.seen[1]]
+    assert kinds == ["system", "human", "ai", "tool"]
+    assert no_metadata(prompts(model))
+    # It was held for the run alone: neither stored nor found by others.
+    assert said not in relay.turn("How is the weather in Rome?", model="gpt-4o").preview().text
+
+
+def test_without_tools_as_facts_nothing_supports_what_a_tool_said():
+    said = "The weather in Rome is sunny with 31 degrees and a light wind from the north-west."
+    model = scripted(calling("weather", {"city": "Rome"}), said)
+    agent = agent_of(model, tools=[weather], tools_as_facts=False)
+    last = answers(agent.invoke({"messages": [("user", "How is the weather in Rome?")]}))[-1]
+    assert last.response_metadata["crp"]["grounding_pct"] < 1.0
+
+
+def test_short_long_and_failed_results():
+    relay = opened()
+    long = "\n\n".join(
+        f"Station number {n} of the northern line was opened in the year {1900 + n} by the city."
+        for n in range(80)
+    )
+
+    @tool
+    def count() -> str:
+        """A number."""
+        return "42"
+
+    @tool
+    def stations() -> str:
+        """All stations."""
+        return long
+
+    @tool
+    def fails() -> ToolMessage:
+        """Fails."""
+        return ToolMessage(
+            "it is secretly broken beyond all repair, and no fact at all",
+            tool_call_id="fails-0",
+            status="error",
+        )
+
+    model = scripted(
+        AIMessage(
+            "",
+            tool_calls=[
+                {"name": name, "args": {}, "id": f"{name}-0", "type": "tool_call"}
+                for name in ("count", "stations", "fails")
+            ],
+        ),
+        "Done.",
+    )
+    ask = {
+        "messages": [
+            ("user", "Which station was opened in 1950, what is the count, and is it broken?")
+        ]
+    }
+    agent_of(model, relay, [count, stations, fails], k=40).invoke(ask)
+    context = model.seen[1][0].text
+    assert "The tool count, asked with {}, answered: 42" in context
+    assert "Station number 50 " in context
+    assert "secretly" not in context
+
+
+STREAMS = (
+    "values",
+    "updates",
+    "messages",
+    "custom",
+    "debug",
+    "tasks",
+    ["values", "updates", "messages", "custom", "debug"],
+)
+
+
+@pytest.mark.parametrize("mode", STREAMS, ids=str)
+@pytest.mark.parametrize("way", ["stream", "astream"])
+async def test_a_halt_leaks_in_no_stream_mode(mode, way):
+    kwargs = {"stream_mode": mode, "subgraphs": True}
+    agent = agent_of(scripted(WRONG), policy=HALT)
+    heard, error = await overheard(agent, ASK, way, **kwargs)
+    assert isinstance(error, SafetyHalt)
+    assert "512" not in repr(heard)
+    good = agent_of(scripted(FACTS[0]), policy=HALT)
+    heard, error = await overheard(good, ASK, way, **kwargs)
+    assert error is None
+    assert mode == "custom" or "412" in repr(heard), "what is let through is streamed"
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_halt_leaks_in_no_way_of_listening(way):
+    agent = agent_of(scripted(WRONG), policy=HALT)
+    heard, error = await overheard(agent, ASK, way)
+    assert isinstance(error, SafetyHalt)
+    assert "512" not in repr(heard)
+    open_ = agent_of(scripted(WRONG), policy=HALT, block_streams=False)
+    heard, error = await overheard(open_, ASK, way)
+    assert isinstance(error, SafetyHalt)
+    leaks = "512" in repr(heard)
+    assert leaks == (way not in ("stream", "astream")), "the listener would hear it"
+
+
+async def test_a_halt_leaks_in_no_protocol_stream():
+    async def read(agent):
+        heard = []
+        try:
+            stream = await agent.astream_events(ASK, version="v3")
+            async for event in stream:
+                heard.append(event)
+        except SafetyHalt:
+            return heard, True
+        return heard, False
+
+    heard, halted = await read(agent_of(scripted(WRONG), policy=HALT))
+    assert halted and "512" not in repr(heard)
+
+
+async def test_an_answer_comes_whole_after_its_verdict():
+    agent = agent_of(scripted(FACTS[0]))
+    heard = [m async for m, _ in agent.astream(ASK, stream_mode="messages")]
+    assert [m.content for m in heard] == [FACTS[0]]
+    assert heard[0].response_metadata["crp"]["risk_level"] == "LOW"
+
+
+async def test_sessions_of_callers_never_mix():
+    facts = [f"The password of customer c{n} of the bank is word{n * 7}." for n in range(32)]
+
+    @tool
+    def lookup(name: str) -> str:
+        """Look a customer up."""
+        return f"The balance of customer {name} at the bank is {int(name[1:]) + 1000} euros today."
+
+    def reply(messages):
+        name = messages[1].text.split()[-1].rstrip("?")
+        if messages[-1].type == "tool":
+            return messages[-1].text
+        return calling("lookup", {"name": name})
+
+    relay = opened(*facts)
+    model = Chat(reply=reply)
+    agent = agent_of(model, relay, [lookup], k=6)
+    asks = [{"messages": [("user", f"What is the balance of customer c{n}?")]} for n in range(32)]
+    for results in (agent.batch(asks), await agent.abatch(asks)):
+        sessions = set()
+        for n, result in enumerate(results):
+            for place, message in enumerate(answers(result), 1):
+                told = message.response_metadata["crp_agent"]
+                assert (told["turn"], told["depth"]) == (place, 0)
+                assert told["window_number"] == place
+                sessions.add(told["session_id"])
+            last = answers(result)[-1]
+            assert f"{n + 1000} euros" in last.content
+            assert last.response_metadata["crp"]["grounding_pct"] == 1.0
+        assert len(sessions) == 32
+    for sent in model.seen:
+        name = sent[1].text.split()[-1].rstrip("?")
+        balances = {word for word in sent[0].text.replace(".", " ").split() if word.isdigit()}
+        assert balances <= {str(int(name[1:]) + 1000)}, "no result of another caller"
+    assert relay.verify().windows == 128
+
+
+def test_a_thread_is_a_session_and_its_results_stay():
+    relay = opened()
+    said = "The weather in Rome is sunny with 31 degrees and a light wind from the north-west."
+    model = scripted(calling("weather", {"city": "Rome"}), said, said)
+    agent = agent_of(model, relay, [weather], checkpointer=InMemorySaver())
+    config = {"configurable": {"thread_id": "t"}}
+    question = {"messages": [("user", "How is the weather in Rome?")]}
+    agent.invoke(question, config)
+    agent.invoke(question, config)
+    told = [m.response_metadata["crp_agent"] for m in answers(agent.get_state(config).values)]
+    assert len({one["session_id"] for one in told}) == 1
+    assert [(one["turn"], one["window_number"]) for one in told] == [(1, 1), (2, 2), (1, 3)]
+    assert said in model.seen[2][0].text
+
+
+def nested(relay, seen, deepest=3, **options):
+    """An agent that asks an agent that asks an agent; two tools at once on each level."""
+
+    def level(depth):
+        def reply(messages):
+            last = messages[-1]
+            if last.type == "tool" or depth == deepest - 1:
+                return FACTS[0]
+            return calling("ask", {"who": "left"}, {"who": "right"})
+
+        model = Chat(reply=reply)
+        tools = []
+        if depth < deepest - 1:
+            inner = level(depth + 1)
+
+            @tool
+            async def ask(who: str) -> str:
+                """Ask another agent."""
+                result = await inner.ainvoke(ASK)
+                return answers(result)[-1].content
+
+            @tool("ask")
+            def ask_sync(who: str) -> str:
+                """Ask another agent."""
+                return answers(inner.invoke(ASK))[-1].content
+
+            ask_sync.coroutine = ask.coroutine
+            tools = [ask_sync]
+
+        class Watching(AgentMiddleware):
+            def after_model(self, state, runtime):
+                message = state["messages"][-1]
+                seen.append((depth, message.response_metadata["crp_agent"]))
+
+        return create_agent(model, tools, middleware=[CRPMiddleware(relay, **options), Watching()])
+
+    return level(0)
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "astream", "batch", "abatch"])
+async def test_depth_turn_and_session_of_agents_three_deep(way):
+    seen = []
+    relay = opened()
+    agent = nested(relay, seen)
+    match way:
+        case "invoke":
+            agent.invoke(ASK)
+        case "ainvoke":
+            await agent.ainvoke(ASK)
+        case "stream" | "astream":
+            _, error = await overheard(agent, ASK, way, stream_mode="messages")
+            assert error is None
+        case "batch":
+            agent.batch([ASK] * 3)
+        case "abatch":
+            await agent.abatch([ASK] * 3)
+    runs = 3 if "batch" in way else 1
+    # Root: two turns. Two agents below it with two turns each, four below those with one.
+    assert len(seen) == runs * (2 + 2 * 2 + 4)
+    parents = {}
+    for depth, told in seen:
+        assert told["depth"] == depth
+        assert told["turn"] == told["window_number"]
+        parents[told["session_id"]] = (depth, told["parent_session"])
+    assert len(parents) == runs * 7, "each agent run has a session of its own"
+    for depth, parent in parents.values():
+        assert (parent == "") == (depth == 0)
+        assert depth == 0 or parents[parent][0] == depth - 1
+    relay.verify()
+
+
+def test_an_agent_too_deep_is_stopped():
+    agent = nested(opened(), [], max_depth=1)
+    with pytest.raises(AccessDenied, match="2 agents deep, at most 1"):
+        agent.invoke(ASK)
+
+
+def test_a_sub_agent_is_under_the_policy_of_the_one_around_it():
+    relay = opened()
+    inner = create_agent(scripted(WRONG), [], middleware=[CRPMiddleware(relay)])
+    assert answers(inner.invoke(ASK))[-1].content == WRONG
+
+    @tool
+    def ask() -> str:
+        """Ask another agent."""
+        return answers(inner.invoke(ASK))[-1].content
+
+    outer = agent_of(scripted(calling("ask", {}), "Done."), relay, [ask], policy=HALT)
+    with pytest.raises(SafetyHalt):
+        outer.invoke(ASK)
+
+
+def test_what_a_sub_agent_costs_is_taken_from_the_one_around_it():
+    relay = opened()
+    inner = create_agent(scripted(WRONG), [], middleware=[CRPMiddleware(relay)])
+
+    @tool
+    def ask() -> str:
+        """Ask another agent."""
+        return answers(inner.invoke(ASK))[-1].content
+
+    outer = agent_of(scripted(calling("ask", {}), FACTS[0]), relay, [ask])
+    first, last = answers(outer.invoke(ASK))
+    budgets = [
+        float(m.response_metadata["crp_headers"]["CRP-Safety-Budget"]) for m in (first, last)
+    ]
+    assert budgets[0] == 1.0 > budgets[1]
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+async def test_an_agent_that_goes_on_for_ever_is_stopped(way):
+    model = scripted(calling("weather", {"city": "Rome"}))
+    agent = agent_of(model, tools=[weather], max_turns=4)
+    with pytest.raises(LimitReached, match="4 times"):
+        await agent.ainvoke(ASK) if way == "ainvoke" else agent.invoke(ASK)
+    assert len(model.seen) == 4
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+async def test_a_remedy_asks_the_same_model_again(way):
+    model = scripted(WRONG, "The reactor delivers 412 megawatts.", FACTS[0])
+    agent = agent_of(model, strategy="reflexive", tools=[weather])
+    result = await agent.ainvoke(ASK) if way == "ainvoke" else agent.invoke(ASK)
+    (message,) = answers(result)
+    assert message.content == FACTS[0]
+    assert [len(sent) for sent in model.seen] == [2, 4, 6]
+    assert [bool(bound.get("tools")) for bound in model.bound] == [True, False, False]
+    assert no_metadata(prompts(model))
+
+
+def test_a_structured_answer_is_examined_too():
+    class Power(BaseModel):
+        """The power of a reactor."""
+
+        sentence: str
+
+    def agent(sentence):
+        model = scripted(calling("Power", {"sentence": sentence}))
+        return agent_of(model, response_format=ToolStrategy(Power), policy=HALT)
+
+    assert agent(FACTS[0]).invoke(ASK)["structured_response"] == Power(sentence=FACTS[0])
+    with pytest.raises(SafetyHalt):
+        agent(WRONG).invoke(ASK)
+
+
+def test_blocks_of_a_system_message_stay_as_they_are():
+    model = scripted(FACTS[0])
+    block = {"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}
+    agent_of(model, system_prompt=SystemMessage([block])).invoke(ASK)
+    first, added = model.seen[0][0].content
+    assert first == block
+    assert FACTS[0] in added["text"] and "Be brief." not in added["text"]
+
+
+def test_pictures_of_the_user_reach_the_model():
+    model = scripted(FACTS[0])
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+    content = [{"type": "text", "text": QUESTION}, picture]
+    agent_of(model).invoke({"messages": [HumanMessage(content)]})
+    assert model.seen[0][1].content == content
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+async def test_errors_of_a_model_go_on_unchanged_and_are_sealed(way):
+    class Down(Exception):
+        pass
+
+    relay = opened()
+    agent = agent_of(scripted(Down("no")), relay)
+    with pytest.raises(Down):
+        await agent.ainvoke(ASK) if way == "ainvoke" else agent.invoke(ASK)
+    assert relay.verify().windows == 1
+    retrying = create_agent(
+        scripted(ModelError("once"), FACTS[0]),
+        [],
+        middleware=[ModelRetryMiddleware(initial_delay=0.0, jitter=False), CRPMiddleware(relay)],
+    )
+    assert answers(retrying.invoke(ASK))[-1].content == FACTS[0]
+
+
+async def test_a_cancelled_run_is_sealed():
+    relay = opened()
+    started = asyncio.Event()
+
+    class Slow(Chat):
+        async def _agenerate(self, messages, stop=None, run_manager=None, **kwargs):
+            started.set()
+            await asyncio.sleep(60)
+
+    task = asyncio.create_task(agent_of(Slow(reply=str), relay).ainvoke(ASK))
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert relay.verify().windows == 1
+
+
+def test_an_agent_in_a_graph_of_langgraph():
+    relay = opened()
+    agent = agent_of(scripted(FACTS[0]), relay)
+    graph = StateGraph(MessagesState)
+    graph.add_node("reactor", agent)
+    graph.add_edge(START, "reactor")
+    graph.add_edge("reactor", END)
+    compiled = graph.compile(checkpointer=InMemorySaver())
+    config = {"configurable": {"thread_id": "t"}}
+    (message,) = answers(compiled.invoke(ASK, config))
+    told = message.response_metadata["crp_agent"]
+    assert (told["depth"], told["turn"]) == (0, 1), "a graph around an agent is no agent"
+    halted = StateGraph(MessagesState)
+    halted.add_node("reactor", agent_of(scripted(WRONG), relay, policy=HALT))
+    halted.add_edge(START, "reactor")
+    heard = []
+    with pytest.raises(SafetyHalt):
+        for part in halted.compile().stream(ASK, stream_mode="messages", subgraphs=True):
+            heard.append(part)
+    assert "512" not in repr(heard)
+
+
+def test_what_does_not_go_with_an_agent_is_refused():
+    relay = opened()
+    for options, words in (
+        ({"history": ()}, "'history'"),
+        ({"budget": 1}, "'budget'"),
+        ({"strategy": "fan-out"}, "strategy"),
+        ({"max_turns": 0}, "max_turns"),
+    ):
+        with pytest.raises(RequestError, match=words):
+            CRPMiddleware(relay, **options)
+    with pytest.raises(PolicySyntaxError):
+        agent_of(scripted(FACTS[0]), policy="halt").invoke(ASK)
+    with pytest.raises(RequestError, match="no question"):
+        agent_of(scripted(FACTS[0])).invoke({"messages": [("ai", "Hello")]})
