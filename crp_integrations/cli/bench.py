@@ -16,6 +16,7 @@ from crp_integrations.bench import hash as hash_bench
 from crp_integrations.bench import questions as questions_bench
 from crp_integrations.bench.fabric.table import table
 from crp_integrations.bench.measure import in_one_thread
+from crp_integrations.bench.relay.__main__ import table as relay_table
 from crp_integrations.cli.show import terminal
 from crp_integrations.errors import RequestError
 
@@ -278,10 +279,22 @@ def relay(
         raise RequestError(f"--embedder is {embedder!r:.40}, wanted minilm or hash")
     given = ["--at-a-time", at_a_time, "--facts", str(facts), "--calls", str(calls)]
     given += ["--rounds", str(rounds), "--budget", str(budget), "--embedder", embedder]
-    given += ["--json", str(json_path)] if json_path else []
-    status = in_one_thread(RELAY, given)
-    if status != 0:
-        raise typer.Exit(status)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "report.json"
+        status = in_one_thread(RELAY, [*given, "--quiet", "--json", str(path)])
+        if status != 0:
+            raise typer.Exit(status)
+        text = path.read_text(encoding="utf-8")
+    if json_path:
+        json_path.write_text(text, encoding="utf-8")
+    report = json.loads(text)
+    drawn = Table(title="Processor time, milliseconds a call", title_justify="left")
+    drawn.add_column("", overflow="fold")
+    for level in report["levels"]:
+        drawn.add_column(f"{level} at a time", justify="right")
+    for row in relay_table(report):
+        drawn.add_row(*(Text(cell) for cell in row))
+    terminal().print(drawn, _demands(report))
 
 
 @app.command("sentences")
@@ -337,20 +350,24 @@ def _show(report: dict[str, Any]) -> None:
         drawn.add_column(name, justify=side, overflow="fold")  # type: ignore[arg-type]
     for row in table(report):
         drawn.add_row(*(Text(cell) for cell in row))
-    demands = Table(title="What was asked for", title_justify="left")
-    for name in ("", "what", "wanted", "measured"):
-        demands.add_column(name, overflow="fold")
-    for bar in report["bars"]:
-        said = {True: ("met", "green"), False: ("not met", "red"), None: ("not measured", "")}
-        word, style = said[bar["met"]]
-        cells = (Text(bar[key]) for key in ("name", "wanted", "measured"))
-        demands.add_row(Text(word, style=style), *cells)
     source = report["source"]
     terminal().print(
         drawn,
-        demands,
+        _demands(report),
         Text(
             f"{source['passages']} of {source['found']} distinct passages out of the documentation "
             f"inside {len(source['packages'])} installed packages, embedder {report['embedder']}."
         ),
     )
+
+
+def _demands(report: dict[str, Any]) -> Table:
+    drawn = Table(title="What was asked for", title_justify="left")
+    for name in ("", "what", "wanted", "measured"):
+        drawn.add_column(name, overflow="fold")
+    for bar in report["bars"]:
+        said = {True: ("met", "green"), False: ("not met", "red"), None: ("not measured", "")}
+        word, style = said[bar["met"]]
+        cells = (Text(bar[key]) for key in ("name", "wanted", "measured"))
+        drawn.add_row(Text(word, style=style), *cells)
+    return drawn

@@ -54,6 +54,10 @@ FAMILIES: Final[tuple[tuple[str, int], ...]] = (
     ("mistral-small", 32_768),
     ("ministral", 131_072),
     ("mixtral", 32_768),
+    ("open-mistral", 32_000),
+    ("open-mistral-nemo", 128_000),
+    ("open-mixtral", 32_000),
+    ("open-mixtral-8x22b", 64_000),
     ("codestral", 32_768),
     ("pixtral", 131_072),
     ("magistral", 40_000),
@@ -82,13 +86,26 @@ FAMILIES: Final[tuple[tuple[str, int], ...]] = (
     ("command-a", 256_000),
     ("grok", 131_072),
     ("jamba", 256_000),
+    ("nova-micro", 128_000),
+    ("nova-lite", 300_000),
+    ("nova-pro", 300_000),
+    ("glm-4", 128_000),
+    ("kimi-k2", 131_072),
+    ("codellama", 16_384),
+    ("code-llama", 16_384),
+    ("starcoder2", 16_384),
+    ("dbrx", 32_768),
+    ("granite", 4_096),
+    ("solar", 4_096),
+    ("vicuna", 2_048),
+    ("falcon", 2_048),
 )
 _BY_LENGTH: Final = tuple(sorted(FAMILIES, key=lambda row: (-len(row[0]), row[0])))
 # What may follow a family's start: the end, or a mark that begins a version or size.
 _FOLLOWS: Final = re.compile(r"(?![a-z0-9.])|(?=\.\d*$)")
 
 _VENDOR: Final = re.compile(
-    r"(?:[a-z]{2,6}\.)?(?:anthropic|meta|mistral|deepseek|cohere|ai21|openai)\.|ft:"
+    r"(?:[a-z]{2,6}\.)?(?:anthropic|meta|mistral|deepseek|cohere|ai21|openai|amazon|qwen)\.|ft:"
 )
 
 

@@ -17,6 +17,7 @@ except ImportError as error:
     raise MissingExtra("langchain", "crp_integrations.langchain") from error
 
 from crp_integrations.langchain.callbacks import DPECallbackHandler
+from crp_integrations.langchain.chat_model import CRPChatModel
 from crp_integrations.langchain.compressor import CRPDocumentCompressor
 from crp_integrations.langchain.documents import envelope_text
 from crp_integrations.langchain.embeddings import FabricEmbeddings
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 _LATER = {"CRPMiddleware": ("crp_integrations.langchain.middleware", "langgraph")}
 
 __all__ = [
+    "CRPChatModel",
     "CRPDocumentCompressor",
     "CRPGate",
     "CRPMiddleware",

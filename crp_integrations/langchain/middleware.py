@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from enum import Enum
 from typing import Annotated, Any, Final, NotRequired, Unpack
 
 from langchain.agents import AgentState
@@ -81,7 +82,8 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any, Any]):
 
     Args:
         relay: where the facts come from and the windows are sealed.
-        max_depth: agents around this one, at most.
+        max_depth: agents around this one, at most; None takes the setting
+            `sessions.agents.max_loop_depth`.
         max_turns: model calls in one run, at most; LangChain's own limit is 9,999 steps.
         block_streams: call the model so that no stream shows its tokens before the verdict; False
             lets them through, and a halt comes after them.
@@ -100,7 +102,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any, Any]):
         self,
         relay: Relay,
         *,
-        max_depth: int = 3,
+        max_depth: int | None = None,
         max_turns: int = 25,
         block_streams: bool = True,
         tools_as_facts: bool = True,
@@ -108,9 +110,10 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any, Any]):
     ) -> None:
         super().__init__()
         self.tools = []
-        _check(asking, max_depth, max_turns)
+        most = relay.settings.sessions.agents.max_loop_depth if max_depth is None else max_depth
+        _check(asking, most, max_turns)
         self.relay = relay
-        self._max_depth = max_depth
+        self._max_depth = most
         self._max_turns = max_turns
         self._block = block_streams
         self._facts = tools_as_facts
@@ -138,7 +141,12 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any, Any]):
         if around is not None and around.relay is self.relay:
             down = self.relay.delegate(around.session_id)
             fields = asked_by(down).items()
-            handed = {name: value for name, value in fields if value not in (None, "")}
+            # Plain values, since a checkpointer may write them.
+            handed = {
+                name: value.value if isinstance(value, Enum) else value
+                for name, value in fields
+                if value not in (None, "")
+            }
         return {
             "crp_session": session,
             "crp_parent": around.session_id if handed and around else "",

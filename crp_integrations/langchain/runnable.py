@@ -18,7 +18,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from crp_integrations.errors import RequestError
 from crp_integrations.langchain.model import LangChainModel, model_name
 from crp_integrations.langchain.sessions import session_of
-from crp_integrations.langchain.wire import Asked, answered, asked
+from crp_integrations.langchain.wire import Asked, answered, asked, chunks_of
 from crp_integrations.relay import outcomes
 from crp_integrations.relay.asking import Asking
 from crp_integrations.relay.drive import adrive, adrive_stream, drive, drive_stream
@@ -261,15 +261,6 @@ def _chunk(part: str | Answer) -> AIMessageChunk:
         content="",
         response_metadata=whole.response_metadata,
         usage_metadata=whole.usage_metadata,
-        tool_call_chunks=[
-            {
-                "type": "tool_call_chunk",
-                "name": call.name,
-                "args": call.arguments,
-                "id": call.id,
-                "index": place,
-            }
-            for place, call in enumerate(part.reply.tool_calls)
-        ],
+        tool_call_chunks=chunks_of(part.reply.tool_calls),
         chunk_position="last",
     )

@@ -70,7 +70,7 @@ def asked(messages: Sequence[Any], *, results: bool = False) -> Asked:
     read = [message_of(message) for message in given]
     if not results:
         # What the fabric is asked and what the model is sent are made anew, of text.
-        _text_alone(given)
+        text_alone(given)
     places = [place for place, one in enumerate(read) if one.role == "user"]
     if not places:
         raise RequestError("the messages hold no question of a user; give one, as the last message")
@@ -85,7 +85,12 @@ def asked(messages: Sequence[Any], *, results: bool = False) -> Asked:
     return Asked(read[last].content, system, (*before, *after), len(after))
 
 
-def _text_alone(messages: Sequence[BaseMessage]) -> None:
+def text_alone(messages: Sequence[BaseMessage]) -> None:
+    """Check that people's and system messages hold text and nothing else.
+
+    Raises:
+        RequestError: one holds something else.
+    """
     for message in messages:
         for block in message.content if isinstance(message.content, list) else ():
             kind = "text" if isinstance(block, str) else block.get("type")
@@ -137,11 +142,11 @@ def langchain_of(message: Message) -> BaseMessage:
                 message.content, tool_call_id=message.tool_call_id or "", name=message.name
             )
         case _:
-            return AIMessage(message.content, name=message.name, **_calls(message.tool_calls))
+            return AIMessage(message.content, name=message.name, **calls_of(message.tool_calls))
 
 
-def _calls(calls: Sequence[ToolCall]) -> dict[str, Any]:
-    """Tool calls in LangChain's form; arguments that are no JSON object are told as invalid."""
+def calls_of(calls: Sequence[ToolCall]) -> dict[str, Any]:
+    """Tool calls as a message's fields; those whose arguments are no JSON object are invalid."""
     good, bad = [], []
     for call in calls:
         try:
@@ -161,6 +166,20 @@ def _calls(calls: Sequence[ToolCall]) -> dict[str, Any]:
                 }
             )
     return {"tool_calls": good, "invalid_tool_calls": bad}
+
+
+def chunks_of(calls: Sequence[ToolCall]) -> list[Any]:
+    """Tool calls in the form that a stream's chunk has."""
+    return [
+        {
+            "type": "tool_call_chunk",
+            "name": call.name,
+            "args": call.arguments,
+            "id": call.id,
+            "index": place,
+        }
+        for place, call in enumerate(calls)
+    ]
 
 
 def reply_of(message: BaseMessage, model: str) -> Reply:
@@ -210,7 +229,7 @@ def answered(answer: Answer) -> AIMessage:
         answer.text,
         response_metadata=proof_of(answer),
         **({"usage_metadata": usage} if usage else {}),
-        **_calls(answer.reply.tool_calls),
+        **calls_of(answer.reply.tool_calls),
     )
 
 

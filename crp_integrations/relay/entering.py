@@ -82,10 +82,12 @@ class Place:
     Attributes:
         parents: ids of the windows that it follows; empty for the session's last.
         sibling: its number among the windows of one fan-out, from 1; 0 for a window on its own.
+        strategy: the caller's, which the window is a part of; None for the window's own.
     """
 
     parents: tuple[str, ...] = ()
     sibling: int = 0
+    strategy: Strategy | None = None
 
 
 ALONE: Final = Place()
@@ -130,7 +132,7 @@ def enter(
     )
     agents.admit(
         agent,
-        strategy=request.strategy,
+        strategy=place.strategy or request.strategy,
         loop_depth=max(request.loop_depth, session.loop_depth if session else 0),
         settings=settings.sessions.agents,
     )

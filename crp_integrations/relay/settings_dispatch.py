@@ -30,6 +30,8 @@ class DispatchSettings(Part):
         agentic_floor: safety budget at which an agentic answer ends, [0, 1].
         hierarchical_parts: most sub-queries that are answered one by one.
         batch_size: most questions of one batch.
+        searched_characters: of an envelope's facts that are searched for personal data, those of
+            the first ones; the report counts the others (CRP-SPEC-003 §16.1).
     """
 
     redispatches: int = Field(default=2, ge=0, le=2)
@@ -48,3 +50,4 @@ class DispatchSettings(Part):
     agentic_floor: float = Field(default=0.10, ge=0.0, le=1.0)
     hierarchical_parts: int = Field(default=8, ge=1)
     batch_size: int = Field(default=100, ge=1)
+    searched_characters: int = Field(default=20_000, ge=0)

@@ -35,7 +35,7 @@ from crp_integrations.relay.steps import (
     Step,
 )
 from crp_integrations.relay.verdict import Verdict
-from crp_integrations.relay.window import Window
+from crp_integrations.relay.window import AUGMENTED, Window
 from crp_integrations.relay.world import World
 from crp_integrations.session import budget as safety
 from crp_integrations.vocabulary import EventType, GroundingMode, Strategy
@@ -372,8 +372,7 @@ class Turn(Window):
                 why=again.triggers[0],
             )
         if "flow" in again.triggers:
-            self._attempts.remedies.append("prompt-augmented")
-            self.note(EventType.FLOW_REMEDIATION, remedy="prompt-augmented")
+            self.remedied(AUGMENTED)
         self._dispatch_as(
             request.changed(
                 # Those of an earlier attempt answered to another reply.

@@ -95,12 +95,17 @@ class Verdict:
         """
         if world.sink is None:
             return
+        trail = world.settings.headers.trail_uri.format(
+            session_id=report.session_id, window_id=report.window_id
+        )
         for policy, judgement in self._judged():
             if self.report_uri and self.report_uri not in policy.report_uri:
                 policy = policy.changed(report_uri=(*policy.report_uri, self.report_uri))
             if policy.report_uri or policy.report_to:
                 for violation in judgement.violations:
-                    world.sink.take(violation_report(violation, report), policy)
+                    world.sink.take(
+                        violation_report(violation, report, audit_trail_uri=trail), policy
+                    )
 
     @property
     def reason(self) -> HaltReason | None:

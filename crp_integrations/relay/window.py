@@ -9,7 +9,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from crp_integrations.audit.drafts import DIRECTIVES
 from crp_integrations.dpe.records import Report
@@ -42,6 +42,8 @@ from crp_integrations.relay.world import World
 from crp_integrations.vocabulary import EventType, HaltReason
 
 T = TypeVar("T")
+# The remedy of a prompt that quotes what is to be gone on from.
+AUGMENTED: Final = "prompt-augmented"
 _LOG = logging.getLogger("crp_integrations.relay")
 
 
@@ -87,6 +89,14 @@ class Window:
         """Add a word to the report's flags."""
         self._attempts.flags.append(word)
 
+    def remedied(self, remedy: str) -> None:
+        """Note that a remedy of a broken flow was used, for the journal and the header.
+
+        Spec: CRP-SPEC-005 §11.6
+        """
+        self._attempts.remedies.append(remedy)
+        self.note(EventType.FLOW_REMEDIATION, remedy=remedy)
+
     def journal(self, event_type: EventType, **data: object) -> None:
         """Journal something about the window after its end.
 
@@ -112,8 +122,20 @@ class Window:
             envelope,
             text,
             needs=fitting.needs.own(envelope.sub_queries if envelope else ()),
+            outdated=self._outdated,
         )
-        return report.changed(flags=(*report.flags, *self._flags()))
+        return report.changed(flags=(*report.flags, *self._flags(), *self._personal(envelope)))
+
+    def _personal(self, envelope: Envelope | None) -> list[str]:
+        """The compliance warning for facts with personal data that are not under `no-store`.
+
+        Spec: CRP-SPEC-003 §16.1
+        """
+        if envelope is None or self.request.cache.no_store:
+            return []
+        settings, world = self._world.settings, self._world
+        most = settings.dispatch.searched_characters
+        return world.personal.of(envelope.facts, settings.dpe.personal, most).flags
 
     def _flags(self) -> list[str]:
         """How the fabric was read, as far as it is not the usual way."""

@@ -15,6 +15,7 @@ from crp_integrations.guard.ports import PolicyEngine
 from crp_integrations.policy.ports import ViolationSink
 from crp_integrations.ports import Clock, Ids, KeyRing, TokenCounter, Tracer
 from crp_integrations.relay.memory import Remembered
+from crp_integrations.relay.personal import Searched
 from crp_integrations.relay.settings import Settings
 
 # Takes the report on each window that is sealed, such as a compliance system of the operator's.
@@ -42,6 +43,7 @@ class World:
         reviewer: a person's word on an answer that must be reviewed; None withholds it.
         sink: where violations of a policy are reported to; None for nowhere.
         receiver: gets the report on each sealed window; None for nobody.
+        personal: which facts hold personal data, as far as they were looked at.
     """
 
     namespace: Namespace
@@ -64,6 +66,7 @@ class World:
     reviewer: Reviewer | None = None
     sink: ViolationSink | None = None
     receiver: Receiver | None = None
+    personal: Searched = field(default_factory=Searched)
 
     def namespace_in(self, residency: str) -> Namespace:
         """The namespace of a region; the one of no region for an empty name.

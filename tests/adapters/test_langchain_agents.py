@@ -23,7 +23,7 @@ from crp_integrations.errors import (
     RequestError,
     SafetyHalt,
 )
-from crp_integrations.langchain import CRPMiddleware
+from crp_integrations.langchain import CRPMiddleware, CRPRunnable
 from tests.adapters.langchain_doubles import (
     FACTS,
     WAYS,
@@ -34,6 +34,7 @@ from tests.adapters.langchain_doubles import (
     prompts,
     scripted,
 )
+from tests.doubles import ScriptedModel
 
 QUESTION = "How much power does the Meridian reactor deliver?"
 ASK = {"messages": [("user", QUESTION)]}
@@ -389,7 +390,7 @@ def test_what_a_sub_agent_costs_is_taken_from_the_one_around_it():
     outer = agent_of(scripted(calling("ask", {}), FACTS[0]), relay, [ask])
     first, last = answers(outer.invoke(ASK))
     budgets = [
-        float(m.response_metadata["crp_headers"]["CRP-Safety-Budget"]) for m in (first, last)
+        float(m.response_metadata["crp_headers"]["CRP-Agent-Safety-Budget"]) for m in (first, last)
     ]
     assert budgets[0] == 1.0 > budgets[1]
 
@@ -482,7 +483,7 @@ async def test_a_cancelled_run_is_sealed():
     assert relay.verify().windows == 1
 
 
-def test_an_agent_in_a_graph_of_langgraph():
+async def test_an_agent_in_a_graph_of_langgraph():
     relay = opened()
     agent = agent_of(scripted(FACTS[0]), relay)
     graph = StateGraph(MessagesState)
@@ -497,11 +498,31 @@ def test_an_agent_in_a_graph_of_langgraph():
     halted = StateGraph(MessagesState)
     halted.add_node("reactor", agent_of(scripted(WRONG), relay, policy=HALT))
     halted.add_edge(START, "reactor")
-    heard = []
-    with pytest.raises(SafetyHalt):
-        for part in halted.compile().stream(ASK, stream_mode="messages", subgraphs=True):
-            heard.append(part)
+    options = {"stream_mode": "messages", "subgraphs": True}
+    heard, error = await overheard(halted.compile(), ASK, "astream", **options)
+    assert isinstance(error, SafetyHalt)
     assert "512" not in repr(heard)
+
+
+@pytest.mark.parametrize("mode", ["messages", "updates", "values"])
+@pytest.mark.parametrize("own", [False, True], ids=["relay", "llm"])
+async def test_the_turn_as_a_node_of_a_graph_leaks_nothing(mode, own):
+    def graph(answer):
+        if own:
+            crp = CRPRunnable(opened(), llm=scripted(answer), policy=HALT)
+        else:
+            relay = opened(models=ScriptedModel(answer))
+            crp = CRPRunnable(relay, model="gpt-4o", policy=HALT)
+        made = StateGraph(MessagesState)
+        made.add_node("answer", lambda state: {"messages": [crp.invoke(state["messages"])]})
+        made.add_edge(START, "answer")
+        return made.compile()
+
+    heard, error = await overheard(graph(WRONG), ASK, "stream", stream_mode=mode)
+    assert isinstance(error, SafetyHalt)
+    assert "512" not in repr(heard)
+    heard, error = await overheard(graph(FACTS[0]), ASK, "stream", stream_mode=mode)
+    assert error is None and "412" in repr(heard)
 
 
 def test_what_does_not_go_with_an_agent_is_refused():

@@ -65,6 +65,14 @@ def test_the_file_holds_systems_datasets_tasks_and_metrics(
     assert "| made | all | crp | 1.000 |" in markdown(report)
 
 
+def test_files_are_given_at_once_or_one_by_one(tmp_path: Path) -> None:
+    one, two = (written(tmp_path / f"{name}.jsonl.gz", ROWS) for name in ("one", "two"))
+    out = tmp_path / "out.json"
+    for given in (["--data", str(one), str(two)], ["--data", str(one), "--data", str(two)]):
+        main([*given, "--json", str(out), "--systems", "alignment"])
+        assert set(json.loads(out.read_text())["results"]["alignment"]) == {"one", "two"}
+
+
 def test_a_file_of_another_shape_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="no file of answers or pairs"):
         read(written(tmp_path / "odd.jsonl.gz", [{"text": "x"}]))

@@ -125,3 +125,43 @@ def test_packing_is_handed_on(here: Here, tmp_path: Path, monkeypatch: pytest.Mo
     refused = here("bench", "packing", "--candidates", "5", cwd=tmp_path)
     assert refused.returncode == 1
     assert "--candidates is '5', wanted numbers from 24" in refused.stderr
+
+
+def test_the_relay_is_measured_in_a_process_of_its_own(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, list[str]]] = []
+    times = {"cpu_ms": 1.0, "wall_ms": 2.0}
+    level = {
+        "bare": times,
+        "relay": times,
+        "overhead_cpu_ms": 9.0,
+        "embedding_cpu_ms": 2.0,
+        "verification_cpu_ms": 3.0,
+        "apart_from_both_cpu_ms": 4.0,
+        "steps": {"close": 1.5},
+    }
+    bar = {"name": "apart", "wanted": "at most 5 ms", "measured": "4.0 ms", "met": True}
+    report = {"levels": {"1": level, "4": level}, "bars": [bar]}
+
+    def measured(module: str, arguments: list[str]) -> int:
+        asked.append((module, arguments[:-1]))
+        Path(arguments[-1]).write_text(json.dumps(report), encoding="utf-8")
+        return 0
+
+    monkeypatch.setattr(bench, "in_one_thread", measured)
+    done = here("bench", "relay", "--at-a-time", "1,4", "--json", "out.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    given = ["--at-a-time", "1,4", "--facts", "2000", "--calls", "64", "--rounds", "7"]
+    given += ["--budget", "2048", "--embedder", "minilm", "--quiet", "--json"]
+    assert asked == [("crp_integrations.bench.relay", given)]
+    assert json.loads((tmp_path / "out.json").read_text()) == report
+    for shown in ("4 at a time", "bare LiteLLM call", "- close", "1.50", "4.0 ms", "met"):
+        assert shown in done.stdout
+    monkeypatch.setattr(bench, "in_one_thread", lambda module, arguments: 3)
+    assert here("bench", "relay", cwd=tmp_path).returncode == 3
+    refused = here("bench", "relay", "--at-a-time", "0", cwd=tmp_path)
+    assert refused.returncode == 1
+    assert "--at-a-time is '0', wanted numbers from 1" in refused.stderr
+    refused = here("bench", "relay", "--embedder", "none", cwd=tmp_path)
+    assert "wanted minilm or hash" in refused.stderr

@@ -122,9 +122,7 @@ def test_a_quality_still_unmet_after_the_upgrades_is_refused(open_relay: Opener)
         open_relay, lambda call: SOUND if call.purpose is Purpose.JUDGE else SILENT
     )
     budget = budget_of(relay, QualityTier.A)
-    ended = outcome(
-        relay, QUESTION, policy=REFLEXIVE, budget_tokens=budget, accept_quality=["A"]
-    )
+    ended = outcome(relay, QUESTION, policy=REFLEXIVE, budget_tokens=budget, accept_quality=["A"])
     assert isinstance(ended, Refusal)
     assert ended.headers[names.QUALITY_TIER] == "B"
     assert len(answers_asked(model)) == 3

@@ -256,7 +256,7 @@ def test_the_callers_own_parts_are_taken_each_once(open_relay: Opener) -> None:
 def test_parts_beyond_the_most_are_answered_in_the_last_window(open_relay: Opener) -> None:
     for options in (
         {"dispatch": {"hierarchical_parts": 2}},
-        {"session": {"graph": {"fan_out": 2}}},
+        {"sessions": {"graph": {"fan_out": 2}}},
     ):
         model = Parted()
         relay = made(open_relay, model, **options)

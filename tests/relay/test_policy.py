@@ -157,7 +157,8 @@ def test_a_warning_is_told_and_nothing_withheld(open_relay: Opener) -> None:
 @pytest.mark.requirement("005-7.4-2")
 def test_critical_risk_halts_with_451_and_is_posted(open_relay: Opener) -> None:
     sink = Collected()
-    relay, _ = opened(open_relay, CRITICAL, violations=sink)
+    trails = {"trail_uri": "https://crp.example.org/trails/{session_id}"}
+    relay, _ = opened(open_relay, CRITICAL, violations=sink, headers=trails)
     error = refusal(relay, policy=f"halt-on CRITICAL; {TO}")
     assert isinstance(error, SafetyHalt)
     assert (error.status_hint, error.reason) == (451, HaltReason.CRITICAL_RISK)
@@ -173,6 +174,7 @@ def test_critical_risk_halts_with_451_and_is_posted(open_relay: Opener) -> None:
         error.report.fabrication_count,
     )
     assert report.grounding_pct == round(error.report.grounding_pct, 3)
+    assert report.audit_trail_uri == f"https://crp.example.org/trails/{SESSION}"
     # Numbers and ids; nothing of the answer.
     assert "Gruber" not in report.model_dump_json()
 

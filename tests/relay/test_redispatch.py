@@ -118,9 +118,7 @@ def test_the_threshold_is_high_unless_the_policy_names_a_lower_one(open_relay: O
 @pytest.mark.parametrize("policy", [REFLEXIVE, "upgrade-on-risk hierarchical"])
 def test_a_third_attempt_is_refused(open_relay: Opener, policy: str) -> None:
     """Two re-dispatches are made; what the last one says is delivered as it is."""
-    relay, model = opened(
-        open_relay, lambda call: SOUND if call.purpose is Purpose.JUDGE else HIGH
-    )
+    relay, model = opened(open_relay, lambda call: SOUND if call.purpose is Purpose.JUDGE else HIGH)
     answer = answered(relay, policy=policy, seed=7)
     asked = answers_asked(model)
     assert len(asked) == 1 + remedies.MOST_REDISPATCHES == 3
@@ -136,9 +134,7 @@ def test_a_third_attempt_is_refused(open_relay: Opener, policy: str) -> None:
 
 
 def test_what_is_left_after_the_last_attempt_is_judged(open_relay: Opener) -> None:
-    relay, model = opened(
-        open_relay, lambda call: SOUND if call.purpose is Purpose.JUDGE else HIGH
-    )
+    relay, model = opened(open_relay, lambda call: SOUND if call.purpose is Purpose.JUDGE else HIGH)
     ended = outcome(relay, policy=f"halt-on HIGH; {REFLEXIVE}")
     assert isinstance(ended, Halt)
     assert ended.reason is HaltReason.POLICY
@@ -170,9 +166,7 @@ def test_only_the_delivered_answer_is_charged(open_relay: Opener) -> None:
     relay, _ = opened(open_relay, CRITICAL, LOW, SOUND)
     assert answered(relay, policy=REFLEXIVE).headers[names.SAFETY_BUDGET] == "1.0"
     # Three answers of high risk cost as much as one.
-    relay, model = opened(
-        open_relay, lambda call: SOUND if call.purpose is Purpose.JUDGE else HIGH
-    )
+    relay, model = opened(open_relay, lambda call: SOUND if call.purpose is Purpose.JUDGE else HIGH)
     assert answered(relay, policy=REFLEXIVE).headers[names.SAFETY_BUDGET] == "0.85"
     assert len(answers_asked(model)) == 3
 
@@ -242,7 +236,9 @@ def test_it_is_asked_again_twice_and_then_says_so(open_relay: Opener) -> None:
 def test_contradictions_within_an_answer_and_across_windows_are_counted_together(
     open_relay: Opener,
 ) -> None:
-    split = "The Meridian reactor delivers 900 megawatts. The Meridian reactor delivers 700 megawatts."
+    split = (
+        "The Meridian reactor delivers 900 megawatts. The Meridian reactor delivers 700 megawatts."
+    )
     alone, _ = opened(open_relay, split)
     intra = answered(alone)
     counted, _, scope = intra.headers[names.CONTRADICTIONS].partition("; scope=")

@@ -52,9 +52,7 @@ def test_medium_risk_passes_with_its_headers_and_costs_five_hundredths(
 
 @pytest.mark.requirement("005-7.4-3")
 def test_high_risk_is_upgraded_and_costs_fifteen_hundredths(open_relay: Opener) -> None:
-    relay, _ = opened(
-        open_relay, lambda call: SOUND if call.purpose is Purpose.JUDGE else HIGH
-    )
+    relay, _ = opened(open_relay, lambda call: SOUND if call.purpose is Purpose.JUDGE else HIGH)
     answer = answered(relay, policy="upgrade-on-risk reflexive")
     assert answer.headers[names.STRATEGY] == "reflexive"
     assert answer.headers[names.SAFETY_BUDGET] == "0.85"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import pytest
 
 from crp_integrations import Relay
@@ -21,6 +24,7 @@ from tests.relay.played import (
     system,
     windows,
 )
+from tests.requirements.rows import ROOT
 
 # What people ask, with the strategy that a reader would give it (related facts §7).
 ASKED: tuple[tuple[str, Strategy], ...] = tuple(
@@ -228,3 +232,19 @@ def test_pull_looks_wider_is_strict_and_extracts(open_relay: Opener) -> None:
     assert PULL not in system(model.calls[0])
     assert found < 60
     assert grounding is GroundingMode.PREFERRED
+
+
+def test_the_examples_of_the_page_run_as_they_stand() -> None:
+    page = (ROOT / "docs" / "strategies.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(blocks) == 4
+    told: dict[str, Any] = {}
+    for block in blocks:
+        exec(compile(block, "docs/strategies.md", "exec"), told)
+    assert len(told["answer"].parts) == 2
+    nodes = windows(told["relay"], told["root"].session_id)
+    # The two branches share a number, and stand in the order of their ids.
+    assert sorted(node.pattern for node in nodes) == ["BRANCH", "FAN_IN", "LINEAR", "LINEAR"]
+    assert [node.window_number for node in nodes] == [1, 2, 2, 3]
+    assert told["found"].errors == (None, None)
+    assert told["sub"].headers["CRP-Agent-Loop-Depth"] == "1"

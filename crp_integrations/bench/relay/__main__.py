@@ -5,17 +5,24 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
-
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from typing import Any, Final
 
 from crp_integrations.bench.measure import has_one_thread, in_one_thread
 from crp_integrations.bench.relay.run import BUDGET, CALLS, FACTS, ROUNDS, run
 
 MODULE = "crp_integrations.bench.relay"
+ROWS: Final[tuple[tuple[str, Callable[[dict[str, Any]], float]], ...]] = (
+    ("bare LiteLLM call", lambda level: level["bare"]["cpu_ms"]),
+    ("the same through the relay", lambda level: level["relay"]["cpu_ms"]),
+    ("overhead", lambda level: level["overhead_cpu_ms"]),
+    ("of it embedding", lambda level: level["embedding_cpu_ms"]),
+    ("of it verification", lambda level: level["verification_cpu_ms"]),
+    ("of it apart from both", lambda level: level["apart_from_both_cpu_ms"]),
+    ("wall time, bare", lambda level: level["bare"]["wall_ms"]),
+    ("wall time, relay", lambda level: level["relay"]["wall_ms"]),
+)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -28,63 +35,40 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--budget", type=int, default=BUDGET, help="tokens of an envelope")
     parser.add_argument("--embedder", choices=("minilm", "hash"), default="minilm")
     parser.add_argument("--json", type=Path, help="where to write the report")
-    parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
+    parser.add_argument("--quiet", action="store_true", help="print no table")
     given = parser.parse_args(arguments)
     if not has_one_thread():
         sys.exit(in_one_thread(MODULE, sys.argv[1:] if arguments is None else arguments))
-    screen = Console(stderr=True, quiet=given.quiet)
-    with screen.status("starting") as status:
-        report = run(
-            [int(level) for level in given.at_a_time.split(",")],
-            facts=given.facts,
-            calls=given.calls,
-            rounds=given.rounds,
-            budget_tokens=given.budget,
-            embedder=given.embedder,
-            say=status.update,
-        )
+    report = run(
+        [int(level) for level in given.at_a_time.split(",")],
+        facts=given.facts,
+        calls=given.calls,
+        rounds=given.rounds,
+        budget_tokens=given.budget,
+        embedder=given.embedder,
+        say=_say,
+    )
     if given.json:
         given.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    if not given.quiet:
-        Console(highlight=False).print(table(report), demands(report))
-
-
-def table(report: dict[str, Any]) -> Table:
-    """Milliseconds of processor time a call, by number of calls at a time."""
-    levels = report["levels"]
-    drawn = Table(title="Processor time, milliseconds a call", title_justify="left")
-    drawn.add_column("", overflow="fold")
-    for level in levels:
-        drawn.add_column(f"{level} at a time", justify="right")
-
-    def row(name: str, values: list[float], style: str = "") -> None:
-        drawn.add_row(Text(name), *(f"{value:.2f}" for value in values), style=style)
-
-    row("bare LiteLLM call", [one["bare"]["cpu_ms"] for one in levels.values()])
-    row("the same through the relay", [one["relay"]["cpu_ms"] for one in levels.values()])
-    row("overhead", [one["overhead_cpu_ms"] for one in levels.values()], "bold")
-    row("  embedding", [one["embedding_cpu_ms"] for one in levels.values()])
-    row("  verification", [one["verification_cpu_ms"] for one in levels.values()])
-    row("  apart from both", [one["apart_from_both_cpu_ms"] for one in levels.values()], "bold")
-    row("wall time, bare", [one["bare"]["wall_ms"] for one in levels.values()])
-    row("wall time, relay", [one["relay"]["wall_ms"] for one in levels.values()])
-    drawn.add_section()
-    first = next(iter(levels.values()))
-    for name in first["steps"]:
-        row(name, [one["steps"].get(name, 0.0) for one in levels.values()])
-    return drawn
-
-
-def demands(report: dict[str, Any]) -> Table:
-    """What was asked for, and whether it is met."""
-    drawn = Table(title="What was asked for", title_justify="left")
-    for name in ("", "what", "wanted", "measured"):
-        drawn.add_column(name, overflow="fold")
+    if given.quiet:
+        return
+    for name, *cells in table(report):
+        print(f"{name:38}", *(f"{cell:>9}" for cell in cells))
     for bar in report["bars"]:
-        word, style = ("met", "green") if bar["met"] else ("not met", "red")
-        cells = (Text(bar[key]) for key in ("name", "wanted", "measured"))
-        drawn.add_row(Text(word, style=style), *cells)
-    return drawn
+        print(f"{'met' if bar['met'] else 'NOT MET':8} {bar['name']}: {bar['measured']}")
+
+
+def table(report: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    """Rows of a report: a name, then milliseconds of processor time a call by calls at a time."""
+    levels = list(report["levels"].values())
+    for name, read in ROWS:
+        yield name, *(f"{read(level):.2f}" for level in levels)
+    for name in levels[0]["steps"]:
+        yield f"- {name}", *(f"{level['steps'].get(name, 0.0):.2f}" for level in levels)
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(line + "\n")
 
 
 if __name__ == "__main__":

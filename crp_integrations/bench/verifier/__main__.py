@@ -27,7 +27,9 @@ SYSTEMS = ("crp", "features", "alignment", "literal")
 def main(arguments: list[str] | None = None) -> None:
     """Run the bench from a command line."""
     parser = argparse.ArgumentParser(prog="crp_integrations.bench.verifier", description=__doc__)
-    parser.add_argument("--data", type=Path, nargs="+", default=[], help="gzip JSON lines")
+    parser.add_argument(
+        "--data", type=Path, nargs="+", action="extend", default=[], help="gzip JSON lines"
+    )
     parser.add_argument("--json", type=Path, help="where to write the figures")
     parser.add_argument("--folds", type=int, help="refit, and score what was left out")
     parser.add_argument("--fit-data", type=Path, help="folder to fit on; default: the files'")

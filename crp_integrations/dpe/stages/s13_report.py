@@ -14,6 +14,7 @@ from crp_integrations.dpe.compliance import Classification
 from crp_integrations.dpe.records import Quality, Report, StageRun
 from crp_integrations.dpe.risk import level
 from crp_integrations.dpe.rqa import quality_score
+from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages.s02_attribution import LEXICAL
 from crp_integrations.dpe.stages.s03_fidelity import counted
 from crp_integrations.dpe.stages.s03c_contradiction import unpaired
@@ -217,11 +218,25 @@ def _of_session(state: State) -> list[str]:
 
 
 def _thresholds(state: State) -> dict[str, float]:
-    """Every number that the verdict depended on."""
+    """Every number that the verdict depended on, but for weights of an operator's own.
+
+    Spec: CRP-SPEC-005 §21.3 (decision D18)
+    """
     settings = state.tools.settings
+    published = _numbers(DpeSettings().model_dump())
     own = _numbers(settings.model_dump() | {"quality": state.tools.quality.model_dump()})
     verifier = {f"{name}": float(value) for name, value in state.tools.verifier.thresholds.items()}
-    return dict(sorted({**THRESHOLDS, **own, **verifier}.items()))
+    shown = {
+        name: value
+        for name, value in own.items()
+        if not _is_weight(name) or value == published.get(name)
+    }
+    return dict(sorted({**THRESHOLDS, **shown, **verifier}.items()))
+
+
+def _is_weight(name: str) -> bool:
+    """Whether a number weighs scores; the settings' digest stands for one that is not published."""
+    return name.endswith("_weight") or name.startswith("amplifiers.")
 
 
 def _numbers(fields: Mapping[str, Any], prefix: str = "") -> dict[str, float]:

@@ -75,8 +75,6 @@ class Trees:
             )
             place = np.arange(len(right), dtype=np.int64)
             leaf = right == 0
-            if "left" in given:
-                leaf = right == place
             left, right = np.where(leaf, place, place + 1), np.where(leaf, place, right)
             found = cls(
                 tuple(given["columns"]), roots, feature, threshold, left, right, value,

@@ -22,7 +22,7 @@ _INTENTS: Final[tuple[tuple[Strategy, re.Pattern[str]], ...]] = tuple(
         ),
         (
             Strategy.STREAMING,
-            r"in real[- ]time|as (?:it is|you) (?:written|write)|stream (?:the|me|your|it)|live feed",
+            r"in real[- ]time|as (?:it is|you) (?:written|write)|stream (?:the|me|your|it)",
         ),
         (
             Strategy.FAN_OUT,
@@ -34,8 +34,9 @@ _INTENTS: Final[tuple[tuple[Strategy, re.Pattern[str]], ...]] = tuple(
         (
             Strategy.REFLEXIVE,
             (
-                r"double[- ]check|verif(?:y|ied)|mak(?:e|ing) (?:very |absolutely )?(?:sure|certain)|"
-                r"fact[- ]check(?:ed)?|check (?:your|the) (?:answer|work)|"
+                r"double[- ]check|verif(?:y|ied)|fact[- ]check(?:ed)?|"
+                r"mak(?:e|ing) (?:very |absolutely )?(?:sure|certain)|"
+                r"check (?:your|the) (?:answer|work)|"
                 r"confirm (?:that|whether|if|with|against)|cross[- ]check"
             ),
         ),

@@ -22,6 +22,7 @@ from crp_integrations.relay.steps import Dispatch, Fitted, Outcome, Release, Ste
 from crp_integrations.relay.strategies.worst import worst
 from crp_integrations.relay.turn import Turn
 from crp_integrations.relay.usage import total
+from crp_integrations.relay.window import AUGMENTED
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import CompletenessLevel, EventType, Purpose
 
@@ -188,6 +189,8 @@ class Continued:
                 prior=(),
             )
         )
+        if self._settings.flow == "augment":
+            self._turn.remedied(AUGMENTED)
         self._turn.note(
             EventType.COMPLETENESS_CONTINUATION,
             of=answer.window_id,

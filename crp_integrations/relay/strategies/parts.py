@@ -6,6 +6,7 @@ Spec: related facts §5, §7
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 from crp_integrations.errors import RequestError
@@ -44,7 +45,8 @@ class Parts:
         self.request = request
         self._window = window
         self._most = most
-        self._plan = window(request.changed(strategy=Strategy.FAN_OUT), Place())
+        self._place = Place(strategy=request.strategy)
+        self._plan = window(request.changed(strategy=Strategy.FAN_OUT), self._place)
         self._planned = ""
         self._surveyed = False
         self._needs: tuple[str, ...] = ()
@@ -101,14 +103,14 @@ class Parts:
             alone = self._asked(Strategy.PUSH)
             if self._surveyed:
                 alone = alone.changed(sub_queries=self._needs)
-            self._whole = self._window(alone, Place())
+            self._whole = self._window(alone, self._place)
             return self._seen(self._whole.begin())
         self._planned = self._plan.plan(len(self._parts))
         return Fan(
             tuple(
                 self._window(
                     self._asked(Strategy.PUSH).changed(query=part, sub_queries=(part,)),
-                    Place(parents=(self._planned,), sibling=number),
+                    replace(self._place, parents=(self._planned,), sibling=number),
                 )
                 for number, part in enumerate(self._parts, start=1)
             )
@@ -128,7 +130,10 @@ class Parts:
                 sub_queries=self._needs,
                 instructions=(*self.request.instructions, *self._found()),
             ),
-            Place(parents=tuple(answer.window_id for answer in self._answers.values())),
+            replace(
+                self._place,
+                parents=tuple(answer.window_id for answer in self._answers.values()),
+            ),
         )
         missing = len(self._parts) - len(self._answers)
         if missing:

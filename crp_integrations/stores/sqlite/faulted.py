@@ -11,6 +11,7 @@ from crp_integrations.stores import rules
 from crp_integrations.stores.sqlite.base import AMONG, among
 from crp_integrations.stores.sqlite.connection import Connection
 
+
 class SqliteFaulted:
     """Counts of one namespace."""
 

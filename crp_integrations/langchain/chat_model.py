@@ -1,0 +1,290 @@
+"""A chat model of LangChain over LiteLLM: any provider string, and nothing of CRP on the wire."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, Final, Literal
+
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.language_models.base import LangSmithParams
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.output_parsers import JsonOutputParser, PydanticOutputParser
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable, RunnableMap, RunnablePassthrough
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import (
+    convert_to_json_schema,
+    convert_to_openai_tool,
+)
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, model_validator
+
+from crp_integrations.engines.litellm import DEFAULT_TIMEOUT_S, LiteLLMModel
+from crp_integrations.errors import RequestError
+from crp_integrations.langchain.wire import calls_of, chunks_of, message_of, text_alone, usage_of
+from crp_integrations.messages import ModelCall, Reply
+
+# Of a call, and not of LiteLLM's arguments.
+_OF_CALL: Final = ("model", "temperature", "max_tokens", "seed", "tools")
+# What LangChain notes for its traces and hands to the model all the same.
+_TRACES: Final = ("ls_structured_output_format", "strict")
+_ANY: Final = ("any", "required", True)
+
+
+class CRPChatModel(BaseChatModel):
+    """Calls a model through LiteLLM, with tools, structured output and streams that tell usage.
+
+    It packs and checks nothing by itself: give it to `CRPRunnable(llm=…)`, or to an agent with
+    `CRPMiddleware`. What earlier answers carry in their metadata is not sent. Messages are text.
+
+    Attributes:
+        model: provider string as LiteLLM takes it, such as `gpt-4o-mini`; `invoke(…, model=…)`
+            names another one for a call.
+        stop: texts at which the model ends; a call's own win.
+        timeout: seconds until one attempt is given up.
+        max_retries: further attempts that LiteLLM makes after a passing failure.
+        headers: the only headers sent beside those of the provider's client.
+        options: LiteLLM's further arguments, such as `top_p`.
+
+    Raises:
+        ConfigError: a header is named `CRP-…`, or an option belongs to the single call.
+    """
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+    model: str = Field(min_length=1)
+    temperature: float | None = Field(default=None, ge=0.0)
+    max_tokens: int | None = Field(default=None, gt=0)
+    seed: int | None = None
+    stop: list[str] | None = None
+    timeout: float = Field(default=DEFAULT_TIMEOUT_S, gt=0.0)
+    max_retries: int = Field(default=0, ge=0)
+    streaming: bool = False
+    api_base: str | None = None
+    api_key: SecretStr | None = None
+    headers: dict[str, str] = Field(default_factory=dict)
+    options: dict[str, Any] = Field(default_factory=dict)
+
+    _client: LiteLLMModel = PrivateAttr()
+
+    @model_validator(mode="after")
+    def _made(self) -> CRPChatModel:
+        self._client = self._with({})
+        return self
+
+    @property
+    def _llm_type(self) -> str:
+        return "crp-litellm"
+
+    @property
+    def _identifying_params(self) -> dict[str, Any]:
+        return {"model": self.model, "temperature": self.temperature, "seed": self.seed}
+
+    def bind_tools(
+        self,
+        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
+        *,
+        tool_choice: str | dict[str, Any] | Literal[True] | None = None,
+        **kwargs: Any,
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """The model with tools.
+
+        Args:
+            tools: in any form that LangChain reads.
+            tool_choice: `auto`, `none`, `any` (or `required`, True) for one of them, or the name of
+                the one that must be called; or the provider's own form.
+
+        Raises:
+            RequestError: no tool has the name.
+        """
+        told = [convert_to_openai_tool(tool) for tool in tools]
+        if tool_choice is not None:
+            kwargs["tool_choice"] = _choice(tool_choice, told)
+        return self.bind(tools=told, **kwargs)
+
+    def with_structured_output(
+        self,
+        schema: dict[str, Any] | type,
+        *,
+        include_raw: bool = False,
+        method: str = "function_calling",
+        strict: bool | None = None,
+        **kwargs: Any,
+    ) -> Runnable[LanguageModelInput, Any]:
+        """The model with answers in the form of a schema.
+
+        Args:
+            schema: a pydantic class, or in any form that LangChain reads.
+            method: `function_calling`; `json_schema`, which the provider enforces; or `json_mode`,
+                where the prompt must describe the form.
+            strict: for `json_schema`, whether nothing else may be said.
+
+        Raises:
+            RequestError: the method is not one of the three.
+        """
+        if method == "function_calling":
+            return super().with_structured_output(schema, include_raw=include_raw, **kwargs)
+        if method not in ("json_schema", "json_mode"):
+            wanted = "function_calling, json_schema, json_mode"
+            raise RequestError(f"method {method!r:.40} is not one of {wanted}")
+        form: dict[str, Any] = {"type": "json_object"}
+        if method == "json_schema":
+            told = convert_to_json_schema(schema)
+            named = {"name": told.get("title") or "answer", "schema": told}
+            asked = {**named, "strict": strict} if strict is not None else named
+            form = {"type": "json_schema", "json_schema": asked}
+        model = self.bind(response_format=form)
+        if isinstance(schema, type) and issubclass(schema, BaseModel):
+            parser: Runnable[Any, Any] = PydanticOutputParser(pydantic_object=schema)
+        else:
+            parser = JsonOutputParser()
+        if not include_raw:
+            return model | parser
+        parsed = RunnablePassthrough.assign(
+            parsed=itemgetter("raw") | parser, parsing_error=lambda _: None
+        )
+        failed = RunnablePassthrough.assign(parsed=lambda _: None)
+        return RunnableMap(raw=model) | parsed.with_fallbacks(
+            [failed], exception_key="parsing_error"
+        )
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        client, call = self._called(messages, stop, kwargs)
+        return _result(client.call(call))
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        client, call = self._called(messages, stop, kwargs)
+        return _result(await client.acall(call))
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        client, call = self._called(messages, stop, kwargs)
+        for part in client.stream(call):
+            chunk = _chunk(part)
+            if run_manager and chunk.text:
+                run_manager.on_llm_new_token(chunk.text, chunk=chunk)
+            yield chunk
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        client, call = self._called(messages, stop, kwargs)
+        async for part in client.astream(call):
+            chunk = _chunk(part)
+            if run_manager and chunk.text:
+                await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
+            yield chunk
+
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
+        params = super()._get_ls_params(stop=stop, **kwargs)
+        provider, slash, _ = self.model.partition("/")
+        params["ls_provider"] = provider if slash else "litellm"
+        params["ls_model_name"] = kwargs.get("model") or self.model
+        ends = stop or self.stop
+        if ends:
+            params["ls_stop"] = ends
+        return params
+
+    def _called(
+        self, messages: Sequence[BaseMessage], stop: list[str] | None, given: Mapping[str, Any]
+    ) -> tuple[LiteLLMModel, ModelCall]:
+        """The client and the call; a client of its own where LiteLLM gets further arguments."""
+        text_alone(messages)
+        of_call = {
+            name: given[name] if given.get(name) is not None else getattr(self, name, None)
+            for name in _OF_CALL
+        }
+        further = {
+            name: value
+            for name, value in given.items()
+            if name not in (*_OF_CALL, *_TRACES, "stream") and value is not None
+        }
+        ends = stop or self.stop
+        if ends:
+            further["stop"] = ends
+        call = ModelCall(
+            **{**of_call, "tools": tuple(of_call["tools"] or ())},
+            messages=tuple(message_of(message) for message in messages),
+        )
+        return (self._with(further) if further else self._client), call
+
+    def _with(self, further: Mapping[str, Any]) -> LiteLLMModel:
+        reached = {
+            "api_base": self.api_base,
+            "api_key": self.api_key.get_secret_value() if self.api_key else None,
+        }
+        known = {name: value for name, value in reached.items() if value}
+        return LiteLLMModel(
+            timeout_s=self.timeout,
+            retries=self.max_retries,
+            headers=self.headers,
+            options={**self.options, **known, **further},
+        )
+
+
+def _choice(given: Any, tools: Sequence[Mapping[str, Any]]) -> Any:
+    if isinstance(given, dict) or given in ("auto", "none"):
+        return given
+    if given in _ANY:
+        return "required"
+    names = [tool.get("function", {}).get("name") for tool in tools]
+    if given not in names:
+        raise RequestError(
+            f"tool_choice {str(given)!r:.60} is no tool's name; wanted auto, none, any or one of "
+            f"{', '.join(str(name) for name in names)}"
+        )
+    return {"type": "function", "function": {"name": given}}
+
+
+def _told(reply: Reply) -> dict[str, Any]:
+    return {
+        "model_name": reply.model,
+        "finish_reason": reply.finish_reason,
+        "model_provider": "litellm",
+        **({"cost_usd": reply.usage.cost_usd} if reply.usage.cost_usd is not None else {}),
+    }
+
+
+def _result(reply: Reply) -> ChatResult:
+    message = AIMessage(
+        reply.text,
+        response_metadata=_told(reply),
+        usage_metadata=usage_of(reply.usage),
+        **calls_of(reply.tool_calls),
+    )
+    return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+def _chunk(part: str | Reply) -> ChatGenerationChunk:
+    if isinstance(part, str):
+        return ChatGenerationChunk(message=AIMessageChunk(content=part))
+    message = AIMessageChunk(
+        content="",
+        response_metadata=_told(part),
+        usage_metadata=usage_of(part.usage),
+        tool_call_chunks=chunks_of(part.tool_calls),
+        chunk_position="last",
+    )
+    return ChatGenerationChunk(message=message)

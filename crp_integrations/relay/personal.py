@@ -1,0 +1,74 @@
+"""Which facts hold personal data; each text is looked at once.
+
+Spec: CRP-SPEC-003 §16.1 (decision E22)
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from crp_integrations.dpe.pii import find_personal_data
+from crp_integrations.dpe.settings_compliance import PersonalSettings
+from crp_integrations.envelope.records import PackedFact
+from crp_integrations.seals import sha256
+
+
+@dataclass(frozen=True, slots=True)
+class PersonalFacts:
+    """How many facts of an envelope hold personal data, and how many nobody has looked at."""
+
+    held: int
+    unread: int
+
+    @property
+    def flags(self) -> list[str]:
+        """The compliance warning of an envelope that is not under `no-store`."""
+        said = (("personal-facts-without-no-store", self.held), ("facts-not-searched", self.unread))
+        return [f"{name}={count}" for name, count in said if count]
+
+
+class Searched:
+    """Whether texts hold personal data, by their hash: a model of names is slow beside the rest.
+
+    Safe under threads.
+    """
+
+    def __init__(self, most_texts: int = 50_000) -> None:
+        self._most = most_texts
+        self._known: OrderedDict[str, bool] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(
+        self, facts: Sequence[PackedFact], settings: PersonalSettings, most_characters: int
+    ) -> PersonalFacts:
+        """Look at an envelope's facts.
+
+        Args:
+            most_characters: of all texts together; those behind it are not looked at, whatever
+                is known of them, so that equal envelopes are told alike.
+        """
+        held = unread = 0
+        for fact in facts:
+            most_characters -= len(fact.content)
+            if most_characters < 0:
+                unread += 1
+            else:
+                held += self._holds(fact.content, settings)
+        return PersonalFacts(held, unread)
+
+    def _holds(self, text: str, settings: PersonalSettings) -> bool:
+        name = sha256(text.encode("utf-8", "surrogatepass"))
+        with self._lock:
+            known = self._known.get(name)
+            if known is not None:
+                self._known.move_to_end(name)
+                return known
+        holds = bool(list(find_personal_data(text, settings=settings)))
+        with self._lock:
+            self._known[name] = holds
+            while len(self._known) > self._most:
+                self._known.popitem(last=False)
+        return holds

@@ -1,0 +1,94 @@
+"""The bench of the relay: times of steps, the quoting server, and one small run."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from crp_integrations.bench.measure import ONE_THREAD
+from crp_integrations.bench.relay import run as bench
+from crp_integrations.bench.relay.__main__ import ROWS, main, table
+from crp_integrations.bench.relay.server import quoted
+from crp_integrations.bench.relay.steps import EMBEDDING, Steps, TimedEmbedder
+from tests.doubles import HashEmbedder
+
+
+def busy(seconds: float) -> None:
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
+
+
+def test_a_step_is_what_it_takes_without_the_steps_inside_it() -> None:
+    steps = Steps()
+    with steps.step("outer"):
+        busy(0.02)
+        with steps.step("inner"):
+            busy(0.03)
+    # Another thread's steps are its own, and no part of a step that is open here.
+    with steps.step("waiting"):
+        other = threading.Thread(target=lambda: _in(steps, "beside", 0.02))
+        other.start()
+        other.join()
+    taken = steps.taken()
+    assert taken["outer"] == pytest.approx(20, abs=8)
+    assert taken["inner"] == pytest.approx(30, abs=8)
+    assert taken["beside"] == pytest.approx(20, abs=8)
+    assert taken["waiting"] < 8
+    assert steps.taken() == {}
+
+
+def _in(steps: Steps, name: str, seconds: float) -> None:
+    with steps.step(name):
+        busy(seconds)
+
+
+def test_an_embedders_time_is_a_step_and_its_vectors_are_its_own() -> None:
+    steps, plain = Steps(), HashEmbedder()
+    timed = TimedEmbedder(plain, steps)
+    assert (timed.embed_query("tier") == plain.embed_query("tier")).all()
+    assert (timed.embed_passages(["a", "b"]) == plain.embed_passages(["a", "b"])).all()
+    assert steps.taken()[EMBEDDING] > 0
+    assert timed.identity == plain.identity
+
+
+def test_the_server_quotes_the_first_sentences_of_the_context() -> None:
+    context = "<context>\n[1] A is one. A is more.\n\n[2] B is two.\n</context>"
+    messages = [{"role": "system", "content": context}, {"role": "user", "content": "What is A?"}]
+    assert quoted(messages) == "A is one. B is two."
+    assert quoted(messages[1:]) == "There is no context."
+
+
+def test_a_small_run_tells_what_the_relay_costs_and_where(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in ONE_THREAD.items():
+        monkeypatch.setenv(name, value)
+    report = bench.run((1, 2), facts=120, calls=8, rounds=1, budget_tokens=300, embedder="hash")
+    assert report["mean"]["model_calls"] == 1.0
+    assert 0 < report["mean"]["tokens"] <= 300
+    # Warming up, and a round a level: every relayed call is a window of its own.
+    assert report["windows_verified"] == 8 + 2 * 8
+    for level in report["levels"].values():
+        apart = level["overhead_cpu_ms"] - level["embedding_cpu_ms"]
+        assert level["apart_from_both_cpu_ms"] == pytest.approx(
+            apart - level["verification_cpu_ms"]
+        )
+        assert sum(level["steps"].values()) == pytest.approx(level["overhead_cpu_ms"])
+        assert level["relay"]["cpu_ms"] > level["bare"]["cpu_ms"] > 0
+        assert {"gather", "envelope", "close", "dpe.2.attribution"} <= level["steps"].keys()
+    assert [bar["met"] for bar in report["bars"]] == [
+        level["apart_from_both_cpu_ms"] <= bench.WANTED_MS for level in report["levels"].values()
+    ]
+    # Nothing stays wrapped after the run.
+    from crp_integrations.litellm import deployments
+
+    assert deployments.Watched.begin.__name__ == "begin"
+    rows = list(table(report))
+    assert len(rows) == len(ROWS) + len(report["levels"]["1"]["steps"])
+    assert {len(row) for row in rows} == {3}
+    with pytest.raises(SystemExit):
+        main(["--embedder", "none"])
+    assert "invalid choice" in capsys.readouterr().err
