@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -137,6 +138,11 @@ async def overheard(
     return heard, None
 
 
+def leaked(heard: Any) -> bool:
+    """Whether the wrong number of an answer is to be seen; ids and hashes may hold its digits."""
+    return re.search(r"(?<![\w.-])512(?![\w.-])", repr(heard)) is not None
+
+
 WAYS = ("stream", "astream", "astream_events", "astream_events_v1", "astream_log")
 
 __all__ = [
@@ -144,6 +150,7 @@ __all__ = [
     "SECRETS",
     "WAYS",
     "Chat",
+    "leaked",
     "no_metadata",
     "opened",
     "overheard",

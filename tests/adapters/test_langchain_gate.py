@@ -23,6 +23,7 @@ from crp_integrations.vocabulary import RiskLevel
 from tests.adapters.langchain_doubles import (
     FACTS,
     WAYS,
+    leaked,
     no_metadata,
     opened,
     overheard,
@@ -88,12 +89,12 @@ async def test_a_guarded_chain_leaks_in_no_way_of_listening(way):
     chain, _ = rag(WRONG)
     unguarded, error = await overheard(chain | StrOutputParser(), QUESTION, way)
     assert error is None
-    assert "512" in repr(unguarded), "the listener hears something without a gate"
+    assert leaked(unguarded), "the listener hears something without a gate"
     guarded = RunnablePassthrough() | CRPGate.around(chain, POLICY) | StrOutputParser()
     heard, error = await overheard(guarded, QUESTION, way)
     assert isinstance(error, SafetyHalt)
     assert error.report.distortion_types == ("NUMBER_CHANGED",)
-    assert "512" not in repr(heard)
+    assert not leaked(heard)
     good, _ = rag(FACTS[0])
     heard, error = await overheard(CRPGate.around(good, POLICY), QUESTION, way)
     assert error is None

@@ -28,6 +28,7 @@ from tests.adapters.langchain_doubles import (
     FACTS,
     WAYS,
     Chat,
+    leaked,
     no_metadata,
     opened,
     overheard,
@@ -148,7 +149,7 @@ async def test_a_withheld_answer_leaks_in_no_way_of_listening(way, own):
     heard, error = await overheard(chain, QUESTION, way)
     assert isinstance(error, SafetyHalt)
     assert error.report.risk_level != "LOW"
-    assert "512" not in repr(heard)
+    assert not leaked(heard)
 
 
 async def test_batches_keep_their_order_and_their_sessions_apart():

@@ -316,8 +316,7 @@ def test_further_columns_choose_the_file_that_reads_them() -> None:
     trees["roots"].append(leaf)
     trees["feature"] += [len(trees["columns"]) - 1, 0, 0]
     trees["threshold"] += [0.5, 0.0, 0.0]
-    trees["left"] += [leaf + 1, leaf + 1, leaf + 2]
-    trees["right"] += [leaf + 2, leaf + 1, leaf + 2]
+    trees["right"] += [leaf + 2, 0, 0]
     trees["value"] += [0.0, 0.0, -9.0]
     wider = json.dumps(given).encode()
 
@@ -352,9 +351,12 @@ def test_a_file_that_is_none_is_refused(broken: bytes) -> None:
 
 def test_trees_that_point_outside_are_refused() -> None:
     given = json.loads(content())["claim"]
-    given["left"][0] = 10**6
-    with pytest.raises(EngineError, match="outside"):
-        Trees.of(given)
+    far = {**given, "right": [10**6, *given["right"][1:]]}
+    # The last node has none after it, so it must be a leaf.
+    open_ = {**given, "right": [*given["right"][:-1], 1]}
+    for broken in (far, open_):
+        with pytest.raises(EngineError, match="outside"):
+            Trees.of(broken)
 
 
 def test_the_file_is_small() -> None:
