@@ -21,6 +21,9 @@ def ask(
     grounding: options.Grounding = GroundingMode.PREFERRED,
     session: options.Session = None,
     cache: options.Cache = None,
+    policy: options.Policy = None,
+    strategy: options.StrategyName = None,
+    continues: options.Continue = None,
     store: options.Store = options.DEFAULT_STORE,
     as_json: options.AsJson = False,
 ) -> None:
@@ -33,6 +36,9 @@ def ask(
             grounding=grounding,
             session_id=session,
             cache=cache,
+            policy=policy,
+            strategy=strategy,
+            continuation_ids=continues,
         )
     if as_json:
         typer.echo(answer.model_dump_json(indent=2))

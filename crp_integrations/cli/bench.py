@@ -16,7 +16,7 @@ from crp_integrations.bench import hash as hash_bench
 from crp_integrations.bench import questions as questions_bench
 from crp_integrations.bench.fabric.table import table
 from crp_integrations.bench.measure import in_one_thread
-from crp_integrations.bench.relay.__main__ import table as relay_table
+from crp_integrations.bench.relay.table import table as relay_table
 from crp_integrations.cli.show import terminal
 from crp_integrations.errors import RequestError
 

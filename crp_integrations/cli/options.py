@@ -49,6 +49,18 @@ Cache = Annotated[
     str | None,
     typer.Option("--cache", help="Directives such as no-store, max-age=3600 or reuse-ckf."),
 ]
+Policy = Annotated[
+    str | None,
+    typer.Option("--policy", help="Safety policy, such as 'halt-on CRITICAL; block-pii'."),
+]
+StrategyName = Annotated[
+    str | None,
+    typer.Option("--strategy", help="How to dispatch: push, reflexive, hierarchical, … or auto."),
+]
+Continue = Annotated[
+    list[str] | None,
+    typer.Option("--continue", help="Continuation id of a window to go on from; repeatable."),
+]
 Shared = Annotated[
     str,
     typer.Option("--shared", help="A shared namespace of the store, for the operator."),

@@ -143,7 +143,7 @@ def close(
             session_id, (Use(f.fact_id, f.source_id, f.community) for f in envelope.facts)
         )
     quarantine(namespace, bad)
-    if not ending.keep:
+    if not left.stored:
         world.remembered.keep(left.session, left.node)
     if left.prior is not None and not on_disk:
         world.remembered.say(session_id, left.prior)

@@ -108,12 +108,19 @@ def decide(
             return again
     if judgement.halt is not None:
         return Withhold(judgement.halt)
-    if request.accept_risk and RISKS.index(report.risk_level) > RISKS.index(request.accept_risk):
-        return Withhold(HaltReason.CRITICAL_RISK)
+    if _too_risky(report, request):
+        critical = report.risk_level is RiskLevel.CRITICAL
+        return Withhold(HaltReason.CRITICAL_RISK if critical else HaltReason.POLICY)
     wanted = request.accept_quality
     if not accepted(tier, wanted) or judgement.unreachable:
         return Unreachable(unreachable(tier, wanted, judgement, policy.require_quality))
     return Deliver()
+
+
+def _too_risky(report: Report, request: Request) -> bool:
+    """Whether the risk is higher than the caller accepts."""
+    most = request.accept_risk
+    return most is not None and RISKS.index(report.risk_level) > RISKS.index(most)
 
 
 def accepted(tier: QualityTier, wanted: Sequence[QualityTier]) -> bool:
@@ -186,6 +193,8 @@ def _again(
         unmet = set(judgement.unmet)
         if not accepted(tier, request.accept_quality):
             unmet.add(Demand.QUALITY)
+        if _too_risky(report, request):
+            unmet.add(Demand.RISK)
         mended = [demand for demand in MENDED if demand in unmet]
         if mended:
             triggers += [demand.value for demand in mended]

@@ -152,14 +152,15 @@ def enter(
     # Questions that only share a session are no graph.
     if parents and len(nodes) >= most:
         raise LimitReached(f"session {session_id} has {len(nodes)} windows, at most {most}")
+    only = parse(request.report_only) if request.report_only else None
     return Entered(
         session=session,
         policy=policy or Policy(),
-        report_only=parse(request.report_only) if request.report_only else None,
+        report_only=only,
         parents=parents or after or nodes[-1:],
         prior=prior,
         safety_budget=left,
-        barred=_barred(request, policy or Policy(), left, settings),
+        barred=_barred(request, (policy or Policy(), only or Policy()), left, settings),
         told=given,
         named=bool(parents or after),
         stated=policy is not None,
@@ -237,9 +238,15 @@ def _moded(policy: Policy | None, request: Request) -> Policy | None:
     return policy if moded == plain else moded
 
 
-def _barred(request: Request, policy: Policy, left: float, settings: Settings) -> HaltReason | None:
-    """An oversight of `halt` is honoured unconditionally, and so is a spent budget."""
-    if policy.overseen(request.oversight) is Oversight.HALT:
+def _barred(
+    request: Request, policies: Sequence[Policy], left: float, settings: Settings
+) -> HaltReason | None:
+    """An oversight of `halt` is honoured unconditionally, and so is a spent budget.
+
+    Args:
+        policies: the one in force, and one that is only reported.
+    """
+    if any(policy.overseen(request.oversight) is Oversight.HALT for policy in policies):
         return HaltReason.OVERSIGHT
     return HaltReason.BUDGET_DEPLETED if safety.halts(left, settings.sessions.budget) else None
 

@@ -30,6 +30,7 @@ class Left:
         charged: what the window took from the safety budget.
         prior: what a continuation may know of the window; None when it was not delivered.
         kept: whether its report was handed to the store.
+        stored: whether the store keeps the session and the window; else memory does.
     """
 
     session: Session
@@ -37,6 +38,7 @@ class Left:
     charged: float
     prior: PriorWindow | None
     kept: bool = False
+    stored: bool = False
 
 
 def leave(
@@ -116,7 +118,9 @@ def leave(
         summary_hash=ending.transfer.summary_hash if ending.transfer else "",
     )
     prior = _prior(ending, seal)
-    if ending.keep:
+    # What a window without a store spends or tightens binds a session that has one: numbers, ids
+    # and hashes are kept of it, and nothing that was said.
+    if ending.keep or stored is not None:
         # One that has ended stays as it is; the window that was refused for it is sealed.
         if stored is None or not stored.ended:
             sessions.keep(session)
@@ -127,7 +131,14 @@ def leave(
             facts=[fact.fact_id for fact in ending.envelope.facts] if ending.envelope else [],
             given=[window.window_id for window in entered.told] if entered else [],
         )
-    return Left(session, node, round(before - left, 4), prior, kept=ending.keep and on_disk)
+    return Left(
+        session,
+        node,
+        round(before - left, 4),
+        prior,
+        kept=ending.keep and on_disk,
+        stored=ending.keep or stored is not None,
+    )
 
 
 def _prior(ending: Ending, seal: WindowSeal) -> PriorWindow | None:

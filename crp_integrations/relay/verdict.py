@@ -63,7 +63,8 @@ class Verdict:
         only = entered.report_only
         reported = None if only is None else judge(only, report, tier=tier, enforced=False)
         decision: Decision = Deliver()
-        if not (reply.tool_calls and not reply.text.strip()):
+        unanswered = bool(reply.tool_calls) and not reply.text.strip()
+        if not unanswered:
             decision = decide(
                 report,
                 tier,
@@ -80,6 +81,7 @@ class Verdict:
         if (
             isinstance(decision, Deliver)
             and reviewed
+            and not unanswered
             and not _approved(request, report, reply, world)
         ):
             decision = Withhold(HaltReason.OVERSIGHT)

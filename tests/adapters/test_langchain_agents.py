@@ -9,8 +9,10 @@ import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, ModelRetryMiddleware
 from langchain.agents.structured_output import ToolStrategy
+from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
-from langchain_core.tools import tool
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.tools import create_retriever_tool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from pydantic import BaseModel
@@ -23,7 +25,8 @@ from crp_integrations.errors import (
     RequestError,
     SafetyHalt,
 )
-from crp_integrations.langchain import CRPMiddleware, CRPRunnable
+from crp_integrations.langchain import CRPMiddleware, CRPRunnable, DPECallbackHandler
+from crp_integrations.seals import sha256
 from tests.adapters.langchain_doubles import (
     FACTS,
     WAYS,
@@ -235,6 +238,7 @@ async def test_an_answer_comes_whole_after_its_verdict():
     assert heard[0].response_metadata["crp"]["risk_level"] == "LOW"
 
 
+@pytest.mark.requirement("CARD-22")
 async def test_sessions_of_callers_never_mix():
     facts = [f"The password of customer c{n} of the bank is word{n * 7}." for n in range(32)]
 
@@ -263,7 +267,10 @@ async def test_sessions_of_callers_never_mix():
                 sessions.add(told["session_id"])
             last = answers(result)[-1]
             assert f"{n + 1000} euros" in last.content
-            assert last.response_metadata["crp"]["grounding_pct"] == 1.0
+            report = last.response_metadata["crp"]
+            assert report["grounding_pct"] == 1.0
+            assert report["session_id"] == last.response_metadata["crp_agent"]["session_id"]
+            assert report["response_content_hash"] == sha256(last.content)
         assert len(sessions) == 32
     for sent in model.seen:
         name = sent[1].text.split()[-1].rstrip("?")
@@ -287,7 +294,7 @@ def test_a_thread_is_a_session_and_its_results_stay():
     assert said in model.seen[2][0].text
 
 
-def nested(relay, seen, deepest=3, **options):
+def nested(relay, seen, deepest=3, both=True, **options):
     """An agent that asks an agent that asks an agent; two tools at once on each level."""
 
     def level(depth):
@@ -295,7 +302,7 @@ def nested(relay, seen, deepest=3, **options):
             last = messages[-1]
             if last.type == "tool" or depth == deepest - 1:
                 return FACTS[0]
-            return calling("ask", {"who": "left"}, {"who": "right"})
+            return calling("ask", *({"who": who} for who in ("left", "right")[: 2 if both else 1]))
 
         model = Chat(reply=reply)
         tools = []
@@ -319,7 +326,8 @@ def nested(relay, seen, deepest=3, **options):
         class Watching(AgentMiddleware):
             def after_model(self, state, runtime):
                 message = state["messages"][-1]
-                seen.append((depth, message.response_metadata["crp_agent"]))
+                told = message.response_metadata
+                seen.append((depth, {**told["crp_agent"], "headers": told["crp_headers"]}))
 
         return create_agent(model, tools, middleware=[CRPMiddleware(relay, **options), Watching()])
 
@@ -356,6 +364,18 @@ async def test_depth_turn_and_session_of_agents_three_deep(way):
         assert (parent == "") == (depth == 0)
         assert depth == 0 or parents[parent][0] == depth - 1
     relay.verify()
+
+
+@pytest.mark.requirement("CARD-26")
+def test_depth_is_told_as_a_header_and_ends_at_five():
+    seen = []
+    with pytest.raises(AccessDenied) as caught:
+        nested(opened(), seen, deepest=8, both=False).invoke(ASK)
+    assert caught.value.status_hint == 403
+    deepest = {}
+    for depth, told in seen:
+        deepest[depth] = told["headers"].get("CRP-Agent-Loop-Depth")
+    assert deepest == {depth: str(depth) for depth in range(6)}
 
 
 def test_an_agent_too_deep_is_stopped():
@@ -524,6 +544,35 @@ async def test_the_turn_as_a_node_of_a_graph_leaks_nothing(mode, own):
     assert not leaked(heard)
     heard, error = await overheard(graph(FACTS[0]), ASK, "stream", stream_mode=mode)
     assert error is None and "412" in repr(heard)
+
+
+@pytest.mark.requirement("CARD-25")
+@pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "astream"])
+async def test_the_callback_reports_each_step_of_an_agent(way):
+    class Listed(BaseRetriever):
+        def _get_relevant_documents(self, query, *, run_manager):
+            return [Document(text) for text in FACTS]
+
+    search = create_retriever_tool(Listed(), "search", "Finds facts.")
+    model = scripted(
+        calling("search", {"query": QUESTION}, text="I look it up."),
+        calling("search", {"query": "again"}, text=FACTS[1]),
+        WRONG,
+    )
+    heard = []
+    agent = create_agent(model, [search])
+    config = {"callbacks": [DPECallbackHandler(on_report=heard.append)]}
+    match way:
+        case "invoke":
+            agent.invoke(ASK, config)
+        case "ainvoke":
+            await agent.ainvoke(ASK, config)
+        case _:
+            parts, error = await overheard(agent, ASK, way, stream_mode="messages", config=config)
+            assert error is None and len(parts) > 3
+    assert [one.get("checked") for one in heard] == ["NOT_CHECKED", None, None]
+    assert [one.get("risk_level") == "LOW" for one in heard[1:]] == [True, False]
+    assert heard[2]["distortion_types"] == ["NUMBER_CHANGED"]
 
 
 def test_what_does_not_go_with_an_agent_is_refused():

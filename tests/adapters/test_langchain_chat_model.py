@@ -6,13 +6,16 @@ import json
 import re
 
 import pytest
+from langchain.agents import create_agent
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_tests.integration_tests import ChatModelIntegrationTests
 from langchain_tests.unit_tests import ChatModelUnitTests
+from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import BaseModel
 
+from crp_integrations.engines.litellm import LiteLLMModel
 from crp_integrations.errors import (
     ConfigError,
     ModelAuthError,
@@ -21,7 +24,7 @@ from crp_integrations.errors import (
     RequestError,
     SafetyHalt,
 )
-from crp_integrations.langchain import CRPChatModel, CRPRunnable
+from crp_integrations.langchain import CRPChatModel, CRPMiddleware, CRPRunnable
 from tests.adapters.langchain_doubles import FACTS, no_metadata, opened
 from tests.servers import OpenAIShape, openai_double
 
@@ -305,3 +308,58 @@ def test_it_answers_for_a_fabric_and_is_halted(server):
     crp = CRPRunnable(opened(), llm=model_at(server), policy="halt-on MEDIUM")
     with pytest.raises(SafetyHalt):
         crp.invoke(QUESTION)
+
+
+def boundary(seen):
+    """Nothing of CRP in a request but the facts' own text."""
+    assert no_metadata(seen.raw)
+    assert not [name for name in seen.headers if "crp" in name]
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+async def test_an_agent_with_tools_keeps_the_boundary(server, way):
+    server.text = FACTS[0]
+    relay = opened(policy="profile=balanced")
+    middleware = CRPMiddleware(relay, policy="warn-on HIGH", max_turns=5)
+    saver = InMemorySaver()
+    agent = create_agent(model_at(server), [multiply], middleware=[middleware], checkpointer=saver)
+    config = {"configurable": {"thread_id": "somebody"}}
+    ask = {"messages": [("user", QUESTION + " And what is 2 times 2?")]}
+    for _ in range(2):
+        # The second time the answers of the first are in the history, reports and all.
+        state = await agent.ainvoke(ask, config) if way == "ainvoke" else agent.invoke(ask, config)
+    assert [one.type for one in state["messages"]] == ["human", "ai", "tool", "ai"] * 2
+    assert state["messages"][-1].response_metadata["crp"]["claims_total"] == 1
+    assert len(server.requests) == 4
+    for seen in server.requests:
+        boundary(seen)
+        assert "somebody" not in seen.raw
+    roles = [one["role"] for one in server.requests[-1].body["messages"]]
+    assert roles == [
+        "system",
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+        "user",
+        "assistant",
+        "tool",
+    ]
+    assert "answered: 4" in server.requests[-1].body["messages"][0]["content"]
+
+
+def test_a_runnable_over_the_relay_s_own_client_keeps_the_boundary(server):
+    server.text = FACTS[0]
+    client = LiteLLMModel(options={"api_base": server.url, "api_key": "k"})
+    crp = CRPRunnable(
+        opened(models=client),
+        model="openai/gpt-4o-mini",
+        strategy="reflexive",
+        policy="warn-on HIGH",
+    )
+    config = {"configurable": {"thread_id": "somebody"}, "metadata": {"crp": "x"}, "tags": ["crp"]}
+    first = crp.invoke(QUESTION, config)
+    crp.invoke([HumanMessage(QUESTION), first, HumanMessage("And who operates it?")], config)
+    assert len(server.requests) >= 4
+    for seen in server.requests:
+        boundary(seen)

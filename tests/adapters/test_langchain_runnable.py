@@ -73,6 +73,7 @@ def checked(message):
     ],
     ids=["text", "question", "input", "dict", "messages", "message", "openai", "blocks", "prompt"],
 )
+@pytest.mark.requirement("CARD-18")
 @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
 async def test_a_question_in_any_form_is_answered_and_checked(input, way):
     crp, model = made()
@@ -119,6 +120,7 @@ def test_usage_and_tool_calls_are_those_of_the_answer():
     assert message.response_metadata["finish_reason"] == "tool_calls"
 
 
+@pytest.mark.requirement("CARD-18")
 @pytest.mark.parametrize("way", ["stream", "astream"])
 @pytest.mark.parametrize("own", [False, True], ids=["relay", "llm"])
 async def test_a_stream_adds_up_to_the_answer(way, own):
@@ -152,6 +154,7 @@ async def test_a_withheld_answer_leaks_in_no_way_of_listening(way, own):
     assert not leaked(heard)
 
 
+@pytest.mark.requirement("CARD-18")
 async def test_batches_keep_their_order_and_their_sessions_apart():
     names = [f"tower{n}" for n in range(32)]
     facts = [
@@ -172,6 +175,7 @@ async def test_batches_keep_their_order_and_their_sessions_apart():
             assert fact in message.response_metadata["crp_envelope"]["text"]
 
 
+@pytest.mark.requirement("CARD-18")
 def test_a_thread_is_a_session():
     crp, _ = made()
     ids = []
@@ -204,6 +208,7 @@ def test_a_session_that_is_no_text_is_refused():
         session_of({"configurable": {"thread_id": []}})
 
 
+@pytest.mark.requirement("CARD-18")
 def test_callbacks_tags_and_names_reach_the_tracers():
     seen = []
 

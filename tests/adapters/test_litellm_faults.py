@@ -113,8 +113,7 @@ async def test_a_thousand_requests_over_failing_deployments() -> None:
             ],
             relay=relay,
             fallbacks=[{"main": ["small"]}],
-            num_retries=1,
-            retry_after=0,
+            num_retries=0,
             cooldown_time=0.05,
         )
         free = asyncio.Semaphore(AT_A_TIME)

@@ -9,9 +9,10 @@ import pytest
 
 from crp_integrations.bench.measure import ONE_THREAD
 from crp_integrations.bench.relay import run as bench
-from crp_integrations.bench.relay.__main__ import ROWS, main, table
+from crp_integrations.bench.relay.__main__ import main
 from crp_integrations.bench.relay.server import quoted
 from crp_integrations.bench.relay.steps import EMBEDDING, Steps, TimedEmbedder
+from crp_integrations.bench.relay.table import ROWS, table
 from tests.doubles import HashEmbedder
 
 

@@ -189,3 +189,19 @@ def test_the_quickstart_runs_without_a_key_from_any_folder(tmp_path):
     assert done.stdout.count("Verdict per claim") == 3
     assert done.stdout.count("Quoted from the context:") >= 3
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_policy_withholds_and_a_strategy_acts(world):
+    asked = ["ask", "Who operates the reactor?", "--store", "kb", "--json"]
+    told = keyed(*asked, "--strategy", "pull", cwd=world)
+    assert told.returncode == 0, told.stderr
+    assert json.loads(told.stdout)["headers"]["CRP-Context-Strategy"] == "pull"
+    withheld = keyed(*asked, "--policy", "oversight halt", cwd=world)
+    assert withheld.returncode == 1
+    assert "OVERSIGHT_REQUIRED" in withheld.stderr
+    wrong = keyed(*asked, "--policy", "halt-on NEVER", cwd=world)
+    assert wrong.returncode == 1
+    assert "column" in wrong.stderr
+    lost = keyed(*asked, "--session", SESSION, "--continue", "crp_cont_" + "a" * 20, cwd=world)
+    assert lost.returncode == 1
+    assert "crp_cont_" in lost.stderr

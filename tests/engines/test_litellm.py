@@ -11,6 +11,7 @@ import pytest
 
 from crp_integrations.engines.litellm import LiteLLMModel, library
 from crp_integrations.engines.litellm_provider import register_extractive
+from crp_integrations.engines.litellm_streams import tells_end
 from crp_integrations.errors import (
     ConfigError,
     CRPError,
@@ -23,6 +24,7 @@ from crp_integrations.errors import (
 )
 from crp_integrations.messages import Message, ModelCall, Reply, ToolCall
 from tests.servers import Double, openai_double
+from tests.shapes import gemini_double
 
 TOOL = {
     "type": "function",
@@ -273,3 +275,37 @@ def test_text_parts_are_read_by_the_extractive_provider() -> None:
         ],
     )
     assert response.choices[0].message.content.startswith("Quoted")
+
+
+@pytest.mark.parametrize("how", WAYS)
+async def test_a_provider_whose_streams_do_not_tell_their_end_is_called_whole(how: str) -> None:
+    # LiteLLM reads each piece of Gemini's streams as if it were the last: one that is cut off
+    # looks whole.
+    with gemini_double(fault="cut") as server:
+        reply, parts = await answered(model(server), call("gemini/gemini-2.5-flash"), how)
+        assert reply.text == server.text
+        assert "".join(parts[:-1]) in ("", server.text)
+        assert server.requests[0].path == "/models/gemini-2.5-flash:generateContent"
+    with openai_double(fault="cut") as server:
+        assert tells_end(library(), "openai/gpt-4o-mini")
+        if "stream" in how:
+            with pytest.raises(ModelError, match="broke off"):
+                await answered(model(server), call(), how)
+
+
+@pytest.mark.parametrize("how", WAYS)
+async def test_a_cost_is_none_without_a_price(server: Double, how: str) -> None:
+    reply, _ = await answered(model(server), call("openai/nobody-knows-13b"), how)
+    assert reply.usage.cost_usd is None
+    assert reply.usage.total_tokens == 18
+    # A router in the same process puts the name into LiteLLM's table, without any price.
+    library().Router(
+        model_list=[
+            {
+                "model_name": "main",
+                "litellm_params": {"model": "openai/nobody-knows-13b", "api_key": "sk-test"},
+            }
+        ]
+    )
+    reply, _ = await answered(model(server), call("openai/nobody-knows-13b"), how)
+    assert reply.usage.cost_usd is None

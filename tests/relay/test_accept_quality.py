@@ -11,8 +11,8 @@ from crp_integrations.errors import QualityUnreachable
 from crp_integrations.headers import names
 from crp_integrations.relay import outcomes
 from crp_integrations.relay.deciding import accepted
-from crp_integrations.relay.steps import Refusal
-from crp_integrations.vocabulary import EventType, Purpose, QualityTier
+from crp_integrations.relay.steps import Halt, Refusal
+from crp_integrations.vocabulary import EventType, HaltReason, Purpose, QualityTier, RiskLevel
 from tests.doubles import ScriptedModel
 from tests.relay.conftest import Opener
 from tests.relay.scripted import SESSION, SOUND, answered, answers_asked, events, outcome, refusal
@@ -170,4 +170,15 @@ def test_a_highest_risk_is_accepted_and_no_higher(open_relay: Opener) -> None:
     relay, _ = ready(open_relay, risky)
     ended = outcome(relay, QUESTION, accept_risk="LOW")
     assert outcomes.status(ended) == 451
+    assert isinstance(ended, Halt)
+    critical = ended.answer.report.risk_level is RiskLevel.CRITICAL
+    assert ended.reason is (HaltReason.CRITICAL_RISK if critical else HaltReason.POLICY)
     assert answered(relay, QUESTION, accept_risk="CRITICAL").text == risky
+
+
+def test_a_risk_above_the_accepted_one_is_asked_again_where_it_may_be(open_relay: Opener) -> None:
+    relay, model = ready(open_relay, SILENT, COVERED, SOUND)
+    asking = {"accept_risk": "LOW", "policy": f"warn-on CRITICAL; {REFLEXIVE}"}
+    assert answered(relay, QUESTION, **asking).text == COVERED
+    assert len(answers_asked(model)) == 2
+    assert "risk" in events(relay, EventType.RE_DISPATCH)[0].data["triggers"]

@@ -10,6 +10,7 @@ import pytest
 from crp_integrations import Relay
 from crp_integrations.headers import names
 from crp_integrations.relay.steps import Halt, NotModified
+from crp_integrations.session.graph import check
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import EventType, Purpose
 from tests.relay.conftest import FACTS, Opener
@@ -117,9 +118,21 @@ def test_a_session_that_was_kept_before_stays_as_strict(open_relay: Opener) -> N
     unkept = answered(relay, policy="halt-on CRITICAL", **NO_STORE)
     assert unkept.headers[names.SAFETY_BUDGET] == "0.7"
     assert refusal(relay, policy="warn-on HIGH").status_hint == 403
+    # Also once what is held in memory is gone: a budget does not recover.
+    relay.end_session(SESSION)
     kept = answered(relay)
     assert kept.headers[names.SAFETY_BUDGET] == "0.55"
     assert "halt-on CRITICAL" in kept.headers[names.POLICY_APPLIED]
+    with relay.fabric.begin(write=False) as transaction:
+        nodes = transaction.sessions.windows(SESSION)
+        said = transaction.sessions.priors([node.window_id for node in nodes])
+        report = transaction.sessions.report(unkept.window_id)
+    check(nodes, relay.settings.sessions.graph)
+    # Of the window in the middle there is its node, and nothing that it said.
+    assert unkept.window_id in [node.window_id for node in nodes]
+    assert kept.window_id in said
+    assert unkept.window_id not in said
+    assert report is None
 
 
 def test_an_unkept_envelope_is_not_known_to_conditions(open_relay: Opener) -> None:

@@ -18,6 +18,7 @@ from crp_integrations.errors import (
     SafetyHalt,
 )
 from crp_integrations.headers import names
+from crp_integrations.messages import Reply, ToolCall
 from crp_integrations.policy.parse import parse
 from crp_integrations.policy.records import Policy, ViolationReport
 from crp_integrations.policy.render import render
@@ -352,7 +353,11 @@ def test_a_policy_of_the_settings_must_be_one(open_relay: Opener) -> None:
 # --- oversight ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("asking", [{"oversight": "halt"}, {"policy": "oversight halt"}], ids=str)
+@pytest.mark.parametrize(
+    "asking",
+    [{"oversight": "halt"}, {"policy": "oversight halt"}, {"report_only": "oversight halt"}],
+    ids=str,
+)
 def test_an_oversight_of_halt_asks_no_model(open_relay: Opener, asking: dict[str, str]) -> None:
     relay, model = opened(open_relay, LOW)
     ended = outcome(relay, **asking)
@@ -400,6 +405,16 @@ def test_a_reviewer_sees_report_and_text_and_decides(open_relay: Opener) -> None
     assert seen[0][0].risk_level is RiskLevel.LOW
     answered(relay)
     assert len(seen) == 2
+
+
+def test_a_reply_that_asks_for_tools_is_passed_on_without_review(open_relay: Opener) -> None:
+    """It answers nothing yet; the answer that follows is reviewed."""
+    call = ToolCall(id="1", name="weather", arguments="{}")
+    relay, _ = opened(open_relay, Reply(text="", tool_calls=(call,)), LOW)
+    tools = [{"type": "function", "function": {"name": "weather", "parameters": {}}}]
+    passed = answered(relay, oversight="human-review", tools=tools)
+    assert passed.reply.tool_calls == (call,)
+    assert isinstance(outcome(relay, oversight="human-review", tools=tools), Halt)
 
 
 def test_a_token_approves_exactly_the_answer_that_was_seen(open_relay: Opener) -> None:

@@ -130,6 +130,17 @@ def test_no_window_left_and_no_cache_leave_it_incomplete(open_relay: Opener) -> 
     assert relay.verify().windows == 1
 
 
+def test_no_summary_is_asked_for_where_nothing_is_left_to_show(open_relay: Opener) -> None:
+    long = " ".join(
+        f"Unit {number} of the plant has {number + 20} pumps and {number + 50} valves."
+        for number in range(1, 60)
+    )
+    relay, model = opened(open_relay, long, context_limits={"extractive": 1_900})
+    answer = answered(relay, max_tokens=200)
+    assert answer.headers[names.COMPLETENESS].startswith("INCOMPLETE")
+    assert [call.purpose for call in model.calls] == [Purpose.ANSWER]
+
+
 @pytest.mark.requirement("005-10.4-1", "005-20-2")
 def test_the_headers_of_the_quality_stages(open_relay: Opener) -> None:
     relay, _ = opened(open_relay, f"{OPERATED} {REVENUE}")

@@ -5,24 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
 
 from crp_integrations.bench.measure import has_one_thread, in_one_thread
 from crp_integrations.bench.relay.run import BUDGET, CALLS, FACTS, ROUNDS, run
+from crp_integrations.bench.relay.table import table
 
 MODULE = "crp_integrations.bench.relay"
-ROWS: Final[tuple[tuple[str, Callable[[dict[str, Any]], float]], ...]] = (
-    ("bare LiteLLM call", lambda level: level["bare"]["cpu_ms"]),
-    ("the same through the relay", lambda level: level["relay"]["cpu_ms"]),
-    ("overhead", lambda level: level["overhead_cpu_ms"]),
-    ("of it embedding", lambda level: level["embedding_cpu_ms"]),
-    ("of it verification", lambda level: level["verification_cpu_ms"]),
-    ("of it apart from both", lambda level: level["apart_from_both_cpu_ms"]),
-    ("wall time, bare", lambda level: level["bare"]["wall_ms"]),
-    ("wall time, relay", lambda level: level["relay"]["wall_ms"]),
-)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -56,15 +45,6 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"{name:38}", *(f"{cell:>9}" for cell in cells))
     for bar in report["bars"]:
         print(f"{'met' if bar['met'] else 'NOT MET':8} {bar['name']}: {bar['measured']}")
-
-
-def table(report: dict[str, Any]) -> Iterator[tuple[str, ...]]:
-    """Rows of a report: a name, then milliseconds of processor time a call by calls at a time."""
-    levels = list(report["levels"].values())
-    for name, read in ROWS:
-        yield name, *(f"{read(level):.2f}" for level in levels)
-    for name in levels[0]["steps"]:
-        yield f"- {name}", *(f"{level['steps'].get(name, 0.0):.2f}" for level in levels)
 
 
 def _say(line: str) -> None:

@@ -121,6 +121,9 @@ class Continued:
             # the window was not dispatched and is none.
             return self._without_last()
         if isinstance(step, Dispatch):
+            if step.purpose is Purpose.SUMMARISE and not _shows(self._turn.fit(step.model).envelope):
+                # No summary is paid for where there is nothing to go on with.
+                return self._without_last()
             return step
         # A continuation that was refused or withheld takes nothing back of what was delivered.
         return self._without_last()
