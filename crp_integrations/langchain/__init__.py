@@ -1,8 +1,11 @@
-"""LangChain: a retriever that packs, a callback that checks, a vector store that is the fabric.
+"""LangChain and LangGraph: retrieve, pack, answer and check in the chains and agents that exist.
 
-In: any chain. Out: the same chain with documents that fit a token budget and answers that
-carry a report. Read `retriever.py`, `documents.py`, then `callbacks.py` with `ancestry.py`, and
-`vector_store.py` with `embeddings.py`, and `reranker.py`.
+In: any chain, agent or graph. Out: the same with documents that fit a token budget and answers
+that carry a report, or are withheld before a stream shows them. Read `retriever.py` with
+`documents.py` and `compressor.py`; `runnable.py` with `wire.py`, `model.py` and `sessions.py`;
+`callbacks.py` with `listening.py` and `ancestry.py`; `gate.py` with `silence.py`; `middleware.py`
+with `model_calls.py`, `results.py` and `agents.py`; `chat_model.py`; then `vector_store.py` with
+`embeddings.py`, and `reranker.py`.
 The room never puts CRP metadata into a prompt and never alters a model's text.
 """
 

@@ -12,11 +12,11 @@ from langchain.agents.middleware import (
     AgentMiddleware,
     ModelRequest,
     ModelResponse,
-    ToolCallRequest,
 )
 from langchain.agents.middleware.types import PrivateStateAttr
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables.config import ensure_config
+from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
@@ -66,7 +66,7 @@ class CRPState(AgentState[Any]):
     crp_own: NotRequired[Annotated[bool, PrivateStateAttr]]
 
 
-class CRPMiddleware(AgentMiddleware[CRPState, Any, Any]):
+class CRPMiddleware(AgentMiddleware[CRPState, Any]):
     """For `create_agent(…, middleware=[CRPMiddleware(relay)])`.
 
     Every model call of the agent is a window: the question's envelope goes into its system message,

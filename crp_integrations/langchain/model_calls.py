@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain.agents.middleware import ModelRequest, ModelResponse
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
@@ -19,8 +19,9 @@ from crp_integrations.messages import Message, ModelCall, Reply
 from crp_integrations.relay.records import Answer
 from crp_integrations.vocabulary import Purpose
 
-Handler = Callable[[ModelRequest[Any]], ModelResponse[Any]]
-AsyncHandler = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+if TYPE_CHECKING:  # in older versions they take no parameter
+    Handler: TypeAlias = Callable[[ModelRequest[Any]], ModelResponse[Any]]
+    AsyncHandler: TypeAlias = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
 
 
 class ModelCalls:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from langchain_core.callbacks import (
     AsyncCallbackManagerForRetrieverRun,
@@ -13,16 +13,20 @@ from langchain_core.callbacks import (
 )
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
+from langchain_core.vectorstores import VectorStore
 from pydantic import ConfigDict, Field, SkipValidation, model_validator
 
 from crp_integrations.envelope.ports import Reranker
 from crp_integrations.envelope.records import Envelope
+from crp_integrations.errors import RequestError
 from crp_integrations.langchain.documents import documents_of, facts_of, stored_document
 from crp_integrations.relay.doors import pack
 from crp_integrations.relay.relay import Relay
+from crp_integrations.relay.settings import Preset, load
 from crp_integrations.vocabulary import GroundingMode
 
 EVENT = "crp_envelope"
+CANDIDATES: Final = 50
 
 
 class CRPRetriever(BaseRetriever):
@@ -40,6 +44,9 @@ class CRPRetriever(BaseRetriever):
         budget_tokens: most tokens of the documents rendered by `envelope_text`.
         k: most documents, None for as many as fit; `invoke(query, k=…)` overrides it.
         reranker: looks at a source's documents again; a relay has its own.
+        preset: settings for a source's documents, `default` or `literal`; a relay has its own.
+        session_id: session of a relay whose facts in memory are found too;
+            `invoke(query, session_id=…)` overrides it.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
@@ -51,6 +58,8 @@ class CRPRetriever(BaseRetriever):
     k: int | None = Field(default=None, ge=1)
     grounding: GroundingMode = GroundingMode.PREFERRED
     reranker: SkipValidation[Reranker] | None = None
+    preset: Preset | None = None
+    session_id: str | None = None
 
     @model_validator(mode="after")
     def _one_origin(self) -> Self:
@@ -58,40 +67,59 @@ class CRPRetriever(BaseRetriever):
             raise ValueError("CRPRetriever takes either relay= or, through wrap(), a source")
         if self.relay is not None and self.reranker is not None:
             raise ValueError("give the reranker to Relay.open(…, reranker=…), not to CRPRetriever")
+        if self.relay is not None and self.preset is not None:
+            raise ValueError("give the preset to Relay.open(…, preset=…), not to CRPRetriever")
+        if self.relay is None and self.session_id is not None:
+            raise ValueError("a source has no sessions; session_id goes with relay=")
         return self
 
     @classmethod
-    def wrap(cls, source: BaseRetriever, *, model: str, **fields: Any) -> CRPRetriever:
-        """Pack the documents of a retriever that you already have.
+    def wrap(
+        cls,
+        source: BaseRetriever | VectorStore,
+        *,
+        model: str,
+        candidates: int = CANDIDATES,
+        **fields: Any,
+    ) -> CRPRetriever:
+        """Pack the documents of a retriever or vector store that you already have.
 
         Args:
-            source: any retriever; a vector store gives one with `as_retriever()`.
+            source: any retriever, or a vector store, which is asked for its nearest documents.
             model: whose tokenizer counts.
-            fields: `budget_tokens`, `k`, `grounding`, `reranker` and the fields of every retriever.
+            candidates: documents that a vector store is asked for; a retriever knows its own.
+            fields: `budget_tokens`, `k`, `grounding`, `reranker`, `preset` and the fields of every
+                retriever.
         """
+        if isinstance(source, VectorStore):
+            source = source.as_retriever(search_kwargs={"k": candidates})
         return cls(source=source, model=model, **fields)
 
     def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **given: Any
     ) -> list[Document]:
         child = {"callbacks": run_manager.get_child()}
         found = self.source.invoke(query, child) if self.source is not None else None  # type: ignore[arg-type]
-        envelope, documents = self._pack(query, found, k)
+        envelope, documents = self._pack(query, found, **given)
         dispatch_custom_event(EVENT, envelope.model_dump(mode="json"), config=child)  # type: ignore[arg-type]
         return documents
 
     async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, k: int | None = None
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **given: Any
     ) -> list[Document]:
         child = {"callbacks": run_manager.get_child()}
         found = await self.source.ainvoke(query, child) if self.source is not None else None  # type: ignore[arg-type]
         # Packing is computing, not waiting: it runs beside the event loop, not on it.
-        envelope, documents = await asyncio.to_thread(self._pack, query, found, k)
+        envelope, documents = await asyncio.to_thread(self._pack, query, found, **given)
         await adispatch_custom_event(EVENT, envelope.model_dump(mode="json"), config=child)  # type: ignore[arg-type]
         return documents
 
     def _pack(
-        self, query: str, found: list[Document] | None, k: int | None
+        self,
+        query: str,
+        found: list[Document] | None,
+        k: int | None = None,
+        session_id: str | None = None,
     ) -> tuple[Envelope, list[Document]]:
         cap = self.k if k is None else k
         if self.relay is not None:
@@ -101,9 +129,12 @@ class CRPRetriever(BaseRetriever):
                 budget_tokens=self.budget_tokens,
                 grounding=self.grounding,
                 k=cap,
+                session_id=session_id or self.session_id,
             )
             envelope = turn.preview()
             return envelope, documents_of(envelope, self._stored(envelope))
+        if session_id is not None:
+            raise RequestError("a source has no sessions; session_id goes with relay=")
         facts, originals = facts_of(found or [])
         envelope = pack(
             query,
@@ -113,6 +144,7 @@ class CRPRetriever(BaseRetriever):
             grounding=self.grounding,
             k=cap,
             reranker=self.reranker,
+            settings=None if self.preset is None else load(preset=self.preset),
         )
         return envelope, documents_of(envelope, originals)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from crp_integrations.errors import PolicyRelaxed
-from crp_integrations.policy.directives import DIRECTIVES, field_of
+from crp_integrations.policy.directives import DIRECTIVES, MOST_ADDRESSES, field_of
 from crp_integrations.policy.records import Policy
 from crp_integrations.policy.render import has
 
@@ -48,6 +48,27 @@ def tightened(parent: Policy, child: Policy | None) -> Policy:
                 child=seen,
             )
     return child
+
+
+def strictest(first: Policy, second: Policy) -> Policy:
+    """Of each directive the stricter value of two policies that were in force side by side.
+
+    Spec: related facts §6
+
+    Where both together name more receivers of reports than a policy may, those of the first stay.
+    """
+    fields = {}
+    for name, kind in DIRECTIVES.items():
+        field = field_of(name)
+        ours, theirs = getattr(first, field), getattr(second, field)
+        if has(first, name) and has(second, name):
+            value = kind.stricter(ours, theirs)
+            if name.startswith("report-") and len(value) > MOST_ADDRESSES:
+                value = (*ours, *(one for one in theirs if one not in ours))[:MOST_ADDRESSES]
+            fields[field] = value
+        elif has(second, name):
+            fields[field] = theirs
+    return first.changed(**fields)
 
 
 def in_force(layers: Iterable[Policy | None]) -> Policy:

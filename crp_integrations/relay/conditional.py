@@ -19,13 +19,16 @@ from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.view import View
 from crp_integrations.headers import names
 from crp_integrations.headers.records import CacheOutcome
+from crp_integrations.policy.records import Policy
+from crp_integrations.policy.render import render
+from crp_integrations.relay.deciding import RISKS, accepted
 from crp_integrations.relay.emitting import before_its_answer
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.steps import NotModified
 from crp_integrations.relay.world import World
 from crp_integrations.scores import from_fixed
 from crp_integrations.seals import sha256
-from crp_integrations.vocabulary import CacheStatus, Changed, QualityTier
+from crp_integrations.vocabulary import CacheStatus, Changed, QualityTier, RiskLevel
 
 
 class Conditional:
@@ -138,18 +141,37 @@ class Conditional:
                 "and only-if-ckf accepts nothing else"
             )
 
-    def unmodified(self) -> NotModified | None:
+    def unmodified(self, policy: Policy) -> NotModified | None:
         """The outcome for a caller who has the answer already; None for anybody else.
 
-        Spec: CRP-SPEC-003 §11.2
+        Spec: CRP-SPEC-003 §11.2 (decision E12)
+
+        Args:
+            policy: the one in force. An answer that was held against another one, or does not meet
+                what the caller accepts by now, is not confirmed: it is asked for again.
         """
         known = self.match.known
         if self.match.status is not CacheStatus.HIT or known is None:
             return None
         if known.envelope is None or known.headers is None:
             return None
+        if not self._vouched(known.envelope.quality_tier, known.headers, policy):
+            return None
         headers = {**known.headers, names.CACHE_STATUS: CacheStatus.HIT.value}
         return NotModified(known.envelope.etag, headers, known.envelope)
+
+    def _vouched(self, tier: QualityTier, headers: Mapping[str, str], policy: Policy) -> bool:
+        """Whether an earlier answer passed what is demanded of this request's answer."""
+        request, risk = self._request, headers.get(names.RISK)
+        mode = policy.overseen(request.oversight)
+        if headers.get(names.POLICY_APPLIED) != render(policy):
+            return False
+        if headers.get(names.OVERSIGHT_MODE, "") != ("" if mode is None else mode.value):
+            return False
+        if not accepted(tier, request.accept_quality):
+            return False
+        most = request.accept_risk
+        return most is None or (risk in RISKS and RISKS.index(RiskLevel(risk)) <= RISKS.index(most))
 
     def envelope(self, validators: Validators) -> Envelope | None:
         """The earlier envelope, where it was granted for exactly this."""

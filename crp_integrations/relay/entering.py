@@ -53,6 +53,7 @@ class Entered:
         told: the windows whose content, as the store kept it, the window is given.
         named: the parents were named; else the window follows whatever is last when it closes.
         stated: whether anybody stated a policy; without one a later request may state any.
+        depth: agents within agents around the window; a session's own does not fall.
     """
 
     session: Session | None
@@ -68,6 +69,7 @@ class Entered:
     named: bool = False
     told: tuple[PriorWindow, ...] = ()
     stated: bool = False
+    depth: int = 0
 
     def strategy(self, wanted: Strategy) -> Strategy:
         """The strategy of a single window: a half-open circuit asks for the reflexive one."""
@@ -130,10 +132,11 @@ def enter(
     agent = agents.registered(
         request.agent_id or (session.agent_id if session else ""), settings.sessions.agents
     )
+    depth = max(request.loop_depth, session.loop_depth if session else 0)
     agents.admit(
         agent,
         strategy=place.strategy or request.strategy,
-        loop_depth=max(request.loop_depth, session.loop_depth if session else 0),
+        loop_depth=depth,
         settings=settings.sessions.agents,
     )
     policy = _moded(_policy(world, session, agent, request, session_id), request)
@@ -164,6 +167,7 @@ def enter(
         told=given,
         named=bool(parents or after),
         stated=policy is not None,
+        depth=depth,
         preferred=safety.preferred(left, settings.sessions.budget),
         pattern=pattern_of(
             nodes,

@@ -10,6 +10,8 @@ from crp_integrations.audit.records import WindowSeal
 from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.prior import PriorWindow
 from crp_integrations.fabric.ports import Transaction
+from crp_integrations.policy.inherit import strictest
+from crp_integrations.policy.parse import parse
 from crp_integrations.policy.render import render
 from crp_integrations.relay.ending import Ending
 from crp_integrations.relay.entering import Entered
@@ -89,7 +91,7 @@ def leave(
     session = session.changed(
         modified_at=at,
         safety_budget=min(session.safety_budget, left),
-        policy=render(entered.policy) if entered and entered.stated else session.policy,
+        policy=_policy(session.policy, entered),
         ended=session.ended or safety.ended(min(session.safety_budget, left)),
         tool_calls=session.tool_calls + ending.tool_calls,
         **({} if kept else ending.born),
@@ -139,6 +141,13 @@ def leave(
         kept=ending.keep and on_disk,
         stored=ending.keep or stored is not None,
     )
+
+
+def _policy(kept: str, entered: Entered | None) -> str:
+    """The session's policy: no window that began before a stricter one was stated relaxes it."""
+    if entered is None or not entered.stated:
+        return kept
+    return render(strictest(entered.policy, parse(kept)) if kept else entered.policy)
 
 
 def _prior(ending: Ending, seal: WindowSeal) -> PriorWindow | None:

@@ -37,6 +37,8 @@ class Remembered:
         self._most = most_sessions
         self._sessions: OrderedDict[str, Held] = OrderedDict()
         self._lock = threading.Lock()
+        # Taken while a window that is kept here is closed, since it is read and kept in two steps.
+        self.closing = threading.Lock()
 
     def keep(self, session: Session, node: WindowNode | None = None) -> None:
         """Hold a session's state and a window; the one longest unused goes when there are many."""

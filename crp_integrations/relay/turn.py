@@ -220,7 +220,9 @@ class Turn(Window):
                 to=strategy.value,
                 why="circuit",
             )
-        self._dispatch_as(self.request.changed(strategy=strategy, prior=entered.prior))
+        self._dispatch_as(
+            self.request.changed(strategy=strategy, prior=entered.prior, loop_depth=entered.depth)
+        )
         nodes = entered.windows
         self._outdated = outdated(self._fitting.namespace, entered.prior, nodes)
         if not self.request.prior and entered.prior:
@@ -256,7 +258,8 @@ class Turn(Window):
         Spec: CRP-SPEC-003 §11.2
         """
         self._fitting.match()
-        ended = self._fitting.conditional.unmodified()
+        entered = self._entered
+        ended = self._fitting.conditional.unmodified(entered.policy) if entered else None
         with self._ending:
             self._outcome = ended or self._outcome
         return ended

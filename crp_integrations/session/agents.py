@@ -170,7 +170,9 @@ def delegated(
     if budget.halts(left, settings.budget):
         raise SafetyHalt(
             f"{HaltReason.BUDGET_DEPLETED.value}: the safety budget is {left}; "
-            "begin another session"
+            "begin another session",
+            reason=HaltReason.BUDGET_DEPLETED,
+            session_id=parent.session_id,
         )
     if not budget.may_delegate(left, settings.budget):
         raise AccessDenied(

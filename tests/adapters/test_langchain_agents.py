@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 
 import pytest
 from langchain.agents import create_agent
@@ -38,6 +40,7 @@ from tests.adapters.langchain_doubles import (
     prompts,
     scripted,
 )
+from tests.adapters.test_missing_extras import SCRIPT
 from tests.doubles import ScriptedModel
 
 QUESTION = "How much power does the Meridian reactor deliver?"
@@ -217,6 +220,8 @@ async def test_a_halt_leaks_in_no_way_of_listening(way):
 
 
 async def test_a_halt_leaks_in_no_protocol_stream():
+    pytest.importorskip("langchain_core.language_models.chat_model_stream")
+
     async def read(agent):
         heard = []
         try:
@@ -418,7 +423,11 @@ def test_what_a_sub_agent_costs_is_taken_from_the_one_around_it():
 
 @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
 async def test_an_agent_that_goes_on_for_ever_is_stopped(way):
-    model = scripted(calling("weather", {"city": "Rome"}))
+    def reply(messages):
+        call = {"name": "weather", "args": {"city": "Rome"}, "id": f"c{len(messages)}"}
+        return AIMessage("", tool_calls=[{**call, "type": "tool_call"}])
+
+    model = Chat(reply=reply)
     agent = agent_of(model, tools=[weather], max_turns=4)
     with pytest.raises(LimitReached, match="4 times"):
         await agent.ainvoke(ASK) if way == "ainvoke" else agent.invoke(ASK)
@@ -589,3 +598,13 @@ def test_what_does_not_go_with_an_agent_is_refused():
         agent_of(scripted(FACTS[0]), policy="halt").invoke(ASK)
     with pytest.raises(RequestError, match="no question"):
         agent_of(scripted(FACTS[0])).invoke({"messages": [("ai", "Hello")]})
+
+
+@pytest.mark.parametrize("blocked", ["langchain", "langgraph"])
+def test_without_the_agents_of_langchain_the_pip_line_is_named(blocked):
+    code = SCRIPT.format(
+        blocked=blocked, adapter="crp_integrations.langchain as l; l.CRPMiddleware"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "pip install 'crp-integrations[langgraph]'" in done.stdout

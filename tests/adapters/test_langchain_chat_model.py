@@ -319,8 +319,8 @@ def boundary(seen):
 @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
 async def test_an_agent_with_tools_keeps_the_boundary(server, way):
     server.text = FACTS[0]
-    relay = opened(policy="profile=balanced")
-    middleware = CRPMiddleware(relay, policy="warn-on HIGH", max_turns=5)
+    relay = opened(policy="warn-on MEDIUM")
+    middleware = CRPMiddleware(relay, policy="halt-on CRITICAL; warn-on MEDIUM", max_turns=5)
     saver = InMemorySaver()
     agent = create_agent(model_at(server), [multiply], middleware=[middleware], checkpointer=saver)
     config = {"configurable": {"thread_id": "somebody"}}
@@ -329,7 +329,7 @@ async def test_an_agent_with_tools_keeps_the_boundary(server, way):
         # The second time the answers of the first are in the history, reports and all.
         state = await agent.ainvoke(ask, config) if way == "ainvoke" else agent.invoke(ask, config)
     assert [one.type for one in state["messages"]] == ["human", "ai", "tool", "ai"] * 2
-    assert state["messages"][-1].response_metadata["crp"]["claims_total"] == 1
+    assert state["messages"][-1].response_metadata["crp"]["claims_total"] > 0
     assert len(server.requests) == 4
     for seen in server.requests:
         boundary(seen)

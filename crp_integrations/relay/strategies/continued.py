@@ -121,12 +121,15 @@ class Continued:
             # the window was not dispatched and is none.
             return self._without_last()
         if isinstance(step, Dispatch):
-            if step.purpose is Purpose.SUMMARISE and not _shows(self._turn.fit(step.model).envelope):
-                # No summary is paid for where there is nothing to go on with.
-                return self._without_last()
-            return step
+            # No summary is paid for where there is nothing to go on with.
+            vain = step.purpose is Purpose.SUMMARISE and not _shows(self._fitted(step.model))
+            return self._without_last() if vain else step
         # A continuation that was refused or withheld takes nothing back of what was delivered.
         return self._without_last()
+
+    def _fitted(self, model: str) -> Envelope:
+        """What the continuation under way would show."""
+        return self._turn.fit(model).envelope
 
     def _without_last(self) -> Release:
         """What was answered before a continuation that came to nothing, which cost something."""

@@ -1,0 +1,69 @@
+"""What a retriever may be made of: a session's facts, a vector store, the letter."""
+
+from __future__ import annotations
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.vectorstores import InMemoryVectorStore
+
+from crp_integrations import pack
+from crp_integrations.errors import RequestError
+from crp_integrations.langchain import CRPRetriever
+from crp_integrations.relay.settings import load
+from tests.adapters.langchain_doubles import FACTS, opened
+
+QUESTION = "How much power does the Meridian reactor deliver?"
+SESSION = "crp_sess_" + "a" * 20
+HELD = "At this moment the Meridian reactor delivers no power at all, since it is being serviced."
+
+
+def texts(documents):
+    return [one.page_content for one in documents]
+
+
+@pytest.fixture
+def store():
+    made = InMemoryVectorStore(DeterministicFakeEmbedding(size=32))
+    made.add_documents([Document(text, id=f"d{n}") for n, text in enumerate(FACTS)])
+    return made
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+async def test_facts_of_a_session_are_found_in_it_alone(way):
+    relay = opened()
+    relay.add([HELD], session_id=SESSION, cache="no-store")
+    retriever = CRPRetriever(relay=relay, model="gpt-4o", budget_tokens=400)
+
+    async def found(retriever, **given):
+        if way == "ainvoke":
+            return texts(await retriever.ainvoke(QUESTION, **given))
+        return texts(retriever.invoke(QUESTION, **given))
+
+    assert HELD not in await found(retriever)
+    assert HELD in await found(retriever, session_id=SESSION)
+    own = CRPRetriever(relay=relay, model="gpt-4o", budget_tokens=400, session_id=SESSION)
+    assert HELD in await found(own)
+    assert HELD not in await found(own, session_id="crp_sess_" + "b" * 20)
+
+
+def test_a_vector_store_is_asked_for_its_nearest(store):
+    assert len(texts(CRPRetriever.wrap(store, model="gpt-4o").invoke(QUESTION))) == len(FACTS)
+    few = CRPRetriever.wrap(store, model="gpt-4o", candidates=2)
+    assert set(texts(few.invoke(QUESTION))) == set(texts(store.similarity_search(QUESTION, k=2)))
+
+
+def test_the_letter_is_chosen_by_name(store):
+    retriever = CRPRetriever.wrap(store, model="gpt-4o", budget_tokens=50, preset="literal")
+    settings = load(preset="literal")
+    envelope = pack(QUESTION, list(FACTS), model="gpt-4o", budget_tokens=50, settings=settings)
+    assert texts(retriever.invoke(QUESTION)) == [fact.content for fact in envelope.facts]
+
+
+def test_what_belongs_to_the_other_origin_is_refused(store):
+    with pytest.raises(ValueError, match=r"preset to Relay\.open"):
+        CRPRetriever(relay=opened(), model="gpt-4o", preset="literal")
+    with pytest.raises(ValueError, match="no sessions"):
+        CRPRetriever.wrap(store, model="gpt-4o", session_id=SESSION)
+    with pytest.raises(RequestError, match="no sessions"):
+        CRPRetriever.wrap(store, model="gpt-4o").invoke(QUESTION, session_id=SESSION)
