@@ -84,7 +84,10 @@ def close(
         fact.fact_id in stored or fact.source_id.startswith(SUMMARY_SOURCE)
         for fact in (envelope.facts if envelope else ())
     )
-    with namespace.begin(write=True) as transaction:
+    with (
+        world.remembered.one_by_one(wanted=not ending.keep) as held,
+        namespace.begin(write=True) as transaction,
+    ):
         earlier = transaction.journal.seals(session_id)
         follows = _followed(earlier, entered)
         number = 1 + max((one.window_number for one in follows), default=0)
@@ -135,6 +138,8 @@ def close(
             drafts,
             timestamp,
         )
+        if not left.stored:
+            held.append((left.session, left.node))
         used = _used(transaction, ending, now)
         bad = due(transaction, ending, finished, world.settings.fabric.lifecycle)
     if used and envelope:
@@ -143,8 +148,6 @@ def close(
             session_id, (Use(f.fact_id, f.source_id, f.community) for f in envelope.facts)
         )
     quarantine(namespace, bad)
-    if not left.stored:
-        world.remembered.keep(left.session, left.node)
     if left.prior is not None and not on_disk:
         world.remembered.say(session_id, left.prior)
     alone = window_hmac(

@@ -44,7 +44,7 @@ def delegate(
         AccessDenied: its circuit is half open, it is too deep, or has delegated too often.
     """
     settings = world.settings.sessions
-    with namespace.begin(write=True) as transaction:
+    with world.remembered.one_by_one(), namespace.begin(write=True) as transaction:
         session = _session(transaction, world, session_id)
         agent = agents.registered(session.agent_id, settings.agents)
         down = agents.delegated(
@@ -118,7 +118,7 @@ def take(namespace: Namespace, world: World, session_id: str, up: Upward) -> flo
         RequestError: the session is not known.
     """
     budget = world.settings.sessions.budget
-    with namespace.begin(write=True) as transaction:
+    with world.remembered.one_by_one(), namespace.begin(write=True) as transaction:
         session = _session(transaction, world, session_id)
         now = iso(world.clock.now())
         before = session.safety_budget

@@ -7,10 +7,12 @@ included, its window is sealed, and the error goes on to the caller unchanged.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from contextvars import copy_context
+from typing import cast
 
 from crp_integrations.errors import CRPError
 from crp_integrations.messages import ModelCall, Reply
@@ -111,7 +113,7 @@ def drive_live(turn: Live, model: Model) -> Generator[str | Outcome]:
 
 async def adrive_live(turn: Live, model: Model) -> AsyncGenerator[str | Outcome]:
     """The asynchronous twin of `drive_live`."""
-    step = await asyncio.to_thread(turn.begin)
+    step = await _aside(turn, turn.begin)
     if not turn.show_at_once():
         async with aclosing(adrive_stream(_Begun(turn, step), model)) as parts:
             async for part in parts:
@@ -139,7 +141,7 @@ async def adrive_live(turn: Live, model: Model) -> AsyncGenerator[str | Outcome]
             sealing = loop.run_in_executor(None, copy_context().run, _seal, turn, error)
             await asyncio.shield(sealing)
             raise
-        step = await asyncio.to_thread(_receive, turn, reply)
+        step = await _aside(turn, _receive, turn, reply)
     if not isinstance(step, Fan):
         yield step
 
@@ -184,7 +186,7 @@ def _play(turn: Playable, model: Model, call_model: Callable[[ModelCall], Reply]
 async def _aplay(
     turn: Playable, model: Model, call_model: Callable[[ModelCall], Awaitable[Reply]]
 ) -> Outcome:
-    step: Step = await asyncio.to_thread(turn.begin)
+    step: Step = await _aside(turn, turn.begin)
     while True:
         try:
             result: Result
@@ -204,7 +206,7 @@ async def _aplay(
             sealing = loop.run_in_executor(None, copy_context().run, _seal, turn, error)
             await asyncio.shield(sealing)
             raise
-        step = await asyncio.to_thread(_receive, turn, result)
+        step = await _aside(turn, _receive, turn, result)
 
 
 def _receive(turn: Playable, result: Result) -> Step:
@@ -213,6 +215,40 @@ def _receive(turn: Playable, result: Result) -> Step:
         return turn.receive(result)
     except BaseException as error:
         _seal(turn, error)
+        raise
+
+
+async def _aside(turn: Playable, work: Callable[..., Step], *given: object) -> Step:
+    """Do a step of a turn off the event loop.
+
+    A thread is not cancelled with the task that waits for it. Where nobody is left to go on with
+    what it comes to, the turn is ended.
+    """
+    gone: list[BaseException] = []
+    came: list[Step] = []
+    lock = threading.Lock()
+
+    def stepped() -> Step:
+        step = work(*given)
+        with lock:
+            came.append(step)
+        if gone and isinstance(step, Dispatch | Fan):
+            _seal(turn, gone[0])
+        return step
+
+    loop = asyncio.get_running_loop()
+    running: asyncio.Future[Step | None] = loop.run_in_executor(None, copy_context().run, stepped)
+    try:
+        return cast("Step", await asyncio.shield(running))
+    except asyncio.CancelledError as error:
+        with lock:
+            late = bool(came)
+            if not late:
+                gone.append(error)
+        if late and isinstance(came[0], Dispatch | Fan):
+            running = loop.run_in_executor(None, copy_context().run, _seal, turn, error)
+        with suppress(Exception):
+            await asyncio.shield(running)
         raise
 
 

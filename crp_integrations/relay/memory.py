@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from crp_integrations.envelope.prior import PriorWindow
@@ -37,8 +39,21 @@ class Remembered:
         self._most = most_sessions
         self._sessions: OrderedDict[str, Held] = OrderedDict()
         self._lock = threading.Lock()
-        # Taken while a window that is kept here is closed, since it is read and kept in two steps.
-        self.closing = threading.Lock()
+        # Held from the reading of a session until what became of it is kept.
+        self._turns = threading.Lock()
+
+    @contextmanager
+    def one_by_one(self, *, wanted: bool = True) -> Iterator[list[tuple[Session, WindowNode]]]:
+        """Keep what a block leaves in the list, once it has ended well; no two blocks overlap.
+
+        Args:
+            wanted: False for a block that leaves nothing here, which may overlap with others.
+        """
+        left: list[tuple[Session, WindowNode]] = []
+        with self._turns if wanted else nullcontext():
+            yield left
+            for session, node in left:
+                self.keep(session, node)
 
     def keep(self, session: Session, node: WindowNode | None = None) -> None:
         """Hold a session's state and a window; the one longest unused goes when there are many."""

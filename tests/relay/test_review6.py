@@ -11,6 +11,7 @@ import pytest
 from crp_integrations import asked_by
 from crp_integrations.errors import SafetyHalt
 from crp_integrations.headers import names
+from crp_integrations.headers.bodies import HaltBody
 from crp_integrations.messages import Reply
 from crp_integrations.policy.parse import parse
 from crp_integrations.relay import close as closing
@@ -51,7 +52,7 @@ def test_an_answer_is_not_confirmed_against_demands_that_it_was_not_held_against
     assert len(model.calls) > asked
 
 
-@pytest.mark.parametrize("demanded", [{}, {"accept_risk": "HIGH"}, {"accept_quality": ["C"]}])
+@pytest.mark.parametrize("demanded", [{}, {"accept_risk": "HIGH"}, {"accept_quality": ["D"]}])
 def test_an_answer_that_meets_what_is_demanded_is_confirmed(
     open_relay: Opener, demanded: dict[str, Any]
 ) -> None:
@@ -158,16 +159,17 @@ def test_a_delegation_of_a_spent_session_says_that_its_budget_is_spent(
     open_relay: Opener,
 ) -> None:
     relay, _ = opened(open_relay, LOW)
-    answered(relay, safety_budget=0.1001)
+    answered(relay)
     with relay.fabric.begin(write=True) as transaction:
         session = transaction.sessions.session(SESSION)
+        assert session is not None
         transaction.sessions.keep(session.changed(safety_budget=0.1))
     with pytest.raises(SafetyHalt) as halted:
         relay.delegate(SESSION)
     body = outcomes.body(Refusal(halted.value, {}))
-    assert body is not None
-    assert getattr(body, "crp_halt_reason") is HaltReason.BUDGET_DEPLETED
-    assert getattr(body, "session_id") == SESSION
+    assert isinstance(body, HaltBody)
+    assert body.crp_halt_reason is HaltReason.BUDGET_DEPLETED
+    assert body.session_id == SESSION
     assert body.headers[names.RETRY_AFTER] == "new-session-required"
 
 
