@@ -166,7 +166,10 @@ class Reading:
     def holds(self, ids: Sequence[str]) -> set[str]:
         """Those of the ids that are stored here, whatever their status and labels."""
         with self._begun() as transaction:
-            return {fact.fact_id for fact in transaction.facts.get(ids)}
+            # An index knows most of them; whole facts are read for the others alone.
+            found = {id_ for id_, _ in transaction.facts.retrievable(ids)}
+            others = [id_ for id_ in ids if id_ not in found]
+            return found | {fact.fact_id for fact in transaction.facts.get(others)}
 
     def facts(self, ids: Sequence[str]) -> list[Fact]:
         """Facts in the order asked for; what may not be retrieved is left out."""

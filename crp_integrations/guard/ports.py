@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 from crp_integrations.seals import digest
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Bundle:
     """A policy with its data; its digest names it wherever a decision is told.
 
@@ -25,7 +26,7 @@ class Bundle:
     data: Mapping[str, Any]
     entrypoint: str
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """`sha256:` hash of everything that decides."""
         return digest(

@@ -19,6 +19,7 @@ from crp_integrations.policy.parse import parse
 from crp_integrations.policy.profiles import with_mode
 from crp_integrations.policy.records import Policy
 from crp_integrations.policy.reports import inheritance_report
+from crp_integrations.relay.hearing import unheard
 from crp_integrations.relay.nonces import checked
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.settings import Settings
@@ -148,7 +149,9 @@ def enter(
     left = safety.ceiling(left, request.safety_budget)
     if request.session_token:
         left = safety.ceiling(left, _token(request, session_id, nodes, world))
-    told = {**kept, **held.said}
+    told = {**kept, **held.said} if before else {}
+    for id_ in unheard(namespace, nodes, told):
+        told.pop(id_, None)
     given = () if request.prior else tuple(priors(before, told, {}))
     prior = request.prior or united(given)
     most = settings.sessions.graph.nodes

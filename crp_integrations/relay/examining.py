@@ -7,6 +7,7 @@ from typing import Final, TypedDict
 
 import numpy as np
 
+from crp_integrations.dpe.catalogue import catalogue
 from crp_integrations.dpe.dossier import Dossier, PriorWindow, System
 from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.records import Report
@@ -20,6 +21,7 @@ from crp_integrations.relay.records import Request
 from crp_integrations.relay.settings import Settings
 from crp_integrations.relay.world import World
 from crp_integrations.vectors import FloatRows
+from crp_integrations.vocabulary import AiActClass
 
 # What the relay keeps of every window, as evidence for the control catalogue.
 KEPT: Final = ("window-sealed", "events-chained", "settings-recorded")
@@ -27,6 +29,16 @@ VERIFIED: Final = "engine-verified"
 
 # The reason that a 451 body gives for a use that the EU AI Act forbids (related facts §3).
 UNACCEPTABLE: Final = "UNACCEPTABLE_EU_AI_ACT"
+
+
+def may_be_forbidden(settings: Settings) -> bool:
+    """Whether the registered use is one that the EU AI Act forbids, so that no answer is shown.
+
+    Spec: CRP-SPEC-005 §14.2
+    """
+    domain = settings.system.domain
+    found = catalogue().data["domains"].get(domain.value, {}) if domain else {}
+    return AiActClass.UNACCEPTABLE in found.values()
 
 
 class Asked(TypedDict):

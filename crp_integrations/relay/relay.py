@@ -25,10 +25,10 @@ from crp_integrations.relay.asks import Asks
 from crp_integrations.relay.assembling import assembled
 from crp_integrations.relay.counting import Conversation, counted
 from crp_integrations.relay.delegating import delegate, take
+from crp_integrations.relay.hearing import report_on
 from crp_integrations.relay.records import TokenCount
 from crp_integrations.relay.world import World
 from crp_integrations.session.agents import Downward, Upward
-from crp_integrations.session.ports import sessions_of
 from crp_integrations.vocabulary import SafetyMode, SourceKind
 
 # The strategy that the question's words ask for.
@@ -306,14 +306,13 @@ class Relay(Asks):
             residency: region whose window it is; None for the relay's own.
 
         Returns:
-            None for a window that is not known, was under `no-store`, or whose facts are gone.
+            None for a window that is not known, was under `no-store`, whose facts are gone, or
+            that showed a fact which the relay's subject may not read.
 
         Raises:
             StoreError: the store could not be read.
         """
-        with self.region(residency).begin(write=False) as transaction:
-            kept = sessions_of(transaction).report(window_id)
-        return None if kept is None else Report.model_validate_json(kept)
+        return report_on(self.region(residency), window_id)
 
     def verify(self, *, residency: str | None = None) -> Trail:
         """Verify everything that was sealed in this namespace.

@@ -20,6 +20,7 @@ from crp_integrations.relay.carrying import Carrying
 from crp_integrations.relay.deciding import Again, Deliver, Unreachable, Withhold
 from crp_integrations.relay.emitting import emitted
 from crp_integrations.relay.entering import ALONE, Entered, Place, enter
+from crp_integrations.relay.examining import may_be_forbidden
 from crp_integrations.relay.outdating import outdated
 from crp_integrations.relay.passes import Passes
 from crp_integrations.relay.records import Request
@@ -146,6 +147,8 @@ class Turn(Window):
             return False
         budget = self._world.settings.sessions.budget
         if withholds(entered.policy, self.request.oversight):
+            return False
+        if may_be_forbidden(self._world.settings):
             return False
         reviewed = safety.needs_review(entered.safety_budget, budget)
         if reviewed or self._fitting.request.strategy is Strategy.REFLEXIVE:

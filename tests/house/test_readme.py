@@ -144,10 +144,10 @@ def test_the_default_install_has_no_torch_no_gpl_and_no_compiler() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
     assert extras["all"] == [
-        "crp-integrations[langchain,llama-index,litellm,tokenizers,pdf,lexical]"
+        "crp-integrations[langchain,langgraph,llama-index,litellm,tokenizers,pdf,lexical]"
     ]
     plain = [*project["dependencies"]]
-    for name in ("langchain", "llama-index", "litellm", "tokenizers", "pdf", "lexical", "test"):
+    for name in ("langchain", "langgraph", "llama-index", "litellm", "tokenizers", "pdf", "lexical", "test"):
         plain += extras[name]
     names = {re.split(r"[>\[]", line)[0] for line in plain}
     assert not names & {"torch", "hnswlib", "leidenalg", "igraph"}
