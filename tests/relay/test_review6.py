@@ -19,10 +19,10 @@ from crp_integrations.messages import Reply
 from crp_integrations.policy.parse import parse
 from crp_integrations.relay import close as closing
 from crp_integrations.relay import outcomes
-from crp_integrations.relay.steps import NotModified, Refusal, Release
+from crp_integrations.relay.steps import Halt, NotModified, Refusal, Release
 from crp_integrations.relay.turn import Turn
 from crp_integrations.stores.memory import MemoryStore
-from crp_integrations.vocabulary import HaltReason, RiskLevel
+from crp_integrations.vocabulary import EventType, HaltReason, RiskLevel
 from tests.doubles import ScriptedModel
 from tests.relay.conftest import FACTS
 from tests.relay.scripted import (
@@ -33,6 +33,7 @@ from tests.relay.scripted import (
     Opener,
     answered,
     continued,
+    events,
     opened,
     outcome,
 )
@@ -257,3 +258,15 @@ def test_a_use_that_is_forbidden_is_not_shown_live(open_relay: Opener) -> None:
         for part in relay.stream(QUESTION, live=True):
             shown.append(part)
     assert shown == []
+
+
+def test_that_a_person_approved_an_answer_is_journalled(open_relay: Opener) -> None:
+    relay, _ = opened(open_relay, LOW)
+    withheld = outcome(relay, oversight="human-review")
+    assert isinstance(withheld, Halt)
+    token = f"approved:{withheld.answer.report.response_content_hash}"
+    shown = answered(relay, oversight="human-review", oversight_token=token)
+    told = events(relay, EventType.OVERSIGHT_TRIGGERED)
+    assert [event.data["approved"] for event in told] == [False, True]
+    assert told[-1].window_id == shown.window_id
+    relay.verify()
