@@ -147,7 +147,16 @@ def test_the_default_install_has_no_torch_no_gpl_and_no_compiler() -> None:
         "crp-integrations[langchain,langgraph,llama-index,litellm,tokenizers,pdf,lexical]"
     ]
     plain = [*project["dependencies"]]
-    for name in ("langchain", "langgraph", "llama-index", "litellm", "tokenizers", "pdf", "lexical", "test"):
+    for name in (
+        "langchain",
+        "langgraph",
+        "llama-index",
+        "litellm",
+        "tokenizers",
+        "pdf",
+        "lexical",
+        "test",
+    ):
         plain += extras[name]
     names = {re.split(r"[>\[]", line)[0] for line in plain}
     assert not names & {"torch", "hnswlib", "leidenalg", "igraph"}

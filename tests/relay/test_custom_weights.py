@@ -21,9 +21,10 @@ def test_custom_weights_are_in_no_header_and_no_answer(open_relay, tmp_path):
     for one in (relay, usual):
         one.add([FACT])
     answer = relay.ask("How long is the Falcon bridge?", model="scripted")
-    assert answer.report.composite_score != usual.ask(
-        "How long is the Falcon bridge?", model="scripted"
-    ).report.composite_score
+    assert (
+        answer.report.composite_score
+        != usual.ask("How long is the Falcon bridge?", model="scripted").report.composite_score
+    )
 
     with relay.fabric.begin(write=False) as transaction:
         journal = "".join(event.model_dump_json() for event in transaction.journal.events())
