@@ -255,8 +255,7 @@ def test_a_use_that_is_forbidden_is_not_shown_live(open_relay: Opener) -> None:
     relay, _ = opened(open_relay, LOW, system={"domain": "biometric-identification"})
     shown: list[object] = []
     with pytest.raises(SafetyHalt):
-        for part in relay.stream(QUESTION, live=True):
-            shown.append(part)
+        shown.extend(relay.stream(QUESTION, live=True))
     assert shown == []
 
 
