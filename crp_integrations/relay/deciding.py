@@ -15,7 +15,7 @@ from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.remedies import Redispatch
 from crp_integrations.errors import QualityUnreachable
 from crp_integrations.policy.records import Judgement, Policy
-from crp_integrations.policy.words import Demand
+from crp_integrations.policy.words import Demand, ViolationType
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.settings_dispatch import DispatchSettings
 from crp_integrations.vocabulary import (
@@ -90,6 +90,7 @@ def decide(
     text: str,
     attempts: int,
     settings: DispatchSettings,
+    part: bool = False,
 ) -> Decision:
     """What becomes of an answer.
 
@@ -99,6 +100,8 @@ def decide(
         tier: of the envelope, capped by the answer's quality.
         judgement: of the policy in force on this report.
         attempts: re-dispatches of this window so far.
+        part: whether other windows may go on with the answer; then whether it is complete enough
+            is for the last of them to say.
     """
     if report.classification.halts:
         return Withhold(HaltReason.UNACCEPTABLE)
@@ -112,7 +115,12 @@ def decide(
         critical = report.risk_level is RiskLevel.CRITICAL
         return Withhold(HaltReason.CRITICAL_RISK if critical else HaltReason.POLICY)
     wanted = request.accept_quality
-    if not accepted(tier, wanted) or judgement.unreachable:
+    poor = [
+        one
+        for one in judgement.violations
+        if not one.withholds and not (part and one.violation_type is ViolationType.COMPLETENESS)
+    ]
+    if not accepted(tier, wanted) or (judgement.unreachable and poor):
         return Unreachable(unreachable(tier, wanted, judgement, policy.require_quality))
     return Deliver()
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
+from crp_integrations.audit.events import session_created
 from crp_integrations.audit.records import WindowSeal
 from crp_integrations.audit.trail import closing
 from crp_integrations.dpe.records import Report
 from crp_integrations.relay.ending import Ending
 from crp_integrations.relay.leaving import Left
+from crp_integrations.seals import sha256
 from crp_integrations.session import budget as safety
 from crp_integrations.session.settings import BudgetSettings
 from crp_integrations.vocabulary import AiActClass, EventType, Pattern
@@ -35,7 +37,7 @@ def told(
     an id follows from what the fact says, and would confirm a guess at it.
     """
     events = [
-        *_begun(seal, ending, stored),
+        *_begun(seal, ending, stored, left),
         *((event_type, dict(data)) for event_type, data in ending.notes),
         *(
             _examined(seal, report, ending.reason, fallen)
@@ -50,10 +52,19 @@ def told(
 
 
 def _begun(
-    seal: WindowSeal, ending: Ending, stored: Set[str]
+    seal: WindowSeal, ending: Ending, stored: Set[str], left: Left
 ) -> Iterator[tuple[EventType, dict[str, Any]]]:
     if seal.window_number == 1:
-        yield EventType.SESSION_CREATED, {}
+        session = left.session
+        created = session_created(
+            seal.session_id,
+            seal.window_id,
+            policy_hash=sha256(session.policy) if session.policy else "",
+            parent_session=session.parent_session,
+            loop_depth=session.loop_depth,
+            agent=session.agent_id,
+        )
+        yield created.event_type, dict(created.data)
     else:
         told: dict[str, Any] = {"parent_hmac": seal.parent_hmac}
         if ending.outdated:

@@ -290,6 +290,7 @@ class Turn(Window):
             reply=answered,
             attempts=self._attempts.redispatches if not self._shown else MOST_REDISPATCHES,
             world=self._world,
+            part=self.part,
         )
         match verdict.decision:
             case Again() as again:

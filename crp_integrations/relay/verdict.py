@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from crp_integrations.dpe.records import Report
 from crp_integrations.messages import Reply
 from crp_integrations.policy.judge import judge
-from crp_integrations.policy.records import Judgement, Policy
+from crp_integrations.policy.ports import ViolationSink
+from crp_integrations.policy.records import Judgement, Policy, ViolationReport
 from crp_integrations.policy.render import policy_hash
 from crp_integrations.policy.reports import violation_report
 from crp_integrations.relay.deciding import Decision, Deliver, Withhold, decide
@@ -19,6 +21,8 @@ from crp_integrations.relay.world import World
 from crp_integrations.session import budget as safety
 from crp_integrations.vocabulary import EventType, HaltReason, Oversight, QualityTier
 
+_LOG = logging.getLogger("crp_integrations.relay")
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -28,6 +32,7 @@ class Verdict:
         judgement: of the policy in force.
         reported: of the policy that is reported and not enforced; None without one.
         report_uri: where the request wants violations reported, empty for nowhere else.
+        approved: a person had to approve the answer, and has.
     """
 
     decision: Decision
@@ -36,6 +41,7 @@ class Verdict:
     policy: Policy
     report_only: Policy | None
     report_uri: str = ""
+    approved: bool = False
 
     @classmethod
     def of(
@@ -48,6 +54,7 @@ class Verdict:
         reply: Reply,
         attempts: int,
         world: World,
+        part: bool = False,
     ) -> Verdict:
         """Judge a reply.
 
@@ -57,6 +64,7 @@ class Verdict:
             tier: of the envelope, capped by the answer's quality.
             reply: one that asks for tools answers nothing yet, and is passed on.
             attempts: re-dispatches of this window so far.
+            part: whether other windows may go on with the answer.
         """
         policy = entered.policy
         judgement = judge(policy, report, tier=tier, oversight=request.oversight)
@@ -74,18 +82,17 @@ class Verdict:
                 text=reply.text,
                 attempts=attempts,
                 settings=world.settings.dispatch,
+                part=part,
             )
         reviewed = judgement.needs_review or safety.needs_review(
             entered.safety_budget, world.settings.sessions.budget
         )
-        if (
-            isinstance(decision, Deliver)
-            and reviewed
-            and not unanswered
-            and not _approved(request, report, reply, world)
-        ):
-            decision = Withhold(HaltReason.OVERSIGHT)
-        return cls(decision, judgement, reported, policy, only, request.report_uri)
+        approved = False
+        if isinstance(decision, Deliver) and reviewed and not unanswered:
+            approved = _approved(request, report, reply, world)
+            if not approved:
+                decision = Withhold(HaltReason.OVERSIGHT)
+        return cls(decision, judgement, reported, policy, only, request.report_uri, approved)
 
     def post(self, world: World, report: Report) -> None:
         """Hand violations to where the policies want them reported; never waits.
@@ -101,13 +108,14 @@ class Verdict:
             session_id=report.session_id, window_id=report.window_id
         )
         for policy, judgement in self._judged():
+            receivers = [policy] if policy.report_uri or policy.report_to else []
             if self.report_uri and self.report_uri not in policy.report_uri:
-                policy = policy.changed(report_uri=(*policy.report_uri, self.report_uri))
-            if policy.report_uri or policy.report_to:
-                for violation in judgement.violations:
-                    world.sink.take(
-                        violation_report(violation, report, audit_trail_uri=trail), policy
-                    )
+                # A policy may be full, so the request's own address is not put among its.
+                receivers.append(Policy(report_uri=(self.report_uri,)))
+            for violation in judgement.violations:
+                said = violation_report(violation, report, audit_trail_uri=trail)
+                for receiver in receivers:
+                    _take(world.sink, said, receiver)
 
     @property
     def reason(self) -> HaltReason | None:
@@ -127,15 +135,25 @@ class Verdict:
                     "report_only": not judgement.enforced,
                 }
                 notes.append((EventType.POLICY_VIOLATION, told))
-        if isinstance(self.decision, Withhold) and self.decision.reason is HaltReason.OVERSIGHT:
+        if self.approved or self.reason is HaltReason.OVERSIGHT:
             mode = self.judgement.oversight or Oversight.HUMAN_REVIEW
-            notes.append((EventType.OVERSIGHT_TRIGGERED, {"mode": mode.value, "approved": False}))
+            seen = {"mode": mode.value, "approved": self.approved}
+            notes.append((EventType.OVERSIGHT_TRIGGERED, seen))
         return tuple(notes)
 
     def _judged(self) -> Iterator[tuple[Policy, Judgement]]:
         yield self.policy, self.judgement
         if self.report_only is not None and self.reported is not None:
             yield self.report_only, self.reported
+
+
+def _take(sink: ViolationSink, said: ViolationReport, policy: Policy) -> None:
+    """Hand a report to a sink; the window is sealed by now, and no answer depends on this."""
+    try:
+        sink.take(said, policy)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is the receiver's
+        why = type(error).__name__
+        _LOG.warning("a violation of window %s was not reported: %s", said.window_id, why)
 
 
 def _approved(request: Request, report: Report, reply: Reply, world: World) -> bool:

@@ -65,6 +65,8 @@ class Window:
         self._carrying: Carrying | None = None
         self._attempts = Attempts()
         self._searching: Searching | None = None
+        # Whether other windows may go on with the answer.
+        self.part = False
         # Whether the answer was shown as it came.
         self._shown = False
         self._passes = Passes(request.strategy, world.settings.dispatch)
@@ -197,6 +199,10 @@ class Window:
                 return self._outcome
             fitted = self._fitting.last
             envelope = fitted.envelope if fitted else None
+            if self._closed is not None:
+                # It was sealed, and what came after that failed; a window is sealed once.
+                self._outcome = Refusal(error, {}, envelope)
+                return self._outcome
             if isinstance(error, PolicyRelaxed) and error.directive in DIRECTIVES:
                 self.note(EventType.POLICY_VIOLATION, directives=[error.directive])
             report = self._examine(envelope, "")

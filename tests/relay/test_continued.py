@@ -9,7 +9,12 @@ import pytest
 from crp_integrations import Relay
 from crp_integrations.dpe import remedies
 from crp_integrations.envelope.evolution import SUMMARY_SOURCE
-from crp_integrations.errors import EngineError, ModelError, ModelRateLimited
+from crp_integrations.errors import (
+    EngineError,
+    ModelError,
+    ModelRateLimited,
+    QualityUnreachable,
+)
 from crp_integrations.headers.parse import read
 from crp_integrations.language.sentences import split_sentences
 from crp_integrations.messages import Reply
@@ -411,3 +416,22 @@ def test_a_pulled_answer_is_continued_as_it_was_asked(open_relay: Opener) -> Non
     assert [(call.temperature, call.seed) for call in model.calls] == [(0.3, 9)] * 2
     assert [node.strategy for node in windows(relay, answer.session_id)] == ["pull", "pull"]
     assert WHOLE.replace(f"{COMMISSIONED} ", f"{COMMISSIONED}\n\n") == answer.text
+
+
+# --- a policy that demands completeness --------------------------------------------------
+
+
+def test_a_demand_for_completeness_is_judged_after_the_last_window(open_relay: Opener) -> None:
+    partial = f"{COMMISSIONED} {COOLING}"
+    model = ScriptedModel(partial, REVENUE)
+    relay = made(open_relay, model, dispatch={"flow": "none"})
+    answer = relay.ask(QUESTION, **NARROW, policy="require-completeness 0.90")
+    assert [piece.text for piece in answer.pieces] == [partial, REVENUE]
+
+
+def test_an_answer_that_stays_incomplete_is_unreachable(open_relay: Opener) -> None:
+    model = ScriptedModel(COMMISSIONED, "Nothing is known on that.")
+    relay = made(open_relay, model, dispatch={"flow": "none"})
+    with pytest.raises(QualityUnreachable, match=r"require-completeness 0\.9 is not met"):
+        relay.ask(QUESTION, **NARROW, policy="require-completeness 0.90")
+    assert len(model.calls) == 2

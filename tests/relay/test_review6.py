@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from crp_integrations import Relay, asked_by
-from crp_integrations.errors import SafetyHalt
+from crp_integrations.errors import HeaderSyntaxError, SafetyHalt
 from crp_integrations.fabric.records import Fact
 from crp_integrations.guard.decisions import Action, Decision
 from crp_integrations.guard.subjects import Subject
@@ -17,6 +17,8 @@ from crp_integrations.headers import names
 from crp_integrations.headers.bodies import HaltBody
 from crp_integrations.messages import Reply
 from crp_integrations.policy.parse import parse
+from crp_integrations.policy.records import Policy, ViolationReport
+from crp_integrations.policy.render import policy_hash
 from crp_integrations.relay import close as closing
 from crp_integrations.relay import outcomes
 from crp_integrations.relay.steps import Halt, NotModified, Refusal, Release
@@ -268,4 +270,71 @@ def test_that_a_person_approved_an_answer_is_journalled(open_relay: Opener) -> N
     told = events(relay, EventType.OVERSIGHT_TRIGGERED)
     assert [event.data["approved"] for event in told] == [False, True]
     assert told[-1].window_id == shown.window_id
+    relay.verify()
+
+
+class Broken:
+    """Takes violations and fails with each."""
+
+    def take(self, report: ViolationReport, policy: Policy) -> None:
+        raise OSError("no room")
+
+
+@pytest.mark.parametrize("broken", [True, False])
+def test_reporting_a_violation_costs_no_answer_and_seals_nothing_twice(
+    open_relay: Opener, broken: bool
+) -> None:
+    taken = Violations()
+    relay, _ = opened(open_relay, HIGH, violations=Broken() if broken else taken)
+    full = " ".join(f"https://reports.example/{number}" for number in range(4))
+    ended = outcome(
+        relay,
+        policy=f"require-quality S A B; report-uri {full}",
+        report_uri="https://reports.example/own",
+    )
+    assert isinstance(ended, Refusal)
+    assert ended.status == 503
+    with relay.fabric.begin(write=False) as transaction:
+        assert len(list(transaction.journal.seals(SESSION))) == 1
+    addresses = {uri for policy in taken.policies for uri in policy.report_uri}
+    assert len(addresses) == (0 if broken else 5)
+
+
+class Violations:
+    """Keeps the policies that violations were reported under."""
+
+    def __init__(self) -> None:
+        self.policies: list[Policy] = []
+
+    def take(self, report: ViolationReport, policy: Policy) -> None:
+        self.policies.append(policy)
+
+
+def test_a_sealed_window_whose_headers_cannot_be_made_is_not_sealed_again(
+    open_relay: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    relay, _ = opened(open_relay, HIGH)
+
+    def unsayable(*given: Any) -> dict[str, str]:
+        raise HeaderSyntaxError("no header can say this")
+
+    monkeypatch.setattr(Turn, "_headers", unsayable)
+    with pytest.raises(HeaderSyntaxError):
+        relay.ask(QUESTION, session_id=SESSION)
+    with relay.fabric.begin(write=False) as transaction:
+        assert [seal.outcome for seal in transaction.journal.seals(SESSION)] == ["released"]
+    relay.verify()
+
+
+def test_the_journal_says_under_what_a_session_began(open_relay: Opener) -> None:
+    relay, _ = opened(open_relay, LOW)
+    answered(relay, policy="halt-on CRITICAL")
+    child = relay.ask(QUESTION, **asked_by(relay.delegate(SESSION)))
+    parents, began = events(relay, EventType.SESSION_CREATED)
+    assert parents.data["policy_hash"] == policy_hash(parse("halt-on CRITICAL"))
+    assert "parent_session" not in parents.data
+    assert began.session_id == child.session_id
+    assert began.data["parent_session"] == SESSION
+    assert began.data["loop_depth"] == 1
+    assert began.data["policy_hash"] == parents.data["policy_hash"]
     relay.verify()

@@ -11,14 +11,14 @@ from typing import Final
 from crp_integrations.dpe import remedies
 from crp_integrations.envelope.evolution import SUMMARY_SOURCE
 from crp_integrations.envelope.records import Envelope
-from crp_integrations.errors import EngineError
+from crp_integrations.errors import EngineError, QualityUnreachable
 from crp_integrations.headers import names
 from crp_integrations.headers.records import FlowSaid, ResponseHeaders
 from crp_integrations.headers.write import write
 from crp_integrations.messages import Message, ModelCall, Reply, Usage
 from crp_integrations.relay.records import Answer, Piece, Request
 from crp_integrations.relay.settings_dispatch import DispatchSettings
-from crp_integrations.relay.steps import Dispatch, Fitted, Outcome, Release, Step
+from crp_integrations.relay.steps import Dispatch, Fitted, Outcome, Refusal, Release, Step
 from crp_integrations.relay.strategies.worst import worst
 from crp_integrations.relay.turn import Turn
 from crp_integrations.relay.usage import total
@@ -55,7 +55,8 @@ class Continued:
         self._window = window
         self._settings = settings
         self._most = most_windows
-        self._turn = window(request)
+        self._turn = self._part(request)
+        self._first = self._turn
         self._answers: list[Answer] = []
         self._bridges: list[str] = []
         # Of bridges, and of a continuation that came to nothing.
@@ -111,6 +112,30 @@ class Continued:
 
     # --- within ------------------------------------------------------------------------
 
+    def _part(self, request: Request) -> Turn:
+        turn = self._window(request)
+        turn.part = True
+        return turn
+
+    def _ended(self, release: Release) -> Release | Refusal:
+        """The whole answer, unless it is less complete than the policy demands."""
+        entered, first = self._first.entered, self._answers[0].report.quality.completeness
+        least = entered.policy.require_completeness if entered else None
+        needs = len(first.covered) + len(first.uncovered)
+        if least is None or not needs or release.answer.reply.tool_calls:
+            return release
+        missing = len(self._answers[-1].report.uncovered_sub_queries)
+        score = 1.0 - missing / needs
+        if score >= least:
+            return release
+        last = release.answer
+        error = QualityUnreachable(
+            f"require-completeness {least:g} is not met: {needs - missing} of {needs} needs are "
+            f"answered in {len(self._answers)} windows",
+            tier=last.envelope.quality_tier,
+        )
+        return Refusal(error, last.headers, last.envelope)
+
     def _seen(self, step: Step) -> Step:
         if isinstance(step, Release):
             return self._released(step.answer)
@@ -131,7 +156,7 @@ class Continued:
         """What the continuation under way would show."""
         return self._turn.fit(model).envelope
 
-    def _without_last(self) -> Release:
+    def _without_last(self) -> Release | Refusal:
         """What was answered before a continuation that came to nothing, which cost something."""
         if self._turn.usage != Usage():
             self._further_usage.append(self._turn.usage)
@@ -177,13 +202,13 @@ class Continued:
 
     def _after(self, answer: Answer) -> Step:
         if not self._goes_on(answer):
-            return self._combined() if len(self._answers) > 1 else Release(answer)
+            return self._combined()
         found = answer.report.quality.completeness
         uncovered = tuple(answer.report.uncovered_sub_queries)
         words = [remedies.towards_completeness(found.covered, uncovered)]
         if self._settings.flow == "augment":
             words.append(remedies.towards_flow(answer.text))
-        self._turn = self._window(
+        self._turn = self._part(
             self._request.changed(
                 query="\n".join(uncovered),
                 sub_queries=uncovered,
@@ -226,24 +251,28 @@ class Continued:
         permitted = self._settings.continue_partial or demanded
         return found.level is CompletenessLevel.PARTIAL and permitted
 
-    def _combined(self) -> Release:
+    def _combined(self) -> Release | Refusal:
         """One answer of all windows; the last one's report and headers hold."""
         last = self._answers[-1]
         usage = total([*(answer.reply.usage for answer in self._answers), *self._further_usage])
         if len(self._answers) == 1:
-            return Release(last.changed(reply=last.reply.changed(usage=usage)))
+            if self._further_usage:
+                last = last.changed(reply=last.reply.changed(usage=usage))
+            return self._ended(Release(last))
         pieces: list[Piece] = []
         for answer, bridge in zip(self._answers, self._bridges, strict=True):
             if bridge.strip():
                 pieces.append(Piece(text=bridge))
             pieces.append(Piece(text=answer.text, window_id=answer.window_id))
         text = BETWEEN.join(piece.text for piece in pieces)
-        return Release(
-            last.changed(
-                text=text,
-                reply=last.reply.changed(text=text, usage=usage),
-                pieces=tuple(pieces),
-                headers=self._headers(last),
+        return self._ended(
+            Release(
+                last.changed(
+                    text=text,
+                    reply=last.reply.changed(text=text, usage=usage),
+                    pieces=tuple(pieces),
+                    headers=self._headers(last),
+                )
             )
         )
 
