@@ -89,8 +89,10 @@ class Kind(Protocol):
 
 def refused(word: Word, name: str, wanted: str) -> PolicySyntaxError:
     """The error for a word that a directive does not take."""
+    # What an address holds may be a secret.
+    seen = "a value" if name.startswith("report-") else repr(word.text[:_SHOWN])
     return PolicySyntaxError(
-        f"{name} has {word.text[:_SHOWN]!r} in column {word.column}, wanted {wanted}",
+        f"{name} has {seen} in column {word.column}, wanted {wanted}",
         column=word.column,
     )
 

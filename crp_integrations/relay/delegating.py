@@ -122,7 +122,12 @@ def take(namespace: Namespace, world: World, session_id: str, up: Upward) -> flo
         session = _session(transaction, world, session_id)
         now = iso(world.clock.now())
         before = session.safety_budget
+        if up.hmac and up.hmac in session.taken:
+            # Handed over twice, as after a lost reply, a result costs once.
+            return before
         session = agents.returned(session, up, world.settings.sessions)
+        if up.hmac:
+            session = session.changed(taken=(*session.taken, up.hmac))
         left = session.safety_budget
         spent = not safety.halts(before, budget) and safety.halts(left, budget)
         # One that has ended stays as it is; that the agent returned is journalled all the same.

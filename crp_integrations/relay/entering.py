@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Final
 
 from crp_integrations.audit.records import WindowSeal
 from crp_integrations.envelope.prior import PriorWindow
 from crp_integrations.errors import AccessDenied, LimitReached, PolicyRelaxed, TokenRefused
 from crp_integrations.fabric.namespace import Namespace
-from crp_integrations.policy.inherit import tightened
+from crp_integrations.policy.inherit import strictest, tightened
 from crp_integrations.policy.parse import parse
 from crp_integrations.policy.profiles import with_mode
 from crp_integrations.policy.records import Policy
@@ -212,9 +213,9 @@ def _policy(
     Returns:
         None where nobody states one.
     """
-    # Of directives that stand twice the strictest holds, so an older session follows its operator.
+    # The strictest of each directive holds, so an older session follows its operator.
     layers = [
-        text
+        parse(text)
         for text in (
             world.settings.policy,
             agent.safety_policy if agent else "",
@@ -223,7 +224,7 @@ def _policy(
         )
         if text
     ]
-    held = parse("; ".join(layers)) if layers else None
+    held = reduce(strictest, layers) if layers else None
     if not request.policy:
         return held
     own = parse(request.policy)

@@ -24,6 +24,7 @@ class Session(Record):
         loop_depth: agents within agents around it, 0 for a root.
         agent_id: registered agent that it belongs to; empty for none.
         delegations, tool_calls: counted over the session.
+        taken: chain tips of what sub-agents handed back, each taken once.
         ended: no further window may begin.
     """
 
@@ -39,6 +40,7 @@ class Session(Record):
     agent_id: str = ""
     delegations: int = Field(default=0, ge=0)
     tool_calls: int = Field(default=0, ge=0)
+    taken: tuple[str, ...] = ()
     ended: bool = False
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from crp_integrations import Relay, asked_by
-from crp_integrations.errors import HeaderSyntaxError, SafetyHalt
+from crp_integrations.errors import HeaderSyntaxError, PolicySyntaxError, SafetyHalt
 from crp_integrations.fabric.records import Fact
 from crp_integrations.guard.decisions import Action, Decision
 from crp_integrations.guard.subjects import Subject
@@ -23,6 +23,7 @@ from crp_integrations.relay import close as closing
 from crp_integrations.relay import outcomes
 from crp_integrations.relay.steps import Halt, NotModified, Refusal, Release
 from crp_integrations.relay.turn import Turn
+from crp_integrations.session.agents import Upward
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.vocabulary import EventType, HaltReason, RiskLevel
 from tests.doubles import ScriptedModel
@@ -338,3 +339,28 @@ def test_the_journal_says_under_what_a_session_began(open_relay: Opener) -> None
     assert began.data["loop_depth"] == 1
     assert began.data["policy_hash"] == parents.data["policy_hash"]
     relay.verify()
+
+
+def test_a_result_that_is_handed_over_twice_costs_once(open_relay: Opener) -> None:
+    relay, _ = opened(open_relay, LOW)
+    parent = answered(relay, session_id="crp_sess_" + "p" * 16)
+    up = Upward(session_id="crp_sess_" + "c" * 16, hmac="sha256:" + "a" * 64, halted=True)
+    once = relay.take(parent.session_id, up)
+    assert relay.take(parent.session_id, up) == once
+    assert relay.take(parent.session_id, up.changed(hmac="sha256:" + "b" * 64)) < once
+
+
+def test_policies_side_by_side_may_name_many_addresses(open_relay: Opener) -> None:
+    hosts = [f"https://{name}.example.com/r" for name in "abcde"]
+    mine = f"report-uri {' '.join(hosts[:3])}; warn-on HIGH"
+    theirs = f"report-uri {' '.join(hosts[2:])}; halt-on CRITICAL"
+    relay, _ = opened(open_relay, LOW, policy=mine)
+    answer = answered(relay, inherited_policy=theirs)
+    assert "halt-on CRITICAL" in answer.headers["CRP-Safety-Policy-Applied"]
+
+
+def test_an_address_with_a_password_is_in_no_message(open_relay: Opener) -> None:
+    relay, _ = opened(open_relay, LOW)
+    with pytest.raises(PolicySyntaxError) as refused:
+        answered(relay, policy="report-uri ftp://user:hunter2@example.com/r")
+    assert "hunter2" not in str(refused.value)
