@@ -362,5 +362,5 @@ def test_policies_side_by_side_may_name_many_addresses(open_relay: Opener) -> No
 def test_an_address_with_a_password_is_in_no_message(open_relay: Opener) -> None:
     relay, _ = opened(open_relay, LOW)
     with pytest.raises(PolicySyntaxError) as refused:
-        answered(relay, policy="report-uri ftp://user:hunter2@example.com/r")
+        relay.ask(QUESTION, policy="report-uri ftp://user:hunter2@example.com/r")
     assert "hunter2" not in str(refused.value)
