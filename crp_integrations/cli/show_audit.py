@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from crp_integrations.audit.records import Event, WindowSeal
@@ -47,9 +47,15 @@ def verified(trail: Trail) -> None:
     terminal().print(Text("\n".join(lines)), soft_wrap=True)
 
 
+# `crp_sess_` and at most 32 letters and digits.
+SESSION_WIDTH = 41
+
+
 def sessions(seals: Iterable[WindowSeal]) -> None:
     """Which sessions there are, one line each."""
-    table = Table("Session", "Windows", "First", "Last", title="Sessions", title_justify="left")
+    # Whole, so that it can be handed to `crp audit show`.
+    whole = Column("Session", no_wrap=True, min_width=SESSION_WIDTH)
+    table = Table(whole, "Windows", "First", "Last", title="Sessions", title_justify="left")
     group: list[WindowSeal] = []
 
     def row() -> None:

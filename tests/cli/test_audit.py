@@ -12,7 +12,7 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.stores.keys import FileKeyRing
-from tests.cli.test_cli import KEY, PAGE, SESSION
+from tests.cli.test_cli import KEY, PAGE, SESSION, crp
 
 FIXED = {"CRP_KEY": KEY, "CRP_CLOCK": "2026-05-25T12:00:00Z"}
 QUESTIONS = (
@@ -220,3 +220,12 @@ def test_after_a_rotation_old_windows_verify_and_new_ones_name_the_new_key(here,
     (store / "keys").write_bytes(old)
     refused = here("audit", "verify", "--store", "kb", cwd=tmp_path)
     assert refused.returncode == 1 and "another key" in refused.stderr
+
+
+def test_a_session_is_listed_whole_where_nobody_watches(tmp_path: Path) -> None:
+    with Relay.open(tmp_path / "kb", model="extractive") as relay:
+        relay.add(["The Falcon bridge is 503 metres long and carries eight lanes."])
+        answer = relay.ask("How long is the Falcon bridge?")
+    shown = crp("audit", "show", "--store", "kb", cwd=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    assert answer.session_id in shown.stdout
