@@ -131,9 +131,14 @@ def enter(
         sealed = () if session else tuple(transaction.journal.seals(session_id))
     if session is not None and session.ended:
         raise AccessDenied(f"session {session_id} has ended; begin another one")
-    agent = agents.registered(
-        request.agent_id or (session.agent_id if session else ""), settings.sessions.agents
-    )
+    name = session.agent_id if session else ""
+    if name and request.agent_id not in ("", name):
+        # Else an agent would leave its bounds by another's name.
+        raise AccessDenied(
+            f"session {session_id} is agent {name!r:.60}'s; agent {request.agent_id!r:.60} begins "
+            "one of its own"
+        )
+    agent = agents.registered(request.agent_id or name, settings.sessions.agents)
     depth = max(request.loop_depth, session.loop_depth if session else 0)
     agents.admit(
         agent,
@@ -172,7 +177,7 @@ def enter(
         named=bool(parents or after),
         stated=policy is not None,
         depth=depth,
-        preferred=safety.preferred(left, settings.sessions.budget),
+        preferred=_preferred(left, agent, settings),
         pattern=pattern_of(
             nodes,
             [node.window_id for node in parents or after or nodes[-1:]],
@@ -185,6 +190,13 @@ def enter(
 def _named(ids: Sequence[str], nodes: Sequence[WindowNode]) -> tuple[WindowNode, ...]:
     by_id = {node.window_id: node for node in nodes}
     return tuple(by_id[id_] for id_ in ids if id_ in by_id)
+
+
+def _preferred(left: float, agent: Agent | None, settings: Settings) -> Strategy | None:
+    """The strategy that the circuit breaker asks for, where the agent may use it."""
+    preferred = safety.preferred(left, settings.sessions.budget)
+    allowed = agent.allowed_strategies if agent else None
+    return preferred if allowed is None or preferred in allowed else None
 
 
 def _after(sealed: Sequence[WindowSeal], settings: Settings) -> float:

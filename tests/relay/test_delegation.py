@@ -342,3 +342,18 @@ def test_an_agent_in_another_process_over_headers(
         assert child.verify().sessions == 1
     assert relay.verify().sessions == 1
     assert told["key"] != KEY
+
+
+def test_an_agent_keeps_its_name_within_a_session(open_relay: Opener) -> None:
+    agents = [{"agent_id": "reader", "allowed_strategies": ["push"]}, {"agent_id": "writer"}]
+    relay = open_relay(models=ScriptedModel(FACTS[0]), sessions={"agents": {"registered": agents}})
+    relay.fabric.add(list(FACTS))
+    first = relay.ask("Who operates the reactor?", agent_id="reader")
+    with pytest.raises(AccessDenied, match="'reader'"):
+        relay.ask(
+            "Who operates it?", session_id=first.session_id, agent_id="writer", strategy="pull"
+        )
+    half_open = relay.ask(
+        "Who operates it?", session_id=first.session_id, agent_id="reader", safety_budget=0.40
+    )
+    assert half_open.headers["CRP-Context-Strategy"] == "push"
