@@ -101,7 +101,7 @@ KEPT = {
         **dict.fromkeys(
             (
                 *("session_id", "created_at", "modified_at", "safety_budget", "parent_session"),
-                *("loop_depth", "delegations", "tool_calls", "ended"),
+                *("loop_depth", "delegations", "tool_calls", "taken", "ended"),
             ),
             LABEL,
         ),
