@@ -15,6 +15,7 @@ from typing import Final
 
 from crp_integrations.headers import names
 from crp_integrations.headers.words import Phase, Retry
+from crp_integrations.session.ids import CONTINUATION_ID, SESSION_ID
 from crp_integrations.vocabulary import (
     AiActClass,
     Attribution,
@@ -68,8 +69,8 @@ _DIRECTIVE = r"(?:no-store|no-cache|reuse-ckf|only-if-ckf|max-age=[0-9]{1,15})"
 _DISTORTION = _one_of(DistortionType)
 _CONTROL = r"A(?:\.[0-9]{1,2}){2,3}"
 _OMISSIONS = rf"CRITICAL:{_INTEGER},[ \t]*HIGH:{_INTEGER},[ \t]*MEDIUM:{_INTEGER}"
-_SESSION = r"crp_sess_[A-Za-z0-9]{16,32}"
-_CONTINUATION = r"crp_cont_[A-Za-z0-9]{16,32}"
+_SESSION = SESSION_ID.pattern
+_CONTINUATION = CONTINUATION_ID.pattern
 _WINDOW = r"crp_win_[A-Za-z0-9]{16,32}"
 _DURATION = (
     r"P(?=[0-9T])(?:[0-9]{1,9}D)?(?:T(?=[0-9])(?:[0-9]{1,9}H)?(?:[0-9]{1,9}M)?(?:[0-9]{1,9}S)?)?"

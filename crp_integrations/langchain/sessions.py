@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from crp_integrations.errors import RequestError
-from crp_integrations.relay.admit import SESSION_ID
 from crp_integrations.seals import sha256
+from crp_integrations.session.ids import SESSION_ID
 
 _PREFIX: Final = "crp_sess_"
 _DIGITS: Final = 32

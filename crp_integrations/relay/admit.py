@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from pydantic import ValidationError
@@ -10,8 +9,7 @@ from pydantic import ValidationError
 from crp_integrations.errors import AccessDenied, RequestError
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.settings import Settings, first_problem
-
-SESSION_ID = re.compile(r"crp_sess_[A-Za-z0-9]{16,32}")
+from crp_integrations.session.ids import SESSION_ID
 
 
 def admit(**fields: Any) -> Request:

@@ -114,7 +114,8 @@ def close(
             outcome=ending.outcome,
             etag=envelope.etag if envelope else "",
             risk_level=finished.risk_level.value,
-            parents=[one.hmac for one in follows],
+            # Unnamed, it follows the last one; naming that would read all seals once more.
+            parents=[one.hmac for one in follows] if entered and entered.named else None,
         )
         integrity = windows.verify(earlier, key) if earlier else ChainIntegrity.UNVERIFIED
         left = leave(

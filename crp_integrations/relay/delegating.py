@@ -6,8 +6,7 @@ The values travel as they are within a process and as CRP headers between proces
 
 from __future__ import annotations
 
-from crp_integrations.audit.agent_events import sub_agent_returned
-from crp_integrations.audit.events import safety_budget_depleted
+from crp_integrations.audit.events import safety_budget_depleted, sub_agent_returned
 from crp_integrations.audit.journal import append
 from crp_integrations.audit.keys import journal_key
 from crp_integrations.dpe.records import Report

@@ -7,7 +7,6 @@ tier and `CRP-Set-Session` pass in neither direction: the two records have no fi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import Field, StringConstraints
@@ -18,12 +17,13 @@ from crp_integrations.policy.parse import parse
 from crp_integrations.policy.render import render
 from crp_integrations.records import Record
 from crp_integrations.session import budget
+from crp_integrations.session.ids import SESSION_ID
 from crp_integrations.session.records import Session
 from crp_integrations.session.registration import Agent
 from crp_integrations.session.settings import AgentSettings, SessionSettings
 from crp_integrations.vocabulary import ChainIntegrity, HaltReason, RiskLevel, SafetyMode, Strategy
 
-SessionId = Annotated[str, StringConstraints(pattern=r"^(crp_sess_[A-Za-z0-9]{16,32})?$")]
+SessionId = Annotated[str, StringConstraints(pattern=f"^({SESSION_ID.pattern})?$")]
 Seal = Annotated[str, StringConstraints(pattern=r"^(sha256:[0-9a-f]{64})?$")]
 
 
@@ -251,28 +251,3 @@ def returned(parent: Session, up: Upward, settings: SessionSettings) -> Session:
         parent.safety_budget, up.safety_budget, halted=up.halted, settings=settings.budget
     )
     return parent.changed(safety_budget=left)
-
-
-def all_returned(parent: Session, ups: Sequence[Upward], settings: SessionSettings) -> Session:
-    """A parent's session once sub-agents that ran side by side have returned, in any order.
-
-    Spec: related facts §8
-    """
-    each = ((up.safety_budget, up.halted) for up in ups)
-    return parent.changed(
-        safety_budget=budget.after_children(parent.safety_budget, each, settings.budget)
-    )
-
-
-def trail_entry(up: Upward) -> dict[str, object]:
-    """Data of `SUB_AGENT_RESULT` in the parent's trail: the child's chain tip, and no content.
-
-    Spec: related facts §8
-    """
-    return {
-        "session_id": up.session_id,
-        "hmac": up.hmac,
-        "chain_integrity": up.chain_integrity.value,
-        "risk_level": up.risk_level.value if up.risk_level else "",
-        "halted": up.halted,
-    }

@@ -129,25 +129,6 @@ def after_child(
     return ceiling(_less(own, settings.child_halt) if halted else own, child)
 
 
-def after_children(
-    own: float, returned: Iterable[tuple[float | None, bool]], settings: BudgetSettings
-) -> float:
-    """A parent's budget once sub-agents that ran side by side have returned, in any order.
-
-    Every 451 is charged first, and the smallest budget holds.
-
-    Spec: related facts §8
-
-    Args:
-        returned: what `after_child` takes of each, budget and `halted`.
-    """
-    left, smallest = rounded(own), 1.0
-    for child, halted in returned:
-        left = _less(left, settings.child_halt) if halted else left
-        smallest = ceiling(smallest, child)
-    return min(left, smallest)
-
-
 def merged(parents: Iterable[float]) -> float:
     """The budget with which a fan-in begins: the smallest of its parents.
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.audit import agent_events, events
+from crp_integrations.audit import events
 from crp_integrations.audit.drafts import (
     DIRECTIVES,
     SHAPES,
@@ -57,9 +57,8 @@ HOSTILE = (
 )
 BUILDERS = {
     name: function
-    for module in (events, agent_events)
-    for name, function in inspect.getmembers(module, inspect.isfunction)
-    if not name.startswith("_") and function.__module__ == module.__name__
+    for name, function in inspect.getmembers(events, inspect.isfunction)
+    if not name.startswith("_") and function.__module__ == events.__name__
 }
 # What a builder is called with; a text where a type allows one.
 VALUES: dict[str, Any] = {
@@ -97,17 +96,8 @@ def said_of(make: Callable[[], EventDraft]) -> str:
         return str(error)
 
 
-def test_every_type_has_a_shape_and_those_of_the_relay_a_builder() -> None:
+def test_every_type_has_a_shape() -> None:
     assert set(SHAPES) == set(EventType)
-    built = {function(**arguments(function)).event_type for function in BUILDERS.values()}
-    assert built == {
-        EventType.SESSION_CREATED, EventType.SESSION_CONTINUED, EventType.SESSION_TERMINATED,
-        EventType.RE_DISPATCH, EventType.STRATEGY_UPGRADE, EventType.POLICY_VIOLATION,
-        EventType.SAFETY_HALT, EventType.SAFETY_BUDGET_DEPLETED, EventType.OVERSIGHT_TRIGGERED,
-        EventType.COMPLETENESS_CONTINUATION, EventType.FLOW_STITCH, EventType.FLOW_REMEDIATION,
-        EventType.STOP_INJECT, EventType.TOOL_CALL, EventType.AGENT_LOOP_ITERATION,
-        EventType.FAN_OUT_CREATED, EventType.FAN_IN_MERGED, EventType.SUB_AGENT_RESULT,
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", BUILDERS)
@@ -204,15 +194,3 @@ def test_ids_that_people_use_stay_as_they_are() -> None:
         "anthropic/claude-3-5-sonnet@20241022", "minilm/1.0+sha256:ab", "doc#12", "ModelError",
     ):  # fmt: skip
         assert named(name) == name
-
-
-def test_what_a_tool_was_called_with_is_hashed() -> None:
-    draft = agent_events.tool_called(
-        SESSION, WINDOW, tool="search", number=1, arguments='{"q": "Meridian"}', result="412 MW"
-    )
-    assert draft.data == {
-        "tool": sha256("search"),
-        "number": 1,
-        "arguments_hash": sha256('{"q": "Meridian"}'),
-        "result_hash": sha256("412 MW"),
-    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import permutations
 from typing import Any
 
 import pytest
@@ -13,12 +12,11 @@ from crp_integrations.errors import AccessDenied, ConfigError, PolicyRelaxed, Sa
 from crp_integrations.headers.names import NEVER_PASSED
 from crp_integrations.policy.parse import parse
 from crp_integrations.policy.render import render
-from crp_integrations.seals import sha256
 from crp_integrations.session import agents
 from crp_integrations.session.agents import Downward, Upward
 from crp_integrations.session.registration import Agent
 from crp_integrations.session.settings import AgentSettings, SessionSettings
-from crp_integrations.vocabulary import ChainIntegrity, RiskLevel, SafetyMode, Strategy
+from crp_integrations.vocabulary import SafetyMode, Strategy
 from tests.session.nodes import NOON, SESSION, session
 
 CHILD = "crp_sess_0000000000000001"
@@ -179,39 +177,6 @@ def test_a_parents_budget_never_rises(parent: agents.Session, ups: list[Upward])
     assert left == sorted(left, reverse=True)
     for up in ups:
         assert up.safety_budget is None or left[-1] <= up.safety_budget
-
-
-@given(PARENTS, st.lists(UPS, max_size=4))
-def test_those_that_ran_together_return_in_any_order(
-    parent: agents.Session, ups: list[Upward]
-) -> None:
-    ends = {agents.all_returned(parent, some, SETTINGS).safety_budget for some in permutations(ups)}
-    assert len(ends) == 1
-    assert ends.pop() <= parent.safety_budget
-
-
-def test_the_budgets_of_three_agents_come_back_as_the_smallest() -> None:
-    ups = [Upward(safety_budget=left) for left in (0.62, 0.31, 0.80)]
-    assert agents.all_returned(session(safety_budget=0.85), ups, SETTINGS).safety_budget == 0.31
-
-
-def test_the_parents_trail_names_the_childs_chain_tip() -> None:
-    up = Upward(
-        session_id=CHILD,
-        safety_budget=0.7,
-        risk_level=RiskLevel.HIGH,
-        hmac=sha256("tip"),
-        chain_integrity=ChainIntegrity.VALID,
-        audit_uri="https://example.org/trail",
-        quality_score=0.9,
-    )
-    assert agents.trail_entry(up) == {
-        "session_id": CHILD,
-        "hmac": sha256("tip"),
-        "chain_integrity": "VALID",
-        "risk_level": "HIGH",
-        "halted": False,
-    }
 
 
 def test_a_registration_that_cannot_be_meant_is_refused() -> None:

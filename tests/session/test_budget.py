@@ -133,18 +133,6 @@ def test_a_childs_return_and_its_451() -> None:
 RETURNED = st.tuples(st.none() | BUDGETS, st.booleans())
 
 
-@given(BUDGETS, st.lists(RETURNED, max_size=4))
-def test_children_that_ran_side_by_side_return_in_any_order(
-    own: float, returned: list[tuple[float | None, bool]]
-) -> None:
-    ends = {budget.after_children(own, some, SETTINGS) for some in permutations(returned)}
-    assert len(ends) == 1
-    (left,) = ends
-    assert left <= budget.rounded(own)
-    for child, halted in returned:
-        assert left <= budget.after_child(own, child, halted=halted, settings=SETTINGS)
-
-
 def test_a_fan_in_begins_with_the_smallest() -> None:
     assert budget.merged([0.62, 0.31, 0.8]) == 0.31
     with pytest.raises(RequestError, match="no windows"):
