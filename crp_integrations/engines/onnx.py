@@ -158,7 +158,7 @@ class OnnxEmbedder:
         try:
             tokens = tokenizer.encode(text).ids
         except Exception as error:  # tokenizers has no class of its own
-            raise _failed("a text cannot be cut into tokens", tokenizers) from error
+            raise failed("a text cannot be cut into tokens", tokenizers) from error
         first, body, last = tokens[:1], tokens[1:-1], tokens[-1:]
         total: npt.NDArray[np.float64] | float = 0.0
         for start, end in windows(len(body), card.passage - 2, card.overlap):
@@ -176,44 +176,59 @@ class OnnxEmbedder:
             return self._loaded
 
     def _open(self) -> tuple[onnxruntime.InferenceSession, tokenizers.Tokenizer]:
-        # The bytes that were hashed are the ones that are loaded.
-        model = self._weights.read("model.onnx")
-        vocabulary = self._weights.read("tokenizer.json")
-        onnxruntime = library()
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = self._threads
-        options.inter_op_num_threads = 1
-        options.log_severity_level = 3
-        # Idle threads wait instead of spinning; the caller has other work for the processor.
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         # Fused operators change with the runtime's version, and save no time on this model.
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-        try:
-            session = onnxruntime.InferenceSession(
-                model, options, providers=["CPUExecutionProvider"]
-            )
-        except Exception as error:  # its classes share no base but Exception
-            raise _failed("the model cannot be loaded", onnxruntime) from error
-        try:
-            tokenizer = tokenizers.Tokenizer.from_str(vocabulary.decode())
-            tokenizer.no_truncation()
-            tokenizer.no_padding()
-            # "[SEP]" in a text is text: content must not reach the model's control tokens.
-            tokenizer.encode_special_tokens = True
-        except Exception as error:
-            raise _failed("the tokenizer cannot be loaded", tokenizers) from error
-        return session, tokenizer
+        return opened(
+            self._weights.read("model.onnx"),
+            self._weights.read("tokenizer.json"),
+            threads=self._threads,
+            level="ORT_ENABLE_BASIC",
+        )
 
 
 def _mean(session: onnxruntime.InferenceSession, tokens: Sequence[int]) -> npt.NDArray[np.float32]:
     try:
         rows = session.run(["mean"], {"input_ids": np.array([tokens], dtype=np.int64)})[0]
     except Exception as error:
-        raise _failed(f"a run over {len(tokens)} tokens failed", library()) from error
+        raise failed(f"a run over {len(tokens)} tokens failed", library()) from error
     mean: npt.NDArray[np.float32] = rows[0]
     return mean
 
 
-def _failed(what: str, library: ModuleType) -> EngineError:
+def opened(
+    model: bytes, vocabulary: bytes, *, threads: int, level: str
+) -> tuple[onnxruntime.InferenceSession, tokenizers.Tokenizer]:
+    """A model and its tokenizer, of the bytes that were hashed.
+
+    Args:
+        level: name of onnxruntime's level of graph optimisation.
+
+    Raises:
+        EngineError: one of them cannot be loaded.
+    """
+    onnxruntime = library()
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    # Idle threads wait instead of spinning; the caller has other work for the processor.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
+    try:
+        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # its classes share no base but Exception
+        raise failed("the model cannot be loaded", onnxruntime) from error
+    try:
+        tokenizer = tokenizers.Tokenizer.from_str(vocabulary.decode())
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        # "[SEP]" in a text is text: content must not reach the model's control tokens.
+        tokenizer.encode_special_tokens = True
+    except Exception as error:
+        raise failed("the tokenizer cannot be loaded", tokenizers) from error
+    return session, tokenizer
+
+
+def failed(what: str, library: ModuleType) -> EngineError:
+    """An error of a library, with its name and version."""
     name, version = library.__name__, str(getattr(library, "__version__", ""))
     return EngineError(f"{name} {version}: {what}", engine=name, version=version)

@@ -17,14 +17,13 @@ import threading
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import tokenizers
 
 from crp_integrations import seals, weights
-from crp_integrations.engines.onnx import library, windows
+from crp_integrations.engines.onnx import failed, library, opened, windows
 from crp_integrations.errors import ConfigError, EngineError
 from crp_integrations.language.sentences import split_sentences
 from crp_integrations.vectors import FloatRows
@@ -146,32 +145,13 @@ class OnnxReader:
             return self._loaded
 
     def _open(self) -> tuple[onnxruntime.InferenceSession, tokenizers.Tokenizer]:
-        # The bytes that were hashed are the ones that are loaded.
-        model = self._weights.read("model.onnx")
-        vocabulary = self._words.read("tokenizer.json")
-        onnxruntime = library()
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = self._threads
-        options.inter_op_num_threads = 1
-        options.log_severity_level = 3
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         # The fused integer product is faster than its parts.
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
-        try:
-            session = onnxruntime.InferenceSession(
-                model, options, providers=["CPUExecutionProvider"]
-            )
-        except Exception as error:  # its classes share no base but Exception
-            raise _failed("the model cannot be loaded", onnxruntime) from error
-        try:
-            tokenizer = tokenizers.Tokenizer.from_str(vocabulary.decode())
-            tokenizer.no_truncation()
-            tokenizer.no_padding()
-            # "[SEP]" in a text is text: content must not reach the model's control tokens.
-            tokenizer.encode_special_tokens = True
-        except Exception as error:
-            raise _failed("the tokenizer cannot be loaded", tokenizers) from error
-        return session, tokenizer
+        return opened(
+            self._weights.read("model.onnx"),
+            self._words.read("tokenizer.json"),
+            threads=self._threads,
+            level="ORT_ENABLE_EXTENDED",
+        )
 
 
 class _Context:
@@ -225,7 +205,7 @@ def _read(
     try:
         encoded = tokenizer.encode(claim)
     except Exception as error:  # tokenizers has no class of its own
-        raise _failed("a claim cannot be cut into tokens", tokenizers) from error
+        raise failed("a claim cannot be cut into tokens", tokenizers) from error
     ids, offsets = encoded.ids, encoded.offsets
     characters = np.zeros(len(claim), dtype=np.float32)
     worst = np.array([0, 1, 0], dtype=np.float32)
@@ -239,7 +219,7 @@ def _read(
         try:
             pair, doubt = session.run(["pair", "doubt"], feed)
         except Exception as error:
-            raise _failed(
+            raise failed(
                 f"a run over {len(evidence)} and {len(piece)} tokens failed", library()
             ) from error
         for token, score in enumerate(doubt[0][1:-1], start=start + 1):
@@ -254,9 +234,4 @@ def _ids(tokenizer: tokenizers.Tokenizer, text: str) -> list[int]:
     try:
         return list(tokenizer.encode(text).ids)
     except Exception as error:  # tokenizers has no class of its own
-        raise _failed("evidence cannot be cut into tokens", tokenizers) from error
-
-
-def _failed(what: str, library: ModuleType) -> EngineError:
-    name, version = library.__name__, str(getattr(library, "__version__", ""))
-    return EngineError(f"{name} {version}: {what}", engine=name, version=version)
+        raise failed("evidence cannot be cut into tokens", tokenizers) from error
