@@ -23,7 +23,7 @@ from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.engines.rego import RegoEngine
 from crp_integrations.engines.reporting import HttpReports
 from crp_integrations.engines.system import RandomIds, clock_of
-from crp_integrations.engines.tokens import counter_for
+from crp_integrations.engines.tokens import LaterCounter, counter_for
 from crp_integrations.engines.windows import context_limit
 from crp_integrations.envelope.ports import Reranker
 from crp_integrations.envelope.reuse import KnownEnvelopes
@@ -147,7 +147,7 @@ def open_relay(
         fabric = Fabric(
             opened,
             embedder or default_embedder(),
-            count(FACT_TOKENIZER_MODEL),
+            _fact_counter(count),
             now,
             keys,
             settings=chosen.fabric,
@@ -233,7 +233,7 @@ def moving_fabric(folder: str, model: Path | None = None) -> Iterator[Fabric]:
         yield Fabric(
             store,
             embedder,
-            tokenizers(chosen)(FACT_TOKENIZER_MODEL),
+            _fact_counter(tokenizers(chosen)),
             clock_of(chosen.clock),
             keyring_of(chosen, store.root),
             settings=chosen.fabric,
@@ -345,6 +345,10 @@ def tokenizers(settings: Settings) -> Callable[[str], TokenCounter]:
         return counter_for(model, tokenizer_file=None if path is None else str(path))
 
     return choose
+
+
+def _fact_counter(count: Callable[[str], TokenCounter]) -> TokenCounter:
+    return LaterCounter(lambda: count(FACT_TOKENIZER_MODEL))
 
 
 def limits(settings: Settings) -> Callable[[str], tuple[int, str]]:

@@ -25,5 +25,6 @@ Spec: CRP-SPEC-003 §10.1
 """
 
 from crp_integrations.engines.tokens.choose import counter_for
+from crp_integrations.engines.tokens.later import LaterCounter
 
-__all__ = ["counter_for"]
+__all__ = ["LaterCounter", "counter_for"]

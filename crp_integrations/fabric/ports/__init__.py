@@ -15,7 +15,7 @@ from crp_integrations.fabric.ports.engines import (
 )
 from crp_integrations.fabric.ports.facts import Brief, FactsFacet, Mark, Outline
 from crp_integrations.fabric.ports.shown import ShownFacet, shown_in
-from crp_integrations.fabric.ports.store import Cache, Cached, Store, Transaction
+from crp_integrations.fabric.ports.store import Cache, Cached, Found, Store, Transaction
 
 __all__ = [
     "Brief",
@@ -23,6 +23,7 @@ __all__ = [
     "Cached",
     "CommunityEngine",
     "FactsFacet",
+    "Found",
     "GraphEngine",
     "GraphIndex",
     "LexicalEngine",

@@ -36,6 +36,21 @@ class Cached:
     about: Mapping[str, JsonValue]
 
 
+class Found(Protocol):
+    """A derived file that is being checked while its caller reads something else.
+
+    Attributes:
+        about: what its manifest says of it; the manifest itself was checked.
+    """
+
+    @property
+    def about(self) -> Mapping[str, JsonValue]: ...
+
+    def whole(self) -> Cached | None:
+        """The file when it fits its manifest, else None; waits for the check to end."""
+        ...
+
+
 class Cache(Protocol):
     """Derived files of one namespace: each can be lost at any time and be made again.
 
@@ -45,6 +60,10 @@ class Cache(Protocol):
 
     def load(self, name: str) -> Cached | None:
         """A file whose manifest was checked; None when there is none or it is damaged."""
+        ...
+
+    def find(self, name: str) -> Found | None:
+        """What `load` would give, the bytes being checked meanwhile; None without a manifest."""
         ...
 
     def save(

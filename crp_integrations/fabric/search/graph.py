@@ -167,13 +167,17 @@ class Graphs:
 
     def load(self, facts: FactsFacet) -> Index | None:
         """What a transaction sees, around the graph that was kept; None without a usable one."""
-        about, path = self._about(facts)
-        if about is None or self._cache is None:
-            return None
-        changed = facts.changes(Mark(about.sequence, about.token))
-        if changed is None:
+        # The file's bytes are hashed while the vectors are read, which takes three times as long.
+        file = None if self._cache is None else self._cache.find(FILE)
+        about = None if file is None else self._fitting(facts, file.about)
+        changed = None if about is None else facts.changes(Mark(about.sequence, about.token))
+        if file is None or about is None or changed is None:
             return None
         index = Index.over(facts, Base(about.ids, about.checksums, about.dimensions), changed)
+        whole = file.whole()
+        if whole is None:
+            return None
+        path = whole.path
         if index is None:
             self._drop("it does not fit its namespace", path)
             return None
@@ -190,7 +194,8 @@ class Graphs:
 
     def kept(self, facts: FactsFacet) -> Kept | None:
         """A whole file whose state the log leads from; it is not loaded."""
-        about, _ = self._about(facts)
+        cached = None if self._cache is None else self._cache.load(FILE)
+        about = None if cached is None else self._fitting(facts, cached.about)
         if about is None:
             return None
         room = int(self._settings.rebuild_share * len(about.ids))
@@ -202,15 +207,14 @@ class Graphs:
     def _graph(self, built: GraphIndex) -> Graph:
         return Graph(built, self._settings.ef_search, self._settings.ef_beyond)
 
-    def _about(self, facts: FactsFacet) -> tuple[GraphFile | None, str]:
-        """What is said of the kept graph, if it is of this kind, and where its file lies."""
-        cached = None if self._cache is None else self._cache.load(FILE)
-        if cached is None:
-            return None, ""
-        about = _read(cached.about)
+    def _fitting(self, facts: FactsFacet, said: Mapping[str, JsonValue]) -> GraphFile | None:
+        """What is said of the kept graph, if it is of this kind."""
+        about = _read(said)
         if about is None:
-            self._drop("it has a description of another form", cached.path)
-            return None, ""
+            kept = None if self._cache is None else self._cache.load(FILE)
+            if kept is not None and kept.about == said:
+                self._drop("it has a description of another form", kept.path)
+            return None
         wanted = self._settings
         fits = (
             about.engine == self._engine.name
@@ -218,7 +222,7 @@ class Graphs:
             and (about.m, about.ef_construction) == (wanted.m, wanted.ef_construction)
             and (about.metric, about.seed) == (wanted.metric, wanted.seed)
         )
-        return (about, cached.path) if fits else (None, "")
+        return about if fits else None
 
     def _drop(self, why: str, path: str) -> None:
         if self._cache is None:

@@ -14,13 +14,14 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from pydantic import JsonValue, ValidationError
 
 from crp_integrations.errors import StoreError
-from crp_integrations.fabric.ports import Cached, Transaction
+from crp_integrations.fabric.ports import Cached, Found, Transaction
 from crp_integrations.records import Record
 from crp_integrations.seals import sha256_hex
 from crp_integrations.stores.keys import FILE_MODE, make_folder, sync_folder
@@ -60,6 +61,21 @@ class _Damaged(Exception):
     """A file or its manifest is not what it should be; the text says how."""
 
 
+class _Found:
+    """A file that another thread checks."""
+
+    def __init__(self, cache: FileCache, name: str, about: Mapping[str, JsonValue]) -> None:
+        self.about = about
+        checking = ThreadPoolExecutor(max_workers=1, thread_name_prefix="crp-cache")
+        self._checked: Future[Cached | None] = checking.submit(cache.load, name)
+        checking.shutdown(wait=False)
+
+    def whole(self) -> Cached | None:
+        """The file when it is what its manifest said and still says."""
+        found = self._checked.result()
+        return found if found is not None and found.about == self.about else None
+
+
 class FileCache:
     """Keeps the derived files of a namespace in a folder beside its database."""
 
@@ -96,6 +112,20 @@ class FileCache:
                     )
                     self._remove_all(self._useless(name, before))
                     return None
+        return None
+
+    def find(self, name: str) -> Found | None:
+        """What `load` would give, checked meanwhile; None when there is no usable manifest.
+
+        Hashing leaves the interpreter to whoever reads what the file was made of.
+        """
+        self._checked(name)
+        raw = self._manifest_bytes(name)
+        if raw is not None:
+            with suppress(_Damaged):
+                return _Found(self, name, self._manifest(name, raw).about)
+        # Says what is wrong, and takes away what is of no use.
+        self.load(name)
         return None
 
     def save(
@@ -174,16 +204,7 @@ class FileCache:
             if any(one.suffix != ".tmp" for one in self._files(name)):
                 raise _Damaged("it has no manifest")
             return None
-        try:
-            manifest = Manifest.model_validate(json.loads(raw))
-        except (ValidationError, ValueError, RecursionError):
-            raise _Damaged("its manifest cannot be read") from None
-        if manifest.name != name or manifest.namespace != self._namespace:
-            raise _Damaged("its manifest is that of another file")
-        if manifest.file != _file_name(name, manifest.sha256):
-            raise _Damaged("its manifest names another file")
-        if manifest.about_sha256 != _about_hash(manifest.about):
-            raise _Damaged("what its manifest says of it was changed")
+        manifest = self._manifest(name, raw)
         path = self._folder / manifest.file
         try:
             length, found = _measured(path)
@@ -194,6 +215,24 @@ class FileCache:
         if found != manifest.sha256:
             raise _Damaged("its SHA-256 is not that of its manifest")
         return Cached(str(path), manifest.about)
+
+    def _manifest(self, name: str, raw: bytes) -> Manifest:
+        """A manifest that is whole and of this name.
+
+        Raises:
+            _Damaged: it is not.
+        """
+        try:
+            manifest = Manifest.model_validate(json.loads(raw))
+        except (ValidationError, ValueError, RecursionError):
+            raise _Damaged("its manifest cannot be read") from None
+        if manifest.name != name or manifest.namespace != self._namespace:
+            raise _Damaged("its manifest is that of another file")
+        if manifest.file != _file_name(name, manifest.sha256):
+            raise _Damaged("its manifest names another file")
+        if manifest.about_sha256 != _about_hash(manifest.about):
+            raise _Damaged("what its manifest says of it was changed")
+        return manifest
 
     def _described(self, name: str, about: Mapping[str, JsonValue], data: Path) -> Manifest:
         data.chmod(FILE_MODE)

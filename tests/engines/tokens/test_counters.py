@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiktoken_ext import openai_public  # type: ignore[import-untyped]
 
-from crp_integrations.engines.tokens import choose, counter_for, offline
+from crp_integrations.engines.tokens import LaterCounter, choose, counter_for, offline
 from crp_integrations.engines.tokens.estimate import CharacterCounter
 from crp_integrations.engines.tokens.families import family_of
 from crp_integrations.engines.tokens.offline import DEEPSEEK, find
@@ -458,3 +458,27 @@ def test_deepseek_is_counted_with_its_vocabulary_where_litellm_carries_it(
     else:
         assert counter.exactness.value == exactness
         assert counter.source == "deepseek-v3 from litellm"
+
+
+def test_a_later_counter_counts_as_the_one_that_it_makes_and_makes_it_once() -> None:
+    made: list[TokenCounter] = []
+
+    def make() -> TokenCounter:
+        made.append(counter_for("gpt-4"))
+        return made[-1]
+
+    later = LaterCounter(make)
+    assert made == []
+    now = counter_for("gpt-4")
+    assert [later.count(text) for text in TEXTS] == [now.count(text) for text in TEXTS]
+    assert later.count_many(TEXTS) == now.count_many(TEXTS)
+    said = [Message(role="user", content="How high is it?")]
+    assert later.count_messages(said) == now.count_messages(said)
+    tool = {"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}
+    assert later.count_tools([tool]) == now.count_tools([tool]) > 0
+    assert (later.identity, later.exactness, later.source) == (
+        now.identity,
+        now.exactness,
+        now.source,
+    )
+    assert len(made) == 1
