@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import numpy as np
 import pytest
+import rfc8785
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -131,6 +132,47 @@ def test_canonical_json_reads_back_and_is_a_fixed_point(value):
     assert json.loads(written) == value
     assert canonical(json.loads(written)) == written
     assert digest(value) == digest(json.loads(written))
+
+
+ANYTHING = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**60), 2**60)
+    | st.floats()
+    | st.sampled_from(
+        (1.0, -0.0, 1e-5, -1.5e-5, 1e-7, 1e-4, 2.0**53, 1e21, 123456789012345.6, 5e-324)
+    )
+    | st.text(max_size=8)
+    | st.sampled_from(
+        (
+            '[1e"',
+            ",9999999999999999",
+            "\x00\x1f\x7f\u2028",
+            "\ud800",
+            "\ufdd0",
+            "\ufdd01e-7\ufdd0",
+            '"\\/',
+        )
+    ),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.tuples(inner, inner)
+        | st.dictionaries(st.text(max_size=5) | st.integers(0, 9), inner, max_size=4)
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=1_000, deadline=None)
+@given(ANYTHING)
+def test_canonical_json_is_what_the_general_encoder_writes_or_refuses(value):
+    try:
+        wanted = rfc8785.dumps(value)
+    except (rfc8785.CanonicalizationError, UnicodeEncodeError) as error:
+        with pytest.raises(type(error)):
+            canonical(value)
+    else:
+        assert canonical(value) == wanted
 
 
 @FEW
