@@ -144,7 +144,7 @@ def test_the_default_install_has_no_torch_no_gpl_and_no_compiler() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
     assert extras["all"] == [
-        "crp-integrations[langchain,langgraph,llama-index,litellm,tokenizers,pdf,lexical]"
+        "crp-integrations[langchain,langgraph,llama-index,litellm,gateway,tokenizers,pdf,lexical]"
     ]
     plain = [*project["dependencies"]]
     for name in (
@@ -152,6 +152,7 @@ def test_the_default_install_has_no_torch_no_gpl_and_no_compiler() -> None:
         "langgraph",
         "llama-index",
         "litellm",
+        "gateway",
         "tokenizers",
         "pdf",
         "lexical",
