@@ -1,0 +1,248 @@
+"""Auto-compaction of agent histories and of context packs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from crp_integrations.governance.compaction import history, packing, running
+from crp_integrations.governance.compaction.board import Board, Entry, Standing
+from crp_integrations.governance.compaction.ports import Artifacts, Summariser
+from crp_integrations.governance.compaction.records import Account, CompactHistory, CompactPack
+from crp_integrations.governance.compaction.relevance import Relevance
+from crp_integrations.governance.compaction.running import ALGORITHMS, Means, Outcome
+from crp_integrations.governance.compaction.settings import CompactionSettings
+from crp_integrations.governance.compaction.triggers import Trigger, triggers
+from crp_integrations.governance.compaction.verify import check_history, check_pack
+from crp_integrations.governance.packs import ContextPack, shown
+from crp_integrations.messages import Message
+from crp_integrations.ports import Embedder, TokenCounter
+
+# Runs until the whole, counted at once, fits as the sum of its parts does.
+_RUNS = 3
+
+
+class AutoCompactor:
+    """Shortens what a model would be shown, when there is a reason to, and accounts for it.
+
+    It deduplicates, drops what says nothing to the question, puts large texts into a store, prunes
+    by the question, and sums up last. Equal contexts give equal results; what comes out is checked
+    before it is handed over.
+
+    Spec: Summit §Compression Strategy
+
+    Args:
+        counter: the tokenizer of the model that will be asked.
+        artifacts: where large texts and summaries are kept; None offloads nothing.
+        summariser: a model that may write the last summary; None quotes.
+        embedder: adds its cosine to the words of the question; None goes by the words.
+    """
+
+    def __init__(
+        self,
+        counter: TokenCounter,
+        settings: CompactionSettings | None = None,
+        *,
+        artifacts: Artifacts | None = None,
+        summariser: Summariser | None = None,
+        embedder: Embedder | None = None,
+    ) -> None:
+        self._counter = counter
+        self.settings = settings or CompactionSettings()
+        self._artifacts = artifacts
+        self._summariser = summariser
+        self._embedder = embedder
+
+    def compact_history(
+        self,
+        messages: Sequence[Message],
+        budget: int,
+        *,
+        now: datetime,
+        question: str | None = None,
+        tools: Sequence[Mapping[str, Any]] = (),
+        ids: Sequence[str] | None = None,
+    ) -> CompactHistory:
+        """Compact an agent's messages, if there is a reason to.
+
+        System messages and the last question stay whole, calls stay with their results, and what
+        tools answered last is shortened only where it is too large.
+
+        Spec: Summit §Compression Strategy
+
+        Args:
+            budget: tokens that messages and tool definitions may have together, above 0.
+            now: moment of the drop reports.
+            question: what the messages are looked at by; None for the last of the user's.
+            tools: definitions that are sent along; they count, and stay.
+            ids: of the messages, each once; None makes them from what the messages say.
+
+        Raises:
+            RequestError: a call has no result, or a result no call; or the budget is not above 0.
+            CompactionRefused: the result does not account for what it left out.
+        """
+        given = tuple(messages)
+        names = history.ids_of(given) if ids is None else history.given_ids(ids, given)
+        made = history.entries(given, names, self.settings.keep_recent)
+        defined = self._counter.count_tools(tools) if tools else 0
+        before = self._counter.count_messages(given) + defined
+        after_call = bool(given) and given[-1].role == "tool"
+        fired = triggers(before, budget, len(given), self.settings, after_tool_call=after_call)
+        if not fired:
+            return CompactHistory(
+                messages=given, ids=names, account=_untouched(before, budget, made)
+            )
+        costs = history.MessageCosts(given, self._counter, defined)
+        relevance = self._relevance(
+            history.question_of(given) if question is None else question, made
+        )
+        means = Means(
+            settings=self.settings,
+            question=history.question_of(given) if question is None else question,
+            head=history.HEAD,
+            line=history.line,
+            in_place=True,
+            order=_units(made, Standing.RECENT),
+            fewer=Trigger.ITEMS in fired,
+            artifacts=self._artifacts,
+            summariser=self._summariser,
+        )
+        slack = 0
+        for _ in range(_RUNS):
+            board, outcome = running.run(
+                lambda: Board(made, costs, relevance), budget, fired, means, slack
+            )
+            left, kept = history.written(given, board, outcome.shown)
+            after = self._counter.count_messages(left) + defined
+            if after <= budget or board.total > budget - slack:
+                break
+            slack += after - budget
+        compact = CompactHistory(
+            messages=tuple(left),
+            ids=tuple(kept),
+            account=_account(board, outcome, fired, before, after, budget, now),
+        )
+        check_history(given, compact, names)
+        return compact
+
+    def compact(
+        self,
+        pack: ContextPack,
+        budget: int,
+        *,
+        texts: Mapping[str, str],
+        now: datetime,
+        question: str | None = None,
+        after_tool_call: bool = False,
+    ) -> CompactPack:
+        """Compact a context pack, if there is a reason to.
+
+        Spec: Summit §Key APIs
+
+        Args:
+            budget: tokens that the rendered pack may have, above 0.
+            texts: those that the items refer to, by reference.
+            now: moment of the drop reports.
+            question: what the items are looked at by; None for the query of their evidence.
+            after_tool_call: whether the pack follows a tool call.
+
+        Raises:
+            RequestError: a text is missing, an id stands twice, or the budget is not above 0.
+            CompactionRefused: the result does not account for what it left out.
+        """
+        made = packing.entries(pack, texts)
+        rendered = shown(pack, texts)
+        before = self._counter.count(rendered) if rendered else 0
+        fired = triggers(before, budget, len(made), self.settings, after_tool_call=after_tool_call)
+        if not fired:
+            return CompactPack(compacted=pack, texts={}, account=_untouched(before, budget, made))
+        asked = question
+        if asked is None:
+            asked = next((item.evidence.query for item in pack.items if item.evidence.query), "")
+        scores = [item.score for item in pack.items]
+        order = sorted(range(len(made)), key=lambda at: (scores[at], -at))
+        means = Means(
+            settings=self.settings,
+            question=asked,
+            head=packing.HEAD,
+            line=packing.line,
+            in_place=False,
+            order=[made[at].unit for at in order if made[at].standing < Standing.PINNED],
+            fewer=Trigger.ITEMS in fired,
+            artifacts=self._artifacts,
+            summariser=self._summariser,
+        )
+        relevance = self._relevance(asked, made, scores)
+        costs = packing.ItemCosts(self._counter)
+        slack = 0
+        for _ in range(_RUNS):
+            board, outcome = running.run(
+                lambda: Board(made, costs, relevance), budget, fired, means, slack
+            )
+            left, own = packing.written(pack, budget, board, outcome.shown, self._counter)
+            if left.token_actual <= budget or board.total > budget - slack:
+                break
+            slack += left.token_actual - budget
+        compact = CompactPack(
+            compacted=left,
+            texts=own,
+            account=_account(board, outcome, fired, before, left.token_actual, budget, now),
+        )
+        check_pack(pack, compact, texts)
+        return compact
+
+    def _relevance(
+        self, question: str, made: Sequence[Entry], scores: Sequence[float] | None = None
+    ) -> Relevance:
+        texts = [entry.text for entry in made]
+        dense = scores
+        if self._embedder is not None and scores is None and texts and question.strip():
+            rows = self._embedder.embed_passages(texts)
+            dense = [float(one) for one in rows @ self._embedder.embed_query(question)]
+        return Relevance(question, texts, self.settings.protected_bonus, dense)
+
+
+def _units(made: Sequence[Entry], firmest: Standing) -> list[int]:
+    """Units that may go, in their order."""
+    return list(dict.fromkeys(entry.unit for entry in made if entry.standing <= firmest))
+
+
+def _untouched(tokens: int, budget: int, made: Sequence[Entry]) -> Account:
+    fits = tokens <= budget
+    return Account(
+        tokens_before=tokens,
+        tokens_after=tokens,
+        budget=budget,
+        fits=fits,
+        why_not=""
+        if fits
+        else f"{len(made)} items have {tokens} tokens, and nothing may be changed",
+    )
+
+
+def _account(
+    board: Board,
+    outcome: Outcome,
+    fired: tuple[Trigger, ...],
+    before: int,
+    after: int,
+    budget: int,
+    now: datetime,
+) -> Account:
+    fits = after <= budget
+    stay = sum(1 for cut in board.cuts if cut is not None)
+    firm = f"{stay} items that must stay have {after} of at most {budget} tokens"
+    return Account(
+        triggers=fired,
+        reports=running.reports(board, now),
+        summaries=tuple(dict.fromkeys(outcome.summaries)),
+        artifacts=tuple(outcome.artifacts),
+        tokens_before=before,
+        tokens_after=after,
+        budget=budget,
+        fits=fits,
+        why_not="" if fits else firm,
+        fallbacks=tuple(outcome.fallbacks),
+        algorithms=ALGORITHMS,
+    )

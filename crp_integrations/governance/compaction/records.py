@@ -1,0 +1,167 @@
+"""What a compaction hands over: the shorter context, and an account of everything it left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import Field
+
+from crp_integrations.governance.compaction.triggers import Trigger
+from crp_integrations.governance.packs import ContextPack, DropReport
+from crp_integrations.messages import Message
+from crp_integrations.records import Part, Record
+from crp_integrations.seals import digest, sha256
+
+Level = Literal["source", "cluster", "session", "targeted"]
+
+
+class Citation(Part):
+    """What of an item a summary quotes or rests on.
+
+    Attributes:
+        mark: number in the summary's text, from 1; 0 where the text has no marks.
+        spans: characters of the item's text, half-open; empty where a model rests on all of it.
+    """
+
+    mark: int = Field(default=0, ge=0)
+    item_id: str
+    spans: tuple[tuple[int, int], ...] = ()
+
+
+class Summary(Record):
+    """A shorter text in the place of longer ones, with where each part of it comes from.
+
+    Spec: Summit §Compression Strategy
+
+    Attributes:
+        level: `targeted` for one result of a tool in its place; else what it sums up.
+        kind: how the text was read, `prose`, `log`, `search` or `data`; `mixed` for several.
+        children: ids of the summaries that it was made from.
+        dropped_fields: fields, or kinds of lines, of which something was left out.
+        method: `extractive@n`, or what a summariser calls itself.
+    """
+
+    SCHEMA = "summary/1"
+
+    id: str = Field(min_length=1)
+    level: Level
+    kind: str
+    text: str
+    citations: tuple[Citation, ...]
+    children: tuple[str, ...] = ()
+    dropped_fields: tuple[str, ...] = ()
+    method: str
+
+    @property
+    def checksum(self) -> str:
+        """`sha256:…` of the text, as packs and artifacts refer to it."""
+        return sha256(self.text)
+
+    @classmethod
+    def of(
+        cls,
+        level: Level,
+        text: str,
+        citations: Sequence[Citation],
+        *,
+        kind: str,
+        method: str,
+        children: Sequence[str] = (),
+        dropped_fields: Sequence[str] = (),
+    ) -> Summary:
+        """A summary whose id follows from its text and sources."""
+        said = digest([level, text, [citation.model_dump(mode="json") for citation in citations]])
+        return cls(
+            id="summary:" + said.removeprefix("sha256:")[:24],
+            level=level,
+            kind=kind,
+            text=text,
+            citations=tuple(citations),
+            children=tuple(children),
+            dropped_fields=tuple(dropped_fields),
+            method=method,
+        )
+
+
+class ArtifactRef(Record):
+    """Where a text is kept that the prompt does not hold.
+
+    Spec: Summit §Isolation Strategy
+
+    Attributes:
+        ref: the handle, as the model sees it; no address and no permission.
+        checksum: `sha256:…` of the text.
+        sources: ids of the items that it comes from.
+    """
+
+    SCHEMA = "artifact-ref/1"
+
+    ref: str = Field(min_length=1)
+    checksum: str
+    kind: str
+    sources: tuple[str, ...] = ()
+
+
+class Account(Part):
+    """What happened in one compaction.
+
+    Attributes:
+        triggers: what started it; none when nothing did, and then nothing is changed.
+        reports: one for each reason; together they name everything that is not shown as it was.
+        summaries: those shown, those they were made from, and texts that are shown in part.
+        artifacts: texts that were put into a store.
+        tokens_before, tokens_after: of the whole context by the caller's counter.
+        fits: whether it is within the budget.
+        why_not: where it is not, what holds the tokens that cannot go.
+        fallbacks: why a summariser's text was not used.
+    """
+
+    triggers: tuple[Trigger, ...] = ()
+    reports: tuple[DropReport, ...] = ()
+    summaries: tuple[Summary, ...] = ()
+    artifacts: tuple[ArtifactRef, ...] = ()
+    tokens_before: int = Field(ge=0)
+    tokens_after: int = Field(ge=0)
+    budget: int = Field(gt=0)
+    fits: bool
+    why_not: str = ""
+    fallbacks: tuple[str, ...] = ()
+    algorithms: tuple[str, ...] = ()
+
+
+class CompactHistory(Record):
+    """An agent's messages after compaction.
+
+    Spec: Summit §Compression Strategy
+
+    Attributes:
+        ids: of the messages, in their order; a summary's message has the summary's id.
+    """
+
+    SCHEMA = "compact-history/1"
+
+    messages: tuple[Message, ...]
+    ids: tuple[str, ...]
+    account: Account
+
+
+class CompactPack(Record):
+    """A pack after compaction.
+
+    Spec: Summit §Key APIs
+
+    Attributes:
+        texts: the texts that are shown in place of others, by `summary_ref`.
+    """
+
+    SCHEMA = "compact-pack/1"
+
+    compacted: ContextPack
+    texts: dict[str, str]
+    account: Account
+
+    @property
+    def drop_reports(self) -> tuple[DropReport, ...]:
+        """One for each reason."""
+        return self.account.reports

@@ -1,0 +1,311 @@
+"""What an agent remembers, as a record, and as the fact that it is stored as.
+
+There is no second store: a memory item is a fact whose metadata hold what a fact has no field for.
+The item's labels are the fact's, its ttl and its validity are the fact's, and its source is the
+fact's source, so that guard, erasure, search and the journal treat it as they treat every fact.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, JsonValue, ValidationError, model_validator
+
+from crp_integrations.errors import FactRejected
+from crp_integrations.fabric.decay import DECAY_KEY
+from crp_integrations.fabric.decay import decay as decay_of
+from crp_integrations.fabric.ingest.putting import named
+from crp_integrations.fabric.records import Duration, Fact, Moment, source_id
+from crp_integrations.records import Part, Record
+from crp_integrations.seals import canonical, digest, iso, sha256
+from crp_integrations.vocabulary import PersonalCategory, SourceKind
+
+MemoryType = Literal["episodic", "procedural", "semantic"]
+# What each type is for; an item may say which of them it is.
+TAXONOMY: Mapping[MemoryType, tuple[str, ...]] = {
+    "episodic": ("transcript", "user-action", "tool-output"),
+    "procedural": ("playbook", "tool-recipe", "policy-step"),
+    "semantic": ("graph-node", "graph-edge", "document", "embedding", "tool-spec"),
+}
+MEMORY_KEY = "memory"
+
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+_ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
+_LABEL = re.compile(r"[a-z][a-z0-9_.-]{0,63}:\S{1,128}")
+
+
+def _id(text: str) -> str:
+    if not _UUID.fullmatch(text) and not _ULID.fullmatch(text):
+        raise ValueError("is neither a UUID in lower case nor a ULID in upper case")
+    return text
+
+
+def _decay(text: str) -> str:
+    return decay_of(text).written
+
+
+def _label(text: str) -> str:
+    if not _LABEL.fullmatch(text):
+        raise ValueError(f"label {text!r:.60} is not written as name:value, such as pii:low")
+    return text
+
+
+Name = Annotated[str, Field(min_length=1, max_length=256)]
+Label = Annotated[str, AfterValidator(_label)]
+
+
+class Scope(Part):
+    """Whose memory it is; `org` and `project` and `session` are empty where it is wider."""
+
+    tenant: Name
+    org: str = ""
+    project: str = ""
+    session: str = ""
+
+
+class Provenance(Part):
+    """Where an item comes from and who vouches for it.
+
+    Attributes:
+        source_uri: of the document, tool call or session that it comes from.
+        checksum: `sha256:…` of the canonical content; filled in when empty, else it must fit.
+        signer: name of the subject that wrote it; filled in by the writer when empty.
+        policy_tags: tags of the policies under which it was taken.
+    """
+
+    source_uri: Name
+    checksum: str = Field(default="", pattern=r"^(sha256:[0-9a-f]{64})?$")
+    signer: str = Field(default="", max_length=256)
+    policy_tags: tuple[Name, ...] = ()
+
+
+class PiiFlag(Part):
+    """Personal data in one field.
+
+    Attributes:
+        field: where it is, such as `content` or `content.email`.
+    """
+
+    field: Name
+    category: PersonalCategory
+
+
+class DroppedSpan(Part):
+    """A stretch of the content that a summary leaves out, in characters of its canonical text."""
+
+    start: int = Field(ge=0)
+    end: int = Field(ge=1)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> DroppedSpan:
+        if self.end <= self.start:
+            raise ValueError(f"span {self.start} to {self.end} is empty")
+        return self
+
+
+class ItemSummary(Part):
+    """A compacted form, with what it leaves out."""
+
+    text: str = Field(min_length=1)
+    dropped: tuple[DroppedSpan, ...] = ()
+
+
+class MemoryItem(Record):
+    """One thing that an agent remembers.
+
+    Spec: Summit §Unified MemoryItem Schema
+
+    Attributes:
+        id: UUID or ULID; it stays with the item, and names the fact that the item is stored as.
+        type: `episodic`, `procedural` or `semantic`.
+        category: one of the type's in `TAXONOMY`, empty for none said.
+        scope: whose it is.
+        created_at, updated_at: aware.
+        ttl: ISO 8601 duration after which it is STALE, such as `P90D`.
+        decay_fn: how its age counts in selection, such as `half-life@1:P30D`.
+        confidence: [0, 1].
+        provenance: source, checksum, signer, policy tags.
+        security_label: access labels as `name:value`, at least one; a `tenant` one must be the
+            scope's.
+        pii_flags: personal data by field.
+        embedding_ref: id of the vector; that of the fact when empty.
+        graph_refs: ids of nodes and edges of a graph.
+        content: text, or a JSON object or list.
+        summary: optional.
+        valid_from, valid_to: when it holds in the world; None for no bound.
+        supersedes: id of the item that this one corrects.
+    """
+
+    SCHEMA = "memory-item/1"
+
+    id: Annotated[str, AfterValidator(_id)]
+    type: MemoryType
+    category: str = ""
+    scope: Scope
+    created_at: Moment
+    updated_at: Moment
+    ttl: Duration | None = None
+    decay_fn: Annotated[str, AfterValidator(_decay)] | None = None
+    confidence: float = Field(ge=0.0, le=1.0)
+    provenance: Provenance
+    security_label: Annotated[tuple[Label, ...], Field(min_length=1)]
+    pii_flags: tuple[PiiFlag, ...] = ()
+    embedding_ref: str = ""
+    graph_refs: tuple[Name, ...] = ()
+    content: str | dict[str, JsonValue] | list[JsonValue]
+    summary: ItemSummary | None = None
+    valid_from: Moment | None = None
+    valid_to: Moment | None = None
+    supersedes: Annotated[str, AfterValidator(_id)] | None = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> MemoryItem:
+        text = self.text
+        if not text.strip():
+            raise ValueError("content is empty")
+        if self.category and self.category not in TAXONOMY[self.type]:
+            wanted = ", ".join(TAXONOMY[self.type])
+            raise ValueError(f"category {self.category!r:.40} of {self.type} is none of {wanted}")
+        if self.updated_at < self.created_at:
+            raise ValueError("updated_at is before created_at")
+        if self.valid_from and self.valid_to and self.valid_to < self.valid_from:
+            raise ValueError("valid_to is before valid_from")
+        for label in self.security_label:
+            name, _, value = label.partition(":")
+            if name == "tenant" and value != self.scope.tenant:
+                raise ValueError(f"label {label!r} is of another tenant than the scope")
+        if self.provenance.checksum and self.provenance.checksum != sha256(text):
+            raise ValueError("provenance.checksum is not that of the content")
+        if self.summary and any(span.end > len(text) for span in self.summary.dropped):
+            raise ValueError("summary.dropped has a span beyond the content")
+        if self.supersedes == self.id:
+            raise ValueError("supersedes is the item itself")
+        return self
+
+    @property
+    def text(self) -> str:
+        """The canonical content: the text itself, or canonical JSON."""
+        if isinstance(self.content, str):
+            return self.content
+        return canonical(self.content).decode()
+
+    @property
+    def fact_id(self) -> str:
+        """Id of the fact that the item is stored as."""
+        return fact_of(self.id)
+
+
+class MemoryItemRef(Record):
+    """What a write gives back.
+
+    Attributes:
+        id: the item's.
+        fact_id: of the fact that it is stored as, which is also its vector's id.
+        checksum: of the stored content.
+        signer: who signed.
+        state_hash: of the tenant's fabric after the write.
+        written: false when the item was stored just so before.
+    """
+
+    SCHEMA = "memory-item-ref/1"
+
+    id: str
+    fact_id: str
+    checksum: str
+    signer: str
+    state_hash: str
+    written: bool
+
+
+def fact_of(item_id: str) -> str:
+    """Id of the fact that an item is stored as."""
+    return named("memory\u241f" + item_id)
+
+
+def item(fields: Mapping[str, Any]) -> MemoryItem:
+    """An item from what an agent or a file says.
+
+    Spec: Summit §Backlog Write 4
+
+    Raises:
+        FactRejected: it is malformed or has no label; names each field and shows no value.
+    """
+    try:
+        return MemoryItem.model_validate(dict(fields))
+    except ValidationError as error:
+        wrong = "; ".join(
+            f"{'.'.join(map(str, one['loc'])) or 'item'}: {one['msg']}"
+            for one in error.errors(include_url=False, include_input=False)
+        )
+        raise FactRejected(f"memory item is refused: {wrong}") from None
+
+
+def as_fact(one: MemoryItem) -> Fact:
+    """The fact that an item is stored as.
+
+    Spec: Summit §Storage Interfaces
+    """
+    told = one.model_dump(
+        mode="json",
+        exclude={"ttl", "decay_fn", "content", "valid_from", "valid_to", "security_label"},
+    )
+    told["checksum"] = sha256(one.text)
+    told["json"] = not isinstance(one.content, str)
+    told["label_order"] = list(one.security_label)
+    metadata: dict[str, JsonValue] = {MEMORY_KEY: told}
+    if one.decay_fn is not None:
+        metadata[DECAY_KEY] = one.decay_fn
+    return Fact(
+        content=one.text,
+        fact_id=one.fact_id,
+        source_id=source_id(one.provenance.source_uri),
+        kind=SourceKind.INTERNAL,
+        ttl=one.ttl,
+        labels=one.security_label,
+        valid_from=one.valid_from,
+        valid_to=one.valid_to,
+        supersedes=None if one.supersedes is None else fact_of(one.supersedes),
+        metadata=metadata,
+    )
+
+
+def of_fact(fact: Fact) -> MemoryItem | None:
+    """The item that a fact stores, None for a fact that stores none.
+
+    Raises:
+        FactRejected: its metadata do not make an item; names the fact.
+    """
+    told = fact.metadata.get(MEMORY_KEY)
+    if not isinstance(told, dict):
+        return None
+    fields: dict[str, Any] = {
+        key: value for key, value in told.items() if key not in ("checksum", "json", "label_order")
+    }
+    fields |= {
+        "content": json.loads(fact.content) if told.get("json") else fact.content,
+        "ttl": fact.ttl,
+        "decay_fn": fact.metadata.get(DECAY_KEY),
+        "security_label": told.get("label_order") or list(fact.labels),
+        "valid_from": fact.valid_from,
+        "valid_to": fact.valid_to,
+    }
+    try:
+        return item(fields)
+    except FactRejected as error:
+        raise FactRejected(f"fact {fact.fact_id} stores no memory item: {error}") from error
+
+
+def provenance_hash(one: MemoryItem) -> str:
+    """`sha256:` hash of an item's provenance, content and place, as its audit entry names it."""
+    return digest(
+        {
+            "id": one.id,
+            "checksum": sha256(one.text),
+            "provenance": one.provenance.model_dump(mode="json"),
+            "scope": one.scope.model_dump(mode="json"),
+            "updated_at": iso(one.updated_at),
+        }
+    )

@@ -1,0 +1,218 @@
+"""What single characters and their number give away: invisible text, role markers, bloat."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from crp_integrations.guard.injection.records import (
+    Finding,
+    InjectionSettings,
+    Level,
+    RuleName,
+)
+
+# Tag characters are used in flags alone, behind a black flag.
+_TAGS = re.compile("(?<![\U0001f3f4\U000e0020-\U000e007f])[\U000e0000-\U000e007f]{2,4096}")
+_SELECTORS = re.compile("[\U000e0100-\U000e01ef]{3,4096}|[\ufe00-\ufe0f]{3,4096}")
+_ZERO = "\u200b\u200c\u200d\u2060-\u2064\u180e\ufeff\u115f\u1160\u3164\u034f"
+_ZERO_RUN = re.compile(f"[{_ZERO}]{{4,4096}}")
+# Joiners belong between letters of some scripts; between Latin ones they hide.
+_WITHIN = re.compile(f"(?<=[A-Za-z])[{_ZERO}\u00ad]{{1,3}}(?=[A-Za-z])")
+_OVERRIDES = re.compile("[\u202d\u202e]")
+_ANY = re.compile(f"[\u00ad\u202d\u202e{_ZERO}\ufe00-\ufe0f\U000e0000-\U000e01ef]")
+
+_ROLE = r"(?:system|user|assistant|developer|human|tool|function|model|ipython)"
+_MARKERS = re.compile(
+    r"<\|[ ]?(?:im_start|im_end|im_sep|system|user|assistant|developer|end|endoftext|begin_of_text"
+    r"|start_header_id|end_header_id|eot_id|eom_id|end_of_text|end_of_turn|endofprompt|start"
+    r"|message"
+    r"|channel|start_of_role|end_of_role|eot|bos|eos|begin[_\u2581]of[_\u2581]sentence"
+    r"|end[_\u2581]of[_\u2581]sentence|tool[_\u2581]\w{1,20}|start_of_turn|turn)[ ]?\|>"
+    r"|\[/?(?:inst|system_prompt|available_tools)\]"
+    r"|<</?sys>>"
+    r"|</?(?:start|end)_of_turn>"
+    r"|</?(?:system|assistant|developer)(?:[-_ ]?(?:prompt|message|reminder|instructions?|notice"
+    r"|override|note))?(?:[ ][^>\n]{0,80})?>"
+    r"|</?(?:user|retrieved|trusted|untrusted|external)[-_](?:prompt|message|input|query"
+    r"|instructions?|context|content|documents?|data)>"
+    r"|</(?:context|documents?|search_results?|sources?|facts?|knowledge|evidence|instructions?"
+    r"|passages?|retrieved|user_data)>"
+)
+_HEADINGS = re.compile(
+    r"(?:^|\n)[ \t>*_]{0,6}(?:#{1,6}[ \t]{0,3}|\[|\*\*|<|-{2,10}[ \t]?|={2,10}[ \t]?)[ \t]{0,3}"
+    + _ROLE
+    + r"(?:[ _-](?:prompt|message|instructions?|override|role|turn|response|input))?"
+    + r"[ \t]{0,3}(?::|\]|\*\*|>|-{2,10}|={2,10}|(?=\n))"
+    + r"|(?:^|\n)[ \t]{0,4}#{2,4}[ \t]?(?:instructions?|new instructions?|response|human"
+    + r"|assistant)[ \t]{0,3}:"
+)
+_LABELS = re.compile(r"(?:^|\n)[ \t>*_]{0,6}(system|assistant|developer|human|user|ai)[ \t]{0,3}:")
+_JSON_ROLE = re.compile(
+    r"[\"']role[\"'][ \t]{0,3}:[ \t\n]{0,8}[\"'](?:system|developer|assistant)[\"']"
+)
+_AFTER_SYSTEM = re.compile(r"\b(?:you|your|ignore|must|instructions?|always|never|do not|prompt)\b")
+
+_HIDDEN = re.compile(
+    r"display[ ]?:[ ]?none|visibility[ ]?:[ ]?hidden|font-size[ ]?:[ ]?[01](?:px|pt|em|%)?\b"
+    r"|opacity[ ]?:[ ]?0(?:\.0\d?)?\b|color[ ]?:[ ]?(?:white|#fff(?:fff)?|transparent)\b"
+    r"|aria-hidden=.true|text-indent[ ]?:[ ]?-\d{3,}|left[ ]?:[ ]?-\d{3,}px"
+    r"|<(?:span|div|p|font|section|li)[ ][^>\n]{0,60}?\bhidden\b"
+    r"|(?:height|width|max-height)[ ]?:[ ]?0(?:px)?\b|color[ ]?:[ ]?(?:#f[ef]f[ef]f[ef]|rgba?\(255)"
+    r"|clip[ ]?:[ ]?rect|z-index[ ]?:[ ]?-\d"
+)
+_COMMENT_ORDER = re.compile(
+    r"\b(?:ai|llm|assistant|ignore|instructions?|prompt|you must|respond|always say|summari[sz]e)\b"
+)
+_HIDDEN_ORDER = re.compile(
+    r"\b(?:ai|llms?|assistants?|chatbots?|ignore|disregard|instructions?|must|always|never|respond"
+    r"|tell the|do not|the user|recommend|your (?:answer|task|response|reply))\b"
+)
+# Characters behind the markup within which an order is looked for.
+_NEAR = 300
+
+_TRIPLE = re.compile(r"\w+")
+_RUN = re.compile(r"(?<![\x21-\x7e])[\x21-\x7e]+")
+_SAME = re.compile(r"([^\s\-=_*#.~+<>|/\\0])\1{199,}")
+
+
+def unseen(text: str, settings: InjectionSettings) -> Iterator[Finding]:
+    """Characters that a reader does not see, and a model does.
+
+    Args:
+        text: as given, not folded.
+    """
+    if text.isascii() or _ANY.search(text) is None:
+        return
+    for pattern, reason in (
+        (_TAGS, "holds tag characters outside of a flag"),
+        (_SELECTORS, "holds a run of variation selectors"),
+        (_ZERO_RUN, "holds a run of zero-width characters"),
+    ):
+        yield from _found(pattern, text, "invisible", "certain", reason, settings)
+    within = [match.span() for match in _WITHIN.finditer(text)]
+    if within:
+        yield Finding(
+            rule="invisible",
+            level="clear" if len(within) >= settings.zero_width else "hint",
+            reason=f"hides {len(within)} characters within words",
+            start=within[0][0],
+            end=within[-1][1],
+        )
+    yield from _found(
+        _OVERRIDES, text, "invisible", "clear", "turns the direction of its letters", settings
+    )
+
+
+def marked(low: str, settings: InjectionSettings) -> Iterator[Finding]:
+    """Words that only the frame of a conversation writes.
+
+    Args:
+        low: the folded text in lower case.
+    """
+    if "<" in low or "[" in low:
+        yield from _found(
+            _MARKERS, low, "role-marker", "clear", "holds a marker of a chat template", settings
+        )
+    yield from _found(_HEADINGS, low, "role-marker", "clear", "holds a heading of a role", settings)
+    if "role" in low:
+        yield from _found(
+            _JSON_ROLE, low, "role-marker", "hint", "holds a message of a role as JSON", settings
+        )
+    roles: dict[str, tuple[int, int]] = {}
+    for match in _LABELS.finditer(low):
+        role = match[1]
+        if role in ("system", "developer") and _AFTER_SYSTEM.search(
+            low, match.end(), match.end() + 120
+        ):
+            yield Finding(
+                rule="role-marker",
+                level="clear",
+                reason="speaks as the system at the start of a line",
+                start=match.start(1),
+                end=match.end(),
+            )
+            break
+        roles.setdefault(role, (match.start(1), match.end()))
+    if {"user", "human"} & set(roles) and {"assistant", "ai"} & set(roles):
+        start, end = min(roles.values())
+        yield Finding(
+            rule="role-marker",
+            level="hint",
+            reason="is written as turns of a conversation",
+            start=start,
+            end=end,
+        )
+
+
+def hidden(low: str, settings: InjectionSettings) -> Iterator[Finding]:
+    """Markup that keeps text from a reader's eyes."""
+    if "<" not in low:
+        return
+    for number, match in enumerate(_HIDDEN.finditer(low)):
+        if number == settings.most_findings:
+            break
+        order = _HIDDEN_ORDER.search(low, match.end(), match.end() + _NEAR)
+        yield Finding(
+            rule="hidden-markup",
+            level="clear" if order else "hint",
+            reason="hides orders by markup" if order else "holds markup that hides text",
+            start=match.start(),
+            end=match.end(),
+        )
+    end = 0
+    while (start := low.find("<!--", end)) >= 0:
+        end = low.find("-->", start)
+        end = len(low) if end < 0 else end
+        if _COMMENT_ORDER.search(low, start, end):
+            yield Finding(
+                rule="hidden-markup",
+                level="clear",
+                reason="holds a comment that speaks of models or instructions",
+                start=start,
+                end=end,
+            )
+            return
+
+
+def bloated(text: str, low: str, settings: InjectionSettings) -> Iterator[Finding]:
+    """Text that fills a window and says nothing."""
+
+    def bloat(reason: str, start: int, end: int) -> Finding:
+        return Finding(rule="bloat", level="clear", reason=reason, start=start, end=end)
+
+    same = _SAME.search(low)
+    if same:
+        yield bloat("repeats one character", *same.span())
+    for match in _RUN.finditer(text):
+        if match.end() - match.start() >= settings.unbroken:
+            yield bloat("goes on without a blank", *match.span())
+            break
+    places = [match.span() for match in _TRIPLE.finditer(low)]
+    said = [low[start:end] for start, end in places]
+    run = begin = 0
+    for at in range(1, len(said)):
+        run = run + 1 if said[at] == said[at - 1] and not said[at].isdecimal() else 0
+        begin = begin if run > 1 else at - 1
+        if run + 1 >= settings.repeated_words:
+            yield bloat("repeats one word", places[begin][0], places[at][1])
+            break
+    if len(said) >= settings.long_words:
+        triples = set(zip(said, said[1:], said[2:], strict=False))
+        numbers = sum(word.isdecimal() for word in said)
+        if len(triples) < settings.distinct_share * len(said) and 4 * numbers < len(said):
+            yield bloat("repeats the same words", places[0][0], places[-1][1])
+
+
+def _found(
+    pattern: re.Pattern[str],
+    text: str,
+    rule: RuleName,
+    level: Level,
+    reason: str,
+    settings: InjectionSettings,
+) -> Iterator[Finding]:
+    for number, match in enumerate(pattern.finditer(text)):
+        if number == settings.most_findings:
+            return
+        yield Finding(rule=rule, level=level, reason=reason, start=match.start(), end=match.end())

@@ -1,0 +1,98 @@
+"""What the rules find, and the numbers by which they decide."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from crp_integrations.records import Part
+
+Level = Literal["certain", "clear", "hint"]
+RuleName = Literal[
+    "invisible",
+    "role-marker",
+    "override",
+    "persona",
+    "prompt-leak",
+    "exfiltration",
+    "encoded",
+    "bloat",
+    "addressed",
+    "tool-call",
+    "steering",
+    "authority",
+    "hidden-markup",
+    "disguised",
+    "model",
+]
+
+
+class InjectionSettings(Part):
+    """The numbers of the rules.
+
+    Spec: Summit §Context Assembly Pipeline
+
+    Attributes:
+        certain, clear, hint: how probable an injection is, by one finding of that level, (0, 1).
+        threshold: score from which a text counts as an injection.
+        most_findings: findings kept of one rule; the score needs no more.
+        longest_decoded: characters of a blob that are decoded, and looked at.
+        repeated_words: how often one word follows itself before it is bloat.
+        unbroken: characters without a blank before they are bloat.
+        distinct_share: share of different word triples below which a long text is bloat.
+        long_words: words from which a text counts as long.
+        zero_width: zero-width characters within words before they are a finding.
+    """
+
+    certain: float = Field(default=0.9, gt=0.0, lt=1.0)
+    clear: float = Field(default=0.6, gt=0.0, lt=1.0)
+    hint: float = Field(default=0.3, gt=0.0, lt=1.0)
+    threshold: float = Field(default=0.5, gt=0.0, le=1.0)
+    most_findings: int = Field(default=8, ge=1)
+    longest_decoded: int = Field(default=65_536, ge=64)
+    repeated_words: int = Field(default=24, ge=4)
+    unbroken: int = Field(default=2_000, ge=200)
+    distinct_share: float = Field(default=0.1, gt=0.0, le=1.0)
+    long_words: int = Field(default=150, ge=20)
+    zero_width: int = Field(default=3, ge=1)
+
+
+class Finding(Part):
+    """One sign at one place.
+
+    Attributes:
+        rule: name of the rule.
+        level: how much it says by itself.
+        reason: one plain sentence that holds no word of the text.
+        start, end: character offsets in the text as given.
+    """
+
+    rule: RuleName
+    level: Level
+    reason: str
+    start: int = Field(ge=0)
+    end: int = Field(ge=0)
+
+
+class InjectionReport(Part):
+    """What the rules say of one text.
+
+    Attributes:
+        rules: `name@n` of the rules.
+        score: [0, 1], probability by the findings taken as independent; equal signs count once.
+        injected: whether the score reaches the threshold.
+        findings: in the order of their places.
+        model: identity of the model that was asked too, empty for none.
+    """
+
+    rules: str
+    score: float = Field(ge=0.0, le=1.0)
+    injected: bool
+    findings: tuple[Finding, ...] = ()
+    model: str = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the rules that found something, each once, in alphabetical order."""
+        return tuple(sorted({found.rule for found in self.findings}))

@@ -1,0 +1,224 @@
+"""Writing memories: audit entries with signer, corrections and retractions, validity in time."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crp_integrations.audit.journal import verify
+from crp_integrations.errors import AccessDenied, FactRejected, RequestError, StoreBusy
+from crp_integrations.fabric.fabric import Fabric
+from crp_integrations.governance.emitting import Emitter, written
+from crp_integrations.governance.items import MemoryItem, Scope, item
+from crp_integrations.governance.validity import rebuild, valid_at
+from crp_integrations.governance.writing import MemoryWriter, PolicyContext
+from crp_integrations.guard.decisions import Decision
+from crp_integrations.guard.subjects import Subject
+from crp_integrations.seals import sha256
+from crp_integrations.stores.memory.store import MemoryStore
+from crp_integrations.stores.sqlite.store import SqliteStore
+from crp_integrations.vocabulary import EventType
+from tests.doubles import NOON, CountingIds, FixedClock
+from tests.fabric.keeping import events, fabric, setting
+from tests.governance.memories import ANNA, CONTEXT, TEXT, bound, fields, memory, writer
+
+MARCH, JUNE, SEPTEMBER = (datetime(2026, month, 1, tzinfo=UTC) for month in (3, 6, 9))
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def made(request: pytest.FixtureRequest, tmp_path: Path) -> Fabric:
+    return fabric(MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "kb"))
+
+
+def at(door: MemoryWriter, moment: datetime) -> list[str]:
+    return [one.id[-1] for one in door.as_of(moment, CONTEXT)]
+
+
+@pytest.mark.requirement("SUM-api-1")
+def test_a_write_takes_item_and_context_and_gives_a_reference(made: Fabric) -> None:
+    door = writer(made)
+    one = memory()
+    reference = door.write(one, CONTEXT)
+    assert (reference.id, reference.signer, reference.written) == (one.id, "anna", True)
+    assert reference.checksum == sha256(TEXT)
+    assert reference.state_hash == bound(made).state_hash()
+    stored = next(iter(door.items()))
+    assert stored.provenance.signer == "anna"
+    assert stored.embedding_ref == reference.fact_id
+    # One store: the memory is a fact that search finds.
+    found = bound(made).search_text("boiler inspection", 3)
+    assert [hit.fact_id for hit in found] == [reference.fact_id]
+    again = door.write(one, CONTEXT)
+    assert (again.id, again.written) == (one.id, False)
+
+
+@pytest.mark.requirement("SUM-write-2")
+def test_each_new_memory_has_an_audit_entry_with_signer_in_the_chain(made: Fabric) -> None:
+    door = writer(made)
+    for number in range(1, 4):
+        door.write(memory(number, content=f"{TEXT} Visit {number}."), CONTEXT)
+    log = events(made)
+    signed = [event for event in log if "signer" in event.data]
+    assert [event.event_type for event in signed] == [EventType.FACT_INGESTED] * 3
+    assert {event.data["signer"] for event in signed} == {"anna"}
+    by_fact = {event.data["facts"][0]: event.data for event in signed}
+    for one in door.items():
+        data = by_fact[one.fact_id]
+        assert data["content_hash"] == sha256(one.text)
+        assert data["document_hash"].startswith("sha256:")
+    assert TEXT not in repr(log)
+    # Append-only: a changed signer breaks the chain at its place.
+    place = log.index(signed[1])
+    forged = list(log)
+    forged[place] = signed[1].model_copy(update={"data": {**signed[1].data, "signer": "eve"}})
+    from crp_integrations.audit.keys import journal_key
+    from crp_integrations.errors import ChainBroken
+    from tests.fabric.keeping import KEYS
+
+    with pytest.raises(ChainBroken):
+        verify(forged, journal_key(KEYS, "acme"))
+
+
+def test_what_is_there_is_never_written_over(made: Fabric) -> None:
+    door = writer(made)
+    door.write(memory(), CONTEXT)
+    with pytest.raises(FactRejected, match="another content"):
+        door.write(memory(content=TEXT + " No."), CONTEXT)
+    assert [one.text for one in door.items()] == [TEXT]
+
+
+def test_tenant_subject_and_signer_are_the_writers_own(made: Fabric) -> None:
+    door = writer(made)
+    other = fields(scope={"tenant": "other"}, security_label=["tenant:other"])
+    with pytest.raises(AccessDenied, match="tenant"):
+        door.write(item(other), CONTEXT)
+    for subject in (Subject(tenant="acme", name="eve"), Subject(tenant="other", name="anna")):
+        with pytest.raises(AccessDenied, match="bound to subject 'anna'"):
+            door.write(memory(), PolicyContext(subject=subject))
+    with pytest.raises(AccessDenied, match="no tenant"):
+        door.write(memory(), PolicyContext(subject=Subject(tenant=" ")))
+    forged = fields(provenance={"source_uri": "a", "signer": "eve"})
+    with pytest.raises(AccessDenied, match="signed by another"):
+        door.write(item(forged), CONTEXT)
+    assert list(door.items()) == []
+
+
+class NoExport:
+    name = "no-export"
+
+    def decide(self, subject: Subject, action: str, labels: tuple[str, ...]) -> Decision:
+        allowed = "export:restricted" not in labels
+        return Decision(allowed=allowed, guard=self.name, reason="restricted")
+
+
+def test_the_guard_decides_about_an_items_labels(made: Fabric) -> None:
+    door = MemoryWriter(made.bind(ANNA, NoExport()))
+    labels = ["tenant:acme", "export:restricted"]
+    with pytest.raises(AccessDenied, match="no-export"):
+        door.write(memory(security_label=labels), CONTEXT)
+    writer(made).write(memory(security_label=labels), CONTEXT)
+    assert list(door.items()) == []
+    assert door.as_of(NOON, CONTEXT) == ()
+
+
+def test_a_correction_takes_over_and_both_stay_in_the_log(made: Fabric) -> None:
+    door = writer(made)
+    door.write(memory(1, valid_from=MARCH), CONTEXT)
+    door.correct(memory(1).id, memory(2, content=TEXT + " Twice."), CONTEXT, since=JUNE)
+    assert at(door, MARCH - timedelta(days=1)) == []
+    assert at(door, MARCH) == ["1"]
+    assert at(door, JUNE - timedelta(seconds=1)) == ["1"]
+    assert at(door, JUNE) == ["2"]
+    assert at(door, SEPTEMBER) == ["2"]
+    # Selection sees the new one alone.
+    ids = {hit.fact_id for hit in bound(made).search_text("boiler", 9)}
+    assert ids == {memory(2).fact_id}
+    assert bound(made).facts([memory(2).fact_id])[0].supersedes == memory(1).fact_id
+    assert len(list(door.items())) == 2
+    door.correct(memory(1).id, memory(2, content=TEXT + " Twice."), CONTEXT, since=JUNE)
+    assert at(door, SEPTEMBER) == ["2"]
+
+
+def test_a_retraction_ends_an_item_or_says_that_it_never_held(made: Fabric) -> None:
+    door = writer(made)
+    door.write(memory(1, valid_from=MARCH), CONTEXT)
+    door.write(memory(2, valid_from=MARCH, content=TEXT + " Twice."), CONTEXT)
+    door.retract(memory(1).id, CONTEXT, since=JUNE)
+    door.retract(memory(2).id, CONTEXT)
+    assert at(door, MARCH) == ["1"]
+    assert at(door, JUNE) == []
+    assert bound(made).search_text("boiler", 9) == []
+    with pytest.raises(RequestError, match="holds from"):
+        door.retract(memory(1).id, CONTEXT, since=MARCH - timedelta(days=1))
+    with pytest.raises(RequestError, match="not stored"):
+        door.retract(memory(9).id, CONTEXT)
+
+
+def test_a_correction_that_was_stopped_half_way_answers_rightly_and_is_finished(
+    made: Fabric, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    door = writer(made)
+    door.write(memory(1, valid_from=MARCH), CONTEXT)
+
+    def stopped(*_: Any, **__: Any) -> Any:
+        raise StoreBusy("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(bound(made)), "update", stopped)
+        with pytest.raises(StoreBusy):
+            door.correct(memory(1).id, memory(2, content=TEXT + " 2."), CONTEXT, since=JUNE)
+    assert (at(door, MARCH), at(door, JUNE)) == (["1"], ["2"])
+    door.correct(memory(1).id, memory(2, content=TEXT + " 2."), CONTEXT, since=JUNE)
+    assert (at(door, MARCH), at(door, JUNE)) == (["1"], ["2"])
+    assert {hit.fact_id for hit in bound(made).search_text("boiler", 9)} == {memory(2).fact_id}
+
+
+def test_the_log_rebuilds_what_is_stored_and_names_what_nobody_signed(made: Fabric) -> None:
+    door = writer(made)
+    for number in (1, 2, 3):
+        door.write(memory(number, content=f"{TEXT} Visit {number}."), CONTEXT)
+    door.correct(memory(1).id, memory(4, content=TEXT + " Again."), CONTEXT, since=JUNE)
+    stored = list(door.items())
+    found = rebuild(stored, events(made))
+    assert (sorted(one.id[-1] for one in found.items), found.unwitnessed) == (list("1234"), ())
+    assert {version[0].signer for version in found.versions.values()} == {"anna"}
+    stranger = memory(5, content=TEXT + " Unsigned.")
+    altered = stored[0].changed(
+        content=TEXT + " Altered.",
+        provenance=stored[0].provenance.model_copy(update={"checksum": ""}),
+    )
+    doubtful = rebuild([altered, *stored[1:], stranger], events(made))
+    assert doubtful.unwitnessed == tuple(sorted((altered.id, stranger.id)))
+    # Written into an empty store from the log, everything is as it was.
+    second = fabric()
+    for one in sorted(found.items, key=lambda one: found.versions[one.id][0].seq):
+        writer(second).write(one, CONTEXT)
+    assert valid_at(writer(second).items(), SEPTEMBER) == valid_at(stored, SEPTEMBER)
+    assert setting(second, "embedder") == setting(made, "embedder")
+
+
+def test_plain_python_agents_have_an_emitter_for_each_type(made: Fabric) -> None:
+    door = writer(made)
+    kept: list[MemoryItem] = []
+    emit = Emitter(
+        Scope(tenant="acme", session="s1"), ("tenant:acme",), "session://s1", FixedClock(),
+        CountingIds(), sink=kept.append,
+    )  # fmt: skip
+    emit.episodic(f"{TEXT} So the user said.", "transcript")
+    recipe = {
+        "tool": "search",
+        "arguments": {"q": "the boiler in the hall and its next inspection in spring"},
+    }
+    emit.procedural(recipe, "tool-recipe")
+    emit.semantic(f"{TEXT} So the manual says.", confidence=0.95, ttl="P30D")
+    assert [one.type for one in kept] == ["episodic", "procedural", "semantic"]
+    assert [one.decay_fn for one in kept] == ["half-life@1:P7D", "plateau@1:P180D", None]
+    assert len({one.id for one in kept}) == 3
+    sink = written(door, CONTEXT)
+    assert [sink(one).signer for one in kept] == ["anna"] * 3
+    assert {one.type for one in door.items()} == {"episodic", "procedural", "semantic"}
+    with pytest.raises(FactRejected, match="category"):
+        emit.episodic("text", "playbook")

@@ -1,0 +1,164 @@
+"""Governed exceptions: what is refused, when they stop, who hears of a use, the ledger."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from crp_integrations.errors import AccessDenied, RequestError
+from crp_integrations.guard.decisions import Decision, require
+from crp_integrations.guard.exceptions import Excepting, Used, audited, granted
+from crp_integrations.guard.subjects import Subject
+from tests.doubles import NOON, FixedClock
+
+ANNA = Subject(tenant="acme", name="anna")
+LABELS = ("export:restricted",)
+HOUR = timedelta(hours=1)
+
+
+def written(**more: Any) -> dict[str, Any]:
+    fields = {
+        "id": "legacy-export",
+        "owner": "kim@acme.example",
+        "reason": "The old export runs until the new one is there.",
+        "granted_at": NOON - HOUR,
+        "expires_at": NOON + HOUR,
+        "rollback": {"event": "POLICY_VIOLATION", "count": 2},
+        "scope": {
+            "tenant": "acme",
+            "subjects": ["anna"],
+            "actions": ["read"],
+            "labels": ["export:restricted", "pii:low"],
+        },
+        "decisions": ["dec-7"],
+        "hooks": ["journal"],
+    }
+    return {**fields, **more}
+
+
+class Denying:
+    name = "denying"
+
+    def decide(self, subject: Subject, action: str, labels: tuple[str, ...]) -> Decision:
+        allowed = not labels
+        return Decision(allowed=allowed, guard=self.name, reason="labels are denied")
+
+
+class World:
+    """A guard with one exception, its clock, its uses and its events."""
+
+    def __init__(self, **more: Any) -> None:
+        self.clock = FixedClock()
+        self.uses: list[Used] = []
+        self.events: list[tuple[str, Any]] = []
+        self.guard = Excepting(
+            Denying(),
+            [granted(written(**more))],
+            self.clock,
+            {"journal": self.uses.append},
+            lambda tenant: self.events,
+        )
+
+    def allows(self, subject: Subject = ANNA, action: Any = "read", labels: Any = LABELS) -> bool:
+        return self.guard.decide(subject, action, labels).allowed
+
+
+@pytest.mark.requirement("SUM-exception-1")
+@pytest.mark.parametrize(
+    "field", ["owner", "expires_at", "rollback", "decisions", "hooks", "scope"]
+)
+def test_an_exception_without_what_makes_it_one_is_refused(field: str) -> None:
+    fields = written()
+    del fields[field]
+    with pytest.raises(RequestError, match=field):
+        granted(fields)
+    for empty in ("", " ", None, (), {}):
+        with pytest.raises(RequestError, match=field):
+            granted(written(**{field: empty}))
+    assert granted(written()).owner == "kim@acme.example"
+    with pytest.raises(RequestError, match="not after"):
+        granted(written(expires_at=NOON - HOUR))
+    with pytest.raises(RequestError, match="time zone"):
+        granted(written(expires_at=NOON.replace(tzinfo=None)))
+
+
+def test_every_use_is_told_to_the_hooks_and_the_ledger_lists_scope_and_decisions() -> None:
+    world = World()
+    decision = require(world.guard, ANNA, "read", LABELS)
+    assert "legacy-export" in decision.reason
+    assert (decision.guard, world.guard.name) == ("denying+exceptions",) * 2
+    used = world.uses[0]
+    assert (used.exception, used.subject, used.labels, used.decisions, used.denied_by) == (
+        "legacy-export", "anna", LABELS, ("dec-7",), "denying",
+    )  # fmt: skip
+    (entry,) = world.guard.ledger()
+    assert (entry.state, entry.uses, entry.owner) == ("active", 1, "kim@acme.example")
+    assert entry.scope.labels == ("export:restricted", "pii:low")
+    assert entry.decisions == ("dec-7",)
+
+
+def test_a_hook_that_is_not_there_or_fails_lets_nothing_pass() -> None:
+    with pytest.raises(RequestError, match="audit hooks that are not there: journal"):
+        Excepting(Denying(), [granted(written())], FixedClock(), {})
+
+    def broken(used: Used) -> None:
+        raise OSError("the disk is full")
+
+    guard = Excepting(Denying(), [granted(written())], FixedClock(), {"journal": broken})
+    with pytest.raises(AccessDenied, match="'journal' of governed exception 'legacy-export'"):
+        guard.decide(ANNA, "read", LABELS)
+    assert guard.ledger()[0].uses == 0
+    with pytest.raises(RequestError, match="twice"):
+        Excepting(Denying(), [granted(written())] * 2, FixedClock(), {"journal": broken})
+
+
+@pytest.mark.requirement("SUM-exception-3")
+def test_an_expired_exception_stops_working_at_once() -> None:
+    world = World()
+    assert world.allows()
+    world.clock.moment = NOON + HOUR - timedelta(microseconds=1)
+    assert world.allows()
+    world.clock.moment = NOON + HOUR
+    assert not world.allows()
+    with pytest.raises(AccessDenied, match="exception legacy-export is expired"):
+        require(world.guard, ANNA, "read", LABELS)
+    assert world.guard.ledger()[0].state == "expired"
+    world.clock.moment = NOON - 2 * HOUR
+    assert not world.allows()
+    assert len(world.uses) == 2
+
+
+def test_a_rollback_trigger_and_a_revocation_end_it_sooner() -> None:
+    world = World()
+    world.events = [("POLICY_VIOLATION", NOON - 2 * HOUR), ("POLICY_VIOLATION", NOON)]
+    assert world.allows()
+    world.events.append(("POLICY_VIOLATION", NOON))
+    assert not world.allows()
+    assert world.guard.ledger()[0].state == "rolled-back"
+    assert not World(revoked_at=NOON).allows()
+    assert World(revoked_at=NOON + HOUR / 2).allows()
+
+
+@pytest.mark.parametrize(
+    ("subject", "action", "labels"),
+    [
+        (Subject(tenant="other", name="anna"), "read", LABELS),
+        (Subject(tenant="", name="anna"), "read", LABELS),
+        (Subject(tenant="acme", name="eve"), "read", LABELS),
+        (ANNA, "write", LABELS),
+        (ANNA, "read", ("export:restricted", "pii:high")),
+    ],
+)
+def test_outside_of_its_scope_it_changes_nothing(subject: Any, action: Any, labels: Any) -> None:
+    world = World()
+    assert not world.allows(subject, action, labels)
+    assert world.uses == []
+    assert World().guard.decide(ANNA, "read", ()).guard == "denying"
+
+
+def test_a_runtime_audit_names_each_bypass_that_nobody_answers_for() -> None:
+    registry = [granted(written()), granted(written(id="old-import"))]
+    assert audited(registry, ["legacy-export", "old-import"]) == ()
+    assert audited(registry, ["shadow", "legacy-export", "dump"]) == ("dump", "shadow")
