@@ -1,9 +1,14 @@
-"""LlamaIndex: a node postprocessor that packs, and a vector store that is the fabric.
+"""LlamaIndex: retrieve, pack, answer and check in the query engines and agents that exist.
 
-In: the nodes that a query engine retrieved. Out: copies of those that fit a token budget, in
-the order in which the model should see them. Read `postprocessor.py`, then `events.py`, then
-`vector_store.py` with `nodes.py` and `embedding.py`, and `reranker.py`. The room never changes
-a caller's node and never puts CRP metadata into a prompt or embedding.
+In: any retriever, query engine or agent. Out: the same with nodes that fit a token budget and
+answers that carry a report, or are withheld before a stream shows them. Read `retriever.py` with
+`packing.py`, `nodes.py`, `postprocessor.py` and `synthesizer.py`; `query_engine.py` with `wire.py`,
+`model.py` and `sessions.py`; `handler.py` with `events.py`, `evidence.py`, `listening.py`,
+`tree.py`, `spans.py` and `streams.py`; `agent_llm.py` with `agent_calls.py`; `llm.py` with
+`completing.py`; `memory.py`; then `vector_store.py` with `embedding.py` and `filters.py`, and
+`reranker.py`.
+The room never changes a caller's node or message, never puts CRP metadata into a prompt or
+embedding and never alters a model's text.
 """
 
 try:
@@ -13,16 +18,33 @@ except ImportError as error:
 
     raise MissingExtra("llama-index", "crp_integrations.llama_index") from error
 
+from crp_integrations.llama_index.agent_llm import CRPAgentLLM
 from crp_integrations.llama_index.embedding import FabricEmbedding
-from crp_integrations.llama_index.events import EnvelopeEvent
+from crp_integrations.llama_index.events import EnvelopeEvent, ReportEvent
+from crp_integrations.llama_index.handler import DPEEventHandler
+from crp_integrations.llama_index.listening import DPESpanHandler
+from crp_integrations.llama_index.llm import CRPLLM
+from crp_integrations.llama_index.memory import CRPMemoryBlock
 from crp_integrations.llama_index.postprocessor import CRPNodePostprocessor
+from crp_integrations.llama_index.query_engine import CRPQueryEngine
 from crp_integrations.llama_index.reranker import LlamaIndexReranker
+from crp_integrations.llama_index.retriever import CRPRetriever
+from crp_integrations.llama_index.synthesizer import CRPSynthesizer
 from crp_integrations.llama_index.vector_store import CRPVectorStore
 
 __all__ = [
+    "CRPLLM",
+    "CRPAgentLLM",
+    "CRPMemoryBlock",
     "CRPNodePostprocessor",
+    "CRPQueryEngine",
+    "CRPRetriever",
+    "CRPSynthesizer",
     "CRPVectorStore",
+    "DPEEventHandler",
+    "DPESpanHandler",
     "EnvelopeEvent",
     "FabricEmbedding",
     "LlamaIndexReranker",
+    "ReportEvent",
 ]

@@ -22,3 +22,22 @@ class EnvelopeEvent(BaseEvent):
     def class_name(cls) -> str:
         """The event's name."""
         return "EnvelopeEvent"
+
+
+class ReportEvent(BaseEvent):
+    """An answer was examined, or could not be.
+
+    Spec: CRP-SPEC-005 §2
+
+    Attributes:
+        report: the report as plain JSON, or `{"checked": "NOT_CHECKED", "reason": …}`.
+        agent: where the call stands: agent, depth, turn, tool, run and parent.
+    """
+
+    report: dict[str, Any]
+    agent: dict[str, Any]
+
+    @classmethod
+    def class_name(cls) -> str:
+        """The event's name."""
+        return "ReportEvent"

@@ -87,7 +87,12 @@ def node_of(fact: Fact) -> BaseNode:
         return TextNode(id_=id_, text=fact.content, metadata=metadata, relationships=related)
     node = {**about[NODE], "metadata": metadata, "embedding": None}
     stored = {"_node_content": json.dumps(node, ensure_ascii=False), "_node_type": about[CLASS]}
-    return metadata_dict_to_node(stored, text=fact.content)
+    made = metadata_dict_to_node(stored, text=fact.content)
+    separator = node.get("metadata_separator")
+    # The first versions of 0.14 write this name and read another one, a misspelling of theirs.
+    if separator is not None and made.metadata_separator != separator:
+        made.metadata_separator = separator
+    return made
 
 
 def filterable(fact: Fact) -> dict[str, Any]:

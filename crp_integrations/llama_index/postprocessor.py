@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterable, Iterator
-from typing import Any
-
 from llama_index.core.bridge.pydantic import Field
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
+from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from crp_integrations.errors import RequestError
 from crp_integrations.llama_index.events import EnvelopeEvent
+from crp_integrations.llama_index.listening import listen
+from crp_integrations.llama_index.packing import offers, packed_nodes
 from crp_integrations.relay.doors import pack
-from crp_integrations.relay.offering import Offer, about, facts_of
+from crp_integrations.relay.offering import facts_of
 from crp_integrations.vocabulary import GroundingMode
-
-METADATA_KEY = "crp"
 
 dispatcher = get_dispatcher(__name__)
 
@@ -54,12 +50,14 @@ class CRPNodePostprocessor(BaseNodePostprocessor):
     ) -> list[NodeWithScore]:
         if query_bundle is None:
             raise RequestError("CRPNodePostprocessor needs the query: query_bundle or query_str")
+        # An engine behind an index node would else show the model what it found about its answer.
+        listen()
         dispatcher.event(
             ReRankStartEvent(
                 query=query_bundle, nodes=nodes, top_n=self.k or len(nodes), model_name=self.model
             )
         )
-        facts, originals = facts_of(_offers(nodes), noun="node")
+        facts, originals = facts_of(offers(nodes), noun="node")
         envelope = pack(
             query_bundle.query_str,
             facts,
@@ -68,32 +66,7 @@ class CRPNodePostprocessor(BaseNodePostprocessor):
             grounding=self.grounding,
             k=self.k,
         )
-        packed = [
-            _copy(originals[fact.fact_id], about(envelope, place))
-            for place, fact in enumerate(envelope.facts)
-        ]
+        packed = packed_nodes(envelope, originals)
         dispatcher.event(EnvelopeEvent(envelope=envelope.model_dump(mode="json")))
         dispatcher.event(ReRankEndEvent(nodes=packed))
         return packed
-
-
-def _offers(nodes: Iterable[NodeWithScore]) -> Iterator[Offer[NodeWithScore]]:
-    for scored in nodes:
-        yield Offer(
-            scored,
-            scored.node.get_content(metadata_mode=MetadataMode.LLM),
-            fact_id=scored.node.node_id,
-            source_id=scored.node.ref_doc_id or "user",
-        )
-
-
-def _copy(scored: NodeWithScore, words: dict[str, Any]) -> NodeWithScore:
-    # In-memory stores hand out the same node objects again and again: only a copy may change.
-    # What an index node points at (a retriever, an engine) stays the same object.
-    target = getattr(scored.node, "obj", None)
-    node = copy.deepcopy(scored.node, {} if target is None else {id(target): target})
-    node.metadata[METADATA_KEY] = words
-    for keys in (node.excluded_llm_metadata_keys, node.excluded_embed_metadata_keys):
-        if METADATA_KEY not in keys:
-            keys.append(METADATA_KEY)
-    return NodeWithScore(node=node, score=scored.score)

@@ -18,13 +18,13 @@ from llama_index.core.vector_stores.types import (
     VectorStoreQueryMode,
     VectorStoreQueryResult,
 )
-from llama_index.core.vector_stores.utils import build_metadata_filter_fn
 
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.ingest.metadata import plain
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Fact, Where, source_id
 from crp_integrations.llama_index.embedding import FabricEmbedding
+from crp_integrations.llama_index.filters import holds
 from crp_integrations.llama_index.nodes import (
     DOCUMENT_KEYS,
     filterable,
@@ -257,10 +257,8 @@ class CRPVectorStore(BasePydanticVectorStore):
         else:
             namespace = self._items.namespace
             facts = namespace.facts(namespace.find(_where(filters, doc_ids)))
-        about = {fact.fact_id: filterable(fact) for fact in facts}
         try:
-            holds = build_metadata_filter_fn(about.__getitem__, filters)
-            return [fact for fact in facts if holds(fact.fact_id)]
+            return [fact for fact in facts if holds(filters, filterable(fact))]
         except (TypeError, ValueError) as error:
             raise RequestError(f"the filters cannot be applied: {error}") from error
 

@@ -1,0 +1,370 @@
+"""The LLM of an agent: an envelope for every call of it, a verdict on every answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Unpack
+
+from llama_index.core.base.llms.types import (
+    ChatMessage,
+    ChatResponse,
+    ChatResponseAsyncGen,
+    ChatResponseGen,
+    LLMMetadata,
+)
+from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.llms.callbacks import llm_chat_callback
+from llama_index.core.llms.function_calling import FunctionCallingLLM
+from llama_index.core.llms.llm import LLM, ToolSelection
+from llama_index.core.tools import BaseTool
+
+from crp_integrations.errors import AccessDenied, RequestError, SafetyHalt
+from crp_integrations.llama_index.agent_calls import TOOLS, AgentCalls
+from crp_integrations.llama_index.completing import Chatting
+from crp_integrations.llama_index.events import ReportEvent
+from crp_integrations.llama_index.listening import here, listen, session_in
+from crp_integrations.llama_index.model import model_name
+from crp_integrations.llama_index.packing import METADATA_KEY
+from crp_integrations.llama_index.sessions import named_session, new_session
+from crp_integrations.llama_index.spans import Span, run_of, standing
+from crp_integrations.llama_index.wire import asked, tool_results
+from crp_integrations.loaders.text import paragraphs
+from crp_integrations.relay import outcomes
+from crp_integrations.relay.asking import Asking
+from crp_integrations.relay.delegating import asked_by, result_of
+from crp_integrations.relay.drive import adrive, drive
+from crp_integrations.relay.holding import hold, result_facts
+from crp_integrations.relay.records import Answer
+from crp_integrations.relay.relay import Relay
+from crp_integrations.relay.turn import Turn
+from crp_integrations.vocabulary import Strategy
+
+# Strategies of one window; the others answer in several, which an agent does by itself.
+STRATEGIES: Final = (Strategy.PUSH, Strategy.PULL, Strategy.REFLEXIVE)
+# Filled in from the agent, or without meaning for one window of it.
+_FILLED: Final = frozenset(
+    "history tools system_prompt continuation_ids loop_depth parent_session previous prior "
+    "if_match temperature max_tokens seed inherited_policy session_token".split()
+)
+
+dispatcher = get_dispatcher(__name__)
+
+
+@dataclass(slots=True)
+class _Run:
+    """What is kept of an agent's run.
+
+    Attributes:
+        parent: session of the agent around it, empty for the root.
+        handed: fields that the agent around it hands down.
+        own: the session is the run's alone, and ends with it.
+        held: ids of the tool calls whose results the session holds.
+    """
+
+    session_id: str
+    parent: str = ""
+    handed: dict[str, Any] = field(default_factory=dict)
+    depth: int = 0
+    own: bool = False
+    held: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    turn: Turn
+    calls: AgentCalls
+    run: _Run
+    span: Span | None
+
+
+class CRPAgentLLM(Chatting):
+    """For `FunctionAgent(llm=CRPAgentLLM(relay, llm), …)` and the agents of an `AgentWorkflow`.
+
+    Every call of the agent's model is a window: the question's envelope goes into the system
+    message, its answer is examined, judged and sealed, and the proof stands in the metadata of the
+    agent's output: the report as `crp`, `crp_envelope` (ids, no texts), `crp_headers` and
+    `crp_agent` (agent, depth, turn, session, window). A withheld answer ends the run with
+    `SafetyHalt`, and no event of the agent's stream has shown a word of it. What tools answer is
+    held in memory as facts of the run's session. An agent in a tool call of another one gets that
+    one's policy, safety budget and depth, and what it spends is taken from there.
+
+    The session is `session_id`, else what `instrument_tags` named by `session_id` when the run
+    began; a run without one has its own, which ends with it.
+
+    Spec: CRP-SPEC-005 §1.2, §17; related facts §8
+
+    Args:
+        relay: where the facts come from and the windows are sealed.
+        llm: the model that answers, with its own settings; it is called whole.
+        max_depth: agents around this one, at most; None takes the setting
+            `sessions.agents.max_loop_depth`.
+        tools_as_facts: False leaves tools' results out of the session; what the model says of them
+            is then not supported by anything.
+        asking: fields of a question as `Relay.ask` takes them, such as `policy`, `budget_tokens`,
+            `strategy` (`push`, `pull` or `reflexive`) or `model`, by which tokens are counted.
+
+    Raises:
+        RequestError: a field is not known, or does not go with an agent.
+    """
+
+    _relay: Relay = PrivateAttr()
+    _llm: LLM = PrivateAttr()
+    _most: int = PrivateAttr()
+    _facts: bool = PrivateAttr()
+    _asking: dict[str, Any] = PrivateAttr()
+
+    def __init__(
+        self,
+        relay: Relay,
+        llm: LLM,
+        *,
+        max_depth: int | None = None,
+        tools_as_facts: bool = True,
+        **asking: Unpack[Asking],
+    ) -> None:
+        super().__init__(callback_manager=llm.callback_manager)
+        most = relay.settings.sessions.agents.max_loop_depth if max_depth is None else max_depth
+        _check(asking, most)
+        self._relay = relay
+        self._llm = llm
+        self._most = most
+        self._facts = tools_as_facts
+        self._asking = dict(asking)
+        listen()
+
+    @classmethod
+    def class_name(cls) -> str:
+        """The component's name."""
+        return "CRPAgentLLM"
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        """The model's own."""
+        return self._llm.metadata
+
+    @llm_chat_callback()
+    def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+        """Pack, call, examine, judge and seal.
+
+        Raises:
+            SafetyHalt: the answer is withheld.
+            AccessDenied: the agent is too deep, or the one around it may not delegate.
+            RequestError: the agent has no question, or a field has no usable value.
+        """
+        window = self._window(messages, kwargs)
+        try:
+            return self._released(window, outcomes.answer(drive(window.turn, window.calls)))
+        except SafetyHalt as halt:
+            self._hand_back(window, halt)
+            raise
+        finally:
+            self._left(window)
+
+    @llm_chat_callback()
+    async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+        """The asynchronous twin of `chat`; packs and examines beside the event loop."""
+        window = await asyncio.to_thread(self._window, messages, kwargs)
+        try:
+            answer = outcomes.answer(await adrive(window.turn, window.calls))
+            return await asyncio.to_thread(self._released, window, answer)
+        except SafetyHalt as halt:
+            await asyncio.to_thread(self._hand_back, window, halt)
+            raise
+        finally:
+            self._left(window)
+
+    @llm_chat_callback()
+    def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
+        """The answer in one piece, after the verdict.
+
+        Raises:
+            SafetyHalt: the answer is withheld; there is no piece.
+        """
+        response = _piece(self.chat(messages, **kwargs))
+
+        def whole() -> ChatResponseGen:
+            yield response
+
+        return whole()
+
+    @llm_chat_callback()
+    async def astream_chat(
+        self, messages: Sequence[ChatMessage], **kwargs: Any
+    ) -> ChatResponseAsyncGen:
+        """The asynchronous twin of `stream_chat`."""
+        response = _piece(await self.achat(messages, **kwargs))
+
+        async def whole() -> ChatResponseAsyncGen:
+            yield response
+
+        return whole()
+
+    def get_tool_calls_from_response(
+        self, response: ChatResponse, error_on_no_tool_call: bool = True, **kwargs: Any
+    ) -> list[ToolSelection]:
+        """The tool calls as the model itself reads them."""
+        return self._calling().get_tool_calls_from_response(
+            response, error_on_no_tool_call=error_on_no_tool_call, **kwargs
+        )
+
+    def _prepare_chat_with_tools(
+        self,
+        tools: Sequence[BaseTool],
+        user_msg: str | ChatMessage | None = None,
+        chat_history: list[ChatMessage] | None = None,
+        verbose: bool = False,
+        allow_parallel_tool_calls: bool = False,
+        tool_required: bool = False,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        prepared = self._calling()._prepare_chat_with_tools_compat(
+            tools,
+            user_msg=user_msg,
+            chat_history=chat_history,
+            verbose=verbose,
+            allow_parallel_tool_calls=allow_parallel_tool_calls,
+            tool_required=tool_required,
+            **kwargs,
+        )
+        told = [tool.metadata.to_openai_tool(skip_length_check=True) for tool in tools]
+        return {**prepared, TOOLS: told}
+
+    def _calling(self) -> FunctionCallingLLM:
+        if not isinstance(self._llm, FunctionCallingLLM):
+            raise RequestError(f"{self._llm.class_name()} takes no tools; give another LLM")
+        return self._llm
+
+    # --- a window --------------------------------------------------------------------------
+
+    def _window(self, messages: Sequence[ChatMessage], given: dict[str, Any]) -> _Window:
+        span = here()
+        if span is not None:
+            span.covered = True
+        run = self._run(span)
+        read = asked(messages)
+        self._hold(run, messages, run_of(span))
+        model = str(self._asking.get("model") or model_name(self._llm) or "")
+        room = self._llm.metadata.num_output if "max_tokens" in type(self._llm).model_fields else 0
+        asking: dict[str, Any] = {
+            **self._asking,
+            **run.handed,
+            "session_id": run.session_id,
+            "loop_depth": run.depth,
+            "system_prompt": read.system or None,
+            "history": read.history,
+            "tools": given.get(TOOLS) or None,
+            "max_tokens": room if room > 0 else None,
+        }
+        own, theirs = self._asking.get("safety_budget"), run.handed.get("safety_budget")
+        if own is not None and theirs is not None:
+            asking["safety_budget"] = min(own, theirs)
+        if model:
+            asking["model"] = model
+        turn = self._relay.turn(read.question, **asking)
+        return _Window(turn, AgentCalls(self._llm, messages, given, read, model), run, span)
+
+    def _run(self, span: Span | None) -> _Run:
+        """The agent's run with its session; made at its first call."""
+        run = run_of(span)
+        key = id(self._relay)
+        with listen().lock:
+            if run is not None and key in run.own:
+                kept: _Run = run.own[key]
+                return kept
+        inside = span.path() if span is not None else []
+        around = [one for one in inside if one.runs and one is not run]
+        outer = around[0].own.get(key) if around else None
+        depth = len(around)
+        if depth > self._most:
+            raise AccessDenied(
+                f"the agent is {depth} agents deep, at most {self._most} are allowed"
+            )
+        named = "" if around else self._named(span)
+        made = _Run(named or new_session(), depth=depth, own=not named)
+        if outer is not None:
+            fields = asked_by(self._relay.delegate(outer.session_id)).items()
+            made.handed = {name: value for name, value in fields if value not in (None, "")}
+            made.parent = outer.session_id
+        if run is not None:
+            with listen().lock:
+                run.own[key] = made
+                if made.own:
+                    run.at_end.append(lambda: self._end(made))
+        return made
+
+    def _named(self, span: Span | None) -> str:
+        given = self._asking.get("session_id")
+        return named_session(given) if given else session_in(span)
+
+    def _hold(self, run: _Run, messages: Sequence[ChatMessage], at: Span | None) -> None:
+        """Hold what tools have answered since the last call, as facts of the session."""
+        if not self._facts:
+            return
+        unfounded = at.unfounded if at is not None else ()
+        for one in tool_results(messages, after=True):
+            if one.id in run.held or (one.id, one.text) in unfounded:
+                continue
+            facts = list(
+                result_facts(self._relay, paragraphs, one.name, one.asked, one.text, one.id)
+            )
+            hold(self._relay, run.session_id, facts)
+            if one.id:
+                run.held.add(one.id)
+
+    def _released(self, window: _Window, answer: Answer) -> ChatResponse:
+        if not answer.reply.tool_calls:
+            self._hand_back(window, answer)
+        told = answer.envelope.model_dump(
+            mode="json", include={"etag", "state_hash", "quality_tier", "token_count"}
+        )
+        proof = {
+            METADATA_KEY: answer.report.model_dump(mode="json"),
+            "crp_envelope": {**told, "facts": [fact.fact_id for fact in answer.envelope.facts]},
+            "crp_headers": dict(answer.headers),
+            "crp_agent": {
+                **standing(window.span).told(),
+                "session_id": answer.session_id,
+                "parent_session": window.run.parent,
+                "window_id": answer.window_id,
+                "window_number": answer.window_number,
+            },
+        }
+        if window.span is not None:
+            listen().said(window.span, proof)
+        dispatcher.event(ReportEvent(report=proof[METADATA_KEY], agent=proof["crp_agent"]))
+        return window.calls.released(answer, proof)
+
+    def _hand_back(self, window: _Window, answered: Answer | SafetyHalt) -> None:
+        """Tell the agent around this one how it went."""
+        parent = window.run.parent
+        if parent and (isinstance(answered, Answer) or answered.session_id):
+            self._relay.take(parent, result_of(answered))
+
+    def _left(self, window: _Window) -> None:
+        if window.run.own and run_of(window.span) is None:
+            self._end(window.run)
+
+    def _end(self, run: _Run) -> None:
+        self._relay.end_session(run.session_id)
+
+
+def _check(asking: Asking, max_depth: int) -> None:
+    known = sorted(Asking.__annotations__.keys() - _FILLED)
+    for name in asking:
+        if name not in known:
+            raise RequestError(
+                f"a question of an agent has no field {name!r:.40}; CRPAgentLLM takes "
+                f"{', '.join(known)}"
+            )
+    strategy = asking.get("strategy")
+    if strategy is not None and strategy not in STRATEGIES:
+        raise RequestError(f"strategy {str(strategy)!r:.40} is not one of {', '.join(STRATEGIES)}")
+    if max_depth < 0:
+        raise RequestError(f"max_depth is {max_depth}, wanted at least 0")
+
+
+def _piece(response: ChatResponse) -> ChatResponse:
+    return response.model_copy(update={"delta": response.message.content or ""})

@@ -1,0 +1,29 @@
+"""What was found for a model call, as the facts that its answer is examined against."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from llama_index.core.schema import NodeWithScore
+
+from crp_integrations.fabric.records import Fact
+from crp_integrations.llama_index.packing import offers
+from crp_integrations.llama_index.spans import Found
+from crp_integrations.relay.offering import Offer, facts_of
+
+
+def facts_in(found: Sequence[Found]) -> list[Fact]:
+    """Retrieved nodes as the model was shown them, and tools' answers, as facts.
+
+    Raises:
+        FactRejected: a text, id or source cannot be encoded as UTF-8.
+    """
+    return facts_of(_offers(found), noun="passage")[0]
+
+
+def _offers(found: Sequence[Found]) -> Iterator[Offer[NodeWithScore | None]]:
+    for number, one in enumerate(found, 1):
+        for offer in offers(one.nodes):
+            yield Offer(offer.item, offer.content, fact_id=offer.fact_id, source_id=offer.source_id)
+        if one.text:
+            yield Offer(None, one.text, source_id=f"tool:{one.tool}", source_location=f"#{number}")

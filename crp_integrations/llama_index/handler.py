@@ -1,0 +1,347 @@
+"""An event handler that examines every answer against what its own query or agent had found."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from itertools import count
+from threading import Lock
+from typing import Any, Final, Literal, Self, TypeAlias
+
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse
+from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.instrumentation.event_handlers import BaseEventHandler
+from llama_index.core.instrumentation.events import BaseEvent
+from llama_index.core.instrumentation.events.exception import ExceptionEvent
+from llama_index.core.instrumentation.events.llm import (
+    LLMChatEndEvent,
+    LLMChatStartEvent,
+    LLMCompletionEndEvent,
+    LLMCompletionStartEvent,
+    LLMPredictEndEvent,
+    LLMPredictStartEvent,
+)
+from llama_index.core.instrumentation.events.span import SpanDropEvent
+
+from crp_integrations.dpe.records import Report
+from crp_integrations.errors import RequestError, SafetyHalt
+from crp_integrations.llama_index.events import ReportEvent
+from crp_integrations.llama_index.evidence import facts_in
+from crp_integrations.llama_index.listening import listen
+from crp_integrations.llama_index.packing import METADATA_KEY
+from crp_integrations.llama_index.spans import Found, Span, Standing, run_of, standing
+from crp_integrations.llama_index.tree import Tree
+from crp_integrations.llama_index.wire import tool_results
+from crp_integrations.relay.doors import examine
+from crp_integrations.vocabulary import Checked, GroundingMode, HaltReason, RiskLevel
+
+log = logging.getLogger("crp_integrations.llama_index")
+dispatcher = get_dispatcher(__name__)
+
+AGENT_KEY: Final = "crp_agent"
+# The blocks around what runs here, so that those side by side hear their own.
+_BLOCKS: Final[ContextVar[tuple[int, ...]]] = ContextVar("crp_llama_index_blocks", default=())
+_NUMBERS: Final = count(1)
+_CHANGING: Final = Lock()
+# Calls whose end is never told, as of streams that nobody reads to their end, are given up.
+MOST_CALLS: Final = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A model call in progress: what it was given, noted when it began.
+
+    Attributes:
+        inner: it is how another call in progress is made, and that one is examined.
+        sent: its messages by identity.
+    """
+
+    span: Span | None
+    standing: Standing
+    found: tuple[Found, ...]
+    question: str
+    inner: bool
+    sent: tuple[int, ...]
+
+
+_Calls: TypeAlias = OrderedDict[str, list[_Call]]
+
+
+class DPEEventHandler(BaseEventHandler):
+    """Records and attaches; it never stops an answer, since LlamaIndex swallows what it raises.
+
+    Spec: CRP-SPEC-005 §2
+
+    The report stands as plain JSON under `crp` in the metadata of a query or chat engine's response
+    and of an agent's output, and in the `additional_kwargs` of a model's own response; `crp_agent`
+    beside it says which agent, how deep (agents around it), in which turn (its model calls so far)
+    and in which tool. A `ReportEvent` is published with both. What a call had found is what its own
+    query, or its agent's tools, came to; a call that had nothing, or whose examination failed, gets
+    `{"checked": "NOT_CHECKED", "reason": …}` instead, never a clean report.
+
+    `listen()` hears the whole process from then on. As a context manager it hears what is asked
+    within, in this task or thread, and nobody else's:
+
+        with DPEEventHandler(on_critical="raise") as heard:
+            response = engine.query(question)
+
+    Args:
+        on_critical: `record`, or `raise` to end the `with` block with `SafetyHalt` when an answer
+            within had the risk CRITICAL. The answer exists by then, and a stream has been read:
+            `CRPQueryEngine` and `CRPAgentLLM` withhold it.
+        grounding: how far the prompt lets the model go beyond the context.
+        on_report: called with each event.
+
+    Raises:
+        RequestError: the grounding mode is not one of the three, or `on_critical` neither of two.
+    """
+
+    _grounding: GroundingMode = PrivateAttr()
+    _raises: bool = PrivateAttr()
+    _on_report: Callable[[ReportEvent], None] | None = PrivateAttr()
+    _tree: Tree = PrivateAttr()
+    _lock: Any = PrivateAttr(default_factory=Lock)
+    _calls: _Calls = PrivateAttr(default_factory=OrderedDict)
+    _predicted: _Calls = PrivateAttr(default_factory=OrderedDict)
+    _block: int = PrivateAttr(default=0)
+    _critical: Report | None = PrivateAttr(default=None)
+
+    def __init__(
+        self,
+        *,
+        grounding: GroundingMode | str = GroundingMode.PREFERRED,
+        on_report: Callable[[ReportEvent], None] | None = None,
+        on_critical: Literal["record", "raise"] = "record",
+    ) -> None:
+        super().__init__()
+        if grounding not in tuple(GroundingMode):
+            wanted = ", ".join(GroundingMode)
+            raise RequestError(f"grounding {grounding!r:.40} is not one of {wanted}")
+        if on_critical not in ("record", "raise"):
+            raise RequestError(f"on_critical {on_critical!r:.40} is neither record nor raise")
+        self._grounding = GroundingMode(grounding)
+        self._on_report = on_report
+        self._raises = on_critical == "raise"
+        self._tree = listen()
+
+    @classmethod
+    def class_name(cls) -> str:
+        """The handler's name."""
+        return "DPEEventHandler"
+
+    # --- where it listens ------------------------------------------------------------------
+
+    def listen(self) -> Self:
+        """Hear every event of the process until `stop`.
+
+        Raises:
+            RequestError: `on_critical` is `raise`, which needs a `with` block to raise at.
+        """
+        if self._raises:
+            raise RequestError(
+                "on_critical is raise, which needs a place to raise at: use the handler in a with "
+                "statement, or record"
+            )
+        self._add()
+        return self
+
+    def stop(self) -> None:
+        """Hear nothing more."""
+        root = get_dispatcher()
+        with _CHANGING:
+            root.event_handlers = [one for one in root.event_handlers if one is not self]
+
+    def __enter__(self) -> Self:
+        if self._block:
+            raise RequestError("the handler is in a with statement already; make another one")
+        self._block = next(_NUMBERS)
+        _BLOCKS.set((*_BLOCKS.get(), self._block))
+        self._critical = None
+        self._add()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        self.stop()
+        _BLOCKS.set(tuple(block for block in _BLOCKS.get() if block != self._block))
+        critical, self._critical, self._block = self._critical, None, 0
+        if kind is None and critical is not None and self._raises:
+            raise SafetyHalt(
+                "an answer's risk is CRITICAL",
+                report=critical,
+                reason=HaltReason.CRITICAL_RISK.value,
+            )
+
+    def _add(self) -> None:
+        root = get_dispatcher()
+        listen()
+        with _CHANGING:
+            if all(one is not self for one in root.event_handlers):
+                # A new list: another thread may be going through the old one.
+                root.event_handlers = [*root.event_handlers, self]
+
+    # --- what it hears ------------------------------------------------------------------------
+
+    def handle(self, event: BaseEvent, **kwargs: Any) -> None:
+        """Examine each answer, attach the report and publish it."""
+        if self._block and self._block not in _BLOCKS.get():
+            return
+        try:
+            self._handled(event)
+        except Exception as error:  # noqa: BLE001 - LlamaIndex would swallow it without a word
+            log.error("an event could not be handled: %s", type(error).__name__)
+
+    def _handled(self, event: BaseEvent) -> None:
+        match event:
+            case LLMChatStartEvent():
+                sent = tuple(id(message) for message in event.messages)
+                self._note(
+                    self._calls, event.span_id, self._call(event.span_id, event.messages, sent)
+                )
+            case LLMCompletionStartEvent():
+                said = [ChatMessage(role="user", content=event.prompt)]
+                self._note(self._calls, event.span_id, self._call(event.span_id, said))
+            case LLMPredictStartEvent():
+                self._note(self._predicted, event.span_id, self._call(event.span_id, ()))
+            case ExceptionEvent() | SpanDropEvent():
+                self._taken(self._calls, event.span_id)
+                self._taken(self._predicted, event.span_id)
+            case LLMChatEndEvent() | LLMCompletionEndEvent():
+                call = self._taken(self._calls, event.span_id)
+                if call is not None and event.response is not None:
+                    self._ended(call, event.response, _text(event.response))
+            case LLMPredictEndEvent():
+                call = self._taken(self._predicted, event.span_id)
+                # An LLM whose methods tell nothing by themselves, as LlamaIndex's decorators would.
+                if call is not None and call.span is not None and call.span.said is None:
+                    self._ended(call, None, event.output)
+
+    def _call(
+        self, span_id: str | None, messages: Sequence[ChatMessage], sent: tuple[int, ...] = ()
+    ) -> _Call:
+        span = self._tree.span(span_id)
+        inner = self._within_another(span, sent)
+        run = run_of(span)
+        found = self._tree.found(span) if span is not None else ()
+        if run is not None and not inner:
+            with self._tree.lock:
+                known = set(run.results)
+            # Results of earlier runs stand in the conversation alone.
+            found = (
+                *found,
+                *(
+                    Found(tool=one.name, asked=one.asked, text=one.text)
+                    for one in tool_results(messages)
+                    if one.text not in known
+                ),
+            )
+        question = next((one.query for one in found if one.query), "")
+        if run is not None or not question:
+            question = next(
+                (one.content or "" for one in reversed(messages) if one.role == "user"), question
+            )
+        return _Call(span, standing(span), found, question, inner, sent)
+
+    def _note(self, calls: _Calls, span_id: str | None, call: _Call) -> None:
+        with self._lock:
+            calls.setdefault(span_id or "", []).append(call)
+            if len(calls) > MOST_CALLS:
+                calls.popitem(last=False)
+
+    def _taken(self, calls: _Calls, span_id: str | None) -> _Call | None:
+        with self._lock:
+            waiting = calls.get(span_id or "")
+            call = waiting.pop(0) if waiting else None
+            if not waiting:
+                calls.pop(span_id or "", None)
+            return call
+
+    def _within_another(self, span: Span | None, sent: tuple[int, ...]) -> bool:
+        """Whether a call is how another one is made, or is examined by whoever makes it."""
+        path = span.path()[1:] if span is not None else []
+        if any(around.covered for around in path):
+            return True
+        with self._lock:
+            if any(around.id in self._calls for around in path):
+                return True
+            if span is None or not sent:
+                return False
+            # A stream of LlamaIndex's own may begin its inner call when it is read, which is then
+            # beside it: with the same messages, in the same place.
+            return any(
+                call.sent == sent != ()
+                and call.span is not None
+                and call.span.parent is span.parent
+                for calls in self._calls.values()
+                for call in calls
+            )
+
+    def _ended(
+        self, call: _Call, response: ChatResponse | CompletionResponse | None, answer: str
+    ) -> None:
+        if call.inner:
+            return
+        told = None if response is None else _already(response)
+        seen = told is not None
+        if told is None:
+            found = self._examined(call, answer)
+            if isinstance(found, Report):
+                if found.risk_level is RiskLevel.CRITICAL:
+                    self._critical = self._critical or found
+                found = found.model_dump(mode="json")
+            told = {METADATA_KEY: found, AGENT_KEY: call.standing.told()}
+            if response is not None:
+                # A new dict each time: answers out of a cache share theirs with those before them.
+                response.additional_kwargs = {**response.additional_kwargs, **told}
+        if call.span is not None:
+            self._tree.said(call.span, told)
+        event = ReportEvent(
+            report=told[METADATA_KEY],
+            agent=told.get(AGENT_KEY) or {},
+            span_id=call.span.id if call.span is not None else None,
+        )
+        if not seen:
+            dispatcher.event(event)
+        if self._on_report is not None:
+            self._on_report(event)
+
+    def _examined(self, call: _Call, answer: str) -> Report | dict[str, Any]:
+        if not answer.strip():
+            return _not_checked("the answer holds no text")
+        if call.span is None:
+            return _not_checked("the spans around the call are not known")
+        if not call.found:
+            return _not_checked("nothing was retrieved for this call, and no tool has answered")
+        try:
+            return examine(
+                answer,
+                context=facts_in(call.found),
+                question=call.question or None,
+                grounding=self._grounding,
+            )
+        except Exception as error:  # noqa: BLE001 - whatever it is, it becomes NOT_CHECKED
+            # LlamaIndex would swallow it; the answer must say that it was not checked. The
+            # error's own words may quote a text, which no log may hold.
+            log.error("the examination of an answer failed with %s", type(error).__name__)
+            return _not_checked(f"the examination failed with {type(error).__name__}")
+
+
+def _text(response: ChatResponse | CompletionResponse) -> str:
+    if isinstance(response, ChatResponse):
+        return response.message.content or ""
+    return response.text
+
+
+def _already(response: ChatResponse | CompletionResponse) -> dict[str, Any] | None:
+    """What a window of ours has attached, whose answer needs no second examination."""
+    given = response.additional_kwargs
+    if "crp_headers" not in given:
+        return None
+    return {name: value for name, value in given.items() if name.startswith(METADATA_KEY)}
+
+
+def _not_checked(reason: str) -> dict[str, Any]:
+    return {"checked": Checked.NOT_CHECKED.value, "reason": reason}

@@ -1,0 +1,275 @@
+"""An LLM of LlamaIndex over LiteLLM: any provider string, and nothing of CRP on the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from llama_index.core.base.llms.types import (
+    ChatMessage,
+    ChatResponse,
+    ChatResponseAsyncGen,
+    ChatResponseGen,
+    LLMMetadata,
+    MessageRole,
+)
+from llama_index.core.bridge.pydantic import ConfigDict, Field, PrivateAttr, SecretStr
+from llama_index.core.llms.callbacks import llm_chat_callback
+from llama_index.core.llms.llm import ToolSelection
+from llama_index.core.tools import BaseTool
+
+from crp_integrations.engines.litellm import DEFAULT_TIMEOUT_S, LiteLLMModel
+from crp_integrations.engines.windows import context_limit
+from crp_integrations.errors import RequestError
+from crp_integrations.llama_index.completing import Chatting
+from crp_integrations.llama_index.wire import (
+    calls_in,
+    calls_json,
+    message_of,
+    selections,
+    text_alone,
+)
+from crp_integrations.messages import ModelCall, Reply
+from crp_integrations.ports import Model
+
+# Of a call, and not of LiteLLM's arguments.
+_OF_CALL: Final = ("model", "temperature", "max_tokens", "seed", "tools")
+_CHOICES: Final = ("auto", "none", "required")
+
+
+class CRPLLM(Chatting):
+    """Calls a model through LiteLLM, with tools, structured output and streams that tell usage.
+
+    It packs and checks nothing by itself: give it to `CRPQueryEngine(llm=…)`, `CRPSynthesizer` or
+    `CRPAgentLLM`. Messages are text.
+
+    Attributes:
+        model: provider string as LiteLLM takes it, such as `gpt-4o-mini`.
+        stop: texts at which the model ends; a call's own win.
+        context_window: tokens that the model takes in; None for what is known of it.
+        function_calling: whether the model takes tools.
+        timeout: seconds until one attempt is given up.
+        max_retries: further attempts that LiteLLM makes after a passing failure.
+        headers: the only headers sent beside those of the provider's client.
+        options: LiteLLM's further arguments, such as `top_p`.
+        client: another model client, such as a relay's; None for LiteLLM's.
+
+    Raises:
+        ConfigError: a header is named `CRP-…`, or an option belongs to the single call.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, protected_namespaces=())
+
+    model: str = Field(min_length=1)
+    temperature: float | None = Field(default=None, ge=0.0)
+    max_tokens: int | None = Field(default=None, gt=0)
+    seed: int | None = None
+    stop: list[str] | None = None
+    context_window: int | None = Field(default=None, gt=0)
+    function_calling: bool = True
+    timeout: float = Field(default=DEFAULT_TIMEOUT_S, gt=0.0)
+    max_retries: int = Field(default=0, ge=0)
+    api_base: str | None = None
+    api_key: SecretStr | None = Field(default=None, exclude=True)
+    headers: dict[str, str] = Field(default_factory=dict, exclude=True)
+    options: dict[str, Any] = Field(default_factory=dict, exclude=True)
+
+    _client: Model = PrivateAttr()
+    _given: bool = PrivateAttr(default=False)
+
+    def __init__(self, model: str, *, client: Model | None = None, **fields: Any) -> None:
+        super().__init__(model=model, **fields)
+        self._given = client is not None
+        self._client = client if client is not None else self._with({})
+
+    @classmethod
+    def class_name(cls) -> str:
+        """The component's name."""
+        return "CRPLLM"
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        """What LlamaIndex asks of a model: its window, its name, whether it takes tools."""
+        return LLMMetadata(
+            context_window=self.context_window or context_limit(self.model, {})[0],
+            num_output=self.max_tokens or -1,
+            is_chat_model=True,
+            is_function_calling_model=self.function_calling,
+            model_name=self.model,
+        )
+
+    @llm_chat_callback()
+    def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+        """Answer a conversation.
+
+        Args:
+            kwargs: sampling values, tools in the OpenAI shape, and LiteLLM's further arguments.
+
+        Raises:
+            ModelError: the provider did not; one of its subclasses where the cause is known.
+            RequestError: a message holds something other than text.
+        """
+        client, call = self._called(messages, kwargs)
+        return _response(client.call(call))
+
+    @llm_chat_callback()
+    async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+        """The asynchronous twin of `chat`."""
+        client, call = self._called(messages, kwargs)
+        return _response(await client.acall(call))
+
+    @llm_chat_callback()
+    def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
+        """Answer in pieces; the last one has the tool calls and the usage."""
+        client, call = self._called(messages, kwargs)
+
+        def pieces() -> ChatResponseGen:
+            text = ""
+            for part in client.stream(call):
+                text += part if isinstance(part, str) else ""
+                yield _piece(part, text)
+
+        return pieces()
+
+    @llm_chat_callback()
+    async def astream_chat(
+        self, messages: Sequence[ChatMessage], **kwargs: Any
+    ) -> ChatResponseAsyncGen:
+        """The asynchronous twin of `stream_chat`."""
+        client, call = self._called(messages, kwargs)
+
+        async def pieces() -> ChatResponseAsyncGen:
+            text = ""
+            async for part in client.astream(call):
+                text += part if isinstance(part, str) else ""
+                yield _piece(part, text)
+
+        return pieces()
+
+    def get_tool_calls_from_response(
+        self, response: ChatResponse, error_on_no_tool_call: bool = True, **kwargs: Any
+    ) -> list[ToolSelection]:
+        """The tool calls of a response; one whose arguments are no JSON object has none.
+
+        Raises:
+            ValueError: there is none, and LlamaIndex wants one.
+        """
+        found = selections(list(calls_in(response.message)))
+        if not found and error_on_no_tool_call:
+            raise ValueError("wanted at least one tool call, and the model made none")
+        return found
+
+    def _prepare_chat_with_tools(
+        self,
+        tools: Sequence[BaseTool],
+        user_msg: str | ChatMessage | None = None,
+        chat_history: list[ChatMessage] | None = None,
+        verbose: bool = False,
+        allow_parallel_tool_calls: bool = False,
+        tool_required: bool = False,
+        tool_choice: str | dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        messages = list(chat_history or [])
+        if user_msg is not None:
+            asked = ChatMessage(role="user", content=user_msg)
+            messages.append(asked if isinstance(user_msg, str) else user_msg)
+        told = [tool.metadata.to_openai_tool(skip_length_check=True) for tool in tools]
+        prepared = {"messages": messages, **kwargs}
+        if told:
+            prepared["tools"] = told
+            choice = _choice(tool_choice, told) or ("required" if tool_required else None)
+            if choice is not None:
+                prepared["tool_choice"] = choice
+            if not allow_parallel_tool_calls:
+                prepared["parallel_tool_calls"] = False
+        return prepared
+
+    def _validate_chat_with_tools_response(
+        self,
+        response: ChatResponse,
+        tools: Sequence[BaseTool],
+        allow_parallel_tool_calls: bool = False,
+        **kwargs: Any,
+    ) -> ChatResponse:
+        # A provider that knows no `parallel_tool_calls` may make several all the same.
+        made = response.message.additional_kwargs.get("tool_calls") or []
+        if not allow_parallel_tool_calls and len(made) > 1:
+            response.message.additional_kwargs["tool_calls"] = made[:1]
+        return response
+
+    def _called(
+        self, messages: Sequence[ChatMessage], given: Mapping[str, Any]
+    ) -> tuple[Model, ModelCall]:
+        """The client and the call; a client of its own where LiteLLM gets further arguments."""
+        text_alone(messages)
+        of_call = {
+            name: given[name] if given.get(name) is not None else getattr(self, name, None)
+            for name in _OF_CALL
+        }
+        further = {
+            name: value
+            for name, value in given.items()
+            if name not in _OF_CALL and value is not None
+        }
+        if self.stop and "stop" not in further:
+            further["stop"] = self.stop
+        call = ModelCall(
+            **{**of_call, "tools": tuple(of_call["tools"] or ())},
+            messages=tuple(message_of(message) for message in messages),
+        )
+        return (self._with(further) if further and not self._given else self._client), call
+
+    def _with(self, further: Mapping[str, Any]) -> LiteLLMModel:
+        reached = {
+            "api_base": self.api_base,
+            "api_key": self.api_key.get_secret_value() if self.api_key else None,
+        }
+        known = {name: value for name, value in reached.items() if value}
+        return LiteLLMModel(
+            timeout_s=self.timeout,
+            retries=self.max_retries,
+            headers=self.headers,
+            options={**self.options, **known, **further},
+        )
+
+
+def _choice(given: Any, tools: Sequence[Mapping[str, Any]]) -> Any:
+    if given is None or isinstance(given, dict) or given in _CHOICES:
+        return given
+    if given == "any":
+        return "required"
+    names = [tool["function"]["name"] for tool in tools]
+    if given not in names:
+        raise RequestError(
+            f"tool_choice {str(given)!r:.60} is no tool's name; wanted auto, none, required or one "
+            f"of {', '.join(names)}"
+        )
+    return {"type": "function", "function": {"name": given}}
+
+
+def _response(reply: Reply, delta: str | None = None) -> ChatResponse:
+    usage, more = reply.usage, {}
+    if usage.total_tokens:
+        more = {
+            "prompt_tokens": usage.prompt_tokens,
+            "completion_tokens": usage.completion_tokens,
+            "total_tokens": usage.total_tokens,
+        }
+    called = {"tool_calls": calls_json(reply.tool_calls)} if reply.tool_calls else {}
+    return ChatResponse(
+        message=ChatMessage(
+            role=MessageRole.ASSISTANT, content=reply.text, additional_kwargs=called
+        ),
+        delta=delta,
+        raw={"model": reply.model, "finish_reason": reply.finish_reason, "usage": dict(more)},
+        additional_kwargs=more,
+    )
+
+
+def _piece(part: str | Reply, text: str) -> ChatResponse:
+    if isinstance(part, Reply):
+        return _response(part, delta="")
+    return ChatResponse(
+        message=ChatMessage(role=MessageRole.ASSISTANT, content=text), delta=part, raw=None
+    )

@@ -1,0 +1,128 @@
+"""A block of LlamaIndex's `Memory` that remembers in a session, and finds in the fabric as well."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any, Final
+
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.bridge.pydantic import Field, PrivateAttr, field_validator
+from llama_index.core.memory import BaseMemoryBlock
+
+from crp_integrations.envelope.render import SEPARATOR
+from crp_integrations.errors import RequestError
+from crp_integrations.fabric.records import Fact
+from crp_integrations.llama_index.sessions import named_session, session_of
+from crp_integrations.llama_index.wire import message_of
+from crp_integrations.loaders.text import paragraphs
+from crp_integrations.relay.holding import hold, passages
+from crp_integrations.relay.relay import Relay
+
+# Of whom messages are remembered; what a model said is no fact because it said so.
+ROLES: Final = ("user", "tool")
+_KNOWN: Final = (*ROLES, "assistant")
+# LlamaIndex's name for what it puts on a message on its way to a block.
+_SESSION: Final = "session_id"
+SOURCE: Final = "memory:"
+
+
+class CRPMemoryBlock(BaseMemoryBlock[str]):
+    """For `Memory(session_id=…, memory_blocks=[CRPMemoryBlock(relay, model=…)])`.
+
+    What falls out of the short-term memory is held as facts of the session, in memory, and is gone
+    with `Relay.end_session` or the process; nobody else's session finds it. What the block gives
+    back is the envelope for the user's last message: facts of the fabric and of the session, within
+    `budget_tokens`. The session is `session_id`, else the memory's own, else the one that
+    `instrument_tags` name; without any, nothing is remembered, and the fabric alone is asked.
+
+    Spec: CRP-SPEC-009 §7.2
+
+    Args:
+        place: a relay.
+        model: whose tokenizer counts; None for the relay's settings.
+        budget_tokens: most tokens of the block; None for what the model takes in.
+        k: most facts, None for as many as fit.
+        roles: of whom messages are remembered: `user`, `tool`, `assistant`. A model's words that
+            are remembered as facts support what it says later, so they are not by default.
+    """
+
+    name: str = Field(default="facts", description="The name of the memory block.")
+    model: str | None = None
+    budget_tokens: int | None = Field(default=None, ge=1)
+    k: int | None = Field(default=None, ge=1)
+    session_id: str | None = None
+    roles: tuple[str, ...] = ROLES
+
+    _relay: Relay = PrivateAttr()
+
+    def __init__(self, place: Relay, **fields: Any) -> None:
+        super().__init__(**fields)
+        self._relay = place
+
+    @field_validator("roles")
+    @classmethod
+    def _known_roles(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        wrong = [role for role in value if role not in _KNOWN]
+        if wrong:
+            raise ValueError(f"role {wrong[0]!r:.40} is not one of {', '.join(_KNOWN)}")
+        return value
+
+    async def _aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> str:
+        question = next(
+            (one.content for one in reversed(messages or []) if one.role == "user" and one.content),
+            "",
+        )
+        if not question.strip():
+            return ""
+        session = self._session(block_kwargs.get(_SESSION))
+        return await asyncio.to_thread(self._found, question, session)
+
+    async def _aput(self, messages: list[ChatMessage]) -> None:
+        # The message goes on to other blocks and to the model: nothing of ours may stay on it.
+        told = [message.additional_kwargs.pop(_SESSION, None) for message in messages]
+        session = self._session(next((one for one in told if one), None))
+        if not session:
+            return
+        facts = list(self._facts(messages))
+        await asyncio.to_thread(hold, self._relay, session, facts)
+
+    async def atruncate(self, content: str, tokens_to_truncate: int) -> str | None:
+        """The first facts of a block, so that about this many tokens less are left; or None."""
+        count = self._relay.count_tokens(content, self.model).n - max(0, tokens_to_truncate)
+        kept = content.split(SEPARATOR)
+        while kept and self._relay.count_tokens(SEPARATOR.join(kept), self.model).n > count:
+            kept.pop()
+        return SEPARATOR.join(kept) or None
+
+    def _found(self, question: str, session: str) -> str:
+        return (
+            self._relay.turn(
+                question,
+                model=self.model,
+                budget_tokens=self.budget_tokens,
+                k=self.k,
+                session_id=session or None,
+            )
+            .preview()
+            .text
+        )
+
+    def _facts(self, messages: Iterable[ChatMessage]) -> Iterable[Fact]:
+        for message in messages:
+            read = message_of(message)
+            if read.role in self.roles:
+                frame = f"The {read.role} said: "
+                yield from passages(
+                    self._relay, paragraphs, SOURCE + read.role, read.content, frame
+                )
+
+    def _session(self, given: object) -> str:
+        try:
+            return (
+                named_session(self.session_id or given)
+                if self.session_id or given
+                else (session_of())
+            )
+        except RequestError:
+            return ""

@@ -1,0 +1,148 @@
+"""Spans of LlamaIndex as the tree keeps them, and where a model call stands among them."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from llama_index.core.schema import NodeWithScore
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was found in one span: a retriever's nodes, or a tool's answer.
+
+    Attributes:
+        query: what the retriever was asked.
+        asked: the arguments of the tool.
+    """
+
+    nodes: tuple[NodeWithScore, ...] = ()
+    query: str = ""
+    tool: str = ""
+    asked: Mapping[str, Any] = field(default_factory=dict)
+    text: str = ""
+
+    @property
+    def ids(self) -> set[str]:
+        """Ids of the nodes."""
+        return {scored.node.node_id for scored in self.nodes}
+
+
+# Equal to itself alone.
+@dataclass(slots=True, eq=False)
+class Span:
+    """One span in progress, or one that a model call in progress runs in.
+
+    Attributes:
+        agent: name of the agent whose run it is, or in whose step it is; empty for neither.
+        runs: it is an agent's run.
+        tool: name of the tool whose call it is; empty for none.
+        covered: whoever runs in it examines the answers of the model calls within.
+        turn: of a model call, its number in the agent's run.
+        turns: model calls of an agent's run so far.
+        last: the messages of its last model call, by identity.
+        tag: the session that `instrument_tags` named when an agent's run began.
+        results: texts that tools of an agent's run answered.
+        unfounded: of those, with the call's id, errors and what hands over to another agent.
+        said: what was attached to the last answer within.
+        response: of a query or chat engine, while somebody has it; it may be a stream.
+        own: what others keep of the span, by their own keys.
+        at_end: called when it has ended.
+        children: spans that began in it, until it ends.
+    """
+
+    id: str
+    parent: Span | None
+    agent: str = ""
+    runs: bool = False
+    tool: str = ""
+    covered: bool = False
+    turn: int = 0
+    turns: int = 0
+    last: tuple[int, ...] = ()
+    tag: Any = None
+    results: set[str] = field(default_factory=set)
+    unfounded: set[tuple[str, str]] = field(default_factory=set)
+    shelf: dict[str, Found] = field(default_factory=dict)
+    said: dict[str, Any] | None = None
+    response: weakref.ref[Any] | None = None
+    own: dict[Any, Any] = field(default_factory=dict)
+    at_end: list[Callable[[], None]] = field(default_factory=list)
+    children: list[Span] = field(default_factory=list)
+
+    def path(self) -> list[Span]:
+        """The span and everything around it, inmost first."""
+        made: list[Span] = []
+        span: Span | None = self
+        while span is not None:
+            made.append(span)
+            span = span.parent
+        return made
+
+    def within(self) -> list[Span]:
+        """The span and what is around it up to the tool or agent that it runs in."""
+        made: list[Span] = []
+        for span in self.path():
+            made.append(span)
+            if span.runs or span.tool:
+                break
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a model call stands.
+
+    Attributes:
+        agent: name of the agent, empty outside of agents.
+        depth: agents around that agent, 0 for the root and outside of agents.
+        turn: model calls in the agent's run so far, this one among them; 0 outside of agents.
+        tool: the agent's tool in which the call is made, by whatever runs in it; empty for the
+            agent's own calls.
+        run, parent: spans of the agent's run and of the one around it; empty for none.
+    """
+
+    agent: str = ""
+    depth: int = 0
+    turn: int = 0
+    tool: str = ""
+    run: str = ""
+    parent: str = ""
+
+    def told(self) -> dict[str, Any]:
+        """Plain JSON about it."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+def standing(span: Span | None) -> Standing:
+    """Where a model call in this span stands."""
+    if span is None:
+        return Standing()
+    path = span.path()
+    runs = [one for one in path if one.runs]
+    if not runs:
+        return Standing(tool=next((one.tool for one in path if one.tool), ""))
+    run = runs[0]
+    inside = path[: path.index(run)]
+    return Standing(
+        agent=next((one.agent for one in inside if one.agent), run.agent),
+        depth=len(runs) - 1,
+        turn=next((one.turn for one in inside if one.turn), run.turns),
+        tool=next((one.tool for one in inside if one.tool), ""),
+        run=run.id,
+        parent=runs[1].id if len(runs) > 1 else "",
+    )
+
+
+def run_of(span: Span | None) -> Span | None:
+    """The agent's run that a span is in, as the agent's own; None outside of agents."""
+    inmost = span.within()[-1] if span is not None else None
+    return inmost if inmost is not None and inmost.runs else None
+
+
+def attach(response: Any, told: Mapping[str, Any]) -> None:
+    """Put what was found about an answer into a response's metadata."""
+    response.metadata = {**(getattr(response, "metadata", None) or {}), **told}

@@ -1,0 +1,301 @@
+"""What runs within what: LlamaIndex's spans as a tree, and what was found where in it.
+
+Retriever and model are cousins in the tree. What a retriever finds, and what a tool answers in
+which nothing was retrieved, is shelved under every span around it; a model call climbs to the
+first span that has some, and no further than the tool or agent that it runs in. So calls side by
+side each find their own. Agents' runs on the way up are the depth.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from threading import RLock
+from typing import Any, Final
+
+from llama_index.core.agent.workflow import AgentWorkflow
+from llama_index.core.agent.workflow.base_agent import BaseWorkflowAgent
+from llama_index.core.agent.workflow.workflow_events import AgentOutput, ToolCallResult
+from llama_index.core.base.base_query_engine import BaseQueryEngine
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.chat_engine.types import BaseChatEngine
+from llama_index.core.instrumentation.dispatcher import active_instrument_tags
+from llama_index.core.llms.llm import LLM
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.response_synthesizers import BaseSynthesizer
+from llama_index.core.schema import NodeWithScore, QueryBundle
+from llama_index.core.tools import BaseTool, ToolOutput
+from llama_index.core.workflow import Event, StopEvent
+
+from crp_integrations.llama_index.packing import hide
+from crp_integrations.llama_index.sessions import TAG
+from crp_integrations.llama_index.spans import Found, Span, attach, run_of
+from crp_integrations.llama_index.streams import STREAMS, read_within
+
+# Should LlamaIndex never tell that a root has ended, the oldest tree is given up for the newest;
+# whoever still runs in it is then not checked.
+MOST_TREES: Final = 4_096
+# Behind a span's name.
+_UUID: Final = 37
+_AGENTS: Final = (BaseWorkflowAgent, AgentWorkflow)
+_ENGINES: Final = (BaseQueryEngine, BaseChatEngine)
+_CALLS: Final = frozenset(
+    f"{way}{kind}" for way in ("", "a", "stream_", "astream_") for kind in ("chat", "complete")
+)
+# What hands over to another agent of the same workflow says nothing about the world.
+_HANDOFF: Final = "handoff"
+
+
+class Tree:
+    """The spans in progress; a tree is forgotten when its root ends. Safe under threads."""
+
+    def __init__(self) -> None:
+        self.lock = RLock()
+        self._spans: dict[str, Span] = {}
+        self._roots: dict[str, Span] = {}
+        # Streams that are still to be read, by root, and roots that have ended before theirs.
+        self._awaited: Counter[str] = Counter()
+        self._ended: set[str] = set()
+
+    def __len__(self) -> int:
+        with self.lock:
+            return len(self._spans)
+
+    def span(self, id_: str | None) -> Span | None:
+        """A span in progress; None for one that is not known."""
+        with self.lock:
+            return self._spans.get(id_ or "")
+
+    def enter(
+        self, id_: str, parent: str | None, instance: Any, arguments: Mapping[str, Any]
+    ) -> None:
+        """A span began."""
+        with self.lock:
+            above = self._spans.get(parent or "")
+            span = Span(id_, above)
+            # First of all, so that what runs in it has its place whatever else goes wrong.
+            self._spans[id_] = span
+            if above is not None:
+                above.children.append(span)
+            else:
+                self._roots[id_] = span
+                if len(self._roots) > MOST_TREES:
+                    self._forget(next(iter(self._roots.values())))
+            self._known(span, instance, arguments)
+
+    def _known(self, span: Span, instance: Any, arguments: Mapping[str, Any]) -> None:
+        """Note whose run, call, tool or step a span is."""
+        kind = method(span.id)
+        if isinstance(instance, _AGENTS) and kind == "run":
+            span.runs = True
+            span.agent = str(
+                getattr(instance, "root_agent", None) or getattr(instance, "name", "") or ""
+            )
+            span.tag = active_instrument_tags.get().get(TAG)
+        elif isinstance(instance, LLM) and kind in _CALLS:
+            self._counted(span, arguments.get("messages"))
+        elif isinstance(instance, BaseTool) and kind in ("acall", "call", "__call__"):
+            span.tool = "tool"
+            span.tool = instance.metadata.name or span.tool
+        elif isinstance(instance, BaseSynthesizer) and kind in ("synthesize", "asynthesize"):
+            nodes = _nodes(arguments.get("nodes"))
+            self._narrow(span, nodes, nodes)
+        else:
+            events = [one for one in arguments.values() if isinstance(one, Event)]
+            named = (getattr(one, "current_agent_name", None) for one in events)
+            span.agent = next((one for one in named if isinstance(one, str)), "")
+
+    def exit(self, id_: str, instance: Any, arguments: Mapping[str, Any], result: Any) -> None:
+        """A span ended well."""
+        try:
+            with self.lock:
+                span = self._spans.get(id_)
+                if span is not None:
+                    self._came(span, instance, arguments, result)
+        finally:
+            self.end(id_)
+
+    def _came(self, span: Span, instance: Any, arguments: Mapping[str, Any], result: Any) -> None:
+        """Shelve what a span came to, or attach to it what was found about its answer."""
+        kind = method(span.id)
+        if isinstance(instance, BaseRetriever) and kind in ("retrieve", "aretrieve"):
+            asked = arguments.get("str_or_query_bundle")
+            query = asked.query_str if isinstance(asked, QueryBundle) else str(asked or "")
+            nodes = _nodes(result)
+            hide(nodes)
+            self._retrieved(span, Found(tuple(nodes), query))
+        elif isinstance(instance, BaseNodePostprocessor) and kind == "_postprocess_nodes":
+            self._narrow(span, _nodes(arguments.get("nodes")), _nodes(result))
+        elif isinstance(result, ToolOutput) and span.tool:
+            self._tool_answered(span, result)
+        elif isinstance(result, ToolCallResult):
+            self._told_agent(span, result)
+        elif isinstance(instance, _ENGINES) and hasattr(result, "metadata"):
+            span.response = weakref.ref(result)
+            if isinstance(result, STREAMS) and not span.covered:
+                self._await(span, result)
+            if span.said is not None:
+                attach(result, span.said)
+        else:
+            output = result.result if isinstance(result, StopEvent) else result
+            # What is made of the answer afterwards, such as a structure, is not the answer.
+            new = isinstance(output, AgentOutput) and not getattr(output, "metadata", None)
+            if new and span.said is not None:
+                attach(output, span.said)
+
+    def end(self, id_: str) -> None:
+        """A span ended, well or not; the end of a root forgets its tree."""
+        with self.lock:
+            span = self._spans.get(id_)
+            if span is None:
+                return
+            root = span.path()[-1]
+            if not self._awaited.get(root.id):
+                # What ran in it has no more to say, whose tree may go on for days.
+                self._let_go(span)
+                if span is root:
+                    self._forget(root)
+            elif span is root:
+                self._ended.add(root.id)
+            last, span.at_end = span.at_end, []
+        for done in last:
+            done()
+
+    def found(self, span: Span) -> tuple[Found, ...]:
+        """What a model call in this span was given: the shelf of the first span that has one."""
+        with self.lock:
+            for around in span.within():
+                if around.shelf:
+                    return tuple(around.shelf.values())
+            return ()
+
+    def said(self, span: Span, told: dict[str, Any]) -> None:
+        """An answer was given in this span: note what is attached to it, and attach it."""
+        with self.lock:
+            for around in span.within():
+                around.said = told
+                response = around.response() if around.response is not None else None
+                if response is not None:
+                    attach(response, told)
+
+    def answered(
+        self, span: Span, nodes: Sequence[NodeWithScore], query: str, told: dict[str, Any]
+    ) -> None:
+        """A whole turn was played in this span: its facts, and what is attached to its answer."""
+        with self.lock:
+            self._retrieved(span, Found(tuple(nodes), query))
+        self.said(span, told)
+
+    def _counted(self, span: Span, messages: Any) -> None:
+        run = run_of(span)
+        if run is None or any(around.turn for around in span.within()):
+            return
+        # Only looked at: reading an iterator would take its messages away from the model.
+        given = messages if isinstance(messages, list | tuple) else ()
+        sent = tuple(id(one) for one in given)
+        # The same messages again are the same turn: called another way, or tried again.
+        if not sent or sent != run.last:
+            run.turns += 1
+            run.last = sent
+        span.turn = run.turns
+
+    def _retrieved(self, span: Span, found: Found) -> None:
+        above = span.path()[1:]
+        for around in above:
+            # A wrapper's nodes are what goes on; the wrapped ones were narrowed.
+            for inner in [one for one in around.shelf if self._runs_in(one, span)]:
+                del around.shelf[inner]
+            if found.nodes:
+                around.shelf[span.id] = found
+
+    def _narrow(
+        self, span: Span, before: Sequence[NodeWithScore], after: Sequence[NodeWithScore]
+    ) -> None:
+        """Of nodes that were found around a span, these go on."""
+        if span.parent is None:
+            if after:
+                span.shelf[span.id] = Found(tuple(after))
+            return
+        ids = {scored.node.node_id for scored in before}
+        shelf = next((one.shelf for one in span.parent.within() if one.shelf), {})
+        hit = {origin: found for origin, found in shelf.items() if found.ids & ids}
+        if not hit and shelf:
+            # Nodes made of what was found, as of answers to parts of the question.
+            return
+        query = next((found.query for found in hit.values() if found.query), "")
+        for around in span.path()[1:]:
+            for origin in hit:
+                around.shelf.pop(origin, None)
+            if after:
+                around.shelf[span.id] = Found(tuple(after), query)
+
+    def _tool_answered(self, span: Span, output: ToolOutput) -> None:
+        above = span.path()[1:]
+        if span.shelf or output.is_error or span.tool == _HANDOFF or not output.content.strip():
+            return
+        asked = output.raw_input.get("kwargs", output.raw_input)
+        found = Found(
+            tool=span.tool, asked=asked if isinstance(asked, Mapping) else {}, text=output.content
+        )
+        for around in above:
+            around.shelf[span.id] = found
+
+    def _told_agent(self, span: Span, result: ToolCallResult) -> None:
+        run = run_of(span)
+        if run is None:
+            return
+        said = result.tool_output.content
+        run.results.add(said)
+        if result.tool_output.is_error or result.tool_name == _HANDOFF:
+            run.unfounded.add((result.tool_id, said))
+
+    def _runs_in(self, id_: str, span: Span) -> bool:
+        inner = self._spans.get(id_)
+        return inner is not None and inner is not span and span in inner.path()
+
+    def _await(self, span: Span, response: Any) -> None:
+        """Keep a tree until a stream of it is read, whose model may be called by then only."""
+        root = span.path()[-1]
+        self._awaited[root.id] += 1
+        read: list[bool] = []
+
+        def done() -> None:
+            with self.lock:
+                if read:
+                    return
+                read.append(True)
+                self._awaited[root.id] -= 1
+                if self._awaited[root.id] <= 0:
+                    self._awaited.pop(root.id, None)
+                    if root.id in self._ended:
+                        self._forget(root)
+
+        read_within(response, span.id, done)
+        weakref.finalize(response, done).atexit = False
+
+    def _let_go(self, span: Span) -> None:
+        """Forget what ran in a span."""
+        within = span.children
+        span.children = []
+        while within:
+            inner = within.pop()
+            within.extend(inner.children)
+            inner.children = []
+            self._spans.pop(inner.id, None)
+
+    def _forget(self, root: Span) -> None:
+        self._ended.discard(root.id)
+        self._let_go(root)
+        self._spans.pop(root.id, None)
+        self._roots.pop(root.id, None)
+
+
+def method(id_: str) -> str:
+    """The method's name in a span's id, which is `CLASS.METHOD-UUID`."""
+    return id_[:-_UUID].rpartition(".")[2]
+
+
+def _nodes(given: Any) -> Sequence[NodeWithScore]:
+    """Nodes that can be looked at without reading them away."""
+    return given if isinstance(given, list | tuple) else ()

@@ -1,0 +1,257 @@
+"""LlamaIndex messages as a conversation, a turn's messages as LlamaIndex's, answers with proof.
+
+What a provider gets never holds CRP metadata: nothing of it is put on a message.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse, MessageRole, TextBlock
+from llama_index.core.llms.llm import ToolSelection
+
+from crp_integrations.errors import RequestError
+from crp_integrations.llama_index.packing import METADATA_KEY
+from crp_integrations.messages import Message, Reply, ToolCall, Usage
+from crp_integrations.relay.records import Answer
+from crp_integrations.vocabulary import Role
+
+_ROLES: Final[Mapping[str, Role]] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "chatbot": "assistant",
+    "model": "assistant",
+    "tool": "tool",
+    "function": "tool",
+}
+
+# Id, name and arguments of a tool call as LLMs keep them beside a message, but for OpenAI's.
+_FORMS: Final = (
+    ("tool_id", "id"),
+    ("tool_name", "name"),
+    ("tool_kwargs", "arguments", "input", "args"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A conversation as a question.
+
+    Attributes:
+        system: the system messages joined by an empty line.
+        history: all other messages in order.
+    """
+
+    question: str
+    system: str = ""
+    history: tuple[Message, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a tool answered, as it stands in a conversation."""
+
+    id: str
+    name: str
+    text: str
+    asked: Mapping[str, Any] = field(default_factory=dict)
+
+
+def asked(messages: Sequence[ChatMessage]) -> Asked:
+    """The last question of a conversation, and what stands around it.
+
+    Raises:
+        RequestError: no message of a user is there.
+    """
+    read = [message_of(message) for message in messages]
+    places = [place for place, one in enumerate(read) if one.role == "user"]
+    if not places:
+        raise RequestError("the messages hold no question of a user; give one")
+    system = "\n\n".join(one.content for one in read if one.role == "system" and one.content)
+    history = [
+        one for place, one in enumerate(read) if one.role != "system" and place != places[-1]
+    ]
+    return Asked(read[places[-1]].content, system, tuple(history))
+
+
+def message_of(message: ChatMessage) -> Message:
+    """A LlamaIndex message as one of this package: its text, its tool calls, nothing else.
+
+    Raises:
+        RequestError: its role has no place in a conversation.
+    """
+    kind = str(getattr(message.role, "value", message.role))
+    role = _ROLES.get(kind)
+    if role is None:
+        raise RequestError(f"role {kind!r:.40} is not one of system, user, assistant, tool")
+    return Message(
+        role=role,
+        content=message.content or "",
+        tool_calls=tuple(calls_in(message)) if role == "assistant" else (),
+        tool_call_id=message.additional_kwargs.get("tool_call_id") if role == "tool" else None,
+    )
+
+
+def text_alone(messages: Sequence[ChatMessage]) -> None:
+    """Check that people's and system messages hold text and nothing else.
+
+    Raises:
+        RequestError: one holds something else.
+    """
+    for message in messages:
+        for block in message.blocks:
+            if message_of(message).role in ("user", "system") and not isinstance(block, TextBlock):
+                raise RequestError(f"a message holds {type(block).__name__}; give text alone")
+
+
+def chat_message_of(message: Message) -> ChatMessage:
+    """A message of this package as LlamaIndex's."""
+    more: dict[str, Any] = {}
+    if message.tool_calls:
+        more["tool_calls"] = calls_json(message.tool_calls)
+    if message.tool_call_id is not None:
+        more["tool_call_id"] = message.tool_call_id
+    return ChatMessage(
+        role=MessageRole(message.role), content=message.content, additional_kwargs=more
+    )
+
+
+def calls_json(calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
+    """Tool calls in the OpenAI shape, as LlamaIndex keeps them on a message."""
+    return [
+        {
+            "id": call.id,
+            "type": "function",
+            "function": {"name": call.name, "arguments": call.arguments},
+        }
+        for call in calls
+    ]
+
+
+def calls_in(message: ChatMessage) -> Iterator[ToolCall]:
+    """The tool calls of a message, in whichever of LlamaIndex's forms."""
+    blocks = [one for one in message.blocks if getattr(one, "block_type", "") == "tool_call"]
+    for block in blocks:
+        yield _call(block.tool_call_id, block.tool_name, block.tool_kwargs)  # type: ignore[union-attr]
+    if blocks:
+        return
+    for call in message.additional_kwargs.get("tool_calls") or ():
+        function = _part(call, "function")
+        if function is not None:
+            yield _call(_part(call, "id"), _part(function, "name"), _part(function, "arguments"))
+        elif _part(call, "tool_name") is not None:
+            yield _call(
+                _part(call, "tool_id"), _part(call, "tool_name"), _part(call, "tool_kwargs")
+            )
+        else:
+            named = _part(call, "arguments") or _part(call, "input") or _part(call, "args")
+            yield _call(_part(call, "id"), _part(call, "name"), named)
+
+
+def selections(calls: Sequence[ToolCall]) -> list[ToolSelection]:
+    """Tool calls as LlamaIndex runs them; those whose arguments are no JSON object have none."""
+    return [
+        ToolSelection(tool_id=call.id, tool_name=call.name, tool_kwargs=arguments(call))
+        for call in calls
+    ]
+
+
+def arguments(call: ToolCall) -> dict[str, Any]:
+    """A tool call's arguments; empty where the model wrote no JSON object."""
+    try:
+        read = json.loads(call.arguments or "{}")
+    except ValueError:
+        return {}
+    return read if isinstance(read, dict) else {}
+
+
+def tool_results(messages: Sequence[ChatMessage], *, after: bool = False) -> list[Result]:
+    """What tools answered in a conversation.
+
+    Args:
+        after: only what stands behind the user's last message.
+    """
+    called = {call.id: call for message in messages for call in calls_in(message)}
+    found: list[Result] = []
+    for message in messages:
+        role = _ROLES.get(str(getattr(message.role, "value", message.role)))
+        if after and role == "user":
+            found.clear()
+        if role == "tool":
+            id_ = str(message.additional_kwargs.get("tool_call_id") or "")
+            call = called.get(id_)
+            found.append(
+                Result(
+                    id=id_,
+                    name=call.name
+                    if call
+                    else str(message.additional_kwargs.get("name") or "tool"),
+                    text=message.content or "",
+                    asked=arguments(call) if call else {},
+                )
+            )
+    return found
+
+
+def usage_of(response: ChatResponse) -> Usage:
+    """The tokens that a response tells of, in whichever place."""
+    raw = response.raw
+    told = _part(raw, "usage") if raw is not None else None
+    counts = [
+        _part(told, name) if told is not None else response.additional_kwargs.get(name)
+        for name in ("prompt_tokens", "completion_tokens")
+    ]
+    known = [count if isinstance(count, int) and count >= 0 else 0 for count in counts]
+    return Usage(prompt_tokens=known[0], completion_tokens=known[1])
+
+
+def reply_of(response: ChatResponse, model: str, calls: Sequence[ToolCall] | None = None) -> Reply:
+    """A model's response as a reply.
+
+    Args:
+        model: the model that was called, for a response that names none.
+        calls: as the model itself reads them; None reads them off the message.
+    """
+    read = tuple(calls_in(response.message)) if calls is None else tuple(calls)
+    raw = response.raw
+    return Reply(
+        text=response.message.content or "",
+        model=str(_part(raw, "model") or model),
+        tool_calls=read,
+        usage=usage_of(response),
+        finish_reason="tool_calls" if read else "stop",
+    )
+
+
+def proof_of(answer: Answer) -> dict[str, Any]:
+    """What stands in the metadata of an answer, plain JSON.
+
+    Returns:
+        `crp`, the report; `crp_envelope`, what the model saw; `crp_headers`; `crp_session`:
+        session, window and continuation.
+    """
+    return {
+        METADATA_KEY: answer.report.model_dump(mode="json"),
+        "crp_envelope": answer.envelope.model_dump(mode="json"),
+        "crp_headers": dict(answer.headers),
+        "crp_session": {
+            "session_id": answer.session_id,
+            "window_id": answer.window_id,
+            "window_number": answer.window_number,
+            "continuation_id": answer.continuation_id,
+        },
+    }
+
+
+def _call(id_: Any, name: Any, given: Any) -> ToolCall:
+    told = given if isinstance(given, str) else json.dumps(given or {}, default=str)
+    return ToolCall(id=str(id_ or ""), name=str(name or ""), arguments=told or "{}")
+
+
+def _part(of: Any, name: str) -> Any:
+    return of.get(name) if isinstance(of, Mapping) else getattr(of, name, None)
