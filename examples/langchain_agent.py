@@ -1,31 +1,29 @@
-"""An agent of LangChain that you already have, with three lines added: agentic RAG, checked.
+"""An agent of LangChain that looks things up, as you already have it, with three lines added.
 
 Run it as it stands: `python examples/langchain_agent.py`. It needs no key: a scripted chat model
-stands in for yours.
+stands in for yours, and its last answer has a number wrong on purpose. Without the lines marked
+`# added` it runs as well, and gives that answer out.
 """
 
 from collections.abc import Iterator
 from typing import Any
 
 from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
-from langchain_core.tools import tool
+from langchain_core.tools import create_retriever_tool
+from langchain_core.vectorstores import InMemoryVectorStore
 
-from crp_integrations import Relay
-from crp_integrations.errors import SafetyHalt
-from crp_integrations.langchain import CRPMiddleware
+from crp_integrations import Relay  # added
+from crp_integrations.langchain import CRPMiddleware  # added
 
-FACTS = [
+TEXTS = [
     "The Meridian reactor was commissioned on 4 March 2019 and delivers 412 megawatts.",
     "The Meridian reactor is operated by Northfield Energy under a forty-year licence.",
 ]
-
-
-@tool
-def load_now(plant: str) -> str:
-    """What a plant delivers at this moment."""
-    return f"At this moment the {plant} reactor delivers 388 megawatts to the northern grid."
 
 
 class Scripted(GenericFakeChatModel):
@@ -37,34 +35,36 @@ class Scripted(GenericFakeChatModel):
 
 
 def script(last: str) -> Iterator[AIMessage]:
-    call = {"name": "load_now", "args": {"plant": "Meridian"}, "id": "1", "type": "tool_call"}
-    yield AIMessage("", tool_calls=[call])
+    args = {"query": "power of the Meridian reactor"}
+    yield AIMessage(
+        "", tool_calls=[{"name": "look_up", "args": args, "id": "1", "type": "tool_call"}]
+    )
     yield AIMessage(last)
 
 
 def main() -> None:
-    relay = Relay.open()
-    relay.add(FACTS)
-    question = {"messages": [("user", "How much power does the Meridian reactor deliver now?")]}
+    store = InMemoryVectorStore(DeterministicFakeEmbedding(size=64))
+    store.add_documents([Document(text) for text in TEXTS])
+    look_up = create_retriever_tool(store.as_retriever(), "look_up", "Finds facts about plants.")
+    middleware: list[AgentMiddleware[Any, Any]] = []
+    # What the tool finds is the context; every model call is packed for, examined and sealed.
+    middleware.append(CRPMiddleware(Relay.open(), policy="halt-on MEDIUM"))  # added
+
+    question = {"messages": [("user", "How much power does the Meridian reactor deliver?")]}
     for last in (
-        "At this moment the Meridian reactor delivers 388 megawatts.",
-        "At this moment the Meridian reactor delivers 612 megawatts.",
+        "The Meridian reactor delivers 412 megawatts.",
+        "The Meridian reactor delivers 612 megawatts.",
     ):
-        model = Scripted(messages=script(last))
-
-        # What you have: create_agent(model, [load_now]). What you add: its middleware.
-        checked = CRPMiddleware(relay, policy="halt-on MEDIUM", max_turns=8)
-        agent = create_agent(model, [load_now], middleware=[checked])
-
+        agent = create_agent(Scripted(messages=script(last)), [look_up], middleware=middleware)
         try:
             message = agent.invoke(question)["messages"][-1]
-        except SafetyHalt as halt:
-            print("withheld:", halt.reason, halt.report.risk_level, *halt.report.distortion_types)
+        except Exception as error:  # noqa: BLE001 - however you tell of errors; here a SafetyHalt
+            print("no answer:", error)
             continue
-        told = message.response_metadata
         print("answer:", message.content)
-        print("risk:", told["crp"]["risk_level"], "turn:", told["crp_agent"]["turn"])
-        print("window:", told["crp_agent"]["window_number"], "of the run's session")
+        told = message.response_metadata
+        if "crp" in told:
+            print("risk:", told["crp"]["risk_level"], "turn:", told["crp_agent"]["turn"])
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """A conversational RAG chain that you already have, behind a gate: three lines added.
 
 Run it as it stands: `python examples/langchain_conversation.py`. It needs no key: a scripted chat
-model stands in for yours, and its second answer has a number wrong on purpose.
+model stands in for yours, and its second answer has a number wrong on purpose. Without the lines
+marked `# added` it runs as well, and gives that answer out.
 """
 
 from langchain_core.documents import Document
@@ -12,8 +13,7 @@ from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import RunnablePassthrough
 from langchain_core.vectorstores import InMemoryVectorStore
 
-from crp_integrations.errors import SafetyHalt
-from crp_integrations.langchain import CRPGate, CRPRetriever, envelope_text
+from crp_integrations.langchain import CRPGate, CRPRetriever  # added
 
 TEXTS = [
     "The Meridian reactor was commissioned on 4 March 2019 and delivers 412 megawatts.",
@@ -23,11 +23,16 @@ TEXTS = [
 ]
 
 
+def format_docs(documents: list[Document]) -> str:
+    return "\n\n".join(document.page_content for document in documents)
+
+
 def main() -> None:
-    # What you have: a vector store, a model that puts the question in its context, an answer.
     store = InMemoryVectorStore(DeterministicFakeEmbedding(size=64))
     store.add_documents([Document(text) for text in TEXTS])
-    existing = store.as_retriever(search_kwargs={"k": 4})
+    retriever = store.as_retriever(search_kwargs={"k": 4})
+    # Pack what is found into a budget, best first.
+    retriever = CRPRetriever.wrap(retriever, model="gpt-4o", budget_tokens=60)  # added
     model = FakeListChatModel(
         responses=[
             "Who operates the Meridian reactor?",
@@ -44,25 +49,26 @@ def main() -> None:
         ]
     )
     answer = ChatPromptTemplate.from_messages(
-        [("system", "Answer from this context:\n{context}"), ("user", "{input}")]
+        [
+            ("system", "Answer from this context:\n{context}"),
+            MessagesPlaceholder("chat_history"),
+            ("user", "{input}"),
+        ]
     )
-    rewritten = alone | model | StrOutputParser()
-
-    # What you add: pack what is found, show the model its text, let nothing unchecked through.
-    retriever = CRPRetriever.wrap(existing, model="gpt-4o", budget_tokens=60)
-    context = rewritten | retriever | envelope_text
+    context = alone | model | StrOutputParser() | retriever | format_docs
     chain = RunnablePassthrough.assign(context=context) | answer | model
-    guarded = CRPGate.around(chain, "halt-on MEDIUM")
+    # Let an answer out after its verdict, or not at all.
+    chain = CRPGate.around(chain, "halt-on MEDIUM")  # added
 
     history: list[tuple[str, str]] = []
     for question in ("Who runs it, the Meridian reactor?", "And what did they earn in 2023?"):
         try:
-            message = guarded.invoke({"input": question, "chat_history": history})
-        except SafetyHalt as halt:
-            print(f"{question} -> withheld: {halt.reason}, {halt.report.risk_level}")
+            message = chain.invoke({"input": question, "chat_history": history})
+        except Exception as error:  # noqa: BLE001 - however you tell of errors; here a SafetyHalt
+            print(f"{question} -> {error}")
             continue
-        report = message.response_metadata["crp"]
-        print(f"{question} -> {message.content} (risk {report['risk_level']})")
+        report = message.response_metadata.get("crp", {})
+        print(f"{question} -> {message.content}", report.get("risk_level", "not checked"))
         history += [("user", question), ("ai", message.content)]
 
 

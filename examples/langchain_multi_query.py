@@ -1,18 +1,20 @@
-"""A multi-query chain that you already have: what all queries find, packed once.
+"""A multi-query chain that you already have, with three lines added.
 
 Run it as it stands: `python examples/langchain_multi_query.py`. It needs no key: a scripted chat
-model stands in for yours.
+model stands in for yours. Without the lines marked `# added` it runs as well.
 """
 
+from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import Runnable, RunnablePassthrough
 from langchain_core.vectorstores import InMemoryVectorStore
 
-from crp_integrations.langchain import CRPDocumentCompressor, CRPGate, envelope_text
+from crp_integrations.langchain import CRPGate, CRPRetriever  # added
 
 TEXTS = [
     "The Meridian reactor was commissioned on 4 March 2019 and delivers 412 megawatts.",
@@ -23,11 +25,28 @@ TEXTS = [
 ]
 
 
+class MultiQueryRetriever(BaseRetriever):
+    """The union of what several queries for one question find."""
+
+    queries: Runnable[str, list[str]]
+    retriever: BaseRetriever
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
+    ) -> list[Document]:
+        config = {"callbacks": run_manager.get_child()}
+        queries = self.queries.invoke(query, config)
+        found = self.retriever.batch(queries, config)
+        return list({document.id: document for one in found for document in one}.values())
+
+
+def format_docs(documents: list[Document]) -> str:
+    return "\n\n".join(document.page_content for document in documents)
+
+
 def main() -> None:
-    # What you have: several queries for one question, and the union of what they find.
     store = InMemoryVectorStore(DeterministicFakeEmbedding(size=64))
     store.add_documents([Document(text, id=f"d{n}") for n, text in enumerate(TEXTS)])
-    retriever = store.as_retriever(search_kwargs={"k": 4})
     model = FakeListChatModel(
         responses=[
             "Who operates the Meridian reactor?\nHow much power does the Meridian reactor deliver?",
@@ -36,27 +55,23 @@ def main() -> None:
     )
     rewrite = ChatPromptTemplate.from_template("Write two search queries for: {question}")
     queries = rewrite | model | StrOutputParser() | str.splitlines
-    found = (
-        queries | retriever.map() | RunnableLambda(lambda lists: [d for one in lists for d in one])
+    retriever: BaseRetriever = MultiQueryRetriever(
+        queries=queries, retriever=store.as_retriever(search_kwargs={"k": 4})
     )
+    # Pack the union for the question itself.
+    retriever = CRPRetriever.wrap(retriever, model="gpt-4o", budget_tokens=60)  # added
 
-    # What you add: the union packed for the question itself, its text, a gate with that context.
-    compressor = CRPDocumentCompressor(model="gpt-4o", budget_tokens=60)
-    packed = RunnableLambda(lambda x: compressor.compress_documents(x["found"], x["question"]))
-    gate = CRPGate("halt-on MEDIUM")
+    prompt = ChatPromptTemplate.from_template("Context:\n{context}\n\nQuestion: {question}")
+    found = {"context": retriever | format_docs, "question": RunnablePassthrough()}
+    chain = found | prompt | model
+    # Let an answer out after its verdict, or not at all.
+    chain = CRPGate.around(chain, "halt-on MEDIUM")  # added
 
-    prompt = ChatPromptTemplate.from_template("Context:\n{text}\n\nQuestion: {question}")
-    chain = (
-        RunnablePassthrough.assign(found=found)
-        | RunnablePassthrough.assign(context=packed)
-        | RunnablePassthrough.assign(text=lambda x: envelope_text(x["context"]))
-        | RunnablePassthrough.assign(answer=prompt | model)
-        | gate
-    )
-    told = chain.invoke({"question": "Who operates the Meridian reactor and what does it deliver?"})
-    print(f"found {len(told['found'])} documents, packed {len(told['context'])}")
-    print("answer:", told["answer"].content)
-    print("risk:", told["crp"]["risk_level"], "grounded:", told["crp"]["grounding_pct"])
+    answer = chain.invoke("Who operates the Meridian reactor and what does it deliver?")
+    print("answer:", answer.content)
+    report = answer.response_metadata.get("crp")
+    if report:
+        print("risk:", report["risk_level"], "grounded:", report["grounding_pct"])
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """A LangChain RAG chain that you already have, with three lines added.
 
-Run it as it stands: `python examples/langchain_rag.py`. It needs no key: a scripted chat
-model stands in for yours, and it gets one number wrong on purpose.
+Run it as it stands: `python examples/langchain_rag.py`. It needs no key: a scripted chat model
+stands in for yours, and it gets one number wrong on purpose. Without the lines marked `# added` it
+runs as well, and says nothing of the number.
 """
 
 from langchain_core.documents import Document
@@ -11,7 +12,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnablePassthrough
 from langchain_core.vectorstores import InMemoryVectorStore
 
-from crp_integrations.langchain import CRPRetriever, DPECallbackHandler, envelope_text
+from crp_integrations.langchain import CRPRetriever, DPECallbackHandler  # added
 
 TEXTS = [
     "The Meridian reactor was commissioned on 4 March 2019 and delivers 412 megawatts.",
@@ -22,32 +23,32 @@ TEXTS = [
 ]
 
 
+def format_docs(documents: list[Document]) -> str:
+    return "\n\n".join(document.page_content for document in documents)
+
+
 def main() -> None:
-    # What you have: a vector store, a prompt, a model.
     store = InMemoryVectorStore(DeterministicFakeEmbedding(size=64))
     store.add_documents([Document(text) for text in TEXTS])
-    existing = store.as_retriever(search_kwargs={"k": 5})
+    retriever = store.as_retriever(search_kwargs={"k": 5})
+    # Pack what is found into a budget, best first.
+    retriever = CRPRetriever.wrap(retriever, model="gpt-4o", budget_tokens=60)  # added
+
     prompt = ChatPromptTemplate.from_template("Context:\n{context}\n\nQuestion: {question}")
     model = FakeListChatModel(responses=["The Meridian reactor delivers 512 megawatts."])
+    found = {"context": retriever | format_docs, "question": RunnablePassthrough()}
+    chain = found | prompt | model
+    # Examine every answer against what was packed for it.
+    chain = chain.with_config(callbacks=[DPECallbackHandler()])  # added
 
-    # What you add: pack what the retriever found, show the model its text, check the answer.
-    retriever = CRPRetriever.wrap(existing, model="gpt-4o", budget_tokens=60)
-    context = retriever | envelope_text
-    question = "How much power does the Meridian reactor deliver?"
-    checked = {"callbacks": [DPECallbackHandler()]}
-
-    chain = {"context": context, "question": RunnablePassthrough()} | prompt | model
-    answer = chain.invoke(question, checked)
-
-    packed = retriever.invoke(question)
-    envelope = packed[0].metadata["crp"]["envelope"]
-    print(f"packed: {len(packed)} of {len(TEXTS)} documents, {envelope['token_count']} tokens")
-    report = answer.response_metadata["crp"]
+    answer = chain.invoke("How much power does the Meridian reactor deliver?")
     print("answer:", answer.content)
-    print("risk:", report["risk_level"], report["composite_score"])
-    for claim in report["claims"]:
-        for finding in claim["findings"]:
-            print(f"finding: {finding['kind']}, the context has {finding['expected']}")
+    report = answer.response_metadata.get("crp")
+    if report:
+        print("risk:", report["risk_level"], report["composite_score"])
+        for claim in report["claims"]:
+            for finding in claim["findings"]:
+                print(f"finding: {finding['kind']}, the context has {finding['expected']}")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@ that carry a report, or are withheld before a stream shows them. Read `retriever
 `documents.py` and `compressor.py`; `runnable.py` with `wire.py`, `model.py` and `sessions.py`;
 `callbacks.py` with `listening.py` and `ancestry.py`; `gate.py` with `silence.py`; `middleware.py`
 with `model_calls.py`, `results.py` and `agents.py`; `chat_model.py`; then `vector_store.py` with
-`embeddings.py`, and `reranker.py`.
+`embeddings.py`, and `reranker.py`; `store.py` with `matching.py`, and `document_store.py`, which
+keep what they are given by `kept.py` and `values.py`.
 The room never puts CRP metadata into a prompt and never alters a model's text.
 """
 
@@ -22,6 +23,7 @@ except ImportError as error:
 from crp_integrations.langchain.callbacks import DPECallbackHandler
 from crp_integrations.langchain.chat_model import CRPChatModel
 from crp_integrations.langchain.compressor import CRPDocumentCompressor
+from crp_integrations.langchain.document_store import CRPDocumentStore
 from crp_integrations.langchain.documents import envelope_text
 from crp_integrations.langchain.embeddings import FabricEmbeddings
 from crp_integrations.langchain.gate import CRPGate
@@ -32,17 +34,23 @@ from crp_integrations.langchain.vector_store import CRPVectorStore
 
 if TYPE_CHECKING:
     from crp_integrations.langchain.middleware import CRPMiddleware
+    from crp_integrations.langchain.store import CRPStore
 
 # What needs more than langchain-core, and seconds to import.
-_LATER = {"CRPMiddleware": ("crp_integrations.langchain.middleware", "langgraph")}
+_LATER = {
+    "CRPMiddleware": ("crp_integrations.langchain.middleware", "langgraph"),
+    "CRPStore": ("crp_integrations.langchain.store", "langgraph"),
+}
 
 __all__ = [
     "CRPChatModel",
     "CRPDocumentCompressor",
+    "CRPDocumentStore",
     "CRPGate",
     "CRPMiddleware",
     "CRPRetriever",
     "CRPRunnable",
+    "CRPStore",
     "CRPVectorStore",
     "DPECallbackHandler",
     "FabricEmbeddings",

@@ -7,15 +7,21 @@ from collections.abc import Callable
 from typing import Any, Literal
 from uuid import UUID
 
+from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGeneration, Generation, LLMResult
 
 from crp_integrations.dpe.records import Report
 from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
 from crp_integrations.langchain.ancestry import Retrieved
-from crp_integrations.langchain.documents import METADATA_KEY, facts_of
+from crp_integrations.langchain.documents import METADATA_KEY, RECEIPT_KEY, facts_of
 from crp_integrations.langchain.listening import Listening
+from crp_integrations.langchain.sent import Sent
+from crp_integrations.messages import Message
+from crp_integrations.receipt.records import Receipt
 from crp_integrations.relay.doors import examine
+from crp_integrations.relay.relay import Relay
+from crp_integrations.relay.witnessing import witness
 from crp_integrations.vocabulary import Checked, GroundingMode, HaltReason, RiskLevel
 
 log = logging.getLogger("crp_integrations.langchain")
@@ -34,11 +40,18 @@ class DPECallbackHandler(Listening):
     instead, never a clean report. In `stream()` the pieces are out before a callback sees the
     end: use `on_report` there, and `CRPGate` or `CRPMiddleware` where an answer must be withheld.
 
+    With a relay the answer is examined by its engines and sealed as a window of its store, and the
+    receipt of what was seen goes to `on_receipt`; its id stands in the metadata beside the report,
+    as `crp_receipt`.
+
     Args:
         on_critical: `record`, or `raise` to end the call with `SafetyHalt` where an answer's risk
             is CRITICAL; who streams has the tokens by then.
         grounding: how far the chain's prompt lets the model go beyond the context.
         on_report: called with what was attached, once for each answer.
+        relay: seals the answers; None seals nothing, and there are no receipts.
+        on_receipt: called with the receipt on each sealed answer. One with texts that are not in
+            the relay's fabric is kept by nobody else.
 
     Raises:
         RequestError: the grounding mode is not one of the three, or `on_critical` neither of two.
@@ -50,6 +63,8 @@ class DPECallbackHandler(Listening):
         grounding: GroundingMode | str = GroundingMode.PREFERRED,
         on_report: Callable[[Attachment], None] | None = None,
         on_critical: Literal["record", "raise"] = "record",
+        relay: Relay | None = None,
+        on_receipt: Callable[[Receipt], None] | None = None,
     ) -> None:
         super().__init__()
         if grounding not in tuple(GroundingMode):
@@ -59,8 +74,27 @@ class DPECallbackHandler(Listening):
             raise RequestError(f"on_critical {on_critical!r:.40} is neither record nor raise")
         self._grounding = GroundingMode(grounding)
         self._on_report = on_report
+        self._relay = relay
+        self._on_receipt = on_receipt
+        self._sent = Sent()
         # LangChain swallows what a handler raises, unless it says this of itself.
         self.raise_error = on_critical == "raise"
+
+    def on_chat_model_start(
+        self,
+        serialized: dict[str, Any],
+        messages: list[list[BaseMessage]],
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Note the run's parent, and what is sent."""
+        super().on_chat_model_start(
+            serialized, messages, run_id=run_id, parent_run_id=parent_run_id, **kwargs
+        )
+        if self._relay is not None:
+            self._sent.note(run_id, messages)
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
         """Examine each answer and attach the report.
@@ -69,23 +103,29 @@ class DPECallbackHandler(Listening):
             SafetyHalt: an answer's risk is CRITICAL and `on_critical` is `raise`.
         """
         context = self._runs.context_of(run_id)
+        sent = self._sent.taken(run_id)
         attached: list[Attachment] = []
+        receipts: list[Receipt] = []
         critical: Report | None = None
         try:
             for generations in response.generations:
                 for generation in generations:
                     if isinstance(generation, Generation) and generation.text:
-                        found = self._examined(generation.text, context)
+                        found, receipt = self._examined(generation, context, sent)
                         if isinstance(found, Report):
                             if found.risk_level is RiskLevel.CRITICAL:
                                 critical = critical or found
                             found = found.model_dump(mode="json")
                         attached.append(found)
-                        _attach(generation, found)
+                        _attach(generation, found, receipt.receipt_id if receipt else "")
+                        receipts += [receipt] if receipt else []
             # Only now, so that a hook that raises leaves no answer without its report.
             if self._on_report is not None:
                 for attachment in attached:
                     self._on_report(attachment)
+            if self._on_receipt is not None:
+                for receipt in receipts:
+                    self._on_receipt(receipt)
         finally:
             self._runs.end(run_id)
         if critical is not None and self.raise_error:
@@ -95,35 +135,57 @@ class DPECallbackHandler(Listening):
                 reason=HaltReason.CRITICAL_RISK.value,
             )
 
-    def _examined(self, answer: str, context: tuple[Retrieved, ...] | None) -> Report | Attachment:
+    def _examined(
+        self,
+        generation: Generation,
+        context: tuple[Retrieved, ...] | None,
+        sent: tuple[Message, ...],
+    ) -> tuple[Report | Attachment, Receipt | None]:
         if context is None:
-            return _not_checked("no retriever ran in the chain of this call")
+            return _not_checked("no retriever ran in the chain of this call"), None
         documents = [document for retrieved in context for document in retrieved.documents]
         try:
             facts: list[Fact] = facts_of(documents)[0]
-            return examine(
+            question, answer = next(iter(context)).query, generation.text
+            if self._relay is None:
+                return examine(
+                    answer, context=facts, question=question, grounding=self._grounding
+                ), None
+            found = witness(
+                self._relay,
                 answer,
-                context=facts,
-                question=next(iter(context)).query,
+                facts,
+                question,
+                messages=sent,
+                model=_model(generation),
                 grounding=self._grounding,
             )
+            return found.report, found.receipt
         except Exception as error:  # noqa: BLE001 - whatever it is, it becomes NOT_CHECKED
             # LangChain would swallow it; the answer must say that it was not checked. The
             # error's own words may quote a text, which no log may hold.
             log.error("the examination of an answer failed with %s", type(error).__name__)
-            return _not_checked(f"the examination failed with {type(error).__name__}")
+            return _not_checked(f"the examination failed with {type(error).__name__}"), None
 
 
-def _attach(generation: Generation, attachment: Attachment) -> None:
+def _attach(generation: Generation, attachment: Attachment, receipt_id: str) -> None:
+    told: Attachment = {METADATA_KEY: attachment}
+    if receipt_id:
+        told[RECEIPT_KEY] = receipt_id
     # A new dict each time: answers out of a cache share theirs with the answers before them.
     if isinstance(generation, ChatGeneration):
         message = generation.message
-        message.response_metadata = {**message.response_metadata, METADATA_KEY: attachment}
+        message.response_metadata = {**message.response_metadata, **told}
     else:
-        generation.generation_info = {
-            **(generation.generation_info or {}),
-            METADATA_KEY: attachment,
-        }
+        generation.generation_info = {**(generation.generation_info or {}), **told}
+
+
+def _model(generation: Generation) -> str:
+    """The model that answered, as it says itself; empty where it does not."""
+    if not isinstance(generation, ChatGeneration):
+        return ""
+    told = generation.message.response_metadata
+    return str(told.get("model_name") or told.get("model") or "")
 
 
 def _not_checked(reason: str) -> Attachment:

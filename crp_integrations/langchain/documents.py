@@ -14,6 +14,7 @@ from crp_integrations.relay.offering import Offer, about
 from crp_integrations.relay.views import shown
 
 METADATA_KEY = "crp"
+RECEIPT_KEY = "crp_receipt"
 
 
 def envelope_text(documents: Iterable[Document]) -> str:

@@ -22,7 +22,7 @@ from langgraph.types import Command
 
 from crp_integrations.errors import AccessDenied, LimitReached, RequestError, SafetyHalt
 from crp_integrations.langchain.agents import Outer, depth_of, outer, within
-from crp_integrations.langchain.documents import METADATA_KEY
+from crp_integrations.langchain.documents import METADATA_KEY, RECEIPT_KEY
 from crp_integrations.langchain.model import model_name
 from crp_integrations.langchain.model_calls import ModelCalls, tools_of
 from crp_integrations.langchain.results import held
@@ -259,6 +259,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
             answer,
             {
                 METADATA_KEY: answer.report.model_dump(mode="json"),
+                RECEIPT_KEY: answer.receipt_id,
                 "crp_envelope": {**told, "facts": facts},
                 "crp_headers": dict(answer.headers),
                 "crp_agent": {

@@ -10,30 +10,11 @@ from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from crp_integrations.errors import (
-    CRPError,
-    ModelAuthError,
-    ModelContextExceeded,
-    ModelError,
-    ModelNotFound,
-    ModelRateLimited,
-    ModelTimeout,
-)
+from crp_integrations.errors import CRPError
 from crp_integrations.langchain.silence import silent, unheard
 from crp_integrations.langchain.wire import langchain_of, reply_of
 from crp_integrations.messages import ModelCall, Reply
-
-# From a provider's HTTP status, which the clients behind LangChain put on their errors.
-_BY_STATUS: dict[int, type[ModelError]] = {
-    401: ModelAuthError,
-    403: ModelAuthError,
-    404: ModelNotFound,
-    408: ModelTimeout,
-    413: ModelContextExceeded,
-    429: ModelRateLimited,
-    504: ModelTimeout,
-}
-_CONTEXT = ("context_length_exceeded", "maximum context length", "prompt is too long")
+from crp_integrations.relay.translating import translated
 
 
 class LangChainModel:
@@ -115,28 +96,6 @@ def sampling(model: BaseChatModel, call: ModelCall) -> dict[str, Any]:
         for name in ("temperature", "max_tokens", "seed")
         if getattr(call, name) is not None and name in type(model).model_fields
     }
-
-
-def translated(error: Exception, model: str) -> ModelError:
-    """A chat model's error as one of this package; its words, which may quote a prompt, left out.
-
-    Args:
-        error: as the chat model raised it.
-    """
-    status = getattr(error, "status_code", None) or getattr(
-        getattr(error, "response", None), "status_code", None
-    )
-    kind = _BY_STATUS.get(status, ModelError) if isinstance(status, int) else ModelError
-    if isinstance(error, TimeoutError) or type(error).__name__.endswith(
-        ("Timeout", "TimeoutError")
-    ):
-        kind = ModelTimeout
-    elif status in (None, 400) and any(words in str(error).lower() for words in _CONTEXT):
-        kind = ModelContextExceeded
-    made = kind(f"the chat model behind {model!r} failed with {type(error).__name__}")
-    made.provider_status = status if isinstance(status, int) else None
-    made.tried = (model,)
-    return made
 
 
 def _sent(call: ModelCall) -> list[BaseMessage]:

@@ -23,7 +23,7 @@ from langchain_core.messages import (
 from langchain_core.messages.tool import tool_call
 
 from crp_integrations.errors import RequestError
-from crp_integrations.langchain.documents import METADATA_KEY
+from crp_integrations.langchain.documents import METADATA_KEY, RECEIPT_KEY
 from crp_integrations.messages import Message, Reply, ToolCall, Usage
 from crp_integrations.relay.records import Answer
 from crp_integrations.vocabulary import Role
@@ -239,6 +239,7 @@ def proof_of(answer: Answer) -> dict[str, Any]:
         "model_name": answer.reply.model,
         "finish_reason": answer.reply.finish_reason,
         METADATA_KEY: answer.report.model_dump(mode="json"),
+        RECEIPT_KEY: answer.receipt_id,
         "crp_envelope": answer.envelope.model_dump(mode="json"),
         "crp_headers": dict(answer.headers),
         "crp_session": {

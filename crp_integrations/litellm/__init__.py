@@ -3,10 +3,32 @@
 In: a LiteLLM `model_list` and a `Relay`. Out: LiteLLM's own responses with the proof in
 `response.crp`. Read `router.py` (the front), `deployments.py` (a turn's calls through the router),
 `hook.py` (packing again for each attempt), `wire.py` (messages and arguments in), then `attach.py`
-(answer and proof out). The room sends nothing of CRP to a provider.
+(answer and proof out); `logger.py`, which only looks on; `proxy.py` with `handing.py`, for
+LiteLLM's proxy. The room sends nothing of CRP to a provider.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from crp_integrations.litellm.attach import CRPStream
+from crp_integrations.litellm.logger import CRPLogger
 from crp_integrations.litellm.router import CRPRouter
 
-__all__ = ["CRPRouter", "CRPStream"]
+if TYPE_CHECKING:
+    from crp_integrations.litellm.proxy import CRPProxyHook
+
+__all__ = ["CRPLogger", "CRPProxyHook", "CRPRouter", "CRPStream"]
+
+
+def __getattr__(name: str) -> Any:
+    """The hook, which needs the proxy's own libraries, when it is asked for."""
+    if name != "CRPProxyHook":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return import_module("crp_integrations.litellm.proxy").CRPProxyHook
+    except ModuleNotFoundError as error:
+        if error.name != "fastapi":
+            raise
+        from crp_integrations.errors import MissingExtra
+
+        raise MissingExtra("proxy", "crp_integrations.litellm.CRPProxyHook") from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from crp_integrations.engines.litellm import library
 from crp_integrations.errors import EngineError
@@ -13,6 +13,9 @@ from crp_integrations.litellm.wire import answers
 from crp_integrations.relay.records import Answer
 
 litellm = library()
+
+# What a response carries beside LiteLLM's own fields.
+PROVEN: Final = ("crp", "crp_envelope", "crp_headers", "crp_calls", "crp_cost")
 
 
 class CRPStream:

@@ -82,6 +82,16 @@ class Deployments:
         """Note whose call a dispatch is."""
         self._made[id(step.call)] = (turn, step)
 
+    def answers(self, call: ModelCall) -> bool:
+        """Whether a call's reply is an answer to the question."""
+        return answers(self._made[id(call)][1])
+
+    def handed(self, call: ModelCall) -> Attempts:
+        """A call that somebody else makes, as the hook packs it for each of its attempts."""
+        running = self._attempts(*self._made.pop(id(call)))
+        running.proxied = True
+        return running
+
     async def acall(self, call: ModelCall) -> Reply:
         """Answer a call by the group's deployments and their fallbacks.
 
@@ -94,7 +104,7 @@ class Deployments:
         try:
             response, reply, deployment = await self._called(running)
         except Exception as error:
-            raise self._translated(error, running) from error
+            raise self.translated(error, running) from error
         finally:
             RUNNING.reset(token)
             self.tried += running.tried
@@ -161,7 +171,7 @@ class Deployments:
             )
             _must_have_asked(running)
             try:
-                return await (_streamed if streams else _whole)(response, running)
+                return await (streamed if streams else whole)(response, running)
             except Exception:
                 if not groups:
                     raise
@@ -183,7 +193,8 @@ class Deployments:
                 found = entry["*"]
         return [*groups, *(group for group in found if isinstance(group, str))]
 
-    def _translated(self, error: Exception, running: Attempts) -> CRPError:
+    def translated(self, error: Exception, running: Attempts) -> CRPError:
+        """The package's own error of a call that failed; knows which models were tried."""
         own: CRPError
         if isinstance(error, CRPError):
             own = error
@@ -252,15 +263,16 @@ class Watched:
         return step
 
 
-async def _whole(response: Any, running: Attempts) -> tuple[Any, Reply, str]:
+async def whole(response: Any, running: Attempts) -> tuple[Any, Reply, str]:
+    """A response, its reply, and the deployment that answered."""
     deployment = _deployment(response)
     return response, reply_of(response, running.model, (deployment, running.model)), deployment
 
 
-async def _streamed(chunks: Any, running: Attempts) -> tuple[list[Any], Reply, str]:
+async def streamed(chunks: Any, running: Attempts) -> tuple[list[Any], Reply, str]:
     """A stream read to its end; a whole response, where the hook asked for one, as a chunk."""
     if not hasattr(chunks, "__aiter__"):
-        response, reply, deployment = await _whole(chunks, running)
+        response, reply, deployment = await whole(chunks, running)
         return [as_chunk(response)], reply, deployment
     tried, deployment = len(running.tried), _deployment(chunks)
     assembly = Assembly(running.model, litellm, (deployment, running.model))

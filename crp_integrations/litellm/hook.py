@@ -45,6 +45,7 @@ class Attempts:
         results: how many messages of the caller follow his question, see `wire.ordered`.
         packed: what goes out, and for which model and limit that was packed.
         own: sampling values that the turn chose, and not the caller.
+        proxied: the call is a proxy's own, which needs a stream where it asked for one.
         model: model last tried.
         tried: models tried, in order.
         refused: our own error of the last attempt's packing, None after one that was packed.
@@ -58,6 +59,7 @@ class Attempts:
     packed: tuple[str, int | None] | None = None
     sent: list[dict[str, Any]] = field(default_factory=list)
     own: frozenset[str] = frozenset()
+    proxied: bool = False
     model: str = ""
     tried: list[str] = field(default_factory=list)
     refused: Exception | None = None
@@ -108,7 +110,8 @@ class PackForDeployment(CustomLogger):
             raise
         running.refused = None
         # The router starts every attempt from the messages that it was called with.
-        return {**_whole(_taken(kwargs, running.own)), "messages": running.sent}
+        taken = _taken(kwargs, running.own)
+        return {**(taken if running.proxied else _whole(taken)), "messages": running.sent}
 
 
 def deployed(kwargs: dict[str, Any]) -> tuple[str, int | None]:

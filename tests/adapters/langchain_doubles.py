@@ -18,10 +18,9 @@ from crp_integrations import Relay
 from crp_integrations.stores.memory import MemoryStore
 from tests.doubles import NOON, HashEmbedder
 from tests.relay.conftest import FACTS, KEY
+from tests.servers import SECRETS, no_metadata
 
 Said = str | AIMessage | BaseException
-# What no prompt may hold, in lower case.
-SECRETS = ("crp", "etag", "sha256", "composite", "fact_id", "risk_level")
 
 
 class Chat(BaseChatModel):
@@ -98,11 +97,6 @@ def opened(*facts: str, **options: Any) -> Relay:
 def prompts(chat: Chat) -> str:
     """Everything that a model was sent, with whatever a provider's client could see of it."""
     return "\n".join(repr(message) for sent in chat.seen for message in sent)
-
-
-def no_metadata(sent: str) -> bool:
-    """Whether nothing of CRP stands in what was sent."""
-    return not [secret for secret in SECRETS if secret in sent.lower()]
 
 
 async def _listen(chain: Runnable, input: Any, way: str, heard: list[Any], **kwargs: Any) -> None:

@@ -371,6 +371,147 @@ async def test_depth_turn_and_session_of_agents_three_deep(way):
     relay.verify()
 
 
+PLANTS = [
+    f"Plant p{n} of the northern line delivers {400 + n} megawatts since 1990." for n in range(32)
+]
+
+
+def asked_plant(messages):
+    return next(m for m in messages if m.type == "human").text.split()[-1].rstrip("?")
+
+
+def a_plants_agent(relay, seen, deepest=3, inner_graph=False):
+    """Three agents deep, two tools at once on each level; each is asked about one plant."""
+
+    def level(depth):
+        def reply(messages):
+            plant = asked_plant(messages)
+            fact = PLANTS[int(plant[1:])]
+            if messages[-1].type == "tool" or depth == deepest - 1:
+                return fact
+            return calling("ask", {"plant": plant, "by": "left"}, {"plant": plant, "by": "right"})
+
+        class Watching(AgentMiddleware):
+            def after_model(self, state, runtime):
+                told = state["messages"][-1].response_metadata
+                seen.append((depth, asked_plant(state["messages"]), told))
+
+        tools = []
+        if depth < deepest - 1:
+            inner = level(depth + 1)
+
+            def question(plant):
+                return {"messages": [("user", f"What delivers plant {plant}?")]}
+
+            @tool("ask")
+            def ask(plant: str, by: str) -> str:
+                """Ask another agent."""
+                return answers(inner.invoke(question(plant)))[-1].content
+
+            @tool("ask")
+            async def aask(plant: str, by: str) -> str:
+                """Ask another agent."""
+                return answers(await inner.ainvoke(question(plant)))[-1].content
+
+            ask.coroutine = aask.coroutine
+            tools = [ask]
+        model = Chat(reply=reply)
+        agent = create_agent(
+            model, tools, middleware=[CRPMiddleware(relay, k=3, policy=HALT), Watching()]
+        )
+        if not inner_graph:
+            return agent
+        # A graph of LangGraph of one's own around each agent.
+        graph = StateGraph(MessagesState)
+        graph.add_node("agent", agent)
+        graph.add_edge(START, "agent")
+        graph.add_edge("agent", END)
+        return graph.compile()
+
+    return level(0)
+
+
+@pytest.mark.parametrize(
+    ("graph", "way"),
+    [(False, "astream"), (True, "batch")],
+    ids=["create_agent-astream", "StateGraph-batch"],
+)
+async def test_32_callers_three_agents_deep_each_have_their_own(graph, way):
+    relay, seen = opened(*PLANTS), []
+    agent = a_plants_agent(relay, seen, inner_graph=graph)
+    asks = [{"messages": [("user", f"What delivers plant p{n}?")]} for n in range(32)]
+    match way:
+        case "batch":
+            results = await asyncio.to_thread(agent.batch, asks, {"max_concurrency": 8})
+        case "astream":
+
+            async def streamed(ask):
+                states = [part async for part in agent.astream(ask, stream_mode="values")]
+                return states[-1]
+
+            results = await asyncio.gather(*map(streamed, asks))
+    for n, result in enumerate(results):
+        assert answers(result)[-1].content == PLANTS[n]
+    # Root: two calls. Two agents below it with two calls each, four below those with one.
+    assert len(seen) == 32 * (2 + 2 * 2 + 4)
+    sessions = {}
+    for depth, plant, told in seen:
+        agent_told, report = told["crp_agent"], told["crp"]
+        assert agent_told["depth"] == depth
+        assert agent_told["turn"] == agent_told["window_number"]
+        assert report["session_id"] == agent_told["session_id"]
+        assert report["window_id"] == agent_told["window_id"]
+        assert len(told["crp_envelope"]["facts"]) <= 3
+        sessions.setdefault(agent_told["session_id"], set()).add(
+            (depth, plant, agent_told["parent_session"])
+        )
+    assert len(sessions) == 32 * 7
+    for (one,) in sessions.values():
+        depth, plant, parent = one
+        assert (parent == "") == (depth == 0)
+        if parent:
+            ((above, its_plant, _),) = sessions[parent]
+            assert (above, its_plant) == (depth - 1, plant), "below the one that asked it"
+    for _, plant, told in seen:
+        answered = told["crp"]["response_content_hash"]
+        assert answered in (sha256(PLANTS[int(plant[1:])]), sha256("")), "the report is on its own"
+    assert relay.verify().windows == len(seen)
+
+
+@pytest.mark.parametrize("mode", ["messages", "updates", "values", "custom", "debug"])
+@pytest.mark.parametrize("way", ["stream", "astream"])
+async def test_a_halt_three_agents_deep_leaks_in_no_stream_mode(mode, way):
+    def level(depth):
+        def reply(messages):
+            if messages[-1].type == "tool" or depth == 2:
+                return WRONG
+            return calling("ask", {"by": "left"}, {"by": "right"})
+
+        tools = []
+        if depth < 2:
+            inner = level(depth + 1)
+
+            @tool("ask")
+            def ask(by: str) -> str:
+                """Ask another agent."""
+                return answers(inner.invoke(ASK))[-1].content
+
+            @tool("ask")
+            async def aask(by: str) -> str:
+                """Ask another agent."""
+                return answers(await inner.ainvoke(ASK))[-1].content
+
+            ask.coroutine = aask.coroutine
+            tools = [ask]
+        return agent_of(Chat(reply=reply), relay, tools, policy=HALT)
+
+    relay = opened()
+    heard, error = await overheard(level(0), ASK, way, stream_mode=mode, subgraphs=True)
+    assert isinstance(error, SafetyHalt)
+    assert not leaked(heard)
+    relay.verify()
+
+
 @pytest.mark.requirement("CARD-26")
 def test_depth_is_told_as_a_header_and_ends_at_five():
     seen = []

@@ -8,7 +8,11 @@ import pytest
 from langchain_core.documents import Document
 from langchain_core.indexing import InMemoryRecordManager, index
 from langchain_core.vectorstores import VectorStore
-from langchain_tests.integration_tests import VectorStoreIntegrationTests
+from langchain_tests.integration_tests import (
+    EmbeddingsIntegrationTests,
+    VectorStoreIntegrationTests,
+)
+from langchain_tests.unit_tests import EmbeddingsUnitTests
 
 from crp_integrations import Relay
 from crp_integrations.engines.embeddings import LangChainEmbedder
@@ -359,3 +363,23 @@ def test_langchains_indexing_keeps_the_store_like_its_documents(store):
     assert (done["num_added"], done["num_deleted"]) == (1, 1)
     texts = {d.page_content for d in store.similarity_search(FACTS[0], k=9)}
     assert texts == {FACTS[0] + " Then more.", *FACTS[1:]}
+
+
+class TestEmbeddingsUnitSuite(EmbeddingsUnitTests):
+    @property
+    def embeddings_class(self):
+        return FabricEmbeddings
+
+    @property
+    def embedding_model_params(self):
+        return {"embedder": HashEmbedder()}
+
+
+class TestEmbeddingsSuite(EmbeddingsIntegrationTests):
+    @property
+    def embeddings_class(self):
+        return FabricEmbeddings
+
+    @property
+    def embedding_model_params(self):
+        return {"embedder": HashEmbedder()}

@@ -33,6 +33,9 @@ except MissingExtra as error:
         ("llama_index", "crp_integrations.llama_index", "llama-index"),
         ("llama_index.core", "crp_integrations.llama_index", "llama-index"),
         ("litellm", "crp_integrations.litellm", "litellm"),
+        ("fastapi", "crp_integrations.litellm as l; l.CRPProxyHook", "proxy"),
+        ("starlette", "crp_integrations.gateway", "gateway"),
+        ("uvicorn", "crp_integrations.gateway", "gateway"),
     ],
 )
 def test_the_pip_line_is_named(blocked: str, adapter: str, extra: str) -> None:

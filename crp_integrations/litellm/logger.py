@@ -1,0 +1,268 @@
+"""`CRPLogger`: reports on the answers of plain LiteLLM calls, which go their way unchanged."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any, Final
+
+from crp_integrations.engines.litellm import library
+from crp_integrations.envelope.records import Envelope
+from crp_integrations.errors import RequestError
+from crp_integrations.fabric.records import Fact
+from crp_integrations.ports import Embedder
+from crp_integrations.relay.doors import examine
+from crp_integrations.relay.settings import Settings
+from crp_integrations.vocabulary import Checked, GroundingMode
+
+litellm = library()
+
+from litellm.integrations.custom_logger import CustomLogger  # noqa: E402 - after library()
+
+Context = Envelope | Sequence[Fact | str]
+Attachment = dict[str, Any]
+
+# Calls whose end LiteLLM never tells, such as streams that nobody reads, are given up oldest first.
+MOST_CALLS: Final = 4_096
+_CALL_ID: Final = "litellm_call_id"
+log = logging.getLogger("crp_integrations.litellm")
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    context: Context
+    question: str | None
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call on its way.
+
+    Attributes:
+        shown: what its model was shown; None where nobody said it.
+        done: the attachment, once there is one.
+        begun: an examination of its answer has begun.
+    """
+
+    shown: _Shown | None
+    done: Future[Attachment] = field(default_factory=Future)
+    begun: bool = False
+
+
+class CRPLogger(CustomLogger):
+    """Examines every answer against what its own call was shown, and attaches the report.
+
+    ```python
+    logger = CRPLogger()
+    logger.install()
+    with logger.shown(envelope, question):
+        response = litellm.completion(model, messages)
+    report = logger.report(response)
+    ```
+
+    A call is paired with the innermost `shown` around it, in its own thread or task: callers that
+    run side by side never get each other's. The attachment is the report as plain JSON, or
+    `{"checked": "NOT_CHECKED", "reason": …}`, never a clean report for what was not examined. It
+    stands in `response.crp` as well: of `acompletion` when that returns, of others when `report`
+    does.
+
+    It withholds nothing: who streams has the tokens before LiteLLM tells a callback of the end.
+
+    Spec: CRP-SPEC-005 §2
+
+    Args:
+        grounding: how far the prompt lets the model go beyond the context.
+        on_report: called with what was attached, once for each call.
+        embedder: None for the one that ships.
+        settings: None reads `CRP_*` and the defaults.
+
+    Raises:
+        RequestError: the grounding mode is not one of the three.
+    """
+
+    def __init__(
+        self,
+        *,
+        grounding: GroundingMode | str = GroundingMode.PREFERRED,
+        on_report: Callable[[Attachment], None] | None = None,
+        embedder: Embedder | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        super().__init__()
+        if grounding not in tuple(GroundingMode):
+            wanted = ", ".join(GroundingMode)
+            raise RequestError(f"grounding {grounding!r:.40} is not one of {wanted}")
+        self._grounding = GroundingMode(grounding)
+        self._on_report = on_report
+        self._embedder = embedder
+        self._settings = settings
+        self._around: ContextVar[_Shown | None] = ContextVar("crp_litellm_shown", default=None)
+        self._calls: OrderedDict[str, _Call] = OrderedDict()
+        self._lock = Lock()
+
+    def install(self) -> None:
+        """Make LiteLLM call it; again has no effect.
+
+        LiteLLM copies `callbacks` into its other lists at each call, but only while these have
+        fewer than 30 entries, of which every router of the process takes one; so it is put there.
+        """
+        told = (litellm.input_callback, litellm.success_callback, litellm._async_success_callback)
+        for callbacks in (litellm.callbacks, *told):
+            if self not in callbacks:
+                callbacks.append(self)
+
+    @contextmanager
+    def shown(self, context: Context, question: str | None = None) -> Iterator[None]:
+        """Calls made inside show their model this context.
+
+        Args:
+            context: an envelope, facts, or texts.
+            question: what is asked; None where it is not known.
+        """
+        token = self._around.set(_Shown(context, question))
+        try:
+            yield
+        finally:
+            self._around.reset(token)
+
+    def report(self, response: Any, timeout: float | None = 60.0) -> Attachment:
+        """What was attached to a response, or to a stream that was read to its end.
+
+        LiteLLM tells of an answer in the background, so it is waited for.
+
+        Args:
+            timeout: seconds.
+
+        Raises:
+            RequestError: the response is of no call that this logger heard of.
+            TimeoutError: LiteLLM did not tell of the answer, as of a stream not read to its end.
+        """
+        return self._call_of(response).done.result(timeout)
+
+    async def areport(self, response: Any, timeout: float | None = 60.0) -> Attachment:
+        """The asynchronous twin of `report`."""
+        done = asyncio.wrap_future(self._call_of(response).done)
+        return await asyncio.wait_for(asyncio.shield(done), timeout)
+
+    # --- what LiteLLM tells; it calls these with these parameter names ---------------------
+
+    def log_pre_api_call(self, model: Any, messages: Any, kwargs: dict[str, Any]) -> None:
+        """Note what a call shows; LiteLLM asks in the caller's own thread or task."""
+        self._noted(kwargs)
+
+    async def async_pre_call_deployment_hook(self, kwargs: dict[str, Any], call_type: Any) -> None:
+        """Note what a call shows, also of a provider that LiteLLM does not tell of later."""
+        self._noted(kwargs)
+
+    async def async_post_call_success_deployment_hook(
+        self, request_data: dict[str, Any], response: Any, call_type: Any
+    ) -> Any:
+        """Attach the report before the caller has the answer."""
+        if _answer(response) is not None:
+            await asyncio.to_thread(self._examined, request_data, response)
+        return None
+
+    def log_success_event(
+        self, kwargs: dict[str, Any], response_obj: Any, start_time: Any, end_time: Any
+    ) -> None:
+        """Examine the answer of a synchronous call, or the whole of a stream."""
+        self._examined(kwargs, response_obj)
+
+    async def async_log_success_event(
+        self, kwargs: dict[str, Any], response_obj: Any, start_time: Any, end_time: Any
+    ) -> None:
+        """Examine the whole of a stream."""
+        await asyncio.to_thread(self._examined, kwargs, response_obj)
+
+    # --- within --------------------------------------------------------------------------
+
+    def _noted(self, kwargs: dict[str, Any]) -> None:
+        call_id = _id_in(kwargs)
+        if not call_id:
+            return
+        with self._lock:
+            known = self._calls.get(call_id)
+            shown = self._around.get()
+            if known is None:
+                self._calls[call_id] = _Call(shown)
+            elif known.shown is None:
+                known.shown = shown
+            while len(self._calls) > MOST_CALLS:
+                self._calls.popitem(last=False)
+
+    def _call_of(self, response: Any) -> _Call:
+        hidden = getattr(response, "_hidden_params", None)
+        found = hidden.get(_CALL_ID) if isinstance(hidden, dict) else None
+        found = found or getattr(getattr(response, "logging_obj", None), _CALL_ID, None)
+        with self._lock:
+            call = self._calls.get(str(found))
+        if call is None:
+            raise RequestError(
+                "the response is of no call that this logger heard of; install it before the call"
+            )
+        return call
+
+    def _examined(self, kwargs: dict[str, Any], response: Any) -> None:
+        answer = _answer(response)
+        call_id = _id_in(kwargs)
+        if answer is None or not call_id:
+            return
+        with self._lock:
+            call = self._calls.setdefault(call_id, _Call(None))
+            if call.begun:
+                return
+            call.begun = True
+        attachment = self._attachment(call.shown, answer, len(response.choices))
+        response.crp = attachment
+        try:
+            if self._on_report is not None:
+                self._on_report(attachment)
+        finally:
+            call.done.set_result(attachment)
+
+    def _attachment(self, shown: _Shown | None, answer: str, answers: int) -> Attachment:
+        if shown is None:
+            return _not_checked("nobody said what the call was shown")
+        if answers != 1:
+            return _not_checked(f"the response holds {answers} answers")
+        if not answer:
+            return _not_checked("the answer holds no text")
+        try:
+            report = examine(
+                answer,
+                shown.context,
+                shown.question,
+                grounding=self._grounding,
+                embedder=self._embedder,
+                settings=self._settings,
+            )
+        except Exception as error:  # noqa: BLE001 - whatever it is, it becomes NOT_CHECKED
+            # Its own words may quote a text, which no log may hold.
+            log.error("the examination of an answer failed with %s", type(error).__name__)
+            return _not_checked(f"the examination failed with {type(error).__name__}")
+        return report.model_dump(mode="json")
+
+
+def _id_in(kwargs: dict[str, Any]) -> str:
+    """LiteLLM's id of a call, wherever this version of it has it."""
+    inner = kwargs.get("litellm_params")
+    found = kwargs.get(_CALL_ID) or (inner.get(_CALL_ID) if isinstance(inner, dict) else None)
+    return str(found or "")
+
+
+def _answer(response: Any) -> str | None:
+    """The text of a whole response; None for a stream's piece and what is no answer."""
+    choices = getattr(response, "choices", None)
+    message = getattr(choices[0], "message", None) if choices else None
+    return None if message is None else str(message.content or "")
+
+
+def _not_checked(reason: str) -> Attachment:
+    return {"checked": Checked.NOT_CHECKED.value, "reason": reason}

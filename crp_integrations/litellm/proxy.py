@@ -1,0 +1,365 @@
+"""`CRPProxyHook`: CRP in LiteLLM's proxy, for every client that speaks to it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import weakref
+from collections.abc import AsyncGenerator, Callable, Mapping, MutableMapping
+from contextvars import ContextVar
+from typing import Any, Final, Unpack
+
+from fastapi import HTTPException
+
+from crp_integrations.engines.litellm import library
+from crp_integrations.engines.litellm_headers import ARGUMENTS, PREFIX, refuse_crp
+from crp_integrations.engines.litellm_provider import register_extractive
+from crp_integrations.errors import ConfigError, CRPError, EngineError, RequestError
+from crp_integrations.headers import bodies
+from crp_integrations.litellm.deployments import Deployments
+from crp_integrations.litellm.handing import Handing
+from crp_integrations.litellm.hook import RUNNING, install
+from crp_integrations.litellm.wire import arguments, asked, further, refuse_metadata
+from crp_integrations.policy.inherit import strictest
+from crp_integrations.policy.parse import parse
+from crp_integrations.policy.render import render
+from crp_integrations.relay import outcomes
+from crp_integrations.relay.asking import Asking
+from crp_integrations.relay.from_headers import from_headers
+from crp_integrations.relay.relay import Relay
+from crp_integrations.relay.steps import Halt, Outcome, Release
+from crp_integrations.vocabulary import Strategy
+
+litellm = library()
+
+from litellm.integrations.custom_logger import CustomLogger  # noqa: E402 - after library()
+
+# What the proxy calls a chat completion.
+CHAT: Final = frozenset({"completion", "acompletion"})
+# Strategies whose answer is one call, which the proxy makes; the others take a question apart.
+STRATEGIES: Final = (Strategy.PUSH, Strategy.PULL, Strategy.REFLEXIVE)
+# Beside what shapes an answer, what a further call of the same request needs: whom it is booked on,
+# and how it is tried again.
+_KEPT: Final = frozenset({"metadata", "timeout", "num_retries", "fallbacks", "disable_fallbacks"})
+# Set anew for each call.
+_OWN: Final = frozenset({"model", "messages", "stream", "stream_options"})
+_PROXY: Final = "litellm.proxy.proxy_server"
+_LOGGING: Final = "litellm_logging_obj"
+_INTERNAL: Final = "litellm.proxy.hooks"
+
+RelayOf = Relay | Callable[[Any], Relay]
+# The question of the request that runs here; LiteLLM takes its record away when a call has failed.
+_CURRENT: Final[ContextVar[Handing | None]] = ContextVar("crp_litellm_request", default=None)
+
+
+class CRPProxyHook(CustomLogger):
+    """A callback of LiteLLM's proxy: `litellm_settings: callbacks: my_module.hook`.
+
+    Every chat completion is a question to the fabric: its CRP headers are read, the envelope goes
+    into the messages of each attempt, the answer is examined, judged and sealed before a byte of it
+    goes out, and the response carries the CRP headers, and the report as `crp`. What is withheld or
+    refused has the status of `relay/outcomes.py`.
+
+    Spec: CRP-SPEC-005 §1.2; related facts §3
+
+    Args:
+        relay: where the facts come from and the windows are sealed; or a function that is given
+            LiteLLM's `UserAPIKeyAuth` and gives the relay of that key's tenant.
+        refuse_others: refuse what is no chat completion, which goes through unchecked otherwise.
+        asking: fields of a question as `Relay.ask` takes them, for all requests; a request's
+            headers win, but for `policy` and `safety_budget`, which they can only tighten.
+
+    Raises:
+        RequestError: there is no such field.
+        PolicySyntaxError: the policy does not follow its grammar.
+    """
+
+    def __init__(
+        self, relay: RelayOf, *, refuse_others: bool = False, **asking: Unpack[Asking]
+    ) -> None:
+        super().__init__()
+        self._asking = further(asking)
+        policy = asking.get("policy")
+        self._policy = parse(policy) if policy else None
+        self._relay = relay
+        self._refuse_others = refuse_others
+        # By LiteLLM's own record of a request, which no client can name.
+        self._open: weakref.WeakKeyDictionary[Any, Handing] = weakref.WeakKeyDictionary()
+        register_extractive()
+
+    # --- before the call -----------------------------------------------------------------
+
+    # LiteLLM calls all of these with these parameter names.
+    async def async_pre_call_hook(
+        self, user_api_key_dict: Any, cache: Any, data: dict[str, Any], call_type: str
+    ) -> dict[str, Any] | None:
+        """Read the headers, pack the envelope, and put it into the messages.
+
+        Raises:
+            HTTPException: the request is refused; with the status, body and headers of CRP.
+        """
+        _CURRENT.set(None)
+        RUNNING.set(None)
+        headers = _taken_out(data)
+        if call_type not in CHAT:
+            if headers or self._refuse_others:
+                raise _refused(
+                    RequestError(f"CRP works on chat completions here, not on {call_type!r:.40}")
+                )
+            return None
+        install()
+        try:
+            handing = await self._handing(user_api_key_dict, data, headers)
+            outcome = await handing.begin()
+        except CRPError as error:
+            raise _refused(error) from error
+        if outcome is not None:
+            raise _withheld(outcome)
+        self._kept(data, handing)
+        return data
+
+    async def _handing(
+        self, key: Any, data: Mapping[str, Any], headers: Mapping[str, str]
+    ) -> Handing:
+        _refuse_metadata(data)
+        if data.get("n") not in (None, 1):
+            raise RequestError(f"n is {data['n']}; one answer is examined, so ask for one")
+        router = _router()
+        group = str(data.get("model") or "")
+        relay = self._relay if isinstance(self._relay, Relay) else self._relay(key)
+        question = asked(data.get("messages") or ())
+        fields: dict[str, Any] = {
+            **self._joined(headers),
+            "model": _first(router, group),
+            "system_prompt": question.system,
+            "history": question.history,
+            "max_tokens": data.get("max_completion_tokens") or data.get("max_tokens"),
+            "temperature": data.get("temperature"),
+            "tools": data.get("tools"),
+        }
+        if data.get("seed") is not None:
+            fields["seed"] = data["seed"]
+        played = await asyncio.to_thread(lambda: relay.play(question.question, **fields))
+        given = {
+            name: value
+            for name, value in data.items()
+            if name in _KEPT or (name in litellm.OPENAI_CHAT_COMPLETION_PARAMS and name not in _OWN)
+        }
+        deployments = Deployments(router, group, given, results=question.results)
+        return Handing(played, deployments, streams=bool(data.get("stream")))
+
+    def _joined(self, headers: Mapping[str, str]) -> dict[str, Any]:
+        """The operator's fields and those of a request's headers."""
+        said: dict[str, Any] = dict(from_headers(headers))
+        joined = {**self._asking, **said}
+        joined["policy"] = said.get("policy")
+        if self._policy is not None:
+            # What the operator demands stands above what a request does, and its parent did.
+            above = said.get("inherited_policy")
+            both = strictest(parse(above), self._policy) if above else self._policy
+            joined["inherited_policy"] = render(both)
+        budget = self._asking.get("safety_budget")
+        if budget is not None and said.get("safety_budget") is not None:
+            joined["safety_budget"] = min(budget, said["safety_budget"])
+        named = joined.get("accept_strategies") or ()
+        taken = [one for one in named if one in STRATEGIES]
+        if named:
+            joined["accept_strategies"] = taken or named
+        for one in taken or named or (joined.get("strategy"),):
+            if one is not None and one not in STRATEGIES:
+                wanted = ", ".join(STRATEGIES)
+                raise RequestError(f"strategy {str(one)!r:.40} is not one of {wanted}")
+        return joined
+
+    def _kept(self, data: dict[str, Any], handing: Handing) -> None:
+        """Put the call into LiteLLM's data, and the question where the later hooks find it."""
+        running, logging = handing.running, data.get(_LOGGING)
+        assert running is not None
+        if logging is None:
+            handing.give_up()
+            raise _refused(EngineError("LiteLLM's proxy has no record of the request"))
+        call = arguments(running.step, data)
+        for name in ("temperature", "seed"):
+            data.pop(name, None)
+            if name in call:
+                data[name] = call[name]
+        data["messages"] = running.messages
+        self._open[logging] = handing
+        _CURRENT.set(handing)
+        # A client that goes away while its model is called has no later hook.
+        weakref.finalize(logging, handing.give_up)
+        RUNNING.set(running)
+
+    # --- after the call ------------------------------------------------------------------
+
+    async def async_post_call_success_hook(
+        self, data: dict[str, Any], user_api_key_dict: Any, response: Any
+    ) -> Any:
+        """Examine, judge and seal; the response with its proof.
+
+        Raises:
+            HTTPException: the answer is withheld or refused.
+        """
+        handing = self._of(data)
+        if handing is None:
+            return response
+        return handing.released(await _taken(handing, response))
+
+    async def async_post_call_streaming_iterator_hook(
+        self, user_api_key_dict: Any, response: Any, request_data: dict[str, Any]
+    ) -> AsyncGenerator[Any, None]:
+        """The stream's chunks after the verdict; the last one carries the proof.
+
+        Raises:
+            HTTPException: the answer is withheld or refused; before any chunk.
+        """
+        handing = self._of(request_data)
+        if handing is None:
+            async for chunk in response:
+                yield chunk
+            return
+        for chunk in handing.released(await _taken(handing, response)):
+            yield chunk
+
+    async def async_post_call_response_headers_hook(
+        self,
+        data: dict[str, Any],
+        user_api_key_dict: Any,
+        response: Any,
+        request_headers: dict[str, str] | None = None,
+        litellm_call_info: dict[str, Any] | None = None,
+    ) -> dict[str, str] | None:
+        """The CRP headers of the outcome, also of one that is withheld or refused.
+
+        A stream is read here already, so that its headers say the verdict, unless another callback
+        works on streams: what that one makes of the chunks is what is examined then, later.
+        """
+        handing = self._of(data)
+        if handing is None:
+            return None
+        if hasattr(response, "__aiter__") and not self._others():
+            try:
+                await handing.take(response)
+            except CRPError:
+                # The stream's own hook raises it, as what the client is to see.
+                return None
+        outcome = handing.ended()
+        return None if outcome is None else _headers(outcome)
+
+    async def async_post_call_failure_hook(
+        self,
+        request_data: dict[str, Any],
+        original_exception: Exception,
+        user_api_key_dict: Any,
+        traceback_str: str | None = None,
+    ) -> HTTPException | None:
+        """Seal the window of a call that failed; LiteLLM's own error goes on to the client."""
+        handing = self._of(request_data)
+        if handing is not None and handing.ended() is None:
+            try:
+                outcome = await handing.fail(original_exception)
+            except CRPError as error:
+                return _refused(error)
+            running = handing.running
+            # What was refused here, while packing for an attempt, is no error of a provider.
+            if running is not None and running.refused is not None and outcome is not None:
+                return _withheld(outcome)
+        return None
+
+    def _of(self, data: Mapping[str, Any]) -> Handing | None:
+        logging = data.get(_LOGGING)
+        return _CURRENT.get() if logging is None else self._open.get(logging)
+
+    def _others(self) -> bool:
+        """Whether another callback than LiteLLM's own works on streams."""
+        name = "async_post_call_streaming_iterator_hook"
+        for callback in litellm.callbacks:
+            kind = type(callback)
+            if callback is self or kind.__module__.startswith(_INTERNAL):
+                continue
+            if isinstance(callback, str) or hasattr(kind, "apply_guardrail"):
+                return True
+            if getattr(kind, name, None) is not getattr(CustomLogger, name, None):
+                return True
+        return False
+
+
+async def _taken(handing: Handing, response: Any) -> Release:
+    RUNNING.set(None)
+    try:
+        outcome = await handing.take(response)
+    except CRPError as error:
+        raise _refused(error) from error
+    if isinstance(outcome, Release):
+        return outcome
+    raise _withheld(outcome)
+
+
+def _headers(outcome: Outcome) -> dict[str, str]:
+    match outcome:
+        case Release(answer=answer) | Halt(answer=answer):
+            return dict(answer.headers)
+        case _:
+            return dict(outcome.headers)
+
+
+def _withheld(outcome: Outcome) -> HTTPException:
+    body = outcomes.body(outcome)
+    told = {} if body is None else body.model_dump(mode="json", exclude_none=True)
+    more = {} if body is None else body.headers
+    if body is None:
+        told = {"error": "not_modified", "message": "the envelope is not modified"}
+    return HTTPException(outcomes.status(outcome), told, {**_headers(outcome), **more})
+
+
+def _refused(error: CRPError) -> HTTPException:
+    body = bodies.refused(error)
+    told = body.model_dump(mode="json", exclude_none=True)
+    return HTTPException(error.status_hint, told, dict(body.headers))
+
+
+def _router() -> Any:
+    """The proxy's router.
+
+    Raises:
+        ConfigError: the proxy has no model list.
+    """
+    router = getattr(sys.modules.get(_PROXY), "llm_router", None)
+    if router is None:
+        raise ConfigError("LiteLLM's proxy has no router; give it a model_list")
+    return router
+
+
+def _first(router: Any, group: str) -> str:
+    """The model of the group's first deployment, which the hook replaces by the real one."""
+    for entry in router.get_model_list(model_name=group) or ():
+        info = entry.get("model_info") or {}
+        return str(info.get("base_model") or entry["litellm_params"]["model"])
+    return group
+
+
+def _taken_out(data: Mapping[str, Any]) -> dict[str, str]:
+    """The CRP headers of a request, which are nobody else's from now on: not of a log's either."""
+    request = data.get("proxy_server_request")
+    found: dict[str, str] = {}
+    holders = (data, request, data.get("metadata"), data.get("litellm_metadata"))
+    for place in [one.get("headers") for one in holders if isinstance(one, Mapping)]:
+        if not isinstance(place, MutableMapping):
+            continue
+        for name in [name for name in place if str(name).strip().lower().startswith(PREFIX)]:
+            found.setdefault(str(name), str(place.pop(name)))
+    return found
+
+
+def _refuse_metadata(data: Mapping[str, Any]) -> None:
+    """Check that a request's body carries nothing of CRP on to a provider.
+
+    Raises:
+        RequestError: it would.
+    """
+    try:
+        refuse_metadata(data)
+        for name in ARGUMENTS:
+            refuse_crp(data.get(name))
+    except ConfigError as error:
+        raise RequestError(str(error)) from error

@@ -1,0 +1,108 @@
+"""Receipts on answers of LangChain's chains and agents."""
+
+from __future__ import annotations
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableConfig, RunnablePassthrough
+
+from crp_integrations.langchain import (
+    CRPMiddleware,
+    CRPRetriever,
+    CRPRunnable,
+    DPECallbackHandler,
+    envelope_text,
+)
+from crp_integrations.receipt.again import EQUAL
+from crp_integrations.receipt.records import Receipt, read, write
+from crp_integrations.receipt.replay import replay
+from crp_integrations.receipt.verify import verify
+from tests.adapters.langchain_doubles import opened, scripted
+from tests.adapters.test_langchain import PROMPT, QUESTION, Chat, Listed
+from tests.adapters.test_langchain_agents import ASK, agent_of, answers
+from tests.doubles import ScriptedModel
+from tests.relay.conftest import FACTS
+
+
+def sound(receipt: Receipt) -> bool:
+    """Whether a receipt verifies and replays from its file alone."""
+    data = write(receipt)
+    return verify(data).ok and replay(read(data)).whole
+
+
+def test_a_middlewares_window_replays_to_what_the_agents_model_was_sent() -> None:
+    relay, model = opened(), scripted(FACTS[0])
+    result = agent_of(model, relay, system_prompt="Be brief.").invoke(ASK)
+    told = answers(result)[0].response_metadata
+    receipt = relay.receipt(told["crp_receipt"])
+    assert receipt is not None
+    assert sound(receipt)
+    ((system, question),) = model.seen
+    first, last = (receipt.text(one["leaf"]) for one in receipt.content["calls"][0]["messages"])
+    assert (first, last) == (system.content, question.content)
+    assert isinstance(CRPMiddleware(relay), CRPMiddleware)
+
+
+def test_a_runnables_answer_names_its_receipt() -> None:
+    relay = opened(models=ScriptedModel(FACTS[0]))
+    message = CRPRunnable(relay=relay, model="any/model").invoke(QUESTION)
+    receipt = relay.receipt(message.response_metadata["crp_receipt"])
+    assert receipt is not None
+    assert sound(receipt)
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+async def test_a_handler_with_a_relay_hands_receipts_on(way: str) -> None:
+    relay = opened()
+    heard: list[Receipt] = []
+    handler = DPECallbackHandler(relay=relay, on_receipt=heard.append)
+    chat = Chat(reply=lambda prompt: FACTS[0].replace("412", "512"), seen=[])
+    retriever = CRPRetriever(relay=relay, model="gpt-4o", budget_tokens=2000)
+    chain = {"context": retriever | envelope_text, "question": RunnablePassthrough()}
+    full = chain | PROMPT | chat
+    config: RunnableConfig = {"callbacks": [handler]}
+    message = (
+        await full.ainvoke(QUESTION, config) if way == "ainvoke" else full.invoke(QUESTION, config)
+    )
+    (receipt,) = heard
+    assert message.response_metadata["crp_receipt"] == receipt.receipt_id
+    report = message.response_metadata["crp"]
+    assert report["distortion_types"] == ["NUMBER_CHANGED"]
+    assert sound(receipt)
+    assert replay(receipt).part("examination").state == EQUAL
+    sent = receipt.content["calls"][0]["messages"]
+    assert [receipt.text(one["leaf"]) for one in sent] == chat.seen
+    # Its facts are the fabric's, so it is in the log.
+    assert relay.receipts().ids(receipt.chain.session_id) == [receipt.receipt_id]
+    relay.verify()
+
+
+def test_documents_of_nobodys_fabric_are_in_the_receipt_and_on_no_disk() -> None:
+    relay = opened()
+    heard: list[Receipt] = []
+    handler = DPECallbackHandler(relay=relay, on_receipt=heard.append)
+    documents = [Document(page_content="The dam was built in 1987 and is 40 metres high.")]
+    chain = {
+        "context": Listed(documents=documents),
+        "question": RunnablePassthrough(),
+    } | (PROMPT | Chat(reply=lambda prompt: "It was built in 1987.", seen=[]))
+    chain.invoke("When was it built?", {"callbacks": [handler]})
+    (receipt,) = heard
+    assert sound(receipt)
+    texts = [one.text for one in receipt.texts if not isinstance(one, str)]
+    assert documents[0].page_content in texts
+    assert relay.receipts().head().head.size == 0
+
+
+def test_without_a_relay_nothing_is_sealed() -> None:
+    heard: list[Receipt] = []
+    chat = Chat(reply=lambda prompt: "It was built in 1987.", seen=[])
+    documents = [Document(page_content="The dam was built in 1987.")]
+    chain = {"context": Listed(documents=documents), "question": RunnablePassthrough()} | (
+        PROMPT | chat
+    )
+    message = chain.invoke("When?", {"callbacks": [DPECallbackHandler(on_receipt=heard.append)]})
+    assert isinstance(message, AIMessage)
+    assert "crp_receipt" not in message.response_metadata
+    assert heard == []
