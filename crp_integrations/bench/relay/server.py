@@ -57,10 +57,11 @@ async def _connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
             head = await reader.readuntil(b"\r\n\r\n")
             found = _LENGTH.search(head)
             body = json.loads(await reader.readexactly(int(found[1]) if found else 0))
-            data = json.dumps(_answer(body)).encode()
+            streamed = bool(body.get("stream"))
+            data = _events(body) if streamed else json.dumps(_answer(body)).encode()
             writer.write(
-                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
-                b"Content-Length: %d\r\n\r\n" % len(data)
+                b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n"
+                % (b"text/event-stream" if streamed else b"application/json", len(data))
             )
             writer.write(data)
             await writer.drain()
@@ -78,6 +79,25 @@ def _answer(body: dict[str, Any]) -> dict[str, Any]:
         "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18},
     }
+
+
+def _events(body: dict[str, Any]) -> bytes:
+    """The same answer as a stream, word by word."""
+    whole = _answer(body)
+    frame = {**whole, "object": "chat.completion.chunk"}
+    text = whole["choices"][0]["message"]["content"]
+    deltas: list[tuple[dict[str, str], str | None]] = [
+        ({"content": word}, None) for word in re.findall(r"\S+\s*", text)
+    ]
+    said = [
+        {**frame, "usage": None, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+        for delta, finish in (*deltas, ({}, "stop"))
+    ]
+    said.append({**frame, "choices": []})
+    return (
+        b"".join(b"data: " + json.dumps(one).encode() + b"\n\n" for one in said)
+        + b"data: [DONE]\n\n"
+    )
 
 
 if __name__ == "__main__":

@@ -1,0 +1,194 @@
+"""`crp serve` and `crp keys …`: the gateway, and who may use it."""
+
+from __future__ import annotations
+
+import logging
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from crp_integrations.errors import ConfigError, RequestError
+
+if TYPE_CHECKING:
+    from crp_integrations.gateway import Scope
+
+# The extra is asked for by the commands, so that the others work without it.
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+app = typer.Typer(
+    help="Make, list and revoke the gateway's keys.", no_args_is_help=True, rich_markup_mode=None
+)
+Keys = Annotated[
+    str, typer.Option("--keys", envvar="CRP_KEYS", help="File of keys, made by crp keys new.")
+]
+
+
+def serve(
+    store: Annotated[str, typer.Argument(help="Folder of the store.")],
+    keys: Keys = "crp-keys.jsonl",
+    upstream: Annotated[
+        str, typer.Option("--upstream", help="Address of an OpenAI-compatible server, with /v1.")
+    ] = "",
+    upstream_key: Annotated[
+        str,
+        typer.Option("--upstream-key", help="Name of the variable that holds the server's key."),
+    ] = "OPENAI_API_KEY",
+    model: Annotated[
+        list[str] | None,
+        typer.Option("--model", help="A model that callers may ask; may be repeated."),
+    ] = None,
+    pass_field: Annotated[
+        list[str] | None,
+        typer.Option("--pass-field", help="A field that only the upstream knows; repeatable."),
+    ] = None,
+    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65_535, help="Port to listen on; 0 for a free one.")
+    ] = 8080,
+    rate: Annotated[
+        float, typer.Option("--rate", min=0.001, help="Requests a minute of each key.")
+    ] = 600.0,
+    at_once: Annotated[
+        int, typer.Option("--at-once", min=1, help="Requests of each key at the same time.")
+    ] = 64,
+    body_bytes: Annotated[
+        int, typer.Option("--body-bytes", min=1_000, help="Most bytes of a conversation.")
+    ] = 1_000_000,
+    threads: Annotated[
+        int, typer.Option("--threads", min=1, help="Threads that read, examine and commit.")
+    ] = 4,
+    policy: Annotated[
+        str | None,
+        typer.Option("--policy", help="Safety policy that no caller can relax."),
+    ] = None,
+    open_metrics: Annotated[
+        bool, typer.Option("--open-metrics", help="Answer /metrics without a key.")
+    ] = False,
+    buffer: Annotated[
+        bool, typer.Option("--buffer", help="Let every stream wait for its verdict.")
+    ] = False,
+    no_log: Annotated[
+        bool, typer.Option("--no-log", help="No line of ids for each request.")
+    ] = False,
+) -> None:
+    """Serve the protocol over HTTP in front of an OpenAI-compatible server, or of LiteLLM."""
+    from crp_integrations.gateway import (
+        GatewaySettings,
+        KeyFile,
+        OpenAIServer,
+        create_app,
+    )
+    from crp_integrations.gateway import serve as served
+
+    if not Path(keys).is_file():
+        raise ConfigError(
+            f"there is no key file {keys!r:.200}; make one with: crp keys new TENANT --keys {keys}"
+        )
+    limits = GatewaySettings(
+        models=tuple(model or ()),
+        pass_fields=tuple(pass_field or ()),
+        requests_per_minute=rate,
+        at_once=at_once,
+        body_bytes=body_bytes,
+        threads=threads,
+        open_metrics=open_metrics,
+        live_streams=not buffer,
+    )
+    known = KeyFile(keys, every_seconds=limits.keys_seconds)
+    if not known.all():
+        raise ConfigError(f"key file {keys!r:.200} has no key; make one with: crp keys new TENANT")
+    server = None
+    if upstream:
+        server = OpenAIServer(
+            upstream,
+            api_key=os.environ.get(upstream_key, ""),
+            connections=limits.upstream_connections,
+            most_bytes=limits.upstream_bytes,
+        )
+    arguments: dict[str, Any] = {} if policy is None else {"policy": policy}
+    application = create_app(store, keys=known, upstream=server, settings=limits, **arguments)
+    _logging(access=not no_log)
+    if host not in LOOPBACK:
+        typer.echo(
+            f"crp: {host} is reached from other machines, and keys and texts go over plain HTTP; "
+            "put TLS in front",
+            err=True,
+        )
+    served(application, host=host, port=port, settings=limits)
+
+
+@app.command("new")
+def new(
+    tenant: Annotated[str, typer.Argument(help="Whose facts, sessions and windows it reaches.")],
+    keys: Keys = "crp-keys.jsonl",
+    name: Annotated[
+        str, typer.Option("--name", help="User or process within the tenant, for the guard.")
+    ] = "gateway",
+    role: Annotated[
+        list[str] | None, typer.Option("--role", help="Role for the guard; may be repeated.")
+    ] = None,
+    scope: Annotated[
+        list[str] | None,
+        typer.Option("--scope", help="ask, facts, audit or metrics; may be repeated."),
+    ] = None,
+    days: Annotated[
+        int | None, typer.Option("--days", min=1, max=36_500, help="Until it expires.")
+    ] = None,
+) -> None:
+    """Make a key, write its hash to the file, and print the key: it is shown this once."""
+    from crp_integrations.gateway.keys import EVERYTHING, KeyFile, new_key
+
+    made, kept = new_key(
+        tenant,
+        name=name,
+        roles=tuple(role or ()),
+        scopes=_scopes(scope) or EVERYTHING,
+        expires_at=None if days is None else datetime.now(UTC) + timedelta(days=days),
+    )
+    KeyFile(keys).add(kept)
+    typer.echo(made)
+
+
+@app.command("list")
+def listed(keys: Keys = "crp-keys.jsonl") -> None:
+    """List the keys of a file: id, tenant, name, scopes, until when."""
+    from crp_integrations.gateway.keys import KeyFile
+
+    for key in KeyFile(keys).all().values():
+        until = key.expires_at.date().isoformat() if key.expires_at else "never expires"
+        typer.echo(f"{key.key_id}  {key.tenant}  {key.name}  {','.join(key.scopes)}  {until}")
+
+
+@app.command("revoke")
+def revoke(
+    key_id: Annotated[str, typer.Argument(help="Id of the key, as crp keys list has it.")],
+    keys: Keys = "crp-keys.jsonl",
+) -> None:
+    """Take a key out of the file; a gateway that runs notices within a second."""
+    from crp_integrations.gateway.keys import KeyFile
+
+    KeyFile(keys).revoke(key_id)
+
+
+def _scopes(given: list[str] | None) -> tuple[Scope, ...]:
+    from crp_integrations.gateway.keys import Scope
+
+    for name in given or ():
+        if name not in tuple(Scope):
+            raise RequestError(f"--scope is {name!r:.40}, wanted one of {', '.join(Scope)}")
+    return tuple(Scope(name) for name in given or ())
+
+
+def _logging(*, access: bool) -> None:
+    """Write what the gateway and uvicorn say to standard error."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s %(message)s"))
+    for name in ("crp_integrations", "uvicorn"):
+        logger = logging.getLogger(name)
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+        logger.propagate = False
+    logging.getLogger("crp_integrations.gateway.access").disabled = not access

@@ -1,0 +1,372 @@
+"""A model client for one server that speaks the OpenAI wire format, over HTTP and nothing else.
+
+What goes on the wire is the call and the arguments that an operator's gateway hands on; the only
+headers are the server's key and the content's type. No redirect is followed. A server's own
+message may repeat parts of a prompt or key, so it is not copied into an error.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from types import MappingProxyType
+from typing import Any, Final
+
+import httpx
+
+from crp_integrations.engines.litellm import message_json
+from crp_integrations.engines.litellm_headers import refuse_crp
+from crp_integrations.errors import (
+    ConfigError,
+    ModelAuthError,
+    ModelContextExceeded,
+    ModelError,
+    ModelNotFound,
+    ModelRateLimited,
+    ModelTimeout,
+)
+from crp_integrations.messages import ModelCall, Reply, ToolCall, Usage
+
+STATUSES: Final = MappingProxyType(
+    {
+        401: ModelAuthError,
+        403: ModelAuthError,
+        404: ModelNotFound,
+        408: ModelTimeout,
+        413: ModelContextExceeded,
+        429: ModelRateLimited,
+        504: ModelTimeout,
+    }
+)
+OK: Final = 200
+TOO_LONG: Final = "context_length_exceeded"
+DONE: Final = b"[DONE]"
+
+
+class OpenAIServer:
+    """Answers calls through `POST {base_url}/chat/completions`. Safe under threads.
+
+    The asynchronous ways belong to the event loop that used them first, until `aclose`.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        api_key: str = "",
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float = 60.0,
+        connections: int = 256,
+        most_bytes: int = 2_000_000,
+    ) -> None:
+        """Point at a server.
+
+        Args:
+            base_url: up to and with its version, such as `http://127.0.0.1:8000/v1`.
+            api_key: sent as a bearer token; empty for none.
+            headers: further headers of the operator's; none named `CRP-…`.
+            timeout_s: seconds until an attempt to connect, write or read is given up.
+            connections: that are open at the same time.
+            most_bytes: of one answer; a longer one is an error.
+
+        Raises:
+            ConfigError: the address is not one of HTTP, or a header is named `CRP-…`.
+        """
+        refuse_crp(headers)
+        if not base_url.startswith(("http://", "https://")):
+            raise ConfigError(f"upstream {base_url!r:.80} is not an http or https address")
+        self._url = base_url.rstrip("/") + "/chat/completions"
+        self._headers = {**(headers or {})}
+        if api_key:
+            self._headers["Authorization"] = f"Bearer {api_key}"
+        self._options: dict[str, Any] = {
+            "timeout": timeout_s,
+            "limits": httpx.Limits(
+                max_connections=connections, max_keepalive_connections=connections
+            ),
+            "follow_redirects": False,
+        }
+        self._most = most_bytes
+        self._async: httpx.AsyncClient | None = None
+        self._sync: httpx.Client | None = None
+
+    def known(self, model: str) -> None:
+        """Check nothing: the server alone knows its models."""
+
+    def shaped(self, arguments: Mapping[str, Any]) -> ShapedServer:
+        """The server with further fields of the request, such as `top_p`, for one question."""
+        return ShapedServer(self, arguments)
+
+    def call(self, call: ModelCall) -> Reply:
+        """Answer a call.
+
+        Raises:
+            ModelError: the server did not; one of its subclasses where the cause is known.
+        """
+        return ShapedServer(self, {}).call(call)
+
+    async def acall(self, call: ModelCall) -> Reply:
+        """Answer a call without blocking the event loop."""
+        return await ShapedServer(self, {}).acall(call)
+
+    def stream(self, call: ModelCall) -> Iterator[str | Reply]:
+        """Pieces of text as they come, then the whole reply."""
+        return ShapedServer(self, {}).stream(call)
+
+    def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
+        """The asynchronous twin of `stream`."""
+        return ShapedServer(self, {}).astream(call)
+
+    async def aclose(self) -> None:
+        """Close the connections; the next call opens new ones."""
+        if self._async is not None:
+            await self._async.aclose()
+            self._async = None
+        if self._sync is not None:
+            self._sync.close()
+            self._sync = None
+
+    @contextmanager
+    def posted(self, body: Mapping[str, Any], model: str) -> Iterator[Iterator[bytes]]:
+        """The bytes of an answer, as they come."""
+        if self._sync is None:
+            self._sync = httpx.Client(**self._options)
+        with (
+            _translated(model),
+            self._sync.stream("POST", self._url, json=body, headers=self._headers) as response,
+        ):
+            if response.status_code != OK:
+                raise _refused(response.status_code, b"".join(self._some(response)), model)
+            yield self._some(response)
+
+    @asynccontextmanager
+    async def aposted(
+        self, body: Mapping[str, Any], model: str
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The asynchronous twin of `posted`."""
+        if self._async is None:
+            self._async = httpx.AsyncClient(**self._options)
+        with _translated(model):
+            async with self._async.stream(
+                "POST", self._url, json=body, headers=self._headers
+            ) as response:
+                if response.status_code != OK:
+                    said = b"".join([piece async for piece in self._asome(response)])
+                    raise _refused(response.status_code, said, model)
+                yield self._asome(response)
+
+    def _some(self, response: httpx.Response) -> Iterator[bytes]:
+        read = 0
+        for piece in response.iter_bytes():
+            read += len(piece)
+            self._check(read)
+            yield piece
+
+    async def _asome(self, response: httpx.Response) -> AsyncIterator[bytes]:
+        read = 0
+        async for piece in response.aiter_bytes():
+            read += len(piece)
+            self._check(read)
+            yield piece
+
+    def _check(self, read: int) -> None:
+        if read > self._most:
+            raise ModelError(f"the upstream answered with more than {self._most} bytes")
+
+
+class ShapedServer:
+    """A server with the fields that one question adds to each of its calls; a `Model`."""
+
+    def __init__(self, server: OpenAIServer, arguments: Mapping[str, Any]) -> None:
+        self._server = server
+        self._arguments = dict(arguments)
+
+    def call(self, call: ModelCall) -> Reply:
+        """Answer a call."""
+        with self._server.posted(self._body(call), call.model) as pieces:
+            return _whole(b"".join(pieces), call.model)
+
+    async def acall(self, call: ModelCall) -> Reply:
+        """Answer a call without blocking the event loop."""
+        async with self._server.aposted(self._body(call), call.model) as pieces:
+            return _whole(b"".join([piece async for piece in pieces]), call.model)
+
+    def stream(self, call: ModelCall) -> Iterator[str | Reply]:
+        """Pieces of text as they come, then the whole reply.
+
+        Raises:
+            ModelError: the call failed, or the stream broke off before its end.
+        """
+        events = _Events(call.model)
+        with self._server.posted(self._body(call, stream=True), call.model) as pieces:
+            for piece in pieces:
+                yield from events.add(piece)
+        yield events.reply()
+
+    async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
+        """The asynchronous twin of `stream`."""
+        events = _Events(call.model)
+        async with self._server.aposted(self._body(call, stream=True), call.model) as pieces:
+            async for piece in pieces:
+                for text in events.add(piece):
+                    yield text
+        yield events.reply()
+
+    def _body(self, call: ModelCall, *, stream: bool = False) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            **self._arguments,
+            "model": call.model,
+            "messages": [message_json(message) for message in call.messages],
+        }
+        for name in ("temperature", "seed"):
+            if getattr(call, name) is not None:
+                body[name] = getattr(call, name)
+        # A caller who limits by the newer name is not given the older one beside it.
+        if call.max_tokens is not None and "max_completion_tokens" not in body:
+            body["max_tokens"] = call.max_tokens
+        if call.tools:
+            body["tools"] = [dict(tool) for tool in call.tools]
+        if stream:
+            body |= {"stream": True, "stream_options": {"include_usage": True}}
+        return body
+
+
+class _Events:
+    """Puts the events of a stream together."""
+
+    def __init__(self, model: str) -> None:
+        self._called = self._model = model
+        self._rest = b""
+        self._text: list[str] = []
+        self._tools: dict[int, dict[str, str]] = {}
+        self._finish = ""
+        self._usage = Usage()
+
+    def add(self, piece: bytes) -> Iterator[str]:
+        """Take in what came; the texts of the events that are complete with it."""
+        # By bytes: a text may hold characters that split lines elsewhere.
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        for line in lines:
+            name, _, value = line.strip().partition(b":")
+            if name == b"data" and value.strip() != DONE:
+                text = self._read(_json(value, self._called))
+                if text:
+                    self._text.append(text)
+                    yield text
+
+    def reply(self) -> Reply:
+        """The whole reply.
+
+        Raises:
+            ModelError: the server never said that it had finished.
+        """
+        if not self._finish:
+            raise ModelError(f"the stream of model {self._called!r} broke off before its end")
+        calls = tuple(
+            ToolCall(id=one["id"], name=one["name"], arguments=one["arguments"] or "{}")
+            for _, one in sorted(self._tools.items())
+        )
+        return Reply(
+            text="".join(self._text),
+            model=self._model,
+            tool_calls=calls,
+            usage=self._usage,
+            finish_reason=self._finish,
+        )
+
+    def _read(self, event: Any) -> str:
+        try:
+            if event.get("error"):
+                raise ModelError(f"the stream of model {self._called!r} ended in an error")
+            if event.get("usage"):
+                self._usage = _usage(event)
+            if not event.get("choices"):
+                return ""
+            self._model = event.get("model") or self._model
+            choice = event["choices"][0]
+            self._finish = choice.get("finish_reason") or self._finish
+            delta = choice.get("delta") or {}
+            for call in delta.get("tool_calls") or ():
+                known = self._tools.setdefault(
+                    int(call.get("index") or 0), {"id": "", "name": "", "arguments": ""}
+                )
+                said = call.get("function") or {}
+                known["id"] = call.get("id") or known["id"]
+                known["name"] = said.get("name") or known["name"]
+                known["arguments"] += said.get("arguments") or ""
+            return str(delta.get("content") or "")
+        except (AttributeError, KeyError, IndexError, TypeError, ValueError):
+            raise _no_answer(self._called) from None
+
+
+def _whole(data: bytes, model: str) -> Reply:
+    """A completion as a reply.
+
+    Raises:
+        ModelError: it is none.
+    """
+    said = _json(data, model)
+    try:
+        if not said["choices"]:
+            raise ModelError(f"model {model!r} sent no choice in its answer")
+        choice = said["choices"][0]
+        message = choice["message"]
+        calls = tuple(
+            ToolCall(
+                id=call.get("id") or "",
+                name=call["function"]["name"],
+                arguments=call["function"].get("arguments") or "{}",
+            )
+            for call in message.get("tool_calls") or ()
+        )
+        return Reply(
+            text=message.get("content") or "",
+            model=said.get("model") or model,
+            tool_calls=calls,
+            usage=_usage(said),
+            finish_reason=choice.get("finish_reason") or "stop",
+        )
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError):
+        raise _no_answer(model) from None
+
+
+def _usage(said: Mapping[str, Any]) -> Usage:
+    told = said.get("usage") or {}
+    return Usage(
+        prompt_tokens=told.get("prompt_tokens") or 0,
+        completion_tokens=told.get("completion_tokens") or 0,
+    )
+
+
+def _json(data: bytes, model: str) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        raise _no_answer(model) from None
+
+
+def _no_answer(model: str) -> ModelError:
+    return ModelError(f"what the upstream sent for model {model!r} is no OpenAI answer")
+
+
+def _refused(status: int, said: bytes, model: str) -> ModelError:
+    kind: type[ModelError] = STATUSES.get(status, ModelError)
+    if status == 400 and TOO_LONG.encode() in said:
+        kind = ModelContextExceeded
+    error = kind(f"the upstream answered the call to model {model!r} with status {status}")
+    error.provider_status = status
+    return error
+
+
+@contextmanager
+def _translated(model: str) -> Iterator[None]:
+    """Httpx's errors as ours."""
+    try:
+        yield
+    except httpx.TimeoutException as error:
+        raise ModelTimeout(f"model {model!r} did not answer in time") from error
+    except (httpx.ConnectError, httpx.UnsupportedProtocol) as error:
+        raise ModelError(f"the upstream of model {model!r} cannot be reached") from error
+    except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
+        raise ModelError(f"the call to model {model!r} failed ({type(error).__name__})") from error

@@ -1,0 +1,35 @@
+"""The gateway: the protocol over HTTP, in front of any OpenAI-compatible server.
+
+In: OpenAI requests with CRP headers, from callers whose bearer keys are bound to a tenant. Out:
+OpenAI responses with CRP headers, previews, facts, reports, trails and receipts of that tenant
+alone. Read `app.py` (the routes), `door.py` with `sending.py` (who may come in, how much of it,
+what is logged), `tenants.py` (a relay a tenant) with `keys.py`, `asking.py` (a request as a
+question), `chat.py` with `completion.py` and `upstream.py`, then `facts.py`, `windows.py` and
+`server.py`.
+The room never logs a text, and hands no header of a caller on to a model's provider.
+"""
+
+try:
+    import starlette  # noqa: F401 - asked for by name so that the error says what to install
+    import uvicorn  # noqa: F401
+except ImportError as error:
+    from crp_integrations.errors import MissingExtra
+
+    raise MissingExtra("gateway", "crp_integrations.gateway") from error
+
+from crp_integrations.gateway.app import create_app
+from crp_integrations.gateway.keys import Key, KeyFile, Scope
+from crp_integrations.gateway.server import serve
+from crp_integrations.gateway.settings import GatewaySettings
+from crp_integrations.gateway.upstream import OpenAIServer, Routed
+
+__all__ = [
+    "GatewaySettings",
+    "Key",
+    "KeyFile",
+    "OpenAIServer",
+    "Routed",
+    "Scope",
+    "create_app",
+    "serve",
+]

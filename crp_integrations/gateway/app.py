@@ -1,0 +1,274 @@
+"""The application: every path, what it needs and what the OpenAPI document says of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+from crp_integrations import __version__
+from crp_integrations.dpe.records import Report
+from crp_integrations.envelope.records import EnvelopePreview
+from crp_integrations.fabric.life.reports import ChangeReport, Erasure
+from crp_integrations.fabric.records import Fact
+from crp_integrations.gateway import chat, facts, windows
+from crp_integrations.gateway.answers import Answered, record
+from crp_integrations.gateway.calls import Call
+from crp_integrations.gateway.completion import EVENTS
+from crp_integrations.gateway.door import Door, House, Keys, Operation
+from crp_integrations.gateway.keys import Scope as KeyScope
+from crp_integrations.gateway.limits import Rates, Together
+from crp_integrations.gateway.metrics import MEDIA_TYPE, Metrics
+from crp_integrations.gateway.openapi import ASKING, Told, document
+from crp_integrations.gateway.records import (
+    ChatRequest,
+    Completion,
+    FactsPage,
+    GivenFacts,
+    Health,
+    SessionTrail,
+    StoredFacts,
+)
+from crp_integrations.gateway.settings import GatewaySettings
+from crp_integrations.gateway.tenants import Tenants
+from crp_integrations.gateway.upstream import Routed, Upstream
+from crp_integrations.guard.subjects import Subject
+from crp_integrations.relay.build import clock as clock_of
+from crp_integrations.relay.relay import Relay
+from crp_integrations.relay.settings import Settings, load
+from crp_integrations.stores.sqlite import SqliteStore
+from crp_integrations.vocabulary import SourceKind
+
+REPORTS: Final = "/v1/reports/{window_id}"
+RECEIPTS: Final = "/v1/receipts/{receipt_id}"
+TRAILS: Final = "/v1/audit/{session_id}"
+_TEXT: Final = MappingProxyType({"type": "string"})
+_NUMBER: Final = MappingProxyType({"type": "integer", "minimum": 0})
+
+
+def create_app(
+    store: str | Path,
+    *,
+    keys: Keys,
+    upstream: Upstream | None = None,
+    settings: GatewaySettings | None = None,
+    options: Mapping[str, Any] | None = None,
+    **arguments: Any,
+) -> Starlette:
+    """The gateway over a store, as an ASGI application.
+
+    Args:
+        store: the store's folder; each tenant has a namespace of its own in it.
+        keys: such as a `KeyFile`.
+        upstream: where models are; None for the extractive model and whatever LiteLLM routes to.
+        settings: the gateway's limits.
+        options: what `Relay.open` takes besides store, subject and settings, such as `guard`.
+        arguments: fields of the relay's settings, such as `policy`.
+
+    Raises:
+        ConfigError: a setting has no usable value.
+    """
+    limits = settings or GatewaySettings()
+    tree = _with_addresses(load(Path(store), **arguments))
+    asked = upstream or Routed(timeout_s=tree.timeout_s)
+    # Who routes by names alone asks no model that the operator has not named.
+    models = limits.models or ((tree.model,) if isinstance(asked, Routed) else ())
+
+    def opened(subject: Subject) -> Relay:
+        # A store of its own, which its relay closes; under load writers of a tenant stand in line.
+        own = SqliteStore(store, busy_seconds=limits.busy_seconds)
+        return Relay.open(own, subject=subject, settings=tree, **(options or {}))
+
+    tenants = Tenants(opened, limits.tenants)
+    house = House(
+        settings=limits,
+        keys=keys,
+        tenants=tenants,
+        upstream=asked,
+        models=models,
+        rates=Rates(limits.requests_per_minute, limits.burst),
+        together=Together(limits.at_once, limits.at_once_in_all),
+        metrics=Metrics(),
+        clock=clock_of(tree),
+    )
+    house.metrics.gauge("crp_gateway_requests_running", lambda: house.together.running)
+    house.metrics.gauge("crp_gateway_relays_open", lambda: tenants.open)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        with ThreadPoolExecutor(limits.threads, thread_name_prefix="crp-gateway") as threads:
+            # Turns are read, examined and committed in the loop's own threads.
+            asyncio.get_running_loop().set_default_executor(threads)
+            yield
+            await tenants.close()
+            await asked.aclose()
+
+    table = _table()
+    routes = [
+        Route(
+            path,
+            Door(path, {method: one for method, (one, _) in methods.items()}, house),
+            include_in_schema=False,
+        )
+        for path, methods in table.items()
+    ]
+    app = Starlette(routes=routes, lifespan=lifespan)
+    app.router.redirect_slashes = False
+    app.router.default = Door("other", {}, house)
+    return app
+
+
+def openapi() -> dict[str, Any]:
+    """The OpenAPI document of every gateway."""
+    return document(
+        {
+            path: {method: told for method, (_, told) in methods.items()}
+            for path, methods in _table().items()
+        }
+    )
+
+
+def _with_addresses(tree: Settings) -> Settings:
+    """The settings with the places where the gateway itself serves reports and trails.
+
+    An operator's own addresses stay.
+    """
+    plain = type(tree.headers)()
+    given: dict[str, str] = {}
+    if tree.headers.report_uri == plain.report_uri:
+        given["report_uri"] = REPORTS
+    if tree.headers.trail_uri == plain.trail_uri:
+        given["trail_uri"] = TRAILS
+    return tree.model_copy(update={"headers": tree.headers.model_copy(update=given)})
+
+
+async def _health(call: Call) -> Answered:
+    return record(Health(version=__version__))
+
+
+async def _metrics(call: Call) -> Answered:
+    return Answered(200, body=call.metrics.text().encode(), media_type=MEDIA_TYPE)
+
+
+async def _openapi(call: Call) -> Answered:
+    return Answered(200, body=json.dumps(openapi()).encode())
+
+
+Row = tuple[Operation, Told]
+
+
+def _table() -> dict[str, dict[str, Row]]:
+    """Every path by method: what is done, and what the document says of it."""
+    ask, store, audit = KeyScope.ASK, KeyScope.FACTS, KeyScope.AUDIT
+    kinds = {"type": "string", "enum": [kind.value for kind in SourceKind]}
+    filters = {"limit": _NUMBER, "after": _TEXT, "source_id": _TEXT, "label": _TEXT, "kind": kinds}
+    forms = {"type": "string", "enum": ["json", "ndjson"]}
+    return {
+        "/v1/chat/completions": {
+            "POST": (
+                Operation(chat.completions, ask, body=True),
+                Told(
+                    "createChatCompletion",
+                    "Answer a conversation's last question from the tenant's facts.",
+                    takes=ChatRequest,
+                    gives=Completion,
+                    media=(EVENTS,),
+                    statuses=(304, *ASKING),
+                    asks=True,
+                ),
+            )
+        },
+        "/v1/preview": {
+            "POST": (
+                Operation(chat.preview, ask, body=True),
+                Told(
+                    "previewEnvelope",
+                    "What the envelope of a question would be; no model is called.",
+                    takes=ChatRequest,
+                    gives=EnvelopePreview,
+                    statuses=ASKING,
+                    asks=True,
+                ),
+            )
+        },
+        "/v1/facts": {
+            "GET": (
+                Operation(facts.listed, store),
+                Told("listFacts", "The tenant's facts by id.", gives=FactsPage, query=filters),
+            ),
+            "POST": (
+                Operation(facts.put, store, body=True, large=True),
+                Told(
+                    "putFacts",
+                    "Store facts: the whole batch or nothing.",
+                    takes=GivenFacts,
+                    gives=StoredFacts,
+                    statuses=(409, 422),
+                    asks=True,
+                ),
+            ),
+        },
+        "/v1/facts/{fact_id}": {
+            "GET": (Operation(facts.one, store), Told("getFact", "A fact.", gives=Fact)),
+            "DELETE": (
+                Operation(facts.forget, store),
+                Told("forgetFact", "Delete a fact.", gives=ChangeReport, statuses=(409,)),
+            ),
+        },
+        "/v1/sources/{source_id}": {
+            "DELETE": (
+                Operation(facts.erase, store),
+                Told("eraseSource", "Erase a source and every byte of its facts.", gives=Erasure),
+            )
+        },
+        REPORTS: {
+            "GET": (
+                Operation(windows.report, audit),
+                Told("getReport", "The report on a window.", gives=Report),
+            )
+        },
+        TRAILS: {
+            "GET": (
+                Operation(windows.audit, audit),
+                Told(
+                    "getTrail",
+                    "The seals and events of a session.",
+                    gives=SessionTrail,
+                    media=(windows.NDJSON,),
+                    query={"format": forms, "after": _NUMBER},
+                ),
+            )
+        },
+        RECEIPTS: {
+            "GET": (
+                Operation(windows.receipt, audit),
+                Told("getReceipt", "The receipt on a window.", media=("application/json",)),
+            )
+        },
+        "/healthz": {
+            "GET": (
+                Operation(_health),
+                Told("getHealth", "Whether the gateway answers.", gives=Health, keyed=False),
+            )
+        },
+        "/metrics": {
+            "GET": (
+                Operation(_metrics, KeyScope.METRICS),
+                Told("getMetrics", "Counts and times for Prometheus.", media=(MEDIA_TYPE,)),
+            )
+        },
+        "/openapi.json": {
+            "GET": (
+                Operation(_openapi),
+                Told("getDocument", "This document.", media=("application/json",), keyed=False),
+            )
+        },
+    }

@@ -1,0 +1,191 @@
+"""An OpenAI request with CRP headers, as a question and what its model is told besides."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn, TypeVar, cast
+
+from pydantic import ValidationError
+
+from crp_integrations.errors import RequestError
+from crp_integrations.gateway.records import ChatMessage, ChatRequest, extra_fields
+from crp_integrations.messages import Message
+from crp_integrations.records import Part
+from crp_integrations.relay.asking import Asking
+from crp_integrations.relay.conversation import message_of
+from crp_integrations.relay.from_headers import from_headers
+from crp_integrations.relay.settings import first_problem
+
+# Fields that go to the upstream as they came, unless they are empty.
+HANDED_ON: Final = (
+    "top_p", "stop", "max_completion_tokens", "presence_penalty", "frequency_penalty",
+    "logit_bias", "user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
+    "service_tier", "reasoning_effort", "verbosity", "store", "metadata", "prediction",
+    "response_format", "tool_choice", "parallel_tool_calls",
+)  # fmt: skip
+# Nothing of CRP goes to a provider, whatever an operator lists.
+OURS: Final = "crp"
+
+_Model = TypeVar("_Model", bound=Part)
+
+
+class ModelUnlisted(RequestError):
+    """The gateway does not ask a model of that name."""
+
+    status_hint = 404
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A request, read.
+
+    Attributes:
+        query: the last message of the user.
+        asking: the fields of the question, for the relay.
+        arguments: what else the upstream is told.
+        results: messages of the caller that follow the question.
+        stream: whether server-sent events are wanted, and with usage.
+    """
+
+    query: str
+    asking: Asking
+    arguments: Mapping[str, Any]
+    before: int
+    results: int
+    stream: bool
+    usage: bool
+
+    @property
+    def model(self) -> str:
+        """The model that is asked for."""
+        return str(self.asking.get("model"))
+
+
+def read_json(data: bytes) -> Any:
+    """A body's JSON.
+
+    Raises:
+        RequestError: it is none, or holds what JSON has not: NaN, or a name twice.
+    """
+    try:
+        return json.loads(data, parse_constant=_refuse, object_pairs_hook=_once)
+    except (ValueError, RecursionError):
+        raise RequestError(
+            "the body is no JSON in UTF-8 with each name once; send one object"
+        ) from None
+
+
+def read_as(kind: type[_Model], given: Any) -> _Model:
+    """JSON as one of our models.
+
+    Raises:
+        RequestError: it is none; names the first field that is wrong, and never its value.
+    """
+    try:
+        return kind.model_validate(given)
+    except ValidationError as error:
+        field, problem = first_problem(error)
+        raise RequestError(f"{field or 'the body'} is not usable: {problem}") from None
+
+
+def question(
+    data: bytes,
+    headers: Sequence[tuple[str, str]],
+    *,
+    pass_fields: tuple[str, ...] = (),
+) -> Question:
+    """A request as a question.
+
+    The last message of the user alone is what the fabric is asked; the others go along.
+
+    Args:
+        headers: of the request, as they came.
+        pass_fields: further fields that go to the upstream.
+
+    Raises:
+        RequestError: a field, message or header has no usable value.
+    """
+    own, aside = extra_fields(read_json(data), pass_fields)
+    said = read_as(ChatRequest, own)
+    system, history, query, results = _conversation(said.messages)
+    asking = from_headers(headers)
+    if said.seed is not None and asking.get("seed", said.seed) != said.seed:
+        raise RequestError("seed and CRP-LLM-Reproducibility-Seed differ; give one of them")
+    fields: dict[str, Any] = {
+        **asking,
+        "model": said.model,
+        "system_prompt": system,
+        "history": history,
+        "max_tokens": said.max_completion_tokens or said.max_tokens,
+        "temperature": said.temperature,
+        "tools": said.tools,
+        **({"seed": said.seed} if said.seed is not None else {}),
+        **(said.crp.model_dump(exclude_none=True) if said.crp else {}),
+    }
+    handed = said.model_dump(mode="json", include=set(HANDED_ON), exclude_none=True)
+    options = said.stream_options
+    return Question(
+        query=query,
+        asking=cast("Asking", {name: one for name, one in fields.items() if one is not None}),
+        arguments=_sendable({**handed, **aside}),
+        before=len(history),
+        results=results,
+        stream=bool(said.stream),
+        usage=bool(options and options.include_usage),
+    )
+
+
+def check_model(model: str, listed: Sequence[str]) -> None:
+    """Check that the gateway asks a model.
+
+    Args:
+        listed: names; empty for any.
+
+    Raises:
+        ModelUnlisted: it does not.
+    """
+    if listed and model not in listed:
+        raise ModelUnlisted(
+            f"model {model!r:.120} is not one of {', '.join(sorted(listed))}, which are asked here"
+        )
+
+
+def _conversation(
+    given: Sequence[ChatMessage],
+) -> tuple[str, tuple[Message, ...], str, int]:
+    read = [message_of(one.model_dump(exclude_none=True)) for one in given]
+    places = [place for place, one in enumerate(read) if one.role == "user"]
+    if not places or read[-1].role not in ("user", "tool"):
+        raise RequestError(
+            "the last message must be the user's question, or a tool's result after it"
+        )
+    at = places[-1]
+    system = "\n\n".join(one.content for one in read if one.role == "system" and one.content)
+    before = [one for one in read[:at] if one.role != "system"]
+    after = [one for one in read[at + 1 :] if one.role != "system"]
+    return system, (*before, *after), read[at].content, len(after)
+
+
+def _sendable(arguments: dict[str, Any]) -> dict[str, Any]:
+    for name in arguments:
+        if name.lower().startswith(OURS):
+            raise RequestError(f"field {name!r:.40} would send CRP metadata to a provider")
+    try:
+        json.dumps(arguments, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError):
+        raise RequestError("a field holds a character that is not Unicode text") from None
+    return arguments
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object that names nothing twice, of which two readers might see different ones."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError
+    return found
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(constant)

@@ -1,0 +1,107 @@
+"""One request on its way through the gateway."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from crp_integrations.envelope.records import Envelope
+from crp_integrations.errors import RequestError
+from crp_integrations.gateway.keys import Key
+from crp_integrations.gateway.metrics import Metrics
+from crp_integrations.gateway.settings import GatewaySettings
+from crp_integrations.gateway.upstream import Upstream
+from crp_integrations.relay.relay import Relay
+from crp_integrations.relay.steps import Halt, NotModified, Outcome, Refusal, Release
+
+# How the end of a window is counted and logged.
+ENDS: Final = {Release: "released", Halt: "halted", NotModified: "unmodified", Refusal: "refused"}
+
+
+@dataclass(slots=True)
+class Noted:
+    """What the access log says of a request besides its route and status: ids alone.
+
+    Spec: CRP-SPEC-003 §16.1
+    """
+
+    session_id: str = ""
+    window_id: str = ""
+    fact_ids: list[str] = field(default_factory=list)
+    outcome: str = ""
+
+    def facts(self, ids: Iterable[str]) -> None:
+        """Note facts that were shown or changed."""
+        self.fact_ids += ids
+
+    def envelope(self, envelope: Envelope | None) -> None:
+        """Note the facts of an envelope."""
+        if envelope is not None:
+            self.facts(fact.fact_id for fact in envelope.facts)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request that was let in.
+
+    Attributes:
+        headers: as they came, decoded one character a byte.
+        query: of the address, each name once.
+        path: parameters of the path.
+        body: whole; empty for a request without one.
+        relay: of the key's tenant; every read and write goes through it.
+    """
+
+    request_id: str
+    created: int
+    headers: Sequence[tuple[str, str]]
+    query: Mapping[str, str]
+    path: Mapping[str, str]
+    body: bytes
+    key: Key
+    relay: Relay
+    upstream: Upstream
+    models: tuple[str, ...]
+    settings: GatewaySettings
+    metrics: Metrics
+    noted: Noted
+
+    def note(self, outcome: Outcome) -> None:
+        """Note how a window ended."""
+        self.noted.outcome = ENDS[type(outcome)]
+        self.metrics.outcome(self.noted.outcome)
+        match outcome:
+            case Release(answer=answer) | Halt(answer=answer):
+                self.noted.session_id, self.noted.window_id = answer.session_id, answer.window_id
+                self.noted.envelope(answer.envelope)
+                self.metrics.tokens("prompt", answer.reply.usage.prompt_tokens)
+                self.metrics.tokens("completion", answer.reply.usage.completion_tokens)
+            case NotModified(envelope=envelope):
+                self.noted.envelope(envelope)
+            case Refusal(envelope=envelope):
+                self.noted.envelope(envelope)
+
+    def whole(self, name: str, default: int, *, most: int) -> int:
+        """A whole number of the address.
+
+        Raises:
+            RequestError: it is none, or out of its range.
+        """
+        text = self.query.get(name)
+        if text is None:
+            return default
+        if not (text.isascii() and text.isdecimal() and len(text) <= 18 and int(text) <= most):
+            raise RequestError(f"{name} is {text!r:.40}, wanted a whole number up to {most}")
+        return int(text)
+
+    def only(self, *names: str) -> None:
+        """Check that the address has no other parameters.
+
+        Raises:
+            RequestError: it has one.
+        """
+        for name in self.query:
+            if name not in names:
+                wanted = ", ".join(names) or "none"
+                raise RequestError(f"parameter {name!r:.40} is not known here; wanted {wanted}")

@@ -1,0 +1,176 @@
+"""`/v1/chat/completions` and `/v1/preview`: a turn of the tenant's relay."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+
+from crp_integrations.envelope.assemble import preview as previewed
+from crp_integrations.envelope.records import Envelope
+from crp_integrations.errors import CRPError, RequestError
+from crp_integrations.gateway.answers import Answered, of_error, of_outcome, record
+from crp_integrations.gateway.asking import Question, check_model, question
+from crp_integrations.gateway.calls import Call
+from crp_integrations.gateway.completion import EVENTS, Chunks, completion, failed
+from crp_integrations.gateway.upstream import Asked
+from crp_integrations.headers import names, values
+from crp_integrations.headers.records import ResponseHeaders
+from crp_integrations.headers.write import write
+from crp_integrations.messages import Reply
+from crp_integrations.relay.drive import adrive, adrive_live, adrive_stream
+from crp_integrations.relay.steps import Outcome, Release, Step
+from crp_integrations.relay.strategies.compose import IN_PARTS
+from crp_integrations.relay.turn import Turn
+
+
+async def completions(call: Call) -> Answered:
+    """Answer a conversation's last question from the tenant's facts, examined and sealed."""
+    asked = await _asked(call)
+    model = Asked(call.upstream, asked.arguments, asked.before, asked.results)
+    if asked.stream:
+        return await _streamed(call, asked, model)
+    outcome = await adrive(call.relay.play(asked.query, **asked.asking), model)
+    call.note(outcome)
+    if not isinstance(outcome, Release):
+        return of_outcome(outcome)
+    said = completion(outcome.answer, _id(call), call.created)
+    return record(said, headers=outcome.answer.headers)
+
+
+async def preview(call: Call) -> Answered:
+    """What the envelope of a question would be; no model is called and nothing is sealed.
+
+    Spec: CRP-SPEC-003 §12.1, §12.3
+    """
+    asked = await _asked(call)
+    turn = call.relay.turn(asked.query, **asked.asking)
+    envelope = await asyncio.to_thread(turn.preview)
+    call.noted.session_id = turn.session_id
+    call.noted.envelope(envelope)
+    show = call.relay.settings.headers.show_community
+    return record(previewed(envelope), headers=_of_preview(envelope, turn.session_id, show))
+
+
+async def _asked(call: Call) -> Question:
+    """The question, for a model that is asked here."""
+    asked = question(call.body, call.headers, pass_fields=call.settings.pass_fields)
+    most = call.settings.question_characters
+    if len(asked.query) > most:
+        raise RequestError(
+            f"the question has {len(asked.query)} characters, at most {most} are taken; what is "
+            "not the question belongs into earlier messages"
+        )
+    check_model(asked.model, call.models)
+    await asyncio.to_thread(call.upstream.known, asked.model)
+    call.noted.session_id = asked.asking.get("session_id") or ""
+    return asked
+
+
+def _of_preview(envelope: Envelope, session_id: str, show_community: bool) -> dict[str, str]:
+    label = next(iter(envelope.ckf_communities), "") if show_community else ""
+    return write(
+        ResponseHeaders(
+            session_id=session_id or None,
+            strategy=envelope.strategy,
+            quality_tier=envelope.quality_tier,
+            saturation=envelope.saturation,
+            facts_used=(envelope.total_facts_included, envelope.total_facts_available),
+            tokens_used=envelope.token_count,
+            etag=envelope.etag or None,
+            tier_hit=envelope.memory_tier_hit,
+            ckf_community=values.slug(label) or None,
+        )
+    )
+
+
+async def _streamed(call: Call, asked: Question, model: Asked) -> Answered:
+    """The answer in events: as it comes, or, where it may be withheld, after the verdict.
+
+    Spec: related facts §7
+    """
+    turn = _Noticed(call.relay.turn(asked.query, **asked.asking))
+    parts: AsyncGenerator[str | Outcome]
+    if call.settings.live_streams and turn.turn.request.strategy not in IN_PARTS:
+        parts = adrive_live(turn, model)
+    else:
+        parts = adrive_stream(call.relay.play(asked.query, **asked.asking), model)
+    chunks = Chunks(_id(call), call.created, asked.model, usage=asked.usage)
+    try:
+        first = await anext(parts)
+        if isinstance(first, str) and turn.shown:
+            said = {names.SESSION_ID: turn.turn.session_id}
+            events = _live(call, chunks, first, parts)
+            return Answered(200, said, media_type=EVENTS, events=events, close=parts.aclose)
+        pieces, outcome = [], first
+        if isinstance(first, str):
+            pieces.append(first)
+        async for part in parts:
+            if isinstance(part, str):
+                pieces.append(part)
+            else:
+                outcome = part
+    except BaseException:
+        await parts.aclose()
+        raise
+    if isinstance(outcome, str):
+        raise TypeError("a stream ended without an outcome")
+    call.note(outcome)
+    if not isinstance(outcome, Release):
+        return of_outcome(outcome)
+    headers = outcome.answer.headers
+    events = _released(chunks, pieces, outcome)
+    return Answered(200, headers, media_type=EVENTS, events=events)
+
+
+async def _live(
+    call: Call, chunks: Chunks, first: str, parts: AsyncGenerator[str | Outcome]
+) -> AsyncIterator[bytes]:
+    yield chunks.begin()
+    yield chunks.text(first)
+    try:
+        async for part in parts:
+            if isinstance(part, str):
+                yield chunks.text(part)
+                continue
+            call.note(part)
+            if isinstance(part, Release):
+                for event in chunks.end(part.answer):
+                    yield event
+            else:
+                # What was shown cannot be taken back; the status went out before it.
+                yield failed(of_outcome(part).body)
+    except CRPError as error:
+        yield failed(of_error(error).body)
+
+
+async def _released(chunks: Chunks, pieces: list[str], outcome: Release) -> AsyncIterator[bytes]:
+    yield chunks.begin()
+    for piece in pieces:
+        yield chunks.text(piece)
+    for event in chunks.end(outcome.answer):
+        yield event
+
+
+class _Noticed:
+    """A turn that remembers whether its answer was shown as it came."""
+
+    def __init__(self, turn: Turn) -> None:
+        self.turn = turn
+        self.shown = False
+
+    def begin(self) -> Step:
+        return self.turn.begin()
+
+    def receive(self, result: Reply | tuple[Outcome, ...]) -> Step:
+        return self.turn.receive(result)
+
+    def fail(self, error: BaseException) -> Outcome:
+        return self.turn.fail(error)
+
+    def show_at_once(self) -> bool:
+        self.shown = self.turn.show_at_once()
+        return self.shown
+
+
+def _id(call: Call) -> str:
+    return f"chatcmpl-{call.request_id}"

@@ -1,0 +1,321 @@
+"""Who may come in and how much of it: one ASGI endpoint a path.
+
+In order: the headers' syntax and size, the key, its rate and its share, the body with a limit and
+a deadline, then the operation. A caller who goes away ends what was done for him, and the window
+is sealed. What a caller gets of an error is a sentence of ours or nothing; what the log gets are
+ids, as CRP-SPEC-003 §16.1 asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+from urllib.parse import parse_qsl
+
+from starlette.types import Receive, Scope, Send
+
+from crp_integrations.errors import CRPError, RequestError, TokenRefused
+from crp_integrations.gateway import answers
+from crp_integrations.gateway.answers import Answered
+from crp_integrations.gateway.calls import Call
+from crp_integrations.gateway.keys import Key, found
+from crp_integrations.gateway.keys import Scope as KeyScope
+from crp_integrations.gateway.limits import Rates, Together
+from crp_integrations.gateway.metrics import Metrics
+from crp_integrations.gateway.sending import GONE, Visit
+from crp_integrations.gateway.settings import GatewaySettings
+from crp_integrations.gateway.tenants import Tenants
+from crp_integrations.gateway.upstream import Upstream
+from crp_integrations.headers import names
+from crp_integrations.ports import Clock
+
+CLOSE: Final = {"Connection": "close"}
+# The headers whose values are read here; printable ASCII alone.
+_READ: Final = ("authorization", "content-length", "x-request-id")
+_PLAIN: Final = re.compile(rb"[\t\x20-\x7e]*")
+MOST_PARAMETERS: Final = 20
+
+Handler = Callable[[Call], Awaitable[Answered]]
+
+
+class Keys(Protocol):
+    """Where keys are kept."""
+
+    def all(self) -> Mapping[str, Key]:
+        """The keys by id, as they are by now."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One thing that the gateway does.
+
+    Attributes:
+        scope: that a key needs; None for what needs no key.
+        body: whether a body is read.
+        large: whether the body is a batch of facts.
+    """
+
+    handler: Handler
+    scope: KeyScope | None = None
+    body: bool = False
+    large: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class House:
+    """What all endpoints share.
+
+    Attributes:
+        models: names that are asked here; empty for any.
+        now: seconds of a clock that never goes back.
+    """
+
+    settings: GatewaySettings
+    keys: Keys
+    tenants: Tenants
+    upstream: Upstream
+    models: tuple[str, ...]
+    rates: Rates
+    together: Together
+    metrics: Metrics
+    clock: Clock
+    now: Callable[[], float] = time.monotonic
+
+
+class _Refusal(Exception):
+    """Ends a request with an answer."""
+
+    def __init__(self, answered: Answered) -> None:
+        super().__init__(answered.status)
+        self.answered = answered
+
+
+class Door:
+    """The endpoint of one path."""
+
+    def __init__(self, route: str, operations: Mapping[str, Operation], house: House) -> None:
+        """Take a path's operations.
+
+        Args:
+            route: the path with its parameters in braces, as logs and metrics name it.
+            operations: by HTTP method; none for the paths that there are not.
+        """
+        self._route = route
+        self._operations = dict(operations)
+        self._house = house
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        began = self._house.now()
+        visit = Visit(scope, receive, send, self._house.settings.send_seconds)
+        try:
+            await self._visited(visit)
+        finally:
+            seconds = self._house.now() - began
+            self._house.metrics.request(self._route, visit.method, visit.status, seconds)
+            visit.log(self._route, seconds)
+
+    async def _visited(self, visit: Visit) -> None:
+        try:
+            operation = self._operation(visit)
+            visit.key = self._admitted(visit, operation)
+            share = self._house.together.one(visit.key.key_id) if visit.key else nullcontext()
+            with share:
+                body = await self._body(visit, operation)
+                await self._worked(visit, operation, body)
+        except _Refusal as refused:
+            await visit.answer(refused.answered)
+        except CRPError as error:
+            await visit.fail(error)
+
+    def _operation(self, visit: Visit) -> Operation:
+        self._check_headers(visit.scope["headers"])
+        method = visit.scope["method"]
+        operation = self._operations.get("GET" if method == "HEAD" else method)
+        if not self._operations:
+            raise _Refusal(
+                answers.refusal(
+                    404, "unknown_path", "there is nothing here; /openapi.json has all paths", CLOSE
+                )
+            )
+        if operation is None:
+            allowed = ", ".join(sorted(self._operations))
+            raise _Refusal(
+                answers.refusal(
+                    405, "method_not_allowed", f"wanted {allowed}", {"Allow": allowed, **CLOSE}
+                )
+            )
+        return operation
+
+    def _check_headers(self, headers: list[tuple[bytes, bytes]]) -> None:
+        size = sum(len(name) + len(value) + 4 for name, value in headers)
+        if size > self._house.settings.header_bytes:
+            most = self._house.settings.header_bytes
+            raise _Refusal(
+                answers.refusal(
+                    431, "headers_too_large", f"headers take {size} bytes, at most {most}", CLOSE
+                )
+            )
+        for name, value in headers:
+            shown = name.decode("latin-1").strip().lower()
+            if not shown.startswith(names.PREFIX) and shown not in _READ:
+                continue
+            if not (_PLAIN.fullmatch(name) and _PLAIN.fullmatch(value)):
+                raise _Refusal(
+                    answers.refusal(
+                        400,
+                        "header_syntax_error",
+                        f"header {shown!r:.60} holds a character that is not printable ASCII",
+                        CLOSE,
+                    )
+                )
+
+    def _admitted(self, visit: Visit, operation: Operation) -> Key | None:
+        """The key of the request, with its right to the operation and its rate checked."""
+        house = self._house
+        wanted = operation.scope
+        if wanted is None or (wanted is KeyScope.METRICS and house.settings.open_metrics):
+            return None
+        given = [
+            value for name, value in visit.scope["headers"] if name.lower() == b"authorization"
+        ]
+        scheme, _, presented = (given[0].decode("ascii") if len(given) == 1 else "").partition(" ")
+        key = found(house.keys.all(), presented.strip(), house.clock.now())
+        if key is None or scheme.lower() != "bearer":
+            raise TokenRefused("the request has no valid key; send Authorization: Bearer crp_key_…")
+        visit.key = key
+        house.rates.take(key.key_id, house.now())
+        if wanted not in key.scopes:
+            raise _Refusal(
+                answers.refusal(
+                    403, "access_denied", f"key {key.key_id} has no right to {wanted.value}"
+                )
+            )
+        return key
+
+    async def _body(self, visit: Visit, operation: Operation) -> bytes:
+        """The whole body, within its limit and its time."""
+        settings = self._house.settings
+        most = settings.facts_bytes if operation.large else settings.body_bytes
+        if not operation.body:
+            most = 0
+        for name, value in visit.scope["headers"]:
+            if name.lower() == b"content-length" and value.isdigit() and int(value[:18]) > most:
+                raise _too_large(most)
+        pieces, size = [], 0
+        try:
+            async with asyncio.timeout(settings.body_seconds):
+                while True:
+                    message = await visit.receive()
+                    if message["type"] == "http.disconnect":
+                        raise _Refusal(Answered(GONE))
+                    piece = message.get("body", b"")
+                    size += len(piece)
+                    if size > most:
+                        raise _too_large(most)
+                    pieces.append(piece)
+                    if not message.get("more_body"):
+                        return b"".join(pieces)
+        except TimeoutError:
+            raise _Refusal(
+                answers.refusal(
+                    408,
+                    "request_timeout",
+                    f"the body was not there after {settings.body_seconds:g} s",
+                    CLOSE,
+                )
+            ) from None
+
+    async def _worked(self, visit: Visit, operation: Operation, body: bytes) -> None:
+        """Do the operation and send its answer, until that is done or the caller is gone."""
+        work = asyncio.ensure_future(self._played(visit, operation, body))
+        gone = asyncio.ensure_future(_gone(visit.receive))
+        try:
+            await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not (work.done() or visit.sent):
+                visit.status = visit.status or GONE
+                visit.noted.outcome = visit.noted.outcome or "cancelled"
+                work.cancel()
+            # A turn that is cancelled seals its window first.
+            await asyncio.wait({work})
+        except asyncio.CancelledError:
+            work.cancel()
+            await asyncio.wait({work})
+            raise
+        finally:
+            gone.cancel()
+            with suppress(asyncio.CancelledError):
+                await gone
+        if not work.cancelled():
+            work.result()
+
+    async def _played(self, visit: Visit, operation: Operation, body: bytes) -> None:
+        try:
+            if visit.key is None:
+                await visit.answer(await self._handled(visit, operation, body, None))
+                return
+            async with self._house.tenants.lease(visit.key.subject) as relay:
+                await visit.answer(await self._handled(visit, operation, body, relay))
+        except Exception as error:  # noqa: BLE001 - a caller gets a 500, and nothing of the error
+            await visit.fail(error)
+
+    async def _handled(
+        self, visit: Visit, operation: Operation, body: bytes, relay: Any
+    ) -> Answered:
+        house, scope = self._house, visit.scope
+        return await operation.handler(
+            Call(
+                request_id=visit.request_id,
+                created=int(house.clock.now().timestamp()),
+                headers=_decoded(scope["headers"]),
+                query=_query(scope),
+                path=scope.get("path_params") or {},
+                body=body,
+                key=visit.key,  # type: ignore[arg-type]  # None where no key is needed
+                relay=relay,
+                upstream=house.upstream,
+                models=house.models,
+                settings=house.settings,
+                metrics=house.metrics,
+                noted=visit.noted,
+            )
+        )
+
+
+async def _gone(receive: Receive) -> None:
+    """Return when the caller has gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _too_large(most: int) -> _Refusal:
+    return _Refusal(
+        answers.refusal(413, "body_too_large", f"at most {most} bytes are taken here", CLOSE)
+    )
+
+
+def _decoded(headers: list[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
+    return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]
+
+
+def _query(scope: Scope) -> dict[str, str]:
+    try:
+        pairs = parse_qsl(
+            scope.get("query_string", b"").decode("ascii"),
+            keep_blank_values=True,
+            strict_parsing=bool(scope.get("query_string")),
+            errors="strict",
+            max_num_fields=MOST_PARAMETERS,
+        )
+    except ValueError:
+        raise RequestError("the address has parameters that cannot be read") from None
+    read = dict(pairs)
+    if len(read) < len(pairs):
+        raise RequestError("a parameter of the address stands twice; give it once")
+    return read

@@ -1,0 +1,234 @@
+"""Bearer keys: made here, kept as hashes, each bound to a tenant.
+
+A key is `crp_key_`, twelve characters that name it, and a secret of 256 random bits; so one plain
+hash of the secret is enough, and a list of hashes helps nobody who reads it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import re
+import secrets
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from pydantic import Field, ValidationError
+
+from crp_integrations.errors import ConfigError, RequestError
+from crp_integrations.fabric.records import Moment
+from crp_integrations.guard.subjects import Subject
+from crp_integrations.records import Record
+from crp_integrations.relay.settings import first_problem
+
+PREFIX: Final = "crp_key_"
+FILE_MODE: Final = 0o600
+ID_BYTES: Final = 6
+SECRET_BYTES: Final = 32
+_KEY: Final = re.compile(r"crp_key_([0-9a-f]{12})_([A-Za-z0-9_-]{43})", re.ASCII)
+# What an unknown key is compared with, so that it takes as long as a known one.
+_NOBODY: Final = "sha256:" + "0" * 64
+
+
+class Scope(StrEnum):
+    """What a key may do."""
+
+    ASK = "ask"
+    FACTS = "facts"
+    AUDIT = "audit"
+    METRICS = "metrics"
+
+
+EVERYTHING: Final = (Scope.ASK, Scope.FACTS, Scope.AUDIT)
+
+
+class Key(Record):
+    """A key as it is kept.
+
+    Attributes:
+        key_id: names the key in logs and lists; part of the key and no secret.
+        tenant: whose facts, sessions and windows the key reaches, and no others.
+        name: the user or process within the tenant, for the guard.
+        roles: for the guard.
+        scopes: what the key may do.
+        secret_hash: `sha256:…` of the secret.
+        expires_at: from when on it is refused; None for never.
+    """
+
+    SCHEMA = "gateway-key/1"
+
+    key_id: str = Field(pattern=r"^[0-9a-f]{12}$")
+    tenant: str = Field(min_length=1)
+    name: str = "gateway"
+    roles: tuple[str, ...] = ()
+    scopes: tuple[Scope, ...] = EVERYTHING
+    secret_hash: str = Field(pattern=r"^sha256:[0-9a-f]{64}$")
+    created_at: Moment
+    expires_at: Moment | None = None
+
+    @property
+    def subject(self) -> Subject:
+        """Who asks, for the guard."""
+        return Subject(tenant=self.tenant, name=self.name, roles=self.roles)
+
+
+def new_key(
+    tenant: str,
+    *,
+    name: str = "gateway",
+    roles: tuple[str, ...] = (),
+    scopes: tuple[Scope, ...] = EVERYTHING,
+    expires_at: datetime | None = None,
+) -> tuple[str, Key]:
+    """A new key, to be shown once, and what is kept of it.
+
+    Raises:
+        RequestError: the tenant has no name.
+    """
+    if not tenant.strip():
+        raise RequestError("a key needs a tenant; name one")
+    key_id, secret = secrets.token_hex(ID_BYTES), secrets.token_urlsafe(SECRET_BYTES)
+    kept = Key(
+        key_id=key_id,
+        tenant=tenant,
+        name=name,
+        roles=roles,
+        scopes=scopes,
+        secret_hash=_hashed(secret),
+        created_at=datetime.now(UTC),
+        expires_at=expires_at,
+    )
+    return f"{PREFIX}{key_id}_{secret}", kept
+
+
+def found(keys: Mapping[str, Key], presented: str, now: datetime) -> Key | None:
+    """The key that a caller presents; None for one that is unknown, wrong or expired.
+
+    The comparison takes the same time wherever a secret differs, and for an unknown key too.
+    """
+    read = _KEY.fullmatch(presented)
+    key_id, secret = (read[1], read[2]) if read else ("", "")
+    key = keys.get(key_id)
+    same = hmac.compare_digest(_hashed(secret), key.secret_hash if key else _NOBODY)
+    if key is None or not same or (key.expires_at is not None and key.expires_at <= now):
+        return None
+    return key
+
+
+def _hashed(secret: str) -> str:
+    return "sha256:" + hashlib.sha256(secret.encode()).hexdigest()
+
+
+class FixedKeys:
+    """Keys that a program gives; safe under threads."""
+
+    def __init__(self, *keys: Key) -> None:
+        self._keys = MappingProxyType({key.key_id: key for key in keys})
+
+    def all(self) -> Mapping[str, Key]:
+        """The keys by id."""
+        return self._keys
+
+
+class KeyFile:
+    """Keys in a file, one JSON line each; noticed when it changes. Safe under threads."""
+
+    def __init__(self, path: str | Path, *, every_seconds: float = 1.0) -> None:
+        """Point at a file, there or not.
+
+        Args:
+            every_seconds: how often the file is looked at for changes.
+        """
+        self._path = Path(path)
+        self._every = every_seconds
+        self._lock = threading.Lock()
+        self._looked = float("-inf")
+        self._seen: tuple[int, ...] | None = ()
+        self._keys: Mapping[str, Key] = MappingProxyType({})
+
+    def all(self) -> Mapping[str, Key]:
+        """The keys by id, as the file has them by now.
+
+        Raises:
+            ConfigError: the file cannot be read, or a line is no key.
+        """
+        with self._lock:
+            now = time.monotonic()
+            if now - self._looked >= self._every:
+                seen = self._state()
+                if seen != self._seen:
+                    self._keys = MappingProxyType({key.key_id: key for key in self._read()})
+                    self._seen = seen
+                self._looked = now
+            return self._keys
+
+    def add(self, key: Key) -> None:
+        """Write a key to the file, which is made with mode 0600 when it is not there."""
+        with self._lock:
+            kept = self._read() if self._state() else []
+            self._write([*kept, key])
+
+    def revoke(self, key_id: str) -> None:
+        """Take a key out of the file.
+
+        Raises:
+            RequestError: the file has no such key.
+        """
+        with self._lock:
+            kept = self._read()
+            left = [key for key in kept if key.key_id != key_id]
+            if len(left) == len(kept):
+                raise RequestError(f"no key has the id {key_id!r:.40}; crp keys list names them")
+            self._write(left)
+
+    def _state(self) -> tuple[int, int, int] | None:
+        try:
+            found = self._path.stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+    def _read(self) -> list[Key]:
+        try:
+            lines = self._path.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            why = getattr(error, "strerror", None) or "it is not text"
+            raise ConfigError(f"key file {str(self._path)!r:.200} cannot be read: {why}") from error
+        keys = []
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                keys.append(Key.model_validate(json.loads(line)))
+            except ValidationError as error:
+                field, problem = first_problem(error)
+                said = f"{field}: {problem}"
+                raise ConfigError(f"line {number} of the key file is no key: {said}") from None
+            except (ValueError, RecursionError):
+                raise ConfigError(f"line {number} of the key file is no JSON") from None
+        return keys
+
+    def _write(self, keys: list[Key]) -> None:
+        text = "".join(key.model_dump_json() + "\n" for key in keys)
+        try:
+            # A temporary file has mode 0600; in its place at once, so nobody reads half of it.
+            handle, name = tempfile.mkstemp(dir=self._path.parent, prefix=".keys-")
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(name).replace(self._path)
+        except OSError as error:
+            raise ConfigError(
+                f"key file {str(self._path)!r:.200} cannot be written: {error.strerror}"
+            ) from error
+        self._looked = float("-inf")

@@ -1,0 +1,158 @@
+"""The gateway's OpenAPI 3.1 document, its schemas made from the records themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+from pydantic import BaseModel
+from pydantic.json_schema import JsonSchemaMode, models_json_schema
+
+from crp_integrations import __version__
+from crp_integrations.gateway.answers import JSON
+from crp_integrations.gateway.records import Refused
+from crp_integrations.headers import fields, grammar
+
+REF: Final = "#/components/schemas/{model}"
+BEARER: Final = "key"
+# What every operation with a key may answer, and what all may.
+WITH_KEY: Final = (400, 401, 403, 404, 408, 413, 429, 431, 500, 503)
+OPEN: Final = (400, 405, 408, 413, 431, 500)
+ASKING: Final = (409, 422, 424, 451, 502)
+STATUSES: Final = MappingProxyType(
+    {
+        304: "The caller's envelope and answer still hold; the headers of that window again.",
+        400: "The request, a header or a policy is malformed.",
+        401: "No valid key, or no genuine session token.",
+        403: "The key, the guard, a depth or a stricter policy forbids it.",
+        404: "Not known here.",
+        405: "The path has no such method.",
+        408: "The body came too slowly.",
+        409: "The session has gone on since; or the state forbids it.",
+        413: "The body is too large.",
+        422: "A fact breaks a rule of the fabric.",
+        424: "The fabric holds nothing relevant, and only-if-ckf was asked.",
+        429: "Too often, or too many at once; Retry-After says when.",
+        431: "The headers are too large.",
+        451: "The answer was examined and is withheld.",
+        500: "The gateway failed.",
+        502: "The upstream failed.",
+        503: "No envelope of an accepted quality can be made; or the store is busy.",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the document says of an operation.
+
+    Attributes:
+        takes: model of the body; None for no body.
+        gives: model of a 200 in JSON; None for another media type.
+        media: further media types of a 200, or the only ones.
+        statuses: besides those that every operation may answer with.
+        query: parameters of the address: name, schema.
+        asks: whether CRP's request headers are read.
+    """
+
+    name: str
+    summary: str
+    takes: type[BaseModel] | None = None
+    gives: type[BaseModel] | None = None
+    media: tuple[str, ...] = ()
+    statuses: tuple[int, ...] = ()
+    query: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    asks: bool = False
+    keyed: bool = True
+
+
+def document(paths: Mapping[str, Mapping[str, Told]]) -> dict[str, Any]:
+    """The document of a table of paths.
+
+    Args:
+        paths: by path, then by HTTP method.
+    """
+    told = [one for methods in paths.values() for one in methods.values()]
+    kinds: list[tuple[type[BaseModel], JsonSchemaMode]] = [(Refused, "serialization")]
+    kinds += [(one.takes, "validation") for one in told if one.takes]
+    kinds += [(one.gives, "serialization") for one in told if one.gives]
+    refs, schemas = models_json_schema(list(dict.fromkeys(kinds)), ref_template=REF)
+
+    def schema(kind: type[BaseModel], mode: JsonSchemaMode) -> dict[str, Any]:
+        return refs[kind, mode]
+
+    refused = {JSON: {"schema": schema(Refused, "serialization")}}
+
+    def operation(path: str, one: Told) -> dict[str, Any]:
+        said: dict[str, Any] = {"operationId": one.name, "summary": one.summary}
+        parameters = [_of_path(name) for name in _names(path)]
+        parameters += [
+            {"name": name, "in": "query", "required": False, "schema": dict(kind)}
+            for name, kind in one.query.items()
+        ]
+        if one.asks:
+            parameters += [{"$ref": f"#/components/parameters/{name}"} for name in _headers()]
+        if parameters:
+            said["parameters"] = parameters
+        if one.takes:
+            content = {JSON: {"schema": schema(one.takes, "validation")}}
+            said["requestBody"] = {"required": True, "content": content}
+        content = {JSON: {"schema": schema(one.gives, "serialization")}} if one.gives else {}
+        content |= {media.partition(";")[0]: {"schema": _of_media(media)} for media in one.media}
+        responses: dict[str, Any] = {"200": {"description": "Done.", "content": content}}
+        common = (*WITH_KEY, 405) if one.keyed else OPEN
+        for status in sorted({*common, *one.statuses}):
+            responses[str(status)] = {"description": STATUSES[status]}
+            if status != 304:
+                responses[str(status)]["content"] = refused
+        said["responses"] = responses
+        said["security"] = [{BEARER: []}] if one.keyed else []
+        return said
+
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "CRP gateway",
+            "version": __version__,
+            "summary": "OpenAI chat completions with context envelopes and checked answers.",
+        },
+        "paths": {
+            path: {method.lower(): operation(path, one) for method, one in methods.items()}
+            for path, methods in paths.items()
+        },
+        "components": {
+            "schemas": schemas["$defs"],
+            "parameters": {
+                name: {"name": name, "in": "header", "required": False, "schema": _rule(name)}
+                for name in _headers()
+            },
+            "securitySchemes": {BEARER: {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+_TEXT: Final = {"type": "string"}
+
+
+def _headers() -> list[str]:
+    return sorted(form.name for form in fields.REQUEST.values())
+
+
+def _rule(name: str) -> dict[str, str]:
+    """A header's grammar, as regular expressions are written in JSON schemas."""
+    pattern = grammar.GRAMMAR[name].pattern.replace(r"\-", "-")
+    return {"type": "string", "pattern": f"^(?:{pattern})$"}
+
+
+def _of_media(media: str) -> dict[str, str]:
+    return {"type": "object" if media == JSON else "string"}
+
+
+def _names(path: str) -> list[str]:
+    return [part[1:-1] for part in path.split("/") if part.startswith("{")]
+
+
+def _of_path(name: str) -> dict[str, Any]:
+    return {"name": name, "in": "path", "required": True, "schema": _TEXT}

@@ -1,0 +1,337 @@
+"""What the gateway takes and gives as JSON, beside the records of other rooms."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, JsonValue
+
+from crp_integrations.audit.records import Event, WindowSeal
+from crp_integrations.envelope.records import Cap
+from crp_integrations.fabric.records import Duration, Fact, Metadata, Moment
+from crp_integrations.records import Part, Record
+from crp_integrations.vocabulary import Decomposition, HaltReason, QualityTier, SourceKind
+
+# As PostgreSQL, SQLite and JSON readers in other languages take it.
+Whole = Annotated[int, Field(ge=-(2**53), le=2**53)]
+Penalty = Annotated[float, Field(ge=-2.0, le=2.0)]
+
+
+class TextPart(Part):
+    """A piece of a message's text."""
+
+    type: Literal["text"]
+    text: str
+
+
+class CalledFunction(Part):
+    """The function of a tool call."""
+
+    name: str
+    arguments: str = "{}"
+
+
+class CalledTool(Part):
+    """A tool call of an assistant's message."""
+
+    id: str = ""
+    type: Literal["function"] = "function"
+    index: int | None = None
+    function: CalledFunction
+
+
+class ChatMessage(Part):
+    """A message in the OpenAI shape, text alone.
+
+    Attributes:
+        refusal, annotations, audio, function_call, reasoning_content: what clients send back of an
+            earlier response; nothing of it goes on.
+    """
+
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | tuple[TextPart, ...] | None = None
+    name: str | None = None
+    tool_calls: tuple[CalledTool, ...] | None = None
+    tool_call_id: str | None = None
+    refusal: str | None = None
+    annotations: tuple[JsonValue, ...] | None = None
+    audio: JsonValue = None
+    function_call: JsonValue = None
+    reasoning_content: str | None = None
+
+
+class StreamOptions(Part):
+    """What a stream tells besides its text."""
+
+    include_usage: bool | None = None
+    include_obfuscation: bool | None = None
+
+
+class CRPFields(Part):
+    """Fields of a question for which CRP has no header.
+
+    Attributes:
+        budget_tokens: cap on the envelope.
+        k: cap on the number of facts.
+        k_nearest: candidates that are looked for.
+        sub_queries: information needs of the question, instead of those that rules find.
+        decompose: who takes the question apart.
+        agent_id: registered agent that asks.
+    """
+
+    budget_tokens: int | None = Field(default=None, ge=1, le=10_000_000)
+    k: int | None = Field(default=None, ge=1, le=10_000)
+    k_nearest: int | None = Field(default=None, ge=1, le=10_000)
+    sub_queries: tuple[str, ...] | None = Field(default=None, max_length=32)
+    decompose: Decomposition | None = None
+    agent_id: str | None = None
+
+
+class ChatRequest(Part):
+    """`POST /v1/chat/completions` and `/v1/preview`.
+
+    Attributes:
+        n, logprobs, modalities: only the values that one examined text can have.
+        crp: goes to no model.
+    """
+
+    model: str = Field(min_length=1, max_length=256)
+    messages: tuple[ChatMessage, ...] = Field(min_length=1)
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    temperature: float | None = Field(default=None, ge=0.0, le=2.0)
+    top_p: float | None = Field(default=None, ge=0.0, le=1.0)
+    n: Literal[1] | None = None
+    stop: str | tuple[str, ...] | None = None
+    max_tokens: int | None = Field(default=None, ge=1, le=10_000_000)
+    max_completion_tokens: int | None = Field(default=None, ge=1, le=10_000_000)
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    logit_bias: dict[str, float] | None = None
+    logprobs: Literal[False] | None = None
+    modalities: tuple[Literal["text"], ...] | None = None
+    seed: Whole | None = None
+    user: str | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+    prompt_cache_retention: str | None = None
+    service_tier: str | None = None
+    reasoning_effort: str | None = None
+    verbosity: str | None = None
+    store: bool | None = None
+    metadata: dict[str, str] | None = None
+    prediction: dict[str, JsonValue] | None = None
+    response_format: dict[str, JsonValue] | None = None
+    tools: tuple[dict[str, JsonValue], ...] | None = Field(default=None, max_length=128)
+    tool_choice: str | dict[str, JsonValue] | None = None
+    parallel_tool_calls: bool | None = None
+    crp: CRPFields | None = None
+
+
+class SaidFunction(Part):
+    """The function of a tool call that a model asked for."""
+
+    name: str
+    arguments: str
+
+
+class SaidTool(Part):
+    """A tool call that a model asked for."""
+
+    id: str
+    type: Literal["function"] = "function"
+    function: SaidFunction
+
+
+class SaidMessage(Part):
+    """The answer's message."""
+
+    role: Literal["assistant"] = "assistant"
+    content: str | None
+    refusal: None = None
+    tool_calls: tuple[SaidTool, ...] | None = None
+
+
+class Choice(Part):
+    """The one answer."""
+
+    index: int = 0
+    message: SaidMessage
+    logprobs: None = None
+    finish_reason: str
+
+
+class SaidUsage(Part):
+    """Tokens of all calls of the window together."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+
+
+class Proof(Part):
+    """What a response says of its window, also where a client hides its headers.
+
+    Attributes:
+        headers: CRP response headers by name.
+        receipt_id: of the window's receipt; empty where none is kept.
+    """
+
+    session_id: str
+    window_id: str
+    continuation_id: str = ""
+    receipt_id: str = ""
+    headers: dict[str, str]
+
+
+class Completion(Part):
+    """An OpenAI chat completion, and `crp`."""
+
+    id: str
+    object: Literal["chat.completion"] = "chat.completion"
+    created: int
+    model: str
+    choices: tuple[Choice, ...]
+    usage: SaidUsage
+    crp: Proof
+
+
+class ErrorObject(Part):
+    """What OpenAI clients read of an error."""
+
+    message: str
+    type: str
+    param: str | None = None
+    code: str | None = None
+
+
+class Refused(Record):
+    """Body of every refusal: OpenAI's `error`, and the fields that CRP has for the status.
+
+    Spec: related facts §3, §6; CRP-SPEC-003 §8.4
+
+    Attributes:
+        crp_halt_reason, session_id, audit_trail_uri, oversight_required, retry_condition: of a
+            451.
+        accepted, best_achievable, caps, envelope_score, coverage_score, relevance_mean,
+            saturation, facts_included, facts_available: of a 503 for quality.
+        directive, parent, child: of a 403 for a relaxed policy.
+        column: of a 400 for a policy's syntax.
+    """
+
+    SCHEMA = "gateway-refusal/1"
+
+    error: ErrorObject
+    status: int
+    crp_halt_reason: HaltReason | None = None
+    session_id: str | None = None
+    audit_trail_uri: str | None = None
+    oversight_required: bool | None = None
+    retry_condition: str | None = None
+    accepted: tuple[QualityTier, ...] | None = None
+    best_achievable: QualityTier | None = None
+    caps: tuple[Cap, ...] | None = None
+    envelope_score: float | None = None
+    coverage_score: float | None = None
+    relevance_mean: float | None = None
+    saturation: float | None = None
+    facts_included: int | None = None
+    facts_available: int | None = None
+    directive: str | None = None
+    parent: str | None = None
+    child: str | None = None
+    column: int | None = None
+
+
+class GivenFact(Part):
+    """A fact to be stored.
+
+    Attributes:
+        fact_id: its own id, under which it can be changed later; empty for the UUIDv5 of source,
+            location and content.
+        ttl: ISO 8601 duration after which it turns STALE.
+    """
+
+    content: str = Field(min_length=1)
+    fact_id: str = Field(default="", max_length=200)
+    source_id: str = Field(default="user", min_length=1, max_length=200)
+    source_location: str = Field(default="", max_length=1_000)
+    kind: SourceKind = SourceKind.USER
+    importance_weight: float | None = Field(default=None, ge=0.0, le=1.0)
+    labels: tuple[str, ...] = ()
+    ttl: Duration | None = None
+    valid_from: Moment | None = None
+    valid_to: Moment | None = None
+    metadata: Metadata = {}
+
+
+class GivenFacts(Part):
+    """`POST /v1/facts`: all of them are stored, or none."""
+
+    facts: tuple[GivenFact, ...] = Field(min_length=1)
+
+
+class StoredFacts(Record):
+    """What a batch came to.
+
+    Attributes:
+        facts: ids of what was added, in order.
+        unchanged, returned, rewritten: ids of what was there already, is found again, or has
+            another content or metadata now.
+        state_hash: of the tenant's facts afterwards.
+    """
+
+    SCHEMA = "gateway-stored/1"
+
+    facts: tuple[str, ...]
+    unchanged: tuple[str, ...] = ()
+    returned: tuple[str, ...] = ()
+    rewritten: tuple[str, ...] = ()
+    state_hash: str = ""
+
+
+class FactsPage(Record):
+    """Facts by id.
+
+    Attributes:
+        after: to be given as `after` for the next page; empty on the last one.
+    """
+
+    SCHEMA = "gateway-facts/1"
+
+    facts: tuple[Fact, ...]
+    after: str = ""
+
+
+class SessionTrail(Record):
+    """What was sealed in a session.
+
+    Attributes:
+        seals: the session's windows by number.
+        events: the session's events in the journal's order.
+        after: to be given as `after` for further events; 0 at the end of the journal.
+    """
+
+    SCHEMA = "gateway-trail/1"
+
+    session_id: str
+    seals: tuple[WindowSeal, ...]
+    events: tuple[Event, ...]
+    after: int = 0
+
+
+class Health(Record):
+    """Whether the gateway answers."""
+
+    SCHEMA = "gateway-health/1"
+
+    status: Literal["ok"] = "ok"
+    version: str
+
+
+def extra_fields(given: Any, names: tuple[str, ...]) -> tuple[Any, dict[str, Any]]:
+    """A request without the fields that go on to the upstream as they are, and those."""
+    if not isinstance(given, dict):
+        return given, {}
+    aside = {name: value for name, value in given.items() if name in names}
+    return {name: value for name, value in given.items() if name not in aside}, aside

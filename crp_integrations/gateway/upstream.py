@@ -1,0 +1,155 @@
+"""Where questions go: an OpenAI-compatible server, or wherever LiteLLM routes a name to.
+
+One object stands for the whole gateway; `shaped` gives the model of one question, which knows what
+the caller's request asks of the answer besides its messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from crp_integrations.engines.extractive import EXTRACTIVE, ExtractiveModel
+from crp_integrations.engines.litellm import LiteLLMModel
+from crp_integrations.engines.openai_server import OpenAIServer
+from crp_integrations.messages import ModelCall, Reply
+from crp_integrations.ports import Model
+from crp_integrations.vocabulary import Purpose
+
+__all__ = ["Asked", "OpenAIServer", "Routed", "Upstream"]
+
+# Fields that providers refuse in a call without tools.
+TOOLS: Final = frozenset({"tool_choice", "parallel_tool_calls"})
+# LiteLLM writes a call's `max_tokens` under the name that its provider takes.
+LIMIT: Final = "max_completion_tokens"
+
+
+class Upstream(Protocol):
+    """Answers questions of all tenants."""
+
+    def known(self, model: str) -> None:
+        """Check a name before anything is read; raises ModelNotFound."""
+        ...
+
+    def shaped(self, arguments: Mapping[str, Any]) -> Model:
+        """The model with further fields of the OpenAI request."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close what is open."""
+        ...
+
+
+class Routed:
+    """The extractive model for `extractive`, LiteLLM for every other name."""
+
+    def __init__(
+        self, *, timeout_s: float = 60.0, options: Mapping[str, Any] | None = None
+    ) -> None:
+        """Choose what is the same for every question.
+
+        Args:
+            timeout_s: seconds until an attempt is given up.
+            options: LiteLLM's arguments for reaching a provider, such as `api_base`.
+        """
+        self._timeout_s = timeout_s
+        self._options = dict(options or {})
+        self._plain = LiteLLMModel(timeout_s=timeout_s, options=self._options)
+
+    def known(self, model: str) -> None:
+        """Check that a provider follows from a name.
+
+        Raises:
+            ModelNotFound: none does.
+        """
+        if not _extractive(model):
+            self._plain.known(model)
+
+    def shaped(self, arguments: Mapping[str, Any]) -> Model:
+        """The model of one question."""
+        given = {name: value for name, value in arguments.items() if name != LIMIT}
+        if not given:
+            return _Either(self._plain)
+        options = {**self._options, **given}
+        return _Either(LiteLLMModel(timeout_s=self._timeout_s, options=options))
+
+    async def aclose(self) -> None:
+        """Close nothing: LiteLLM keeps its own clients."""
+
+
+class _Either:
+    """The extractive model or LiteLLM's, by the call's name."""
+
+    def __init__(self, routed: Model) -> None:
+        self._routed = routed
+
+    def call(self, call: ModelCall) -> Reply:
+        return self._of(call).call(call)
+
+    async def acall(self, call: ModelCall) -> Reply:
+        return await self._of(call).acall(call)
+
+    def stream(self, call: ModelCall) -> Iterator[str | Reply]:
+        return self._of(call).stream(call)
+
+    def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
+        return self._of(call).astream(call)
+
+    def _of(self, call: ModelCall) -> Model:
+        return ExtractiveModel() if _extractive(call.model) else self._routed
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The model of one question: calls for its answer have the caller's fields, others have none.
+
+    Attributes:
+        arguments: the caller's fields. A call that prepares, checks or joins answers has none of
+            them, which a `response_format` or a stop word would spoil.
+        before: messages of the caller that stand before the question in a call, without the
+            system message.
+        results: how many of those belong behind it: tool calls with what the tools answered.
+    """
+
+    upstream: Upstream
+    arguments: Mapping[str, Any]
+    before: int = 0
+    results: int = 0
+
+    def call(self, call: ModelCall) -> Reply:
+        """Answer a call."""
+        return self._of(call).call(self._ordered(call))
+
+    async def acall(self, call: ModelCall) -> Reply:
+        """Answer a call without blocking the event loop."""
+        return await self._of(call).acall(self._ordered(call))
+
+    def stream(self, call: ModelCall) -> Iterator[str | Reply]:
+        """Pieces of text as they come, then the whole reply."""
+        return self._of(call).stream(self._ordered(call))
+
+    def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
+        """The asynchronous twin of `stream`."""
+        return self._of(call).astream(self._ordered(call))
+
+    def _of(self, call: ModelCall) -> Model:
+        given = self.arguments if call.purpose is Purpose.ANSWER else {}
+        if not call.tools:
+            given = {name: value for name, value in given.items() if name not in TOOLS}
+        return self.upstream.shaped(given)
+
+    def _ordered(self, call: ModelCall) -> ModelCall:
+        """The call with the question back before the tools' results that answer to it."""
+        said = call.messages
+        place = self.before + (1 if said[0].role == "system" else 0)
+        if not self.results or place >= len(said) or said[place].role != "user":
+            return call
+        first = place - self.results
+        return call.changed(
+            messages=(*said[:first], said[place], *said[first:place], *said[place + 1 :])
+        )
+
+
+def _extractive(model: str) -> bool:
+    return model.partition("/")[0] == EXTRACTIVE

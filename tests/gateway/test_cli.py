@@ -1,0 +1,60 @@
+"""`crp keys` and what `crp serve` refuses before it listens."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from crp_integrations.gateway import KeyFile
+from crp_integrations.gateway.keys import Scope, found
+
+
+def crp(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "crp_integrations.cli.app", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_a_key_is_made_listed_and_revoked(tmp_path: Path) -> None:
+    file = str(tmp_path / "keys")
+    made = crp("keys", "new", "acme", "--keys", file, "--scope", "ask", "--days", "7")
+    assert made.returncode == 0, made.stderr
+    key = made.stdout.strip()
+    kept = found(KeyFile(file).all(), key, datetime.now(UTC))
+    assert kept is not None
+    assert (kept.tenant, kept.scopes) == ("acme", (Scope.ASK,))
+    assert key.rpartition("_")[2] not in Path(file).read_text(encoding="utf-8")
+    listed = crp("keys", "list", "--keys", file).stdout
+    assert kept.key_id in listed
+    assert "acme" in listed
+    assert crp("keys", "revoke", kept.key_id, "--keys", file).returncode == 0
+    assert not KeyFile(file).all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("serve", "{store}", "--keys", "{none}"), "there is no key file"),
+        (("serve", "{store}", "--keys", "{empty}"), "has no key"),
+        (("serve", "{store}", "--keys", "{keys}", "--upstream", "ftp://x"), "not an http"),
+        (("serve", "{store}", "--keys", "{keys}", "--policy", "nonsense 1"), "nonsense"),
+        (("keys", "new", " ", "--keys", "{keys}"), "needs a tenant"),
+        (("keys", "new", "a", "--scope", "fly", "--keys", "{keys}"), "--scope"),
+        (("keys", "revoke", "none", "--keys", "{keys}"), "no key has the id"),
+        (("keys", "list", "--keys", "{none}"), "cannot be read"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_sentence(
+    tmp_path: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    (tmp_path / "empty").write_text("\n")
+    crp("keys", "new", "acme", "--keys", str(tmp_path / "keys"))
+    names = {name: str(tmp_path / name) for name in ("store", "none", "empty", "keys")}
+    done = crp(*(one.format(**names) for one in arguments))
+    assert done.returncode == 1, done.stdout
+    assert said in done.stderr
+    assert done.stderr.startswith("crp: ")
+    assert len(done.stderr.splitlines()) == 1

@@ -1,0 +1,128 @@
+"""Server-sent events: live where nothing may withhold the answer, else after the verdict."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crp_integrations.gateway import GatewaySettings
+from tests.gateway.houses import BODY, Gateway, opened
+from tests.gateway.test_chat import BAD, CALLED, TOOL
+from tests.servers import Double
+
+CHAT = "/v1/chat/completions"
+STREAM = {**BODY, "stream": True}
+
+
+def events(text: str) -> list[Any]:
+    blocks = [block for block in text.split("\n\n") if block]
+    assert all(block.startswith("data: ") for block in blocks)
+    return [
+        one if one == "[DONE]" else json.loads(one)
+        for one in (block.removeprefix("data: ") for block in blocks)
+    ]
+
+
+def told(found: list[Any]) -> str:
+    return "".join(
+        one["choices"][0]["delta"].get("content") or "" for one in found[:-1] if one["choices"]
+    )
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_a_stream_is_openais_with_the_proof_on_its_finish(
+    tmp_path: Path, server: Double, live: bool
+) -> None:
+    with opened(tmp_path, server, settings=GatewaySettings(live_streams=live)) as gateway:
+        response = gateway.post(CHAT, {**STREAM, "stream_options": {"include_usage": True}})
+    assert response.status_code == 200
+    assert response.headers["Content-Type"].startswith("text/event-stream")
+    assert response.headers["CRP-Context-Session-Id"].startswith("crp_sess_")
+    # Before the verdict nothing else is known.
+    assert ("CRP-Context-ETag" in response.headers) is not live
+    found = events(response.text)
+    assert found[-1] == "[DONE]"
+    assert told(found) == server.text
+    assert len({one["id"] for one in found[:-1]}) == 1
+    finish = [one for one in found[:-1] if one["choices"] and one["choices"][0]["finish_reason"]]
+    assert [one["choices"][0]["finish_reason"] for one in finish] == ["stop"]
+    assert finish[0]["crp"]["headers"]["CRP-Context-ETag"]
+    assert finish[0]["crp"]["session_id"] == response.headers["CRP-Context-Session-Id"]
+    assert found[-2]["choices"] == []
+    assert found[-2]["usage"]["total_tokens"] == 18
+
+
+def test_usage_comes_only_when_it_was_asked_for(gateway: Gateway) -> None:
+    found = events(gateway.post(CHAT, STREAM).text)
+    assert all(one["choices"] for one in found[:-1])
+
+
+def test_a_policy_makes_a_stream_wait_and_a_halt_leaks_no_token(
+    gateway: Gateway, server: Double
+) -> None:
+    server.text = BAD
+    policy = {"CRP-Safety-Policy": "halt-on HIGH; block-fabrication"}
+    response = gateway.post(CHAT, STREAM, **policy)
+    assert response.status_code == 451
+    assert response.json()["crp_halt_reason"]
+    for word in ("Atlantis", "2077", "billion"):
+        assert word not in response.text
+
+
+def test_a_policy_that_is_met_gives_the_stream_after_the_verdict(
+    gateway: Gateway, server: Double
+) -> None:
+    response = gateway.post(CHAT, STREAM, **{"CRP-Safety-Policy": "halt-on CRITICAL"})
+    assert response.status_code == 200
+    assert response.headers["CRP-Safety-Hallucination-Risk"]
+    assert told(events(response.text)) == server.text
+
+
+def test_tool_calls_are_streamed_with_their_arguments(gateway: Gateway, server: Double) -> None:
+    server.tool_calls = [CALLED]
+    found = events(gateway.post(CHAT, {**STREAM, "tools": [TOOL]}).text)
+    deltas = [one["choices"][0]["delta"] for one in found[:-1]]
+    calls = [delta["tool_calls"] for delta in deltas if "tool_calls" in delta]
+    assert calls == [[{"index": 0, **CALLED}]]
+    assert found[-2]["choices"][0]["finish_reason"] == "tool_calls"
+
+
+@pytest.mark.parametrize("fault", ["break", "cut", "garbled"])
+def test_a_stream_that_breaks_off_ends_in_an_error(
+    gateway: Gateway, server: Double, fault: str
+) -> None:
+    server.fault = fault
+    response = gateway.post(CHAT, STREAM)
+    last = events(response.text)[-1]
+    assert last["error"]["type"] == "server_error"
+    assert "[DONE]" not in response.text
+    with gateway.relay() as relay, relay.fabric.begin(write=False) as transaction:
+        assert [seal.outcome for seal in transaction.journal.all_seals()] == ["failed"]
+
+
+def test_an_upstream_that_fails_at_once_has_its_status(gateway: Gateway, server: Double) -> None:
+    server.fault = "unavailable"
+    assert gateway.post(CHAT, STREAM).status_code == 502
+
+
+def test_a_text_with_line_separators_comes_whole(gateway: Gateway, server: Double) -> None:
+    server.text = "Plant\u2028seven was\x85built\r\nin 1957.\u2029 data: [DONE]"
+    assert told(events(gateway.post(CHAT, STREAM).text)) == server.text
+    whole = gateway.post(CHAT, BODY).json()["choices"][0]["message"]["content"]
+    assert whole == server.text
+
+
+def test_a_question_in_parts_is_streamed_after_its_verdict(
+    gateway: Gateway, server: Double
+) -> None:
+    parts = ["When was plant 7 built?", "How many megawatts does plant 3 deliver?"]
+    asked = {**STREAM, "crp": {"sub_queries": parts}}
+    response = gateway.post(CHAT, asked, **{"CRP-Agent-Dispatch-Strategy": "hierarchical"})
+    assert response.status_code == 200
+    # A call for each part, and one that puts them together.
+    assert len(server.requests) == 3
+    assert response.headers["CRP-Context-Strategy"] == "hierarchical"
+    assert events(response.text)[-1] == "[DONE]"
