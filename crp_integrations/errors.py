@@ -173,6 +173,37 @@ class ChainBroken(CRPError):
         self.index = index
 
 
+class ReceiptBroken(CRPError):
+    """A receipt is not what it should be.
+
+    Attributes:
+        place: the part of the file that is wrong, such as `texts[3]`.
+        reason: what is wrong with it; never a text out of the receipt.
+    """
+
+    status_hint = 422
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(f"{place}: {reason}")
+        self.place = place
+        self.reason = reason
+
+
+class CompactionRefused(CRPError):
+    """A compacted context does not account for what it left out, or says what no source says.
+
+    Attributes:
+        faults: each as one sentence with ids; never a text of an item.
+    """
+
+    status_hint = 422
+
+    def __init__(self, faults: tuple[str, ...]) -> None:
+        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+        super().__init__(f"the compacted context is refused: {faults[0]}{more}")
+        self.faults = faults
+
+
 class ModelError(CRPError):
     """A model call failed.
 

@@ -38,6 +38,13 @@ TOO_LONG = (
     "{seen} tokens."
 )
 PROMPT_TOKENS, COMPLETION_TOKENS = 11, 7
+# What no prompt may hold, in lower case.
+SECRETS = ("crp", "etag", "sha256", "composite", "fact_id", "risk_level")
+
+
+def no_metadata(sent: str) -> bool:
+    """Whether nothing of CRP stands in what was sent."""
+    return not [secret for secret in SECRETS if secret in sent.lower()]
 
 
 @dataclass

@@ -279,7 +279,7 @@ SHAPES: Mapping[EventType, Mapping[str, Kind]] = {
     EventType.FACT_INGESTED: {
         "source": _name, "document_hash": _hash, "content_hash": _hash, "count": _count,
         "facts": _names, "changed": _names, "active_again": _names, "stale": _names,
-        "relabelled": _names, "fields": _many(_word(FACT_FIELDS)),
+        "relabelled": _names, "fields": _many(_word(FACT_FIELDS)), "signer": _name,
     },
     EventType.FACT_DELETED: {
         "source": _name, "facts": _names, "count": _count, "cause": _word(CAUSES),

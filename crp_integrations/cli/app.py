@@ -14,10 +14,15 @@ from crp_integrations.cli import (
     assemble,
     audit,
     bench,
+    bench_gateway,
+    bench_receipts,
     conformance,
     fabric,
     ingest,
+    memory,
     quickstart,
+    receipt,
+    serve,
     tokens,
 )
 from crp_integrations.errors import CRPError
@@ -40,9 +45,15 @@ app.command("preview")(ask.preview)
 app.command("assemble")(assemble.assemble)
 app.command("tokens")(tokens.tokens)
 app.command("conformance")(conformance.conformance)
+app.command("serve")(serve.serve)
 app.add_typer(fabric.app, name="fabric")
 app.add_typer(audit.app, name="audit")
+app.add_typer(receipt.app, name="receipt")
+app.add_typer(memory.app, name="memory")
+bench.app.command("receipts")(bench_receipts.receipts)
+bench.app.command("gateway")(bench_gateway.gateway)
 app.add_typer(bench.app, name="bench")
+app.add_typer(serve.app, name="keys")
 
 
 def _version(wanted: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,6 +10,10 @@ import typer
 from crp_integrations import Relay
 from crp_integrations.cli import options, show
 from crp_integrations.cli.opening import existing
+from crp_integrations.cli.receipt_files import save
+from crp_integrations.errors import ConfigError, RequestError
+from crp_integrations.receipt.records import Receipt
+from crp_integrations.relay.records import Answer
 from crp_integrations.vocabulary import GroundingMode
 
 Question = Annotated[str, typer.Argument(help="The question.")]
@@ -24,10 +29,16 @@ def ask(
     policy: options.Policy = None,
     strategy: options.StrategyName = None,
     continues: options.Continue = None,
+    receipt: Annotated[
+        str, typer.Option("--receipt", help="A new file for the receipt of the answer.")
+    ] = "",
     store: options.Store = options.DEFAULT_STORE,
     as_json: options.AsJson = False,
 ) -> None:
     """Ask a question: the answer, what the model saw, the verdict per claim, the headers."""
+    if receipt and Path(receipt).exists():
+        # Before a model is paid.
+        raise ConfigError(f"{receipt!r:.200} is there already; give a new file for the receipt")
     with Relay.open(existing(store)) as relay:
         answer = relay.ask(
             question,
@@ -40,10 +51,19 @@ def ask(
             strategy=strategy,
             continuation_ids=continues,
         )
+        if receipt:
+            save(_signed(relay, answer), receipt)
     if as_json:
         typer.echo(answer.model_dump_json(indent=2))
     else:
         show.answer(answer)
+
+
+def _signed(relay: Relay, answer: Answer) -> Receipt:
+    found = relay.receipt(answer.receipt_id) if answer.receipt_id else None
+    if found is None:
+        raise RequestError("there is no receipt on this answer; the setting receipts is off")
+    return found
 
 
 def preview(

@@ -23,6 +23,7 @@ from crp_integrations.errors import RequestError
 DISTORTIONS = "crp_integrations.bench.distortions"
 FABRIC = "crp_integrations.bench.fabric"
 PACKING = "crp_integrations.bench.packing"
+INJECTION = "crp_integrations.bench.injection"
 PII = "crp_integrations.bench.pii"
 RELAY = "crp_integrations.bench.relay"
 SELECTION = "crp_integrations.bench.selection"
@@ -237,6 +238,25 @@ def packing(
     given += ["--float", str(exact)] if exact else []
     given += ["--json", str(json_path)] if json_path else []
     status = in_one_thread(PACKING, given)
+    if status != 0:
+        raise typer.Exit(status)
+
+
+@app.command("injection")
+def injection(
+    data: Annotated[
+        Path | None, typer.Option("--data", help="Folder of sets with documents.jsonl.gz.")
+    ] = None,
+    json_path: Json = None,
+    part: Annotated[str, typer.Option("--part", help="held, tune or all, by wording.")] = "held",
+) -> None:
+    """Injections that the rules see, by kind, and false alarms over passages of sets."""
+    if part not in ("held", "tune", "all"):
+        raise RequestError(f"--part is {part!r:.40}, wanted held, tune or all")
+    given = ["--part", part]
+    given += ["--data", str(data)] if data else []
+    given += ["--json", str(json_path)] if json_path else []
+    status = in_one_thread(INJECTION, given)
     if status != 0:
         raise typer.Exit(status)
 

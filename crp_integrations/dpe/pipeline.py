@@ -12,6 +12,7 @@ from crp_integrations.dpe.ports import Recogniser, Verifier
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.said import Session
 from crp_integrations.dpe.settings import DpeSettings
+from crp_integrations.dpe.signals import Live, Signals
 from crp_integrations.dpe.stages.s01_claims import segment_claims
 from crp_integrations.dpe.stages.s02_attribution import attribute
 from crp_integrations.dpe.stages.s03_fidelity import verify_fidelity
@@ -55,6 +56,7 @@ def examine(
     tracer: Tracer | None = None,
     policy: PolicyEngine | None = None,
     recognisers: Sequence[Recogniser] = (),
+    signals: Signals | None = None,
 ) -> Report:
     """Examine an answer against its context.
 
@@ -65,6 +67,7 @@ def examine(
         tracer: opens a step around each stage; None for none.
         policy: evaluates the control catalogue; None leaves stage 12 out.
         recognisers: look for personal data beside the package's own (§13.2).
+        signals: the door through which engines are asked; None for one that forgets.
 
     Returns:
         The report of all stages, without identity and hash: see `s13_report.finish`.
@@ -76,8 +79,9 @@ def examine(
     steps = tracer or Silent()
     with steps.step("dpe.index"):
         context = Context([text for _, text in dossier.passages])
-    tools = Tools(embedder, verifier, settings, policy, tuple(recognisers))
-    state = State(dossier, tools, context, told=Session(dossier, embedder))
+    heard = signals or Live()
+    tools = Tools(embedder, verifier, settings, policy, tuple(recognisers), heard)
+    state = State(dossier, tools, context, told=Session(dossier, embedder, heard))
     for name, stage in STAGES:
         with steps.step(name):
             state = stage(state)

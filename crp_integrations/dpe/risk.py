@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from crp_integrations.dpe.settings import LEVEL_CUTS, DpeSettings
-from crp_integrations.dpe.verifier.fitted import Fitted
+from crp_integrations.dpe.verifier.fitted import Curve
 from crp_integrations.vocabulary import GroundingMode, RiskLevel
 
 
@@ -92,7 +93,32 @@ def signals(counts: Counts, mode: GroundingMode) -> dict[str, float]:
     }
 
 
-def calibrated(printed: Mapping[str, float], evidence: float, fitted: Fitted) -> dict[str, float]:
+class Mapped(Protocol):
+    """The monotone maps of a fitted file.
+
+    Attributes:
+        risk: probability on the scale of evidence to the scale of the composite.
+        signals: for each signal its printed value to the same scale.
+        share: weight of the printed signals in the composite, [0, 1).
+    """
+
+    @property
+    def risk(self) -> Curve:
+        """Evidence to composite."""
+        ...
+
+    @property
+    def signals(self) -> Mapping[str, Curve]:
+        """Printed signals to composite."""
+        ...
+
+    @property
+    def share(self) -> float:
+        """Weight of the printed signals."""
+        ...
+
+
+def calibrated(printed: Mapping[str, float], evidence: float, fitted: Mapped) -> dict[str, float]:
     """The four signals through the fitted monotone maps.
 
     Each is the evidence of the fitted model on the scale of the composite, bent by what the
@@ -103,6 +129,7 @@ def calibrated(printed: Mapping[str, float], evidence: float, fitted: Fitted) ->
     Args:
         printed: the signals by their formulas.
         evidence: probability that a claim is unsupported when half of all answers hold one.
+        fitted: a fitted file, or its maps alone.
     """
     own = fitted.risk(evidence)
     return {

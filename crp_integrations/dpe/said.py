@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from crp_integrations.dpe.dossier import Dossier
+from crp_integrations.dpe.signals import Live, Near, Signals, near, numbers
 from crp_integrations.dpe.verifier.readings import read
 from crp_integrations.language.claims import Segment, segment
 from crp_integrations.language.sentences import split_sentences
@@ -117,10 +118,15 @@ class Session:
         prior: the earlier ones, oldest first.
     """
 
-    def __init__(self, dossier: Dossier, embedder: Embedder | None) -> None:
+    def __init__(
+        self, dossier: Dossier, embedder: Embedder | None, signals: Signals | None = None
+    ) -> None:
         self.answer = Said(dossier.answer)
         self.prior = tuple(Said(window.text) for window in dossier.prior)
         self._embedder = embedder
+        self._signals = signals or Live()
+        self._vectors = dossier.vectors
+        self._passages = dossier.passages
         self._rows: dict[str, FloatRows] = {}
 
     @cached_property
@@ -155,15 +161,49 @@ class Session:
             return np.zeros((0, self._embedder.dimensions), dtype=np.float32)
         return np.stack([self._rows[text] for text in texts])
 
-    def cosine(self, left: str, right: str) -> float:
-        """Cosine of two texts, six digits."""
-        one, other = self.rows([left, right])
-        return round(float(np.dot(one, other)), 6)
+    def cosines(self, at: str, lefts: Sequence[str], rights: Sequence[str]) -> list[float]:
+        """Cosines of pairs of texts, six digits.
 
-    def nearest(self, texts: Sequence[str], others: Sequence[str]) -> Nearest:
+        Args:
+            at: stage and what is asked, as signals are named; likewise below.
+        """
+
+        def asked() -> Sequence[float]:
+            left, right = self.rows(lefts), self.rows(rights)
+            found: list[float] = np.einsum("ij,ij->i", left, right, dtype=np.float32).tolist()
+            return found
+
+        return numbers(self._signals, at, asked)
+
+    def best_for_facts(self, at: str, places: Sequence[int]) -> list[float]:
+        """The best cosine of a sentence of the answer with each of these facts, six digits.
+
+        Args:
+            places: positions among the passages.
+        """
+
+        def asked() -> Sequence[float]:
+            rows = self.rows(self.answer.sentences)
+            best: list[float] = []
+            for start in range(0, len(places), BLOCK):
+                block = list(places[start : start + BLOCK])
+                if self._vectors is None:
+                    facts = self.rows([self._passages[place][1] for place in block])
+                else:
+                    facts = self._vectors[block]
+                best += (facts @ rows.T).max(axis=1).tolist()
+            return best
+
+        # Six digits: how a product is summed must not decide at the threshold.
+        return numbers(self._signals, at, asked)
+
+    def nearest(self, at: str, texts: Sequence[str], others: Sequence[str]) -> Nearest:
         """For each text the nearest of the others, block by block."""
         if not texts or not others:
             return Nearest([-1.0] * len(texts), [NONE] * len(texts))
+        return Nearest(*near(self._signals, at, lambda: self._nearest(texts, others)))
+
+    def _nearest(self, texts: Sequence[str], others: Sequence[str]) -> Near:
         own, there = self.rows(texts), self.rows(others)
         best = np.full(len(texts), -1.0)
         place = np.full(len(texts), NONE)
@@ -175,4 +215,4 @@ class Session:
             better = found > best
             best = np.where(better, found, best)
             place = np.where(better, top + start, place)
-        return Nearest([float(value) for value in best], [int(at) for at in place])
+        return best.tolist(), place.tolist()

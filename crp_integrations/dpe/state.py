@@ -14,9 +14,10 @@ from crp_integrations.dpe.risk import Risk
 from crp_integrations.dpe.said import Session
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.settings_quality import QualitySettings
-from crp_integrations.dpe.verifier.calibrated import Reading
+from crp_integrations.dpe.signals import Live, Signals
 from crp_integrations.dpe.verifier.context import Context
 from crp_integrations.dpe.verifier.features import Alignment
+from crp_integrations.dpe.verifier.heard import Heard
 from crp_integrations.guard.ports import PolicyEngine
 from crp_integrations.ports import Embedder
 from crp_integrations.vocabulary import Attribution, Checked, ClaimType
@@ -30,6 +31,7 @@ class Tools:
         embedder: None for purely lexical work.
         policy: evaluates the control catalogue; None leaves stage 12 out.
         recognisers: look for personal data beside the package's own.
+        signals: the door through which all of these are asked.
     """
 
     embedder: Embedder | None
@@ -37,6 +39,7 @@ class Tools:
     settings: DpeSettings
     policy: PolicyEngine | None = None
     recognisers: tuple[Recogniser, ...] = ()
+    signals: Signals = field(default_factory=Live)
 
     @property
     def quality(self) -> QualitySettings:
@@ -68,7 +71,7 @@ class State:
     claims: tuple[Claim, ...] = ()
     sentences: tuple[str, ...] = ()
     alignments: tuple[Alignment | None, ...] = ()
-    reading: Reading | None = None
+    reading: Heard | None = None
     fidelity: float = 1.0
     weakest: tuple[float, float, float] = (1.0, 0.0, 0.0)
     risk: Risk | None = None

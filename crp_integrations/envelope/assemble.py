@@ -13,7 +13,7 @@ from operator import index
 from crp_integrations.envelope.drops import drops
 from crp_integrations.envelope.etag import ETAG, SALTED_ETAG, etag
 from crp_integrations.envelope.excerpts import EXCERPT, counted, filled, whole_budget, with_parts
-from crp_integrations.envelope.layouts import arranged, front, reusable
+from crp_integrations.envelope.layouts import Shown, arranged, front, reusable
 from crp_integrations.envelope.offered import recounted
 from crp_integrations.envelope.order import Ordering
 from crp_integrations.envelope.pack import Packing, pack
@@ -63,7 +63,7 @@ def assemble(
     tiers_before: Sequence[QualityTier] = (),
     salt: str = "",
     pinned: Collection[str] = (),
-    previous: Envelope | None = None,
+    previous: Envelope | Shown | None = None,
 ) -> Envelope:
     """Make the envelope of one model call.
 
@@ -106,7 +106,8 @@ def assemble(
         now=now,
         max_age_seconds=max_age_seconds,
     )
-    opening = front(pinned, previous, settings)
+    before = Shown.of(previous)
+    opening = front(pinned, before.ids, settings)
 
     def packed(room: int) -> Packing:
         return pack(
@@ -155,9 +156,7 @@ def assemble(
         settings=settings,
         tiers=(*tiers_before, quality.tier),
     )
-    prefix = reusable(
-        [fact.candidate.content for fact in ordering.facts], previous.text if previous else ""
-    )
+    prefix = reusable([fact.candidate.content for fact in ordering.facts], before.text)
     prefix_tokens = max(0, counter.count(prefix)) if prefix else 0
     facts = tuple(PackedFact.of(ranked, n) for n, ranked in enumerate(ordering.facts, start=1))
     named = SALTED_ETAG if salt else ETAG

@@ -85,6 +85,14 @@ class Columns:
         return [at for at, stale in enumerate(flags) if stale] if True in flags else []
 
     @cached_property
+    def decays(self) -> list[tuple[int, str]]:
+        """Positions of the facts that carry a decay function, with it."""
+        said = [fact.decay for fact in self.facts]
+        if said.count(None) == len(said):
+            return []
+        return [(at, one) for at, one in enumerate(said) if one is not None]
+
+    @cached_property
     def in_parts(self) -> npt.NDArray[np.bool_]:
         """Whether some of each fact can be shown without the rest."""
         stretches = [fact.stretches for fact in self.facts]

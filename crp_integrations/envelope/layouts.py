@@ -8,7 +8,7 @@ begins with the same bytes; everything else follows in the order of §7.4.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from crp_integrations.envelope.order import Ordering, order
 from crp_integrations.envelope.records import Envelope, RankedFact
@@ -18,8 +18,30 @@ from crp_integrations.envelope.settings import EnvelopeSettings
 CACHE_STABLE = "cache-stable"
 
 
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a session's previous envelope showed.
+
+    Attributes:
+        ids: of its facts, in their order.
+        text: as it was rendered.
+    """
+
+    ids: tuple[str, ...] = ()
+    text: str = ""
+
+    @classmethod
+    def of(cls, envelope: Envelope | Shown | None) -> Shown:
+        """What an envelope showed; nothing for none."""
+        if isinstance(envelope, Shown):
+            return envelope
+        if envelope is None:
+            return cls()
+        return cls(tuple(fact.fact_id for fact in envelope.facts), envelope.text)
+
+
 def front(
-    pinned: Collection[str], previous: Envelope | None, settings: EnvelopeSettings
+    pinned: Collection[str], before: Sequence[str], settings: EnvelopeSettings
 ) -> tuple[str, ...]:
     """Ids that open a cache-stable envelope, in their order; none in another layout.
 
@@ -28,11 +50,10 @@ def front(
 
     Args:
         pinned: ids that the caller wants in every envelope, as far as they are candidates.
-        previous: the session's previous envelope, None for the first.
+        before: ids of the session's previous envelope, in their order.
     """
     if settings.layout != CACHE_STABLE:
         return ()
-    before = [fact.fact_id for fact in previous.facts] if previous else []
     return (*before, *sorted(set(pinned).difference(before)))
 
 

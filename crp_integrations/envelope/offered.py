@@ -13,6 +13,7 @@ from crp_integrations.envelope.render import marker_text
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.envelope.similar import duplicates_and_conflicts
 from crp_integrations.errors import FactRejected, RequestError
+from crp_integrations.fabric.decay import carried
 from crp_integrations.fabric.records import Fact
 from crp_integrations.ports import Embedder, TokenCounter
 from crp_integrations.scores import to_fixed
@@ -107,6 +108,7 @@ def candidate(fact: Fact, relevance: int, tokens: int) -> Candidate:
         community=fact.community_label,
         source_location=fact.source_location,
         labels=fact.labels,
+        decay=carried(fact.metadata),
     )
 
 

@@ -46,6 +46,10 @@ class Pairs(Sequence[tuple[int, int]]):
         """The pairs between the positions that stay, from old to new positions."""
         return _Among(self, moved)
 
+    def asked(self) -> list[tuple[int, int]]:
+        """The pairs that were worked out so far, sorted; of those written down, all."""
+        return list(self)
+
     def listed(self) -> Listed:
         """The same relation without what it was worked out from."""
         return Listed(self)
@@ -134,6 +138,12 @@ class _Among(Pairs):
         found = self._base.within([self._was[at] for at in positions if at in self._was])
         moved = ((self._moved[left], self._moved[right]) for left, right in found)
         return sorted((min(pair), max(pair)) for pair in moved)
+
+    def asked(self) -> list[tuple[int, int]]:
+        """The pairs that the relation below has worked out so far, sorted."""
+        moved = self._moved
+        found = [(moved[i], moved[j]) for i, j in self._base.asked() if i in moved and j in moved]
+        return sorted((min(pair), max(pair)) for pair in found)
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         self._base.fetch(list(self._moved))

@@ -21,6 +21,7 @@ from crp_integrations.envelope.ranked import Column, RankedFacts
 from crp_integrations.envelope.records import Candidate, Candidates, RankedFact
 from crp_integrations.envelope.walk import Walk
 from crp_integrations.envelope.weights import Weights
+from crp_integrations.fabric.decay import known
 from crp_integrations.scores import SCALE
 
 RANK = "composite@1"
@@ -86,11 +87,14 @@ def freshness(
         max_age_seconds: age above which a fact counts as stale, None for no such age.
 
     Returns:
-        An integer in [0, SCALE]; 0 for a stale fact.
+        An integer in [0, SCALE]; 0 for a stale fact. Of a fact that carries a decay function, what
+        that leaves at its age (decision on the context engineering pack).
     """
     age = age_microseconds(candidate, now)
     if candidate.stale or (max_age_seconds is not None and age > max_age_seconds * 1_000_000):
         return 0
+    if candidate.decay is not None and (decay := known(candidate.decay)) is not None:
+        return decay.at(age)
     # Microseconds over a horizon in seconds are already in fixed point.
     return max(0, SCALE - _rounded(age, horizon_days * _DAY_SECONDS))
 
@@ -195,8 +199,10 @@ def _freshness(
     fresh = np.maximum(0, SCALE - (2 * ages + horizon) // (2 * horizon))
     if max_age_seconds is not None:
         fresh[ages > max_age_seconds * 1_000_000] = 0
-    known = dict(zip(distinct, fresh.tolist(), strict=True))
-    found = integers([known[time] for time in times])
+    by_time = dict(zip(distinct, fresh.tolist(), strict=True))
+    found = integers([by_time[time] for time in times])
+    for at, _ in columns.decays:
+        found[at] = freshness(columns.facts[at], now, horizon_days, max_age_seconds)
     found[columns.stale] = 0
     return found
 

@@ -52,6 +52,8 @@ class Candidate:
         stale: STALE by status or older than `max-age`; its freshness is 0.
         tokens: tokens of the fact with its rendered marker and separator.
         labels: access labels.
+        decay: the decay function in the place of freshness, such as `half-life@1:P30D`; None for
+            freshness.
     """
 
     fact_id: str
@@ -71,6 +73,7 @@ class Candidate:
     stretches: Sequence[Stretch] = ()
     spans: tuple[tuple[int, int], ...] = ()
     content_hash: str = ""
+    decay: str | None = None
 
     @property
     def merit(self) -> int:
@@ -172,9 +175,12 @@ class PackedFact(Part):
 
     @classmethod
     def of(cls, ranked: RankedFact, position: int) -> PackedFact:
-        """A ranked fact at its position."""
+        """A ranked fact at its position.
+
+        Nothing is checked again: each field is one of a candidate, or a fixed-point number.
+        """
         candidate = ranked.candidate
-        return cls(
+        return cls.model_construct(
             fact_id=candidate.fact_id,
             content=candidate.content,
             spans=candidate.spans,

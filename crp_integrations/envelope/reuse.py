@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from crp_integrations.envelope.fit import Fit
 from crp_integrations.envelope.rank import age_microseconds
 from crp_integrations.envelope.records import Candidates, Envelope
 from crp_integrations.envelope.validators import Validators
@@ -45,6 +46,7 @@ class Known:
         headers: of the window that was released with it; None when there was only a preview.
         kept_at: when it was remembered.
         tier: of the envelope before its answer capped it; None where it did not.
+        made: what the envelope was made of; None where that is not known.
     """
 
     validators: Validators
@@ -53,6 +55,7 @@ class Known:
     headers: Mapping[str, str] | None
     kept_at: datetime
     tier: QualityTier | None = None
+    made: Fit | None = None
 
     @property
     def characters(self) -> int:
@@ -112,6 +115,7 @@ class KnownEnvelopes:
         *,
         present: str | None = None,
         tier: QualityTier | None = None,
+        made: Fit | None = None,
     ) -> None:
         """Know an envelope from now on; the entries used longest ago go when there are too many.
 
@@ -122,6 +126,7 @@ class KnownEnvelopes:
             present: the fabric's state hash by now, None for that of the validators. Of an
                 envelope of an older state no text is kept: it may have been erased meanwhile.
             tier: its own tier, where its answer capped it.
+            made: what it was made of.
         """
         if not self._settings.envelopes:
             return
@@ -135,7 +140,7 @@ class KnownEnvelopes:
                 self._entries.move_to_end(key)
                 return
             self._drop(key)
-            self._put(key, Known(validators, envelope, candidates, headers, now, tier))
+            self._put(key, Known(validators, envelope, candidates, headers, now, tier, made))
             self._let_go(scope, state_hash)
             while (
                 len(self._entries) > self._settings.envelopes
@@ -220,7 +225,9 @@ class KnownEnvelopes:
                 and known.validators.state_hash != state_hash
             ):
                 self._characters -= known.characters
-                self._entries[key] = replace(known, envelope=None, candidates=None, headers=None)
+                self._entries[key] = replace(
+                    known, envelope=None, candidates=None, headers=None, made=None
+                )
 
     def _expired(self, known: Known, now: datetime) -> bool:
         return now - known.kept_at > timedelta(seconds=self._settings.lifetime_seconds)

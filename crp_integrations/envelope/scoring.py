@@ -114,6 +114,7 @@ def _made(
         lexical,
         hop,
         stretches,
+        decay=fact.decay,
     )
 
 

@@ -93,6 +93,12 @@ class Similar:
         with self._lock:
             self._fetch_all()
 
+    def compared(self) -> list[int]:
+        """Positions that were compared with all so far and resemble any."""
+        with self._lock:
+            near = [at for at, partners in self._near.items() if partners is not NONE]
+            return sorted({*near, *self._original})
+
     def split(self, position: int) -> tuple[Places, Places]:
         """Near-identical positions that say the same, and those that do not; both ascending."""
         known = self._split.get(position)
@@ -269,6 +275,15 @@ class _Half(Pairs):
         """The pairs of which both are among these positions, sorted; nothing else is compared."""
         found = self._found.within(positions)
         return [(left, right) for left, right, differs in found if differs == bool(self._which)]
+
+    def asked(self) -> list[tuple[int, int]]:
+        """The pairs of which one was compared with all so far, sorted."""
+        pairs = (
+            (min(one, other), max(one, other))
+            for one in self._found.compared()
+            for other in self.of(one).tolist()
+        )
+        return sorted(set(pairs))
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         self._found.fetch_all()

@@ -71,12 +71,12 @@ def weights(
 
 
 def differ_in_age(candidates: Candidates) -> bool:
-    """Whether age can decide between candidates: some are stale, or two that contradict differ.
+    """Whether age can decide: some are stale or fade by a function, or two that contradict differ.
 
     Looked for among the best alone, since nothing else is likely to be shown.
     """
     columns = candidates.columns
-    if columns.stale:
+    if columns.stale or columns.decays:
         return True
     # Facts are sorted by id, and a stable sort keeps their order where they are equal.
     best = np.argsort(-columns.merit, kind="stable")[:_BEST].tolist()

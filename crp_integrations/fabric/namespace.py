@@ -27,12 +27,13 @@ from crp_integrations.fabric.records import (
 from crp_integrations.fabric.reembedding import ReembedReport
 from crp_integrations.fabric.search.hot import HotLayer
 from crp_integrations.fabric.search.shelves import Use
+from crp_integrations.fabric.settings import FabricSettings
 from crp_integrations.fabric.shared import SharedReading
 from crp_integrations.fabric.view import View
 from crp_integrations.guard.decisions import Guard, require
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.language import memo
-from crp_integrations.ports import Embedder, TokenCounter
+from crp_integrations.ports import Clock, Embedder, TokenCounter
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import SourceKind
 
@@ -76,6 +77,16 @@ class Namespace(View, Operations, Inspection):
     def counter(self) -> TokenCounter:
         """The counter that binds the length of stored facts."""
         return self._fabric.counter
+
+    @property
+    def clock(self) -> Clock:
+        """The clock by which what is stored is dated."""
+        return self._fabric.clock
+
+    @property
+    def settings(self) -> FabricSettings:
+        """The settings of the fabric."""
+        return self._fabric.settings
 
     @property
     def residency(self) -> str:

@@ -20,6 +20,7 @@ from crp_integrations.relay.ending import Ending, Note
 from crp_integrations.relay.entering import Entered
 from crp_integrations.relay.faulting import EXAMINED, due, quarantine
 from crp_integrations.relay.leaving import Left, leave
+from crp_integrations.relay.receipting import record
 from crp_integrations.relay.telling import told
 from crp_integrations.relay.world import World
 from crp_integrations.seals import iso, sha256, sha256_hex, window_hmac
@@ -51,12 +52,14 @@ class Closed:
         report: with identity, hash, HMAC and chain integrity filled in.
         window_hmac: the window's HMAC on its own, without its parent.
         left: the session and the window's node as they were committed.
+        receipt_id: of the receipt on it; empty for none.
     """
 
     seal: WindowSeal
     report: Report
     window_hmac: str
     left: Left
+    receipt_id: str = ""
 
 
 def close(
@@ -79,10 +82,10 @@ def close(
     """
     envelope = ending.envelope
     key = session_key(world.keyring, session_id)
-    stored = namespace.stored([fact.fact_id for fact in envelope.facts] if envelope else ())
+    shown = [(fact.fact_id, fact.source_id) for fact in envelope.facts] if envelope else []
+    stored = namespace.stored([*(id_ for id_, _ in shown), *ending.candidates])
     on_disk = ending.keep and all(
-        fact.fact_id in stored or fact.source_id.startswith(SUMMARY_SOURCE)
-        for fact in (envelope.facts if envelope else ())
+        id_ in stored or source_id.startswith(SUMMARY_SOURCE) for id_, source_id in shown
     )
     with (
         world.remembered.one_by_one(wanted=not ending.keep) as held,
@@ -141,6 +144,7 @@ def close(
         )
         if not left.stored:
             held.append((left.session, left.node))
+        receipt = record(transaction, namespace, world, ending, seal, finished, left, stored)
         used = _used(transaction, ending, now)
         bad = due(transaction, ending, finished, world.settings.fabric.lifecycle)
     if used and envelope:
@@ -151,6 +155,7 @@ def close(
     quarantine(namespace, bad)
     if left.prior is not None and not on_disk:
         world.remembered.say(session_id, left.prior)
+    receipt_id = world.unwritten.noted(receipt)
     alone = window_hmac(
         key,
         session_id=session_id,
@@ -160,7 +165,8 @@ def close(
         report_hash=seal.report_hash,
         parent_hmac="",
     )
-    return Closed(seal, finished.changed(hmac=seal.hmac, chain_integrity=integrity), alone, left)
+    sealed = finished.changed(hmac=seal.hmac, chain_integrity=integrity)
+    return Closed(seal, sealed, alone, left, receipt_id)
 
 
 def journalled(namespace: Namespace, world: World, seal: WindowSeal, notes: Sequence[Note]) -> None:

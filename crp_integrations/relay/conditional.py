@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from crp_integrations.envelope.fit import Fit
 from crp_integrations.envelope.records import Candidates, Envelope
 from crp_integrations.envelope.relevant import holds_relevant, least_relevance
 from crp_integrations.envelope.reuse import Match, Scope
@@ -201,6 +202,7 @@ class Conditional:
         now: datetime,
         headers: Mapping[str, str] | None = None,
         tier: QualityTier | None = None,
+        made: Fit | None = None,
     ) -> None:
         """Know an envelope from now on, unless its session keeps things in memory alone.
 
@@ -208,6 +210,7 @@ class Conditional:
             candidates: as Phase 1 selected them.
             headers: of the window that was released with it; None for a preview.
             tier: of the envelope before its answer capped it, None where it did not.
+            made: what it was made of.
         """
         if self._request.cache.no_store or view.held():
             return
@@ -221,6 +224,7 @@ class Conditional:
             headers,
             present=present,
             tier=tier,
+            made=made,
         )
 
     @property

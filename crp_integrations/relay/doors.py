@@ -11,10 +11,9 @@ from crp_integrations.dpe.pipeline import examine as run_stages
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.stages.s13_report import finish
 from crp_integrations.envelope.assemble import assemble
-from crp_integrations.envelope.decompose import decompose
 from crp_integrations.envelope.offered import offered
 from crp_integrations.envelope.ports import Reranker
-from crp_integrations.envelope.records import Envelope, PackedFact
+from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.rerank import reranked
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.records import Fact
@@ -33,6 +32,13 @@ from crp_integrations.relay.build import (
 from crp_integrations.relay.counting import Conversation, counted
 from crp_integrations.relay.decomposing import Needs
 from crp_integrations.relay.examining import VERIFIED
+from crp_integrations.relay.given import (
+    earlier_of,
+    importances_of,
+    mode_of,
+    needs_of,
+    passages_of,
+)
 from crp_integrations.relay.records import TokenCount
 from crp_integrations.relay.settings import Settings, load
 from crp_integrations.vocabulary import GroundingMode
@@ -149,14 +155,14 @@ def examine(
     dossier = Dossier(
         question=question or "",
         answer=answer,
-        passages=tuple(_passages(context)),
+        passages=tuple(passages_of(context)),
         vectors=None,
-        grounding=_mode(grounding),
-        importances=_importances(context),
+        grounding=mode_of(grounding),
+        importances=importances_of(context),
         system=chosen.system.system(kept),
         no_store=no_store,
-        sub_queries=_needs(question, sub_queries, context, chosen),
-        prior=_earlier(prior),
+        sub_queries=needs_of(question, sub_queries, context, chosen),
+        prior=earlier_of(prior),
         windows_left=max(0, chosen.max_windows - len(prior) - 1),
     )
     report = run_stages(
@@ -191,66 +197,3 @@ def count_tokens(
         ConfigError: the model's tokenizer file cannot be read.
     """
     return counted(what, tokenizers(settings or load())(model), tools)
-
-
-def _passages(context: Envelope | Sequence[Fact | str]) -> list[tuple[str, str]]:
-    items = context.facts if isinstance(context, Envelope) else context
-    passages = []
-    for number, item in enumerate(items, 1):
-        if isinstance(item, str):
-            passages.append((f"context-{number}", item))
-        elif isinstance(item, Fact | PackedFact):
-            passages.append((item.fact_id, item.content))
-        else:
-            raise RequestError(f"context {number} is {type(item).__name__}, wanted a text or fact")
-    return passages
-
-
-def _needs(
-    question: str | None,
-    given: Sequence[str],
-    context: Envelope | Sequence[Fact | str],
-    settings: Settings,
-) -> tuple[str, ...]:
-    """The sub-queries: those given, the envelope's own, or the question's by the same rules."""
-    if isinstance(given, str):
-        raise RequestError("sub_queries is one string; give a list of texts, such as [need]")
-    if given:
-        return tuple(given)
-    if isinstance(context, Envelope):
-        return context.sub_queries
-    if not question or not question.strip():
-        return ()
-    rules = settings.envelope.decompose
-    return decompose(question, rules) if rules.rules else (question,)
-
-
-def _earlier(prior: Sequence[str | PriorWindow]) -> tuple[PriorWindow, ...]:
-    if isinstance(prior, str):
-        raise RequestError("prior is one string; give a list of earlier answers, such as [answer]")
-    windows = []
-    for number, window in enumerate(prior, 1):
-        if isinstance(window, str):
-            windows.append(PriorWindow(f"window-{number}", number, window))
-        elif isinstance(window, PriorWindow):
-            windows.append(window)
-        else:
-            raise RequestError(
-                f"prior {number} is {type(window).__name__}, wanted a text or PriorWindow"
-            )
-    return tuple(windows)
-
-
-def _importances(context: Envelope | Sequence[Fact | str]) -> tuple[float, ...]:
-    """The importance of each fact; none at all as soon as one is a mere text."""
-    items = context.facts if isinstance(context, Envelope) else context
-    known = [item.importance_weight for item in items if isinstance(item, Fact | PackedFact)]
-    return tuple(known) if len(known) == len(items) else ()
-
-
-def _mode(grounding: GroundingMode | str) -> GroundingMode:
-    try:
-        return GroundingMode(grounding)
-    except ValueError:
-        wanted = ", ".join(GroundingMode)
-        raise RequestError(f"grounding {grounding!r:.40} is not one of {wanted}") from None

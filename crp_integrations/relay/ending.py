@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from crp_integrations.audit.records import WindowSeal
 from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.records import Envelope
+from crp_integrations.receipt.records import Draft
 from crp_integrations.session.transfer import Transfer
 from crp_integrations.vocabulary import EventType, Strategy
 
 # Something that happened within a window: ids, hashes, counts and words of closed lists.
 Note: TypeAlias = tuple[EventType, Mapping[str, Any]]
+# What the receipt on a window is to hold, once it has its seal and its finished report.
+Drafting: TypeAlias = Callable[[WindowSeal, Report], Draft]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,8 @@ class Ending:
         outdated: earlier windows whose sources have changed since.
         transfer: what the window was given of those before; None for nothing.
         born: fields of the session, should it begin with this window.
+        draft: makes what its receipt holds; None for no receipt.
+        candidates: ids of the facts that its receipt names, shown or not.
     """
 
     outcome: str
@@ -54,3 +60,5 @@ class Ending:
     outdated: tuple[str, ...] = ()
     transfer: Transfer | None = None
     born: Mapping[str, Any] = field(default_factory=dict)
+    draft: Drafting | None = None
+    candidates: tuple[str, ...] = ()

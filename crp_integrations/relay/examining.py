@@ -9,8 +9,10 @@ import numpy as np
 
 from crp_integrations.dpe.catalogue import catalogue
 from crp_integrations.dpe.dossier import Dossier, PriorWindow, System
+from crp_integrations.dpe.examination import Engines, Examination
 from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.records import Report
+from crp_integrations.dpe.signals import Live
 from crp_integrations.envelope.evolution import SUMMARY_SOURCE, next_window
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import StoreError
@@ -79,8 +81,8 @@ def examined(
     *,
     needs: Sequence[str] = (),
     outdated: Collection[str] = (),
-) -> Report:
-    """The report on a reply, beside the envelope that the model had.
+) -> tuple[Report, Examination]:
+    """The report on a reply, beside the envelope that the model had, and how it came about.
 
     Spec: CRP-SPEC-005 §1.2
 
@@ -103,15 +105,19 @@ def examined(
         windows_left=max(0, world.settings.max_windows - next_window(request.prior)),
         **asked(request, world.settings, code_verified=world.code_verified),
     )
-    return examine(
+    signals, embedder = Live(), namespace.embedder
+    report = examine(
         dossier,
-        embedder=namespace.embedder,
+        embedder=embedder,
         verifier=world.verifier,
         settings=world.settings.dpe,
         tracer=world.tracer,
         policy=world.policy,
         recognisers=world.recognisers,
+        signals=signals,
     )
+    engines = Engines.of(embedder, world.verifier, world.policy, world.recognisers)
+    return report, Examination(dossier, tuple(signals.entries), engines)
 
 
 def earlier(request: Request, outdated: Collection[str] = ()) -> tuple[PriorWindow, ...]:

@@ -8,8 +8,11 @@ from contextlib import suppress
 from crp_integrations.audit.keys import etag_salt
 from crp_integrations.envelope.assemble import assemble
 from crp_integrations.envelope.cascade import counted
+from crp_integrations.envelope.counts import Remembering
 from crp_integrations.envelope.evolution import deferred, evolve, next_window, seen
+from crp_integrations.envelope.fit import Fit, Room
 from crp_integrations.envelope.gather import gather, recount
+from crp_integrations.envelope.layouts import Shown
 from crp_integrations.envelope.records import Candidates, Envelope
 from crp_integrations.envelope.rerank import reranked
 from crp_integrations.envelope.reuse import Match
@@ -34,11 +37,13 @@ class Fitting:
         request: what is asked; another one with the same question may take its place, as for a
             re-dispatch with further instructions.
         last: the call last made.
+        made: everything that its envelope was made of; None before there is one.
     """
 
     def __init__(self, request: Request, session_id: str, world: World) -> None:
         self.request = request
         self.last: Fitted | None = None
+        self.made: Fit | None = None
         self.namespace = world.namespace_in(request.residency)
         self.conditional = Conditional(request, session_id, self.namespace, world)
         self.needs = Needs(request, world.settings.envelope.decompose)
@@ -52,6 +57,11 @@ class Fitting:
     def begun(self) -> bool:
         """Whether anything was read or asked for."""
         return self._candidates is not None or self.needs.waiting
+
+    @property
+    def candidates(self) -> tuple[str, ...]:
+        """Ids of the facts that the envelope was made of, shown or not."""
+        return tuple(one.fact_id for one in self.made.candidates.facts) if self.made else ()
 
     def reads(self) -> View:
         """What the window reads; what its session held at the first read stays within reach."""
@@ -68,10 +78,10 @@ class Fitting:
         request, world = self.request, self._world
         counter = world.counter_for(model)
         limit = context_limit or world.limit_for(model)[0]
-        budget = prompt.room(request, counter, limit, world.settings.envelope)
-        self._packed_for = (model, counter.identity, budget)
+        room = prompt.reckoned(request, counter, limit, world.settings.envelope)
+        self._packed_for = (model, counter.identity, room.tokens)
         with world.tracer.step("envelope"):
-            packed = self._earlier() or self._assembled(model, counter, budget)
+            packed = self._earlier() or self._assembled(model, counter, room)
             envelope = self.needs.named(packed)
         call = ModelCall(
             model=model,
@@ -115,7 +125,7 @@ class Fitting:
             validators = self._validators(self._packed_for, chosen.state_hash)
             now = self._world.clock.now()
             self.conditional.remember(
-                self.reads(), validators, envelope, chosen, now, headers, tier
+                self.reads(), validators, envelope, chosen, now, headers, tier, self.made
             )
 
     def widen(self, queries: Sequence[str]) -> None:
@@ -140,10 +150,10 @@ class Fitting:
             return None
         envelope = self.conditional.envelope(self._validators(self._packed_for))
         if envelope is not None:
-            self._candidates = known.candidates
+            self._candidates, self.made = known.candidates, known.made
         return envelope
 
-    def _assembled(self, model: str, counter: TokenCounter, budget_tokens: int) -> Envelope:
+    def _assembled(self, model: str, counter: TokenCounter, room: Room) -> Envelope:
         world, request = self._world, self.request
         found = self._candidates = self._select(counter)
         self.conditional.require_relevant(found, self.reads())
@@ -151,13 +161,16 @@ class Fitting:
         evolved = evolve(found, request.prior, counter=counter, settings=settings)
         ordered = sorted(request.prior, key=lambda window: window.window_number)
         salted = settings.reuse.salt_etags
-        return assemble(
-            counted(evolved, self.reads(), found),
-            budget_tokens=budget_tokens,
-            counter=counter,
+        candidates = counted(evolved, self.reads(), found)
+        now, tiers = world.clock.now(), tuple(window.quality_tier for window in ordered)
+        remembering = Remembering(counter)
+        envelope = assemble(
+            candidates,
+            budget_tokens=room.tokens,
+            counter=remembering,
             grounding=request.grounding,
             settings=settings,
-            now=world.clock.now(),
+            now=now,
             k=request.k,
             model=model,
             session_id=self._session_id,
@@ -165,11 +178,32 @@ class Fitting:
             strategy=request.strategy,
             settings_digest=world.settings_digest,
             max_age_seconds=request.cache.max_age_seconds,
-            tiers_before=[window.quality_tier for window in ordered],
+            tiers_before=tiers,
             salt=etag_salt(world.keyring, self._session_id) if salted else "",
             pinned=request.pinned,
             previous=request.previous,
         )
+        self.made = Fit(
+            candidates=candidates,
+            room=room,
+            budget_tokens=room.tokens,
+            tokenizer=counter.identity,
+            exactness=counter.exactness,
+            source=counter.source,
+            counts=tuple(remembering.asked),
+            grounding=request.grounding,
+            strategy=request.strategy,
+            now=now,
+            model=model,
+            k=request.k,
+            max_age_seconds=request.cache.max_age_seconds,
+            window_number=next_window(request.prior),
+            tiers_before=tiers,
+            salted=salted,
+            pinned=tuple(request.pinned),
+            previous=Shown.of(request.previous).ids,
+        )
+        return envelope
 
     def _select(self, counter: TokenCounter) -> Candidates:
         world, request = self._world, self.request

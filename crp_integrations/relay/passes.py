@@ -7,7 +7,7 @@ delivered is the last answer as the model wrote it.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from crp_integrations.messages import Message, ModelCall, Reply
@@ -23,14 +23,6 @@ REFINE: Final = (
     "Write the answer to the question again. Mend what you have listed: state what the context "
     "says, and leave out what it does not. Reply with the answer alone."
 )
-PULL: Final = (
-    "Extract everything in the context that answers the question. Report what the context says, "
-    "with its numbers, dates and names as they stand there, and add nothing to it."
-)
-HIERARCHICAL: Final = (
-    "Answer the parts of the question one after the other, each from the context alone, and then "
-    "bring them together in one answer."
-)
 _NONE = re.compile(r"\W*none\W*", re.IGNORECASE)
 
 
@@ -44,6 +36,7 @@ class Passes:
         done: replies so far.
         answer: the last reply that answers the question.
         objections: whether the verification found anything.
+        further: the calls behind the first, in order.
     """
 
     strategy: Strategy
@@ -51,9 +44,21 @@ class Passes:
     done: int = 0
     answer: Reply | None = None
     objections: bool = False
+    further: list[ModelCall] = field(default_factory=list)
 
     def after(self, call: ModelCall, reply: Reply) -> ModelCall | None:
-        """The call after a reply; None when the answer is there.
+        """The call after a reply, which is remembered; None when the answer is there.
+
+        Args:
+            call: with the envelope, as it was fitted for the first pass.
+        """
+        found = self._after(call, reply)
+        if found is not None:
+            self.further.append(found)
+        return found
+
+    def _after(self, call: ModelCall, reply: Reply) -> ModelCall | None:
+        """The call after a reply.
 
         Args:
             call: with the envelope, as it was fitted for the first pass.
@@ -99,8 +104,3 @@ class Passes:
 def replies(strategy: Strategy) -> int:
     """How many replies must fit into the model's context beside the envelope."""
     return 3 if strategy is Strategy.REFLEXIVE else 1
-
-
-def instruction(strategy: Strategy) -> str:
-    """What a strategy adds to the system prompt; empty for nothing."""
-    return {Strategy.PULL: PULL, Strategy.HIERARCHICAL: HIERARCHICAL}.get(strategy, "")

@@ -1,46 +1,49 @@
-"""The messages that a model gets: system prompt, grounding instruction, context, question.
-
-No CRP metadata is in them: no score, no id, no header (transparency boundary).
-"""
+"""What one request puts around its context: the messages, and the tokens that they leave."""
 
 from __future__ import annotations
 
 import logging
 
+from crp_integrations.envelope import prompt
 from crp_integrations.envelope.budget import budget
-from crp_integrations.envelope.render import grounding_instruction
+from crp_integrations.envelope.fit import Room
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.messages import Message
 from crp_integrations.ports import TokenCounter
-from crp_integrations.relay.passes import instruction, replies
+from crp_integrations.relay.passes import replies
 from crp_integrations.relay.records import Request
 
 _LOG = logging.getLogger(__name__)
 
-CONTEXT_OPEN = "<context>\n"
-CONTEXT_CLOSE = "\n</context>"
-
 
 def messages(request: Request, context: str) -> tuple[Message, ...]:
-    """The conversation for one request (`prompt@1`).
+    """The conversation for one request.
 
     Spec: CRP-SPEC-003 §13.1
 
     Args:
         context: the envelope's rendered text, placed verbatim; empty for no context.
-
-    Returns:
-        System message (left out when empty), history, then the question.
     """
-    framed = CONTEXT_OPEN + context + CONTEXT_CLOSE if context else ""
-    system = "\n\n".join(part for part in (*_before(request), framed) if part)
-    head = (Message(role="system", content=system),) if system else ()
-    return (*head, *request.history, Message(role="user", content=request.query))
+    return prompt.messages(before(request), context, request.history, request.query)
+
+
+def before(request: Request) -> tuple[str, ...]:
+    """What stands in a request's system message before the context."""
+    return prompt.before(
+        request.system_prompt, request.grounding, request.strategy, request.instructions
+    )
 
 
 def room(
     request: Request, counter: TokenCounter, context_limit: int, settings: EnvelopeSettings
 ) -> int:
+    """Tokens left for the context, as `reckoned` has them."""
+    return reckoned(request, counter, context_limit, settings).tokens
+
+
+def reckoned(
+    request: Request, counter: TokenCounter, context_limit: int, settings: EnvelopeSettings
+) -> Room:
     """Tokens left for the context once everything else in the request is counted.
 
     That is the system prompt with the grounding instruction, the history, the question, the tool
@@ -52,12 +55,11 @@ def room(
         context_limit: the model's context limit in tokens.
 
     Returns:
-        The smaller of what is left and the request's own `budget_tokens`, at least 0.
+        With the smaller of what is left and the request's own `budget_tokens`, at least 0.
     """
-    parts = (*_before(request), CONTEXT_OPEN + CONTEXT_CLOSE)
-    system = "\n\n".join(part for part in parts if part)
+    parts = (*before(request), prompt.CONTEXT_OPEN + prompt.CONTEXT_CLOSE)
     around = (
-        Message(role="system", content=system),
+        Message(role="system", content=prompt.system_text(parts, "")),
         *request.history,
         Message(role="user", content=request.query),
     )
@@ -66,9 +68,10 @@ def room(
     # The draft and what was found in it are sent along when it is asked again.
     further = replies(request.strategy) - 1
     each = request.max_tokens or settings.expected_response_tokens
+    rest += further * each
     left = budget(
         context_limit,
-        rest + further * each,
+        rest,
         asked,
         request.max_tokens,
         counter.exactness,
@@ -82,14 +85,12 @@ def room(
             rest + asked,
             context_limit,
         )
-    return left if request.budget_tokens is None else max(0, min(left, request.budget_tokens))
-
-
-def _before(request: Request) -> tuple[str, ...]:
-    """What stands in the system message before the context."""
-    return (
-        request.system_prompt,
-        grounding_instruction(request.grounding),
-        instruction(request.strategy),
-        *request.instructions,
+    own = request.budget_tokens
+    return Room(
+        limit=context_limit,
+        around=rest,
+        question=asked,
+        answer=request.max_tokens,
+        asked=own,
+        tokens=left if own is None else max(0, min(left, own)),
     )

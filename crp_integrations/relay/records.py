@@ -184,9 +184,10 @@ class Answer(Record):
             the headers name it only where another window is suggested.
         pieces: of an answer over several windows, in order; empty for an answer of one.
         parts: ids of the windows that answered parts of the question; empty for none.
+        receipt_id: of the receipt on its window, of several the last one's; empty for none.
     """
 
-    SCHEMA = "answer/2"
+    SCHEMA = "answer/3"
 
     text: str
     envelope: Envelope
@@ -199,6 +200,7 @@ class Answer(Record):
     continuation_id: str = ""
     pieces: tuple[Piece, ...] = ()
     parts: tuple[str, ...] = ()
+    receipt_id: str = ""
 
     def as_prior(self, summary: str = "") -> PriorWindow:
         """What the next window needs to know of this one, its answer among it.

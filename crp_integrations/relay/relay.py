@@ -20,12 +20,14 @@ from crp_integrations.fabric.records import Document, Fact, IngestReport, Stream
 from crp_integrations.headers.cache import CacheDirectives
 from crp_integrations.policy.ports import ViolationSink
 from crp_integrations.ports import Model
+from crp_integrations.receipt.records import Receipt
 from crp_integrations.relay.admit import checked_session
 from crp_integrations.relay.asks import Asks
 from crp_integrations.relay.assembling import assembled
 from crp_integrations.relay.counting import Conversation, counted
 from crp_integrations.relay.delegating import delegate, take
 from crp_integrations.relay.hearing import report_on
+from crp_integrations.relay.receipts import Receipts
 from crp_integrations.relay.records import TokenCount
 from crp_integrations.relay.world import World
 from crp_integrations.session.agents import Downward, Upward
@@ -194,6 +196,7 @@ class Relay(Asks):
         """
         self._world.known.end(session_id)
         self._world.remembered.end(session_id)
+        self._world.unwritten.end(session_id)
         places = (self._world.namespace, *self._world.regions.values())
         return sum(place.end_session(session_id) for place in places)
 
@@ -313,6 +316,14 @@ class Relay(Asks):
             StoreError: the store could not be read.
         """
         return report_on(self.region(residency), window_id)
+
+    def receipt(self, name: str, *, residency: str | None = None) -> Receipt | None:
+        """A receipt by its id, or by the id of its window; see `Receipts.get`."""
+        return self.receipts(residency=residency).get(name)
+
+    def receipts(self, *, residency: str | None = None) -> Receipts:
+        """The receipts of a region, and proofs that they are in their log."""
+        return Receipts(self.region(residency), self._world)
 
     def verify(self, *, residency: str | None = None) -> Trail:
         """Verify everything that was sealed in this namespace.

@@ -111,19 +111,27 @@ def passed(about: Said, world: World) -> Passed:
     )
 
 
-def refused(error: CRPError, session_id: str) -> dict[str, str]:
+def refused(error: CRPError, closed: Closed, world: World, residency: str = "") -> dict[str, str]:
     """The headers of a window that was refused before there was an envelope.
 
     Spec: related facts §3
+
+    Args:
+        closed: the window as it was sealed.
+        residency: of its request.
     """
     halted = isinstance(error, SafetyHalt)
     reason = HaltReason(error.reason) if isinstance(error, SafetyHalt) and error.reason else None
     relaxed = isinstance(error, PolicyRelaxed)
+    left = closed.left.session.safety_budget
     return write(
         ResponseHeaders(
-            session_id=session_id,
+            session_id=closed.seal.session_id,
             violation=(INHERITANCE,) if relaxed else None,
             retry_after=retry_for(reason) if halted else None,
+            safety_budget=left if halted else None,
+            budget_warning=safety.warning(left, world.settings.sessions.budget) if halted else None,
+            trail_id=trail_id(closed.seal.session_id, residency),
         )
     )
 

@@ -58,6 +58,9 @@ class Settings(BaseSettings):
         dispatch: re-dispatches, continuations and strategies.
         policy: the operator's safety policy, which no session and no call can relax.
         reports: delivery of violation reports.
+        receipts: whether a receipt is signed and kept for each window.
+        receipt_weights: whether receipts tell weights of the operator's own; those of a published
+            preset are always told, of others their digest (decision D18).
     """
 
     model_config = SettingsConfigDict(
@@ -87,6 +90,8 @@ class Settings(BaseSettings):
     dispatch: DispatchSettings = DispatchSettings()
     policy: str = ""
     reports: ReportSettings = ReportSettings()
+    receipts: bool = True
+    receipt_weights: bool = False
 
     # Where a store's file lies decides nothing about an answer, so it is no field.
     toml_file: ClassVar[Path | None] = None
@@ -168,7 +173,7 @@ class Settings(BaseSettings):
     @property
     def digest(self) -> str:
         """`sha256:` hash of every setting that can decide an answer; no key, clock or place."""
-        aside = {"clock", "key", "timeout_s", "regions", "reports"}
+        aside = {"clock", "key", "timeout_s", "regions", "reports", "receipts", "receipt_weights"}
         return digest(self.model_dump(mode="json", exclude=aside))
 
 

@@ -280,6 +280,7 @@ class Turn(Window):
         answered = self._passes.answer or reply
         if self._searching is not None:
             answered = without_searches(answered)
+        self._replied = answered
         report = self._examine(fitted.envelope, answered.text)
         shown = emitted(fitted.envelope, report, self._world.settings.dpe.quality)
         verdict = Verdict.of(

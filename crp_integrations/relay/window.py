@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from crp_integrations.audit.drafts import DIRECTIVES
+from crp_integrations.dpe.examination import Examination
 from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import (
@@ -28,11 +29,12 @@ from crp_integrations.relay.attempts import Attempts
 from crp_integrations.relay.bridging import may_be_laid
 from crp_integrations.relay.carrying import Carrying
 from crp_integrations.relay.close import Closed, close, journalled
-from crp_integrations.relay.ending import Ending
+from crp_integrations.relay.ending import Drafting, Ending
 from crp_integrations.relay.entering import Entered, Place
 from crp_integrations.relay.examining import examined
 from crp_integrations.relay.fitting import Fitting
 from crp_integrations.relay.passes import Passes
+from crp_integrations.relay.recorded import drafting, recorded
 from crp_integrations.relay.records import Answer, Request
 from crp_integrations.relay.saying import Said, refused, said, trail_id
 from crp_integrations.relay.searching import Searching
@@ -73,6 +75,10 @@ class Window:
         self._outdated: tuple[str, ...] = ()
         self._closed: Closed | None = None
         self._verdict: Verdict | None = None
+        # What the report last made came from, and how many flags it had of its own.
+        self._examined: tuple[Examination, int] | None = None
+        # The reply that was examined.
+        self._replied: Reply | None = None
         self._outcome: Outcome | None = None
         self._ending = threading.Lock()
 
@@ -116,7 +122,7 @@ class Window:
 
     def _examine(self, envelope: Envelope | None, text: str) -> Report:
         fitting = self._fitting
-        report = examined(
+        report, examination = examined(
             fitting.request,
             self._world,
             fitting.namespace,
@@ -126,6 +132,7 @@ class Window:
             needs=fitting.needs.own(envelope.sub_queries if envelope else ()),
             outdated=self._outdated,
         )
+        self._examined = (examination, len(report.flags))
         return report.changed(flags=(*report.flags, *self._flags(), *self._personal(envelope)))
 
     def _personal(self, envelope: Envelope | None) -> list[str]:
@@ -209,7 +216,9 @@ class Window:
             report = report.changed(flags=(*report.flags, f"window-{outcome}"))
             closed = self._close(outcome, envelope, "", report, cause or error)
             headers = (
-                self._headers(envelope, closed) if envelope else refused(error, self.session_id)
+                self._headers(envelope, closed)
+                if envelope
+                else refused(error, closed, self._world, self.request.residency)
             )
             self._outcome = Refusal(error, headers, envelope)
             return self._outcome
@@ -241,6 +250,8 @@ class Window:
             sibling=self._place.sibling,
             keep=not self.request.cache.no_store,
             outdated=self._outdated,
+            draft=self._draft(envelope, text, report, verdict),
+            candidates=self._fitting.candidates if world.settings.receipts else (),
             transfer=self._carrying.given if self._carrying else None,
             born={
                 "parent_session": self.request.parent_session,
@@ -257,6 +268,31 @@ class Window:
             _handed(world, closed.report)
         return closed
 
+    def _draft(
+        self,
+        envelope: Envelope | None,
+        text: str,
+        report: Report,
+        verdict: Verdict | None,
+    ) -> Drafting | None:
+        fitting = self._fitting
+        if not self._world.settings.receipts:
+            return None
+        told = recorded(
+            fitting.request,
+            self._world,
+            fitting,
+            self._passes.further,
+            envelope=envelope,
+            text=text,
+            reply=self._replied,
+            report=report,
+            examined=self._examined,
+            entered=self._entered,
+            verdict=verdict,
+        )
+        return drafting(told)
+
     def _answer(self, envelope: Envelope, reply: Reply, closed: Closed) -> Answer:
         seal = closed.seal
         return Answer(
@@ -269,6 +305,7 @@ class Window:
             window_id=seal.window_id,
             window_number=seal.window_number,
             continuation_id=closed.left.node.continuation_id,
+            receipt_id=closed.receipt_id,
         )
 
     def _headers(self, envelope: Envelope, closed: Closed) -> dict[str, str]:

@@ -17,6 +17,7 @@ from crp_integrations.ports import Clock, Ids, KeyRing, TokenCounter, Tracer
 from crp_integrations.relay.memory import Remembered
 from crp_integrations.relay.personal import Searched
 from crp_integrations.relay.settings import Settings
+from crp_integrations.relay.unwritten import Unwritten
 
 # Takes the report on each window that is sealed, such as a compliance system of the operator's.
 Receiver = Callable[[Report], None]
@@ -44,6 +45,7 @@ class World:
         sink: where violations of a policy are reported to; None for nowhere.
         receiver: gets the report on each sealed window; None for nobody.
         personal: which facts hold personal data, as far as they were looked at.
+        unwritten: receipts that may not be on disk.
     """
 
     namespace: Namespace
@@ -67,6 +69,7 @@ class World:
     sink: ViolationSink | None = None
     receiver: Receiver | None = None
     personal: Searched = field(default_factory=Searched)
+    unwritten: Unwritten = field(default_factory=Unwritten)
 
     def namespace_in(self, residency: str) -> Namespace:
         """The namespace of a region; the one of no region for an empty name.

@@ -1,9 +1,11 @@
 """Testing: what a backend of your own must pass, as classes that pytest collects.
 
 In: a fixture that makes your store. Out: passed or failed tests, one for each promise of
-`fabric/ports`, `audit/ports.py` and `session/ports.py`. Subclass `StoreConformance` from
+`fabric/ports` and of `ports.py` in audit, session and receipt. Subclass `StoreConformance` from
 `conformance.py`, or `PersistentStoreConformance` for a store that outlives its process. The records
-that the tests put in come from `records.py`. The room needs pytest and is imported by nothing else.
+that the tests put in come from `records.py`. `plugin.py` is pytest's plug-in with the fixture
+`assert_context_unchanged`, and `golden.py` what it compares. The room needs pytest and is imported
+by nothing else.
 """
 
 import pytest
@@ -15,6 +17,7 @@ pytest.register_assert_rewrite(
     "crp_integrations.testing.conformance_facts",
     "crp_integrations.testing.conformance_finding",
     "crp_integrations.testing.conformance_journal",
+    "crp_integrations.testing.conformance_receipts",
     "crp_integrations.testing.conformance_sessions",
     "crp_integrations.testing.conformance_transactions",
     "crp_integrations.testing.conformance_upkeep",

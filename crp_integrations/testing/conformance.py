@@ -20,6 +20,7 @@ from crp_integrations.testing.conformance_edits import EditsConformance
 from crp_integrations.testing.conformance_facts import FactsConformance
 from crp_integrations.testing.conformance_finding import FindingConformance
 from crp_integrations.testing.conformance_journal import JournalConformance
+from crp_integrations.testing.conformance_receipts import ReceiptsConformance
 from crp_integrations.testing.conformance_sessions import SessionsConformance
 from crp_integrations.testing.conformance_transactions import TransactionsConformance
 from crp_integrations.testing.conformance_upkeep import UpkeepConformance
@@ -34,6 +35,7 @@ class StoreConformance(
     JournalConformance,
     SessionsConformance,
     WithdrawalConformance,
+    ReceiptsConformance,
     TransactionsConformance,
     UpkeepConformance,
 ):

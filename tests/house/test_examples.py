@@ -1,4 +1,7 @@
-"""Every script in `examples/` runs as it stands, without a key and without a network."""
+"""Every script in `examples/` runs as it stands, without a key and without a network.
+
+The receipts that it issues on the way verify with the package's own command.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,9 @@ from tests.requirements.rows import ROOT
 
 SCRIPTS = sorted((ROOT / "examples").glob("**/*.py"))
 KEYS = ("KEY", "TOKEN", "SECRET")
+# Keeps the receipts of a script that knows nothing of it.
+WATCH = ROOT / "tests" / "receipt" / "watch"
+ASKING = ("relay.ask(", "CRPMiddleware(", "CRPRunnable(", "CRPQueryEngine(")
 
 
 def test_there_is_an_example_for_each_framework() -> None:
@@ -23,15 +29,39 @@ def test_there_is_an_example_for_each_framework() -> None:
 
 @pytest.mark.requirement("CARD-16")
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
-def test_an_example_runs_without_a_key(script: Path, tmp_path: Path) -> None:
+def test_an_example_runs_without_a_key_and_its_receipts_verify(
+    script: Path, tmp_path: Path
+) -> None:
+    kept = tmp_path / "receipts"
+    kept.mkdir()
     clean = {name: value for name, value in os.environ.items() if not name.endswith(KEYS)}
     run = subprocess.run(
         [sys.executable, str(script)],
         cwd=tmp_path,
-        env={**clean, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"},
+        env={
+            **clean,
+            "PYTHONPATH": os.pathsep.join((str(WATCH), str(ROOT))),
+            "PYTHONWARNINGS": "ignore",
+            "RECEIPTS": str(kept),
+        },
         capture_output=True,
         text=True,
         timeout=240,
     )
     assert run.returncode == 0, run.stderr[-3000:]
     assert run.stdout.strip(), "an example shows something"
+    receipts = sorted(kept.iterdir())
+    # Whoever asks a relay gets a receipt; the other examples examine answers of other people's.
+    asks = any(word in script.read_text(encoding="utf-8") for word in ASKING)
+    assert bool(receipts) >= asks, "a relay was asked, and no receipt was issued"
+    for path in receipts:
+        verified = subprocess.run(
+            [sys.executable, "-m", "crp_integrations.cli.app", "receipt", "verify", str(path)],
+            env={"PATH": "", "PYTHONPATH": str(ROOT)},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert verified.returncode == 0, verified.stdout + verified.stderr
+        assert verified.stdout.rstrip().endswith("verifies")

@@ -64,6 +64,9 @@ HOMES: dict[str, tuple[str, ...]] = {
     "yaml": ("loaders/",),
     "rich": ("cli/",),
     "typer": ("cli/",),
+    "starlette": ("gateway/",),
+    "uvicorn": ("gateway/",),
+    "h11": ("gateway/",),
     "pytest": ("testing/",),
     "hypothesis": ("testing/",),
 }

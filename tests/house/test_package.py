@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import hashlib
 import json
 import subprocess
@@ -69,7 +70,8 @@ def test_the_wheel_holds_the_hashes_of_the_engines_code(wheel: zipfile.ZipFile) 
 
 
 def test_the_wheel_holds_every_page_of_the_documentation(wheel: zipfile.ZipFile) -> None:
-    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    found = (path for path in (ROOT / "docs").rglob("*") if path.is_file())
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in found}
     inside = "crp_integrations/documentation/"
     held = {name.removeprefix(inside) for name in wheel.namelist() if name.startswith(inside)}
     assert held == pages
@@ -77,8 +79,12 @@ def test_the_wheel_holds_every_page_of_the_documentation(wheel: zipfile.ZipFile)
 
 def test_the_wheel_names_the_command_and_the_extras(wheel: zipfile.ZipFile) -> None:
     (points,) = [name for name in wheel.namelist() if name.endswith("entry_points.txt")]
-    command = "[console_scripts]\ncrp = crp_integrations.cli.app:main"
-    assert wheel.read(points).decode().strip() == command
+    named = configparser.ConfigParser()
+    named.read_string(wheel.read(points).decode())
+    assert {group: dict(named[group]) for group in named.sections()} == {
+        "console_scripts": {"crp": "crp_integrations.cli.app:main"},
+        "pytest11": {"crp": "crp_integrations.testing.plugin"},
+    }
     (metadata,) = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
     extras = message_from_string(wheel.read(metadata).decode()).get_all("Provides-Extra")
     assert set(extras or ()) == set(PROJECT["optional-dependencies"])

@@ -11,9 +11,9 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.engines import dag
+from crp_integrations.envelope.prompt import HIERARCHICAL
 from crp_integrations.errors import ModelError, ModelRateLimited, RequestError, UnknownContinuation
 from crp_integrations.messages import ModelCall, Reply
-from crp_integrations.relay.passes import HIERARCHICAL
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.strategies.parts import FOUND, MISSING
 from crp_integrations.session import graph

@@ -364,7 +364,9 @@ def test_an_oversight_of_halt_asks_no_model(open_relay: Opener, asking: dict[str
     assert isinstance(ended, Refusal)
     assert (ended.status, model.calls) == (451, [])
     assert ended.headers[names.RETRY_AFTER] == "oversight-required"
+    assert ended.headers[names.SAFETY_BUDGET] == "1.0"
     error = refusal(relay, **asking)
+    assert ended.headers[names.TRAIL_ID] == error.trail
     assert isinstance(error, SafetyHalt)
     assert (error.reason, error.session_id) == (HaltReason.OVERSIGHT, SESSION)
     assert [event.data["reason"] for event in events(relay, EventType.SAFETY_HALT)] == [

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from crp_integrations import Relay
-from crp_integrations.relay.passes import HIERARCHICAL, PULL
+from crp_integrations.envelope.prompt import HIERARCHICAL, PULL
 from crp_integrations.relay.strategies.choose import intent
 from crp_integrations.vocabulary import EventType, GroundingMode, Strategy
 from tests.doubles import ScriptedModel

@@ -7,11 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from crp_integrations.receipt.issue import issue
+from crp_integrations.receipt.leaves import Leaf
+from crp_integrations.receipt.records import Draft
 from crp_integrations.session.ports import sessions_of
 from crp_integrations.session.records import Session, WindowNode
 from crp_integrations.stores.sqlite import SqliteStore
+from crp_integrations.testing.conformance_receipts import SIGNER, receipt, receipts_in
 from crp_integrations.testing.conformance_sessions import prior, session, window
-from crp_integrations.testing.records import NAMESPACE, fact, rows
+from crp_integrations.testing.records import KEY, NAMESPACE, fact, rows
 
 ROW = "goes with the row of its fact"
 REGISTRY = "taken out of the registry entry when its source is erased"
@@ -19,6 +23,7 @@ LABEL = "a word from a closed list, a hash, a number or a time; says nothing of 
 CHAIN = "ids, hashes and counts alone; kept, since the trail must verify"
 INDEX = "follows its fact by triggers, is merged and rewritten by scrub"
 WINDOW = "taken with the first fact that its window came from, and with its session"
+RECEIPT = "a text goes with its fact, what may quote it too, and all of them with their session"
 GRAPH = "ids, hashes and numbers; kept until the session is forgotten"
 # Text and blob columns of every table, with what an erasure does to them.
 COVERED = {
@@ -83,6 +88,13 @@ COVERED = {
         "fact_id": "an id, a hash of hashes; gone a day later",
         "withdrawn_at": LABEL,
     },
+    "receipts": {
+        **dict.fromkeys(("receipt_id", "session_id", "window_id", "signature", "key"), CHAIN),
+        "payload": "ids, numbers, closed words and salted hashes; kept, since the log must verify",
+    },
+    "receipt_log": {"hash": CHAIN},
+    "receipt_contents": {"padding": "zeros", "texts": RECEIPT},
+    "receipt_facts": {"fact_id": RECEIPT, "source_id": RECEIPT},
     "facts_text": {"content": INDEX, "facts_text": INDEX, "rank": INDEX},
     "facts_text_data": {"block": INDEX},
     "facts_text_idx": {"segid": INDEX, "term": INDEX, "pgno": INDEX},
@@ -184,6 +196,38 @@ def test_only_contents_of_windows_hold_what_was_said(tmp_path: Path) -> None:
     }
     connection.close()
     assert holding == {("window_contents", "prior"), ("window_contents", "report")}
+
+
+def test_only_contents_of_receipts_hold_their_texts(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "kb")
+    one = issue(
+        Draft(
+            {"candidates": ["f"]},
+            (
+                Leaf("request", "walruszq"),
+                Leaf("context", parts=("[1] ", 3)),
+                Leaf("answer", "the walruszq sleeps", of=(3,)),
+                Leaf("fact/f", "a walruszq", "f", "doc"),
+            ),
+        ),
+        receipt(1).chain,
+        SIGNER,
+        KEY,
+    )
+    with store.begin(NAMESPACE) as transaction:
+        receipts_in(transaction).add(one, {"f": "doc"})
+    store.close()
+    (database,) = tmp_path.rglob("*.sqlite")
+    connection = sqlite3.connect(database)
+    holding = {
+        (table, column)
+        for table, columns in COVERED.items()
+        for column in columns
+        for (value,) in connection.execute(f"SELECT {column} FROM {table}")
+        if "walruszq" in str(value) or b"walruszq" in _bytes(value)
+    }
+    connection.close()
+    assert holding == {("receipt_contents", "texts")}
 
 
 def _bytes(value: object) -> bytes:

@@ -22,10 +22,12 @@ import numpy as np
 
 from crp_integrations.dpe.records import Claim, Evidence, StageRun
 from crp_integrations.dpe.settings import DpeSettings
+from crp_integrations.dpe.signals import Near, near
 from crp_integrations.dpe.state import State
 from crp_integrations.dpe.verifier.alignment import IDENTITY, curve
-from crp_integrations.dpe.verifier.calibrated import FeaturesVerifier, Reading
+from crp_integrations.dpe.verifier.calibrated import ReadsAnswers
 from crp_integrations.dpe.verifier.features import Alignment, align
+from crp_integrations.dpe.verifier.heard import Heard, heard
 from crp_integrations.errors import ConfigError, EngineError
 from crp_integrations.ports import Embedder
 from crp_integrations.vectors import FloatRows
@@ -36,6 +38,8 @@ Scored = tuple[float, tuple[Evidence, ...]]
 # Characters of a sentence with its neighbours that is embedded as one window.
 WINDOW = 600
 LEXICAL = "lexical, no embedder"
+# In the place of a passage and two offsets.
+NOWHERE = (-1, 0, 0)
 
 
 def attribute(state: State) -> State:
@@ -123,20 +127,24 @@ def by_model(unsupported: float, lexical: float, conflict: bool, settings: DpeSe
     return max(score, calibrated(lexical, settings)) if conflict else score
 
 
-def _read(state: State, alignments: tuple[Alignment | None, ...]) -> Reading | None:
+def _read(state: State, alignments: tuple[Alignment | None, ...]) -> Heard | None:
     """The answer by the fitted model, None where another verifier was chosen."""
-    verifier = state.tools.verifier
-    if state.tools.settings.verifier != "features" or not isinstance(verifier, FeaturesVerifier):
+    verifier, dossier = state.tools.verifier, state.dossier
+    if state.tools.settings.verifier != "features" or not isinstance(verifier, ReadsAnswers):
         return None
-    dossier = state.dossier
-    return verifier.read(dossier.answer, dossier.question, state.claims, alignments, state.context)
+    return heard(
+        state.tools.signals,
+        lambda: verifier.read(
+            dossier.answer, dossier.question, state.claims, alignments, state.context
+        ),
+    )
 
 
 def _by_probability(
-    state: State, alignments: tuple[Alignment | None, ...], reading: Reading
+    state: State, alignments: tuple[Alignment | None, ...], reading: Heard
 ) -> list[Scored]:
     scored: list[Scored] = []
-    for found, unsupported in zip(alignments, reading.said.claims.tolist(), strict=True):
+    for found, unsupported in zip(alignments, reading.claims, strict=True):
         if found is None:
             scored.append((0.0, ()))
             continue
@@ -212,15 +220,20 @@ def _by_cosine(state: State, embedder: Embedder) -> list[Scored]:
     wanted = [claim for claim in state.claims if claim.claim_type is not ClaimType.OPINION]
     if not wanted or not passages:
         return [(0.0, ())] * len(state.claims)
-    facts = state.dossier.vectors
-    if facts is None:
-        facts = embedder.embed_passages([text for _, text in passages])
-    rows = embedder.embed_passages([claim.reads_as for claim in wanted])
+
+    def nearest() -> Near:
+        facts = state.dossier.vectors
+        if facts is None:
+            facts = embedder.embed_passages([text for _, text in passages])
+        rows = embedder.embed_passages([claim.reads_as for claim in wanted])
+        found = [np.einsum("ij,j->i", facts, row, dtype=np.float32) for row in rows]
+        places = [int(np.argmax(values)) for values in found]
+        return [float(v[place]) for v, place in zip(found, places, strict=True)], places
+
     best = {}
-    for claim, row in zip(wanted, rows, strict=True):
-        values = np.einsum("ij,j->i", facts, row, dtype=np.float32)
-        place = int(np.argmax(values))
-        score = _unit(float(values[place]))
+    cosines, places = near(state.tools.signals, "attribution.cosines", nearest)
+    for claim, value, place in zip(wanted, cosines, places, strict=True):
+        score = _unit(value)
         fact_id, text = passages[place]
         best[claim.claim_id] = (
             score,
@@ -278,23 +291,35 @@ def _similar(state: State, places: Sequence[int], embedder: Embedder) -> list[Sc
         for claim in claims
     ]
     unique = sorted({span for found in spans for span in found})
-    rows = embedder.embed_passages([claim.reads_as for claim in claims])
-    windows: FloatRows = embedder.embed_passages(
-        [context.passages[passage][start:end] for passage, start, end in unique]
-    )
-    number = {span: place for place, span in enumerate(unique)}
+
+    def nearest() -> Near:
+        rows = embedder.embed_passages([claim.reads_as for claim in claims])
+        windows: FloatRows = embedder.embed_passages(
+            [context.passages[passage][start:end] for passage, start, end in unique]
+        )
+        number = {span: place for place, span in enumerate(unique)}
+        values: list[float] = []
+        where: list[int] = []
+        for row, found in zip(rows, spans, strict=True):
+            options = [(float(windows[number[span]] @ row), span) for span in found]
+            if state.dossier.vectors is not None and len(state.dossier.vectors):
+                whole = np.einsum("ij,j->i", state.dossier.vectors, row, dtype=np.float32)
+                place = int(np.argmax(whole))
+                options.append((float(whole[place]), (place, 0, len(context.passages[place]))))
+            value, span = max(
+                options, key=lambda o: (o[0], -o[1][2] + o[1][1]), default=(0.0, NOWHERE)
+            )
+            values.append(value)
+            where += span
+        return values, where
+
     scored: list[Scored] = []
-    for row, found in zip(rows, spans, strict=True):
-        options = [(float(windows[number[span]] @ row), span) for span in found]
-        if state.dossier.vectors is not None and len(state.dossier.vectors):
-            values = np.einsum("ij,j->i", state.dossier.vectors, row, dtype=np.float32)
-            place = int(np.argmax(values))
-            whole = (place, 0, len(context.passages[place]))
-            options.append((float(values[place]), whole))
-        if not options:
+    cosines, where = near(state.tools.signals, "attribution.windows", nearest)
+    for at, value in enumerate(cosines):
+        passage, start, end = where[3 * at : 3 * at + 3]
+        if passage < 0:
             scored.append((0.0, ()))
             continue
-        value, (passage, start, end) = max(options, key=lambda o: (o[0], -o[1][2] + o[1][1]))
         score = _unit(value)
         fact_id = state.dossier.passages[passage][0]
         scored.append(

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from crp_integrations.dpe.ports import Judgement
 from crp_integrations.dpe.records import Claim, Finding, StageRun
+from crp_integrations.dpe.signals import Near, near
 from crp_integrations.dpe.state import State, is_open, with_findings
 from crp_integrations.dpe.verifier.calibrated import judged, says_nothing
 from crp_integrations.dpe.verifier.features import Alignment
@@ -65,15 +64,30 @@ def windows(state: State, claim: Claim, found: Alignment | None) -> list[str]:
     return list(dict.fromkeys(given))
 
 
+def word_on(state: State, at: str, claim: str, passages: list[str]) -> Judgement:
+    """The verifier's word on one claim, its probabilities to a millionth.
+
+    Args:
+        at: stage and what is asked, as signals are named.
+    """
+
+    def asked() -> Near:
+        word = state.tools.verifier.judge(claim, passages)
+        return [word.entailment, word.contradiction, word.neutral], [word.passage]
+
+    (entailment, contradiction, neutral), (passage,) = near(state.tools.signals, at, asked)
+    return Judgement(entailment, contradiction, neutral, passage)
+
+
 def _judge(state: State, place: int) -> Judgement:
     claim, found = state.claims[place], state.alignments[place]
     if state.reading is not None:
         passage = found.units[0].passage if found is not None and found.units else 0
-        return judged(found, float(state.reading.said.claims[place]), passage)
+        return judged(found, state.reading.claims[place], passage)
     given = windows(state, claim, found)
     if not given:
         return UNSUPPORTED
-    return state.tools.verifier.judge(claim.reads_as, given)
+    return word_on(state, "entailment.judgement", claim.reads_as, given)
 
 
 def _with_probability(state: State) -> tuple[Claim, ...]:
@@ -83,7 +97,7 @@ def _with_probability(state: State) -> tuple[Claim, ...]:
     return tuple(
         claim if found is None else claim.model_copy(update={"unsupported": likely})
         for claim, found, likely in zip(
-            state.claims, state.alignments, state.reading.said.claims.tolist(), strict=True
+            state.claims, state.alignments, state.reading.claims, strict=True
         )
     )
 
@@ -95,19 +109,15 @@ def _unsupported(state: State) -> list[Finding]:
     """
     if state.reading is None:
         return []
-    measured, said = state.reading.measured, state.reading.said
-    least = state.reading.fitted.spans
     found: list[Finding] = []
     last = -GAP
-    for place in np.flatnonzero(said.words >= least).tolist():
-        number = int(measured.word_claim[place])
+    for place, number, start, end in state.reading.marked:
         # As in stage 3, what is wrong in an opinion is flagged and enters no score.
         if number < 0 or state.alignments[number] is None:
             continue
         claim = state.claims[number]
         if says_nothing(claim):
             continue
-        start, end = int(measured.starts[place]), int(measured.ends[place])
         if found and found[-1].claim_id == claim.claim_id and place - last <= GAP:
             found[-1] = found[-1].model_copy(update={"end": end})
         else:

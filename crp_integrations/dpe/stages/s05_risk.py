@@ -44,10 +44,10 @@ def classify_risk(state: State) -> State:
         risk = assess(counts, mode, state.tools.settings)
         return replace(state, risk=risk, stages=(*state.stages, RUN))
     printed = signals(counts, mode)
-    mapped = calibrated(printed, evidence(state), state.reading.fitted)
+    mapped = calibrated(printed, evidence(state), state.reading.maps)
     score = composite(mapped, state.tools.settings)
     risk = Risk(mapped, score, level(score))
-    run = RUN.model_copy(update={"engine": f"{RUN.engine}, maps of {state.reading.fitted.name}"})
+    run = RUN.model_copy(update={"engine": f"{RUN.engine}, maps of {state.reading.maps.name}"})
     return replace(state, risk=risk, stages=(*state.stages, run))
 
 
@@ -61,10 +61,10 @@ def evidence(state: State) -> float:
     """
     reading, mode = state.reading, state.dossier.grounding
     assert reading is not None
-    odds = reading.said.evidence
+    odds = reading.evidence
     parametric = [claim.attribution is Attribution.PARAMETRIC for claim in state.claims]
     if mode is GroundingMode.OPEN and any(parametric):
-        odds = min(odds, reading.over([not word for word in parametric]).evidence)
+        odds = min(odds, reading.over([not word for word in parametric]))
     elif mode is GroundingMode.STRICT:
         share = sum(parametric) / max(1, len(state.factual))
         odds += state.tools.settings.parametric_odds * share

@@ -17,6 +17,7 @@ from crp_integrations.dpe.quality import Coherence, CrossContradiction
 from crp_integrations.dpe.records import Claim, StageRun
 from crp_integrations.dpe.settings_quality import QualitySettings
 from crp_integrations.dpe.stages.s03c_contradiction import is_listing
+from crp_integrations.dpe.stages.s04_entailment import word_on
 from crp_integrations.dpe.state import State
 from crp_integrations.dpe.verifier.opposed import OPPOSED, Comparison, Kind, compare, senses
 from crp_integrations.dpe.verifier.readings import Reading, read
@@ -172,7 +173,7 @@ def _worst(claim: Claim, near: Sequence[PriorClaim], state: State) -> CrossContr
             if own.text == prior.reads_as:
                 continue
             reads -= 1
-            word = state.tools.verifier.judge(claim.reads_as, [prior.reads_as])
+            word = word_on(state, "coherence.judgement", claim.reads_as, [prior.reads_as])
             kind, probability = Kind.LOGICAL, word.contradiction
             engine = state.tools.verifier.identity
         if kind is None or probability <= settings.contradiction_probability:

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-import numpy as np
-
 from crp_integrations.dpe.quality import Repetition
 from crp_integrations.dpe.records import StageRun
 from crp_integrations.dpe.said import Session
@@ -112,7 +110,7 @@ def repeated(session: Session, settings: QualitySettings, *, embedded: bool) -> 
     open_ = [at for at in range(len(own)) if at not in found]
     threshold = REPEATED if settings.repeated is None else settings.repeated
     if embedded and settings.near_words == 0.0:
-        near = session.nearest([own[at] for at in open_], session.earlier)
+        near = session.nearest("repetition.nearest", [own[at] for at in open_], session.earlier)
         for at, cosine, place in zip(open_, near.cosine, near.place, strict=True):
             if cosine > threshold and _counts(own[at], session.earlier[place], settings):
                 found.add(at)
@@ -120,9 +118,9 @@ def repeated(session: Session, settings: QualitySettings, *, embedded: bool) -> 
     least = settings.near_words if embedded else settings.repeated_words
     pairs = _alike(session, open_, least)
     if embedded and pairs:
-        left = session.rows([own[at] for at, _ in pairs])
-        right = session.rows([session.earlier[place] for _, place in pairs])
-        values = np.round(np.einsum("ij,ij->i", left, right, dtype=np.float32), 6)
+        left = [own[at] for at, _ in pairs]
+        right = [session.earlier[place] for _, place in pairs]
+        values = session.cosines("repetition.pairs", left, right)
         pairs = [pair for pair, value in zip(pairs, values, strict=True) if value > threshold]
     found |= {at for at, place in pairs if _counts(own[at], session.earlier[place], settings)}
     return sorted(found)

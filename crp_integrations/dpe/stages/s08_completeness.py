@@ -117,7 +117,7 @@ def by_cosine(
     Spec: CRP-SPEC-005 §10.2
     """
     sentences = [sentence for said in texts for sentence in said.sentences]
-    near = session.nearest(needs, sentences)
+    near = session.nearest("completeness.nearest", needs, sentences)
     return [cosine > _threshold(settings) for cosine in near.cosine]
 
 
@@ -205,7 +205,7 @@ def by_words(
             found.append(False)
             continue
         nearest = [fit[place].text for _, place in scored[: settings.embedded_sentences]]
-        near = session.nearest([need.text], nearest)
+        near = session.nearest("completeness.need", [need.text], nearest)
         found.append(near.cosine[0] > _threshold(settings))
     return found
 

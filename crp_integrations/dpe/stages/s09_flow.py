@@ -12,7 +12,7 @@ from typing import Final
 
 from crp_integrations.dpe.quality import Flow
 from crp_integrations.dpe.records import StageRun
-from crp_integrations.dpe.said import Said
+from crp_integrations.dpe.said import Said, Session
 from crp_integrations.dpe.settings_quality import LOW_OPENING, QualitySettings
 from crp_integrations.dpe.state import State
 from crp_integrations.language.keywords import Phrases, keywords
@@ -74,7 +74,7 @@ def analyse_flow(state: State) -> State:
         return state
     ends = (" ".join(here.sentences[:ENDS]), " ".join(before.sentences[-ENDS:]))
     embedder = state.tools.embedder
-    cosine = session.cosine(*ends) if embedder is not None and all(ends) else shared(*ends)
+    cosine = _opening(session, *ends) if embedder is not None and all(ends) else shared(*ends)
     low = LOW_OPENING if settings.low_opening is None else settings.low_opening
     opening = opening_coherence(cosine, low)
     topic = topic_continuity(before.text, here.text, settings.topics)
@@ -129,6 +129,11 @@ def remediation(score: float, settings: QualitySettings) -> str | None:
     if score < settings.least_flow and settings.flow_remedy == "augment":
         return "redispatch"
     return settings.flow_remedy
+
+
+def _opening(session: Session, here: str, before: str) -> float:
+    """Cosine of the two ends, six digits."""
+    return session.cosines("flow.opening", [here], [before])[0]
 
 
 def opening_coherence(cosine: float, low: float) -> float:

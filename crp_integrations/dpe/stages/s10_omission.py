@@ -19,7 +19,6 @@ NUMBER: Final = 10
 NAME: Final = "omission detection"
 WORDS: Final = "fact words@1"
 # Facts whose similarities are computed at once.
-BLOCK: Final = 512
 
 
 def find_omissions(state: State) -> State:
@@ -61,18 +60,8 @@ def _by_cosine(state: State, places: list[int]) -> list[float]:
     sentences = state.session.answer.sentences
     if not sentences or not places:
         return [0.0] * len(places)
-    rows = state.session.rows(sentences)
-    best: list[float] = []
-    for start in range(0, len(places), BLOCK):
-        block = places[start : start + BLOCK]
-        if state.dossier.vectors is None:
-            facts = state.session.rows([state.dossier.passages[place][1] for place in block])
-        else:
-            facts = state.dossier.vectors[block]
-        # Six digits: how a product is summed must not decide at the threshold.
-        near = (facts @ rows.T).max(axis=1)
-        best.extend(round(min(1.0, max(0.0, float(value))), 6) for value in near)
-    return best
+    near = state.session.best_for_facts("omission.cosines", places)
+    return [min(1.0, max(0.0, value)) for value in near]
 
 
 def _by_words(state: State, places: list[int]) -> list[float]:

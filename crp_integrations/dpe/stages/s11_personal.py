@@ -15,7 +15,9 @@ from crp_integrations.dpe.pii.spans import KINDS, NEVER_CHECKED, PersonalSpan, a
 from crp_integrations.dpe.ports import Recogniser
 from crp_integrations.dpe.records import StageRun
 from crp_integrations.dpe.settings_compliance import PersonalSettings
+from crp_integrations.dpe.signals import Signals, fixed
 from crp_integrations.dpe.state import State
+from crp_integrations.scores import SCALE
 from crp_integrations.vocabulary import PersonalCategory
 
 NUMBER: Final = 11
@@ -40,7 +42,7 @@ def find_personal(state: State) -> State:
     found: list[PersonalDatum] = []
     truncated = False
     for where, text in texts:
-        spans = _spans(text, settings, others)
+        spans = _spans(text, settings, others, state.tools.signals)
         truncated = truncated or len(spans) > settings.most_found
         found.extend(_datum(one, where) for one in spans[: settings.most_found])
     checked = _checked(settings, others)
@@ -57,16 +59,33 @@ def find_personal(state: State) -> State:
 
 
 def _spans(
-    text: str, settings: PersonalSettings, others: Iterable[Recogniser]
+    text: str, settings: PersonalSettings, others: Iterable[Recogniser], signals: Signals
 ) -> list[PersonalSpan]:
     spans = list(find_personal_data(text, settings=settings))
     for recogniser in others:
         spans.extend(
             one
-            for one in recogniser.find(text)
+            for one in _told(signals, recogniser, text)
             if one.score >= settings.least_score and one.kind not in settings.aside
         )
     return apart(spans)
+
+
+def _told(signals: Signals, recogniser: Recogniser, text: str) -> list[PersonalSpan]:
+    """The places that another recogniser finds, their scores to a millionth."""
+
+    def asked() -> list[list[str | int]]:
+        return [
+            [one.category.value, one.kind, one.start, one.end, one.recogniser, fixed(one.score)]
+            for one in recogniser.find(text)
+        ]
+
+    return [
+        PersonalSpan(PersonalCategory(category), kind, start, end, name, score / SCALE)
+        for category, kind, start, end, name, score in signals.said(
+            f"personal.{recogniser.identity}", asked
+        )
+    ]
 
 
 def _checked(settings: PersonalSettings, others: Iterable[Recogniser]) -> dict[str, frozenset[str]]:

@@ -22,6 +22,8 @@ from crp_integrations.vocabulary import AiActClass
 
 NUMBER: Final = 12
 NAME: Final = "regulatory classification"
+# As signals are named.
+VERDICT: Final = "regulatory.verdict"
 # Evidence that a stage gives by having run, by its number.
 _OF_STAGES: Final = {
     1: "answer-segmented",
@@ -53,8 +55,16 @@ def classify(state: State) -> State:
         "personal": bool(state.personal.found),
         "evidence": sorted(evidence(state)),
     }
+
+    def asked() -> Mapping[str, Any] | None:
+        try:
+            return engine.decide(catalogue(), question)
+        except EngineError:
+            return None
+
+    verdict = state.tools.signals.said(VERDICT, asked)
     try:
-        found = _read(engine.decide(catalogue(), question))
+        found = Classification(failed=True) if verdict is None else _read(verdict)
     except EngineError:
         found = Classification(failed=True)
     registered = system.domain is not None

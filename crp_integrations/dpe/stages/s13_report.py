@@ -72,7 +72,7 @@ def write_report(state: State) -> Report:
         entailment_score=entailment,
         contradiction_probability=contradiction,
         neutral_probability=neutral,
-        hallucination_probability=None if state.reading is None else state.reading.said.probability,
+        hallucination_probability=None if state.reading is None else state.reading.probability,
         signals=dict(state.risk.signals),
         repetition_level=state.repetition.level,
         repetition_overlap=state.repetition.overlap,

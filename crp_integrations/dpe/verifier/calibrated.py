@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -75,6 +75,22 @@ class Reading:
     def over(self, kept: Sequence[bool]) -> Said:
         """What the model says when only some claims count."""
         return self.fitted.say(self.measured, len(kept), kept)
+
+
+@runtime_checkable
+class ReadsAnswers(Protocol):
+    """A verifier that reads a whole answer at once, by a fitted model."""
+
+    def read(
+        self,
+        answer: str,
+        question: str,
+        claims: Sequence[Claim],
+        alignments: Sequence[Alignment | None],
+        context: Context,
+    ) -> Reading:
+        """Read a whole answer."""
+        ...
 
 
 class FeaturesVerifier:

@@ -11,7 +11,7 @@ from typing import Any
 from crp_integrations.fabric.ingest.changes import COLLECTED, USER_SOURCE
 from crp_integrations.fabric.ports import FactsFacet
 from crp_integrations.fabric.records import Fact, Source
-from crp_integrations.seals import sha256
+from crp_integrations.seals import digest, sha256
 from crp_integrations.vocabulary import FactStatus, SourceStatus
 
 
@@ -109,3 +109,26 @@ def events_of(sources: Mapping[str, Source], plan: Plan) -> list[dict[str, Any]]
         }
         for id_, source in sources.items()
     ]
+
+
+def signed_of(plan: Plan) -> list[dict[str, Any]]:
+    """One entry for each fact that somebody signed: a memory's metadata name who did.
+
+    Spec: Summit §Backlog Write 2
+    """
+    told = []
+    for fact in (*plan.add, *plan.replace):
+        memory = fact.metadata.get("memory")
+        provenance = memory.get("provenance") if isinstance(memory, dict) else None
+        signer = provenance.get("signer") if isinstance(provenance, dict) else None
+        if isinstance(signer, str) and signer:
+            told.append(
+                {
+                    "source": fact.source_id,
+                    "facts": [fact.fact_id],
+                    "content_hash": fact.content_hash,
+                    "document_hash": digest(provenance),
+                    "signer": signer,
+                }
+            )
+    return told

@@ -17,7 +17,13 @@ from crp_integrations.errors import EngineError, FactRejected, StoreBusy
 from crp_integrations.fabric.communities.schedule import note_new_facts
 from crp_integrations.fabric.epoch import EMBEDDER_SETTING
 from crp_integrations.fabric.ingest.changes import check_same_labels
-from crp_integrations.fabric.ingest.collected import Plan, entries, events_of, of_documents
+from crp_integrations.fabric.ingest.collected import (
+    Plan,
+    entries,
+    events_of,
+    of_documents,
+    signed_of,
+)
 from crp_integrations.fabric.ingest.embedding import embedded
 from crp_integrations.fabric.ingest.importance import importance
 from crp_integrations.fabric.life.erasure import SCRUB_SETTING
@@ -286,7 +292,8 @@ class Putting:
         if kept:
             facts.replace(kept)
         after = self.hash_in(facts)
-        drafts = [EventDraft(EventType.FACT_INGESTED, told) for told in events_of(sources, plan)]
+        told = [*events_of(sources, plan), *signed_of(plan)]
+        drafts = [EventDraft(EventType.FACT_INGESTED, one) for one in told]
         if after != before:
             change = {"before": before, "after": after, "cause": "put"}
             drafts.append(EventDraft(EventType.CKF_ETAG_CHANGED, change))

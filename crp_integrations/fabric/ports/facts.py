@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from crp_integrations.fabric.decay import carried
 from crp_integrations.fabric.records import Edge, Fact, Source, Where
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import FactStatus
@@ -51,6 +52,7 @@ class Brief:
     Attributes:
         importance_weight: in [0, 1].
         labels: access labels, sorted.
+        decay: the decay function that the fact carries in its metadata, None for none.
     """
 
     fact_id: str
@@ -62,6 +64,7 @@ class Brief:
     ingested_at: datetime | None
     status: FactStatus
     labels: tuple[str, ...]
+    decay: str | None = None
 
     @classmethod
     def of(cls, fact: Fact) -> Brief:
@@ -76,6 +79,7 @@ class Brief:
             fact.ingested_at,
             fact.status,
             fact.labels,
+            carried(fact.metadata) if fact.metadata else None,
         )
 
 

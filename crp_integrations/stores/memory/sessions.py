@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from crp_integrations.envelope.prior import PriorWindow
 from crp_integrations.session.records import Session, WindowNode
 from crp_integrations.stores import said
+from crp_integrations.stores.memory import receipts
 from crp_integrations.stores.memory.state import Draft, State
 from crp_integrations.vocabulary import FactStatus
 
@@ -122,6 +123,7 @@ class MemorySessions:
         state = self._draft.state
         if session_id not in state.sessions:
             return False
+        receipts.forget(self._draft, session_id)
         names = ("sessions", "windows", "of_session", "continued", "said", "emptied")
         state = self._draft.change(*names)
         del state.sessions[session_id]
@@ -157,7 +159,7 @@ def empty(draft: Draft, fact_ids: Collection[str], source_id: str = "") -> int:
     """Take what windows said with some facts, and what later windows may repeat of it.
 
     Returns:
-        How many windows were emptied.
+        How many windows were emptied, or lost texts of their receipt alone.
     """
     state = draft.state
     wanted = {*fact_ids}
@@ -178,13 +180,14 @@ def empty(draft: Draft, fact_ids: Collection[str], source_id: str = "") -> int:
         for name in _family(state, session_id, children) - {session_id}:
             others = state.of_session.get(name, ())
             gone.update(id_ for id_ in others if _closed(state.windows[id_]) >= first)
+    emptying = frozenset(gone)
     gone &= state.said.keys()
     if gone:
         state = draft.change("said", "emptied")
         state.emptied.update(gone)
         for id_ in gone:
             del state.said[id_]
-    return len(gone)
+    return len(gone | receipts.erase(draft, fact_ids, source_id, emptying))
 
 
 def _children(state: State) -> dict[str, list[str]]:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from crp_integrations.audit.records import Event, WindowSeal
 from crp_integrations.fabric.ports import Mark
 from crp_integrations.fabric.records import Edge, Fact, Source
+from crp_integrations.receipt.records import Receipt
 from crp_integrations.session.records import Session, WindowNode
 from crp_integrations.stores.rules import Gate
 from crp_integrations.stores.said import Said
@@ -32,6 +33,9 @@ class State:
         withdrawn: facts that what is under way may still show, with the moment.
         faulted: findings against facts, and their uses when those were last reset.
         prepared: vectors by embedder and content hash.
+        receipts: in the order of their log; `receipt_places` has their places by id,
+            `receipt_windows` by window, `receipt_sources` the sources of their facts, and
+            `receipt_log` the roots of complete subtrees (`merkle.position`).
         log: what changed, each entry with its mark; entries have no gaps.
         texts: another object whenever the retrievable texts may be other ones.
     """
@@ -56,6 +60,11 @@ class State:
     emptied: set[str] = field(default_factory=set)
     withdrawn: dict[str, datetime] = field(default_factory=dict)
     faulted: dict[str, tuple[int, int]] = field(default_factory=dict)
+    receipts: list[Receipt] = field(default_factory=list)
+    receipt_places: dict[str, int] = field(default_factory=dict)
+    receipt_windows: dict[str, int] = field(default_factory=dict)
+    receipt_sources: list[dict[str, str]] = field(default_factory=list)
+    receipt_log: list[bytes] = field(default_factory=list)
     texts: object = field(default_factory=object)
 
 

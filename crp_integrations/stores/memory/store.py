@@ -13,6 +13,7 @@ from crp_integrations.stores.locks import WriterLocks
 from crp_integrations.stores.memory.facts import MemoryFacts
 from crp_integrations.stores.memory.faulted import MemoryFaulted
 from crp_integrations.stores.memory.journal import MemoryJournal
+from crp_integrations.stores.memory.receipts import MemoryReceipts
 from crp_integrations.stores.memory.sessions import MemorySessions
 from crp_integrations.stores.memory.state import Draft, State
 from crp_integrations.stores.memory.text import TextIndex
@@ -27,6 +28,7 @@ class MemoryTransaction:
     journal: MemoryJournal
     sessions: MemorySessions
     faulted: MemoryFaulted
+    receipts: MemoryReceipts
 
 
 class _Texts:
@@ -146,4 +148,5 @@ class MemoryStore:
             MemoryJournal(draft),
             MemorySessions(draft),
             MemoryFaulted(draft),
+            MemoryReceipts(draft),
         )

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from crp_integrations.fabric.records import Fact
 from crp_integrations.stores.sqlite.faulted_table import FAULTED
 from crp_integrations.stores.sqlite.moments import sortable
+from crp_integrations.stores.sqlite.receipt_tables import RECEIPTS
 from crp_integrations.stores.sqlite.session_tables import SEALS, SESSIONS
 
 # "CRP1" in ASCII; marks a database as ours in the header of its file.
@@ -304,5 +305,7 @@ FOURTH = Migration(
     number=4, name="sessions, seals by window", statements=(*SEALS, *SESSIONS, *FAULTED)
 )
 
-MIGRATIONS: tuple[Migration, ...] = (FIRST, SECOND, THIRD, FOURTH)
+FIFTH = Migration(number=5, name="receipts and their log", statements=RECEIPTS)
+
+MIGRATIONS: tuple[Migration, ...] = (FIRST, SECOND, THIRD, FOURTH, FIFTH)
 VERSION = MIGRATIONS[-1].number

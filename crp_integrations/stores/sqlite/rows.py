@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from crp_integrations.errors import StoreDamaged, StoreError
+from crp_integrations.fabric.decay import DECAY_KEY, carried
 from crp_integrations.fabric.ports import Brief
 from crp_integrations.fabric.records import Fact
 from crp_integrations.records import Record
@@ -21,7 +22,9 @@ Stored = TypeVar("Stored", bound=Record)
 # What a `Brief` is made of. Every version of a fact has had these fields, with one meaning.
 BRIEF_COLUMNS = (
     "schema, content_hash, fact_id, content, source_id, source_location, importance_weight, "
-    "community_label, ingested_at, status, labels"
+    "community_label, ingested_at, status, labels, "
+    # Of the metadata one entry is read, and few facts have it.
+    f"CASE WHEN instr(metadata, '\"{DECAY_KEY}\"') THEN metadata END"
 )
 _BRIEF_SCHEMAS = frozenset({"fact/1", "fact/2"})
 _STATUSES = {status.value: status for status in FactStatus}
@@ -97,7 +100,7 @@ def brief(values: Sequence[Any]) -> Brief:
         StoreDamaged: the values do not make a fact, or its text is not what was stored.
     """
     schema, stored_hash, id, content, source, location, importance, community, *more = values
-    ingested_at, status, labels = more
+    ingested_at, status, labels, metadata = more
     try:
         if schema not in _BRIEF_SCHEMAS:
             raise ValueError(schema)
@@ -115,6 +118,7 @@ def brief(values: Sequence[Any]) -> Brief:
             None if ingested_at is None else _moment(ingested_at),
             _STATUSES[status],
             () if labels == "[]" else _labels(labels),
+            None if metadata is None else carried(json.loads(metadata)),
         )
     except (LookupError, ValueError, TypeError) as error:
         raise StoreDamaged(

@@ -15,6 +15,7 @@ from crp_integrations.stores import rules, said
 from crp_integrations.stores.sqlite.base import AMONG, among
 from crp_integrations.stores.sqlite.connection import Connection
 from crp_integrations.stores.sqlite.moments import sortable
+from crp_integrations.stores.sqlite.receipts import forget as forget_texts
 from crp_integrations.stores.sqlite.rows import read
 from crp_integrations.stores.sqlite.shown import empty
 from crp_integrations.stores.sqlite.upkeep import SHOWN, WINDOWS_DUE, note_due
@@ -186,6 +187,7 @@ class SqliteSessions:
     def forget(self, session_id: str) -> bool:
         """Remove a session, its windows and all that they said; whether there was one."""
         self._gate.writing()
+        forget_texts(self._connection, session_id)
         # Windows and what they said go with their session, see the tables.
         removed = self._connection.execute(
             "DELETE FROM sessions WHERE session_id = ?", [session_id]

@@ -12,6 +12,7 @@ from crp_integrations.session.records import WindowNode
 from crp_integrations.stores import said
 from crp_integrations.stores.sqlite.base import AMONG, among
 from crp_integrations.stores.sqlite.connection import Connection
+from crp_integrations.stores.sqlite.receipts import erase
 from crp_integrations.stores.sqlite.rows import read
 from crp_integrations.stores.sqlite.upkeep import WINDOWS_DUE, note_due
 
@@ -32,7 +33,7 @@ def empty(connection: Connection, fact_ids: Sequence[str], source_id: str = "") 
     """Take what windows said with some facts, within the transaction that is open.
 
     Returns:
-        How many windows were emptied.
+        How many windows were emptied, or lost texts of their receipt alone.
     """
     roots = connection.rows(
         "SELECT window FROM window_facts WHERE fact_id "
@@ -40,7 +41,8 @@ def empty(connection: Connection, fact_ids: Sequence[str], source_id: str = "") 
         [among(fact_ids), source_id],
     )
     if not roots:
-        return 0
+        # A fact may be a candidate of a window that did not show it.
+        return len(erase(connection, fact_ids, source_id, ()))
     by_session: dict[str, list[tuple[str, str]]] = {}
     for session_id, window_id, closed_at in connection.rows(
         f"SELECT session_id, window_id, closed_at FROM windows WHERE window {AMONG}",
@@ -65,18 +67,15 @@ def empty(connection: Connection, fact_ids: Sequence[str], source_id: str = "") 
                 [name, first],
             )
             gone.update(window_id for (window_id,) in others if name != session_id)
-    numbers = json.dumps(
-        [
-            window
-            for (window,) in connection.rows(
-                "SELECT window FROM windows JOIN window_contents USING (window) "
-                f"WHERE window_id {AMONG} ORDER BY window",
-                [among(sorted(gone))],
-            )
-        ]
+    saying = connection.rows(
+        "SELECT window, window_id FROM windows JOIN window_contents USING (window) "
+        f"WHERE window_id {AMONG} ORDER BY window",
+        [among(sorted(gone))],
     )
+    numbers = json.dumps([window for window, _ in saying])
     connection.execute(f"UPDATE windows SET emptied = 1 WHERE window {AMONG}", [numbers])
     # The ids that it came from go with it, see the tables.
-    taken = connection.execute(f"DELETE FROM window_contents WHERE window {AMONG}", [numbers])
+    connection.execute(f"DELETE FROM window_contents WHERE window {AMONG}", [numbers])
     note_due(connection, WINDOWS_DUE)
-    return taken.rowcount
+    taken = {window_id for _, window_id in saying}
+    return len(taken | erase(connection, fact_ids, source_id, gone))

@@ -16,7 +16,7 @@ from crp_integrations.seals import sha256_hex
 from crp_integrations.stores.keys import NAMESPACES, make_folder
 from crp_integrations.stores.locks import WriterLocks
 from crp_integrations.stores.rules import Gate, checked_name
-from crp_integrations.stores.sqlite import sessions, upkeep
+from crp_integrations.stores.sqlite import receipts, sessions, upkeep
 from crp_integrations.stores.sqlite.cache import FOLDER as CACHE
 from crp_integrations.stores.sqlite.cache import FileCache
 from crp_integrations.stores.sqlite.connection import Connection, open_empty
@@ -25,6 +25,7 @@ from crp_integrations.stores.sqlite.faulted import SqliteFaulted
 from crp_integrations.stores.sqlite.journal import SqliteJournal
 from crp_integrations.stores.sqlite.migrations import VERSION
 from crp_integrations.stores.sqlite.pool import Pool
+from crp_integrations.stores.sqlite.receipts import SqliteReceipts
 from crp_integrations.stores.sqlite.sessions import SqliteSessions
 
 DATABASE = "fabric.sqlite"
@@ -43,6 +44,7 @@ class SqliteTransaction:
     journal: SqliteJournal
     sessions: SqliteSessions
     faulted: SqliteFaulted
+    receipts: SqliteReceipts
 
 
 class SqliteStore:
@@ -161,7 +163,11 @@ class SqliteStore:
             with self._alone(namespace) as connection:
                 if connection is None:
                     return []
-                found = [*upkeep.problems(connection), *sessions.problems(connection)]
+                found = [
+                    *upkeep.problems(connection),
+                    *sessions.problems(connection),
+                    *receipts.problems(connection),
+                ]
         except StoreBusy:
             raise
         except StoreError as error:
@@ -319,6 +325,7 @@ def _transaction(
             SqliteJournal(connection, gate),
             SqliteSessions(connection, gate),
             SqliteFaulted(connection, gate),
+            SqliteReceipts(connection, gate),
         )
     finally:
         gate.shut()

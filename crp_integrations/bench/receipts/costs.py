@@ -1,0 +1,174 @@
+"""What a receipt costs: issuing it within its window, verifying it, replaying it, and its size.
+
+Real passages are put into a store on disk and asked about; what is timed is the step `receipt` of
+each window as it is closed: its content put together, signed, and written with its leaf of the
+log. Its commit is the window's own. Times are of the processor, medians over the questions.
+
+    python -m crp_integrations.bench.receipts.costs --facts 50 --questions 40
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+
+from crp_integrations.bench.fabric.embeddings import HashEmbedder
+from crp_integrations.bench.measure import median_ms
+from crp_integrations.bench.relay.data import passages, question
+from crp_integrations.receipt import replay_context
+from crp_integrations.receipt.again import NOTHING
+from crp_integrations.receipt.reading import Texts, content_of
+from crp_integrations.receipt.records import LeftOut, Receipt, read, write
+from crp_integrations.receipt.replay import replay
+from crp_integrations.receipt.verify import verify
+from crp_integrations.relay.build import open_relay
+
+STEP = "receipt"
+WARM = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiptResult:
+    """What was measured; times are CPU milliseconds, sizes bytes.
+
+    Attributes:
+        candidates: facts in a receipt, the median; `shown` those in its context.
+        issue_ms: the step within the window that closes.
+        verify_ms: reading, signature, tree and texts, from the bytes of the file.
+        bytes_ms: rank, pack, order and render again, up to the messages as they were sent.
+        together_ms: both of one file.
+        replay_ms: everything that a receipt can be asked to do again without engines.
+        payload_bytes: what is signed.
+        file_bytes, packed_bytes: the file, and compressed (zlib 9).
+        bare_bytes: compressed, with every text left out of it.
+        replayed: whether all of them replayed with no part that differs.
+    """
+
+    facts: int
+    questions: int
+    candidates: int
+    shown: int
+    issue_ms: float
+    issue_max_ms: float
+    verify_ms: float
+    bytes_ms: float
+    together_ms: float
+    replay_ms: float
+    payload_bytes: int
+    file_bytes: int
+    packed_bytes: int
+    bare_bytes: int
+    replayed: bool
+
+
+class _Steps:
+    """A tracer that notes the processor time of one step."""
+
+    def __init__(self) -> None:
+        self.ms: list[float] = []
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        start = time.process_time()
+        yield
+        if name == STEP:
+            self.ms.append((time.process_time() - start) * 1000)
+
+
+def measure(facts: int = 50, *, questions: int = 40) -> ReceiptResult:
+    """Measure windows over real passages.
+
+    Args:
+        facts: passages in the store; with 50 of them, each is a candidate of every question.
+        questions: how many windows are timed.
+
+    Raises:
+        ConfigError: this environment has too few passages.
+    """
+    texts = passages(facts)
+    steps = _Steps()
+    with tempfile.TemporaryDirectory() as folder:
+        relay = open_relay(
+            Path(folder) / "kb", embedder=HashEmbedder(), tracer=steps, model="extractive"
+        )
+        with relay:
+            relay.fabric.add([one.text for one in texts])
+            asked = [question(texts[n % facts]) for n in range(questions + WARM)]
+            # One need, so that a question has as many candidates as the settings say.
+            answers = [relay.ask(one, sub_queries=(one,)) for one in asked]
+            found = [relay.receipt(answer.receipt_id) for answer in answers]
+    issued = steps.ms[WARM:]
+    made = [one for one in found[WARM:] if one is not None]
+    files = [write(one) for one in made]
+    verifying, _ = median_ms(files, verify)
+    rendering, _ = median_ms(made, _bytes_again)
+    replaying, _ = median_ms(made, replay)
+    together, _ = median_ms(files, _checked)
+    return ReceiptResult(
+        facts=facts,
+        questions=len(made),
+        candidates=_middle(made, lambda one: sum(bool(leaf.fact_id) for leaf in one.leaves)),
+        shown=_middle(made, lambda one: len(one.content["envelope"]["facts"])),
+        issue_ms=round(median(issued), 3),
+        issue_max_ms=round(max(issued), 3),
+        verify_ms=round(verifying, 3),
+        bytes_ms=round(rendering, 3),
+        together_ms=round(together, 3),
+        replay_ms=round(replaying, 3),
+        payload_bytes=_middle(made, lambda one: len(one.signed.payload)),
+        file_bytes=_middle(made, lambda one: len(write(one))),
+        packed_bytes=_middle(made, lambda one: len(zlib.compress(write(one), 9))),
+        bare_bytes=_middle(made, lambda one: len(zlib.compress(write(_bare(one)), 9))),
+        replayed=all(verify(data).ok and replay(read(data)).same for data in files),
+    )
+
+
+def _checked(data: bytes) -> None:
+    receipt = read(data)
+    verify(receipt)
+    _bytes_again(receipt)
+
+
+def _bytes_again(receipt: Receipt) -> None:
+    """Rank, pack and render again; refuse what differs."""
+    content, texts = content_of(receipt), Texts(receipt)
+    made = replay_context.Context(receipt.content["envelope"] or {}, content, texts, NOTHING)
+    for part in (replay_context.selection, replay_context.context, replay_context.prompt):
+        difference, _ = part(made)
+        if difference is not None:
+            raise AssertionError(f"the replay differs at {difference.place}")
+
+
+def _bare(receipt: Receipt) -> Receipt:
+    return receipt.without(dict.fromkeys(range(len(receipt.texts)), LeftOut.REDACTED))
+
+
+def _middle(made: Sequence[Receipt], of: Callable[[Receipt], int]) -> int:
+    return round(median(map(of, made)))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure as the arguments say and print the result."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--facts", type=int, default=50)
+    parser.add_argument("--questions", type=int, default=40)
+    parser.add_argument("--json", type=Path, default=None, help="file for the result")
+    parser.add_argument("--quiet", action="store_true", help="print nothing")
+    given = parser.parse_args(arguments)
+    result = asdict(measure(given.facts, questions=given.questions))
+    if given.json is not None:
+        given.json.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    for name, value in result.items() if not given.quiet else ():
+        print(f"{name:18} {value}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""`crp receipt replay` and `diff`: doing a receipt's window again, as it was or otherwise."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from crp_integrations.cli import options, show_replay
+from crp_integrations.cli.opening import existing
+from crp_integrations.cli.receipt_files import File, data_of
+from crp_integrations.dpe.catalogue import ENTRYPOINT, catalogue
+from crp_integrations.errors import ConfigError, CRPError, ReceiptBroken, RequestError
+from crp_integrations.guard.ports import Bundle
+from crp_integrations.receipt.again import Tools
+from crp_integrations.receipt.comparing import diff as compare
+from crp_integrations.receipt.records import Receipt, read
+from crp_integrations.receipt.replay import replay as again
+from crp_integrations.receipt.verify import verify
+from crp_integrations.receipt.whatif import Change, whatif
+from crp_integrations.relay.build import (
+    default_embedder,
+    default_policy,
+    default_verifier,
+    limits,
+    tokenizers,
+)
+from crp_integrations.relay.settings import Settings, load
+
+_BUNDLE = ("name", "module", "data", "entrypoint")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the group."""
+    app.command("replay")(replay)
+    app.command("diff")(diff)
+
+
+def replay(
+    file: File,
+    budget: Annotated[
+        int | None, typer.Option("--budget", min=0, help="What if: tokens of the context.")
+    ] = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option("--without", help="What if: not this fact, by its id; may be repeated."),
+    ] = None,
+    policy: Annotated[
+        str | None, typer.Option("--policy", help="What if: another safety policy.")
+    ] = None,
+    bundle: Annotated[
+        str, typer.Option("--bundle", help="What if: a Rego bundle classifies, of .rego or .json.")
+    ] = "",
+    preset: Annotated[
+        str | None, typer.Option("--preset", help="What if: settings of default or literal.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", help="What if: packed for this model.")
+    ] = None,
+    recorded: Annotated[
+        bool, typer.Option("--recorded", help="Only from the receipt; no engine is asked.")
+    ] = False,
+    store: Annotated[
+        str, typer.Option("--store", help="A store whose settings stand for withheld weights.")
+    ] = "",
+    as_json: options.AsJson = False,
+) -> None:
+    """Do it again: rank, pack, render, examine, judge; status 1 and the place when one differs."""
+    receipt = verified(file)
+    settings = load(Path(existing(store)) if store else None)
+    change = Change(
+        budget_tokens=budget,
+        without=tuple(without or ()),
+        policy=policy,
+        bundle=_bundle(bundle) if bundle else None,
+        preset=preset,
+        model=model,
+        limit=None if model is None else limits(settings)(model)[0],
+    )
+    tools = _tools(receipt, settings, model, own=bool(store), asked=not recorded)
+    if change != Change():
+        supposed = whatif(receipt, change, tools)
+        if as_json:
+            typer.echo(supposed.model_dump_json(indent=2))
+        else:
+            show_replay.supposed(receipt, supposed)
+        return
+    found = again(receipt, tools)
+    if as_json:
+        typer.echo(found.model_dump_json(indent=2))
+    else:
+        show_replay.replayed(found)
+    if not found.same:
+        raise typer.Exit(1)
+
+
+def diff(
+    left: File,
+    right: Annotated[str, typer.Argument(help="File of another receipt.", metavar="OTHER")],
+    as_json: options.AsJson = False,
+) -> None:
+    """Lay two receipts beside each other; status 1 when they differ in more than time and place."""
+    found = compare(verified(left), verified(right))
+    if as_json:
+        typer.echo(found.model_dump_json(indent=2))
+    else:
+        show_replay.compared(found)
+    if not found.same:
+        raise typer.Exit(1)
+
+
+def verified(file: str) -> Receipt:
+    """The receipt of a file, with signature, tree and texts checked.
+
+    Raises:
+        ConfigError: it cannot be read.
+        ReceiptBroken: it does not verify.
+    """
+    data = data_of(file)
+    found = verify(data)
+    if not found.ok:
+        raise ReceiptBroken(f"{file!r:.200}, {found.place}", found.reason)
+    return read(data)
+
+
+def _tools(
+    receipt: Receipt, settings: Settings, model: str | None, *, own: bool, asked: bool
+) -> Tools:
+    """What is at hand.
+
+    Args:
+        own: the settings are those that the receipt was made with.
+        asked: engines are asked again, as far as they are here.
+    """
+    given: dict[str, Any] = {"envelope": settings.envelope, "dpe": settings.dpe} if own else {}
+    if not asked:
+        return Tools(**given)
+    name = model or str((receipt.content.get("model") or {}).get("asked", ""))
+    if name:
+        # Without the model's tokenizer the recorded counts do, and the replay says so.
+        with suppress(CRPError):
+            given["counter"] = tokenizers(settings)(name)
+    return Tools(
+        embedder=default_embedder(),
+        verifier=default_verifier(settings.dpe.verifier),
+        policy=default_policy(),
+        **given,
+    )
+
+
+def _bundle(path: str) -> Bundle:
+    """A bundle of a file: Rego with the shipped catalogue's data and entrypoint, or all as JSON.
+
+    Raises:
+        ConfigError: it cannot be read.
+        RequestError: it is no bundle.
+    """
+    try:
+        text = data_of(path).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path!r:.200} cannot be read: it is not text") from error
+    if not path.endswith(".json"):
+        name = f"{Path(path).stem}@1"
+        return Bundle(name=name, module=text, data=catalogue().data, entrypoint=ENTRYPOINT)
+    try:
+        value = json.loads(text)
+        return Bundle(**{field: value[field] for field in _BUNDLE})
+    except (ValueError, KeyError, TypeError) as error:
+        wanted = ", ".join(_BUNDLE)
+        raise RequestError(f"{path!r:.200} is no bundle; wanted an object of {wanted}") from error

@@ -1,0 +1,277 @@
+"""Drawing receipts for a terminal. Their texts are shown, never interpreted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.console import Group
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from crp_integrations.cli.show import ATTRIBUTION_STYLE, RISK_STYLE, many, plain, terminal
+from crp_integrations.envelope.render import ELLIPSIS
+from crp_integrations.errors import ReceiptBroken
+from crp_integrations.receipt.leaves import composed
+from crp_integrations.receipt.records import Receipt
+from crp_integrations.receipt.verify import Verified
+from crp_integrations.vocabulary import Attribution, RiskLevel
+
+MARK = {
+    True: ("holds", "green"),
+    False: ("does not hold", "bold red"),
+    None: ("not taken", "yellow"),
+}
+# What stands in the place of a text that is not in this copy.
+GONE = {"redacted": "left out of this copy", "erased": "erased with its source"}
+# So many characters of an id tell a fact from the others.
+DIGITS = 12
+
+
+def verified(found: Verified) -> None:
+    """The steps, and the first place that does not hold."""
+    table = Table(title="Verification", title_justify="left", show_header=False)
+    for step in found.steps:
+        words, style = MARK[step.ok]
+        why = ": ".join(part for part in (step.place, step.reason) if part)
+        cells = (Text(words, style=style), Text(plain(why, whole=True)))
+        table.add_row(str(step.number), step.name, *cells)
+    lines = []
+    if found.receipt_id:
+        here = f"{found.shown} of {many(found.texts, 'text')} here"
+        gone = f"{found.redacted} left out, {found.erased} erased"
+        lines.append(f"{found.receipt_id}: {here}, {gone}")
+        whose = "the key that was given" if found.pinned else "whose it is the file cannot say"
+        lines.append(f"signed by key {found.keyid}: {whose}")
+    verdict = Text("verifies", "green") if found.ok else Text("does not verify", "bold red")
+    terminal().print(table)
+    # No line is broken, so that an id can be copied whole.
+    terminal().print(Text("\n".join(lines)), soft_wrap=True)
+    terminal().print(verdict)
+
+
+def summary(receipt: Receipt, found: Verified) -> None:
+    """Question, answer, what the model saw, verdict per claim, policy, and where it stands.
+
+    Raises:
+        ReceiptBroken: its content is malformed.
+    """
+    content = receipt.content
+    state = Text("verifies", "green")
+    if not found.ok:
+        state = Text(f"does not verify: {found.place} {found.reason}", "bold red")
+    try:
+        parts = Group(
+            Panel(Text(_named(receipt, "request")), title="Question", title_align="left"),
+            Panel(Text(_examined(receipt)), title=_answer_title(receipt), title_align="left"),
+            _envelope(receipt, content),
+            _claims(receipt, content),
+            _policy(content),
+            _identity(receipt, content),
+            state,
+        )
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        # The report is open to any field; the signature says who wrote it, not that it is one.
+        problem = f"it is not as it should be: {type(error).__name__}"
+        raise ReceiptBroken("payload.predicate.content", problem) from error
+    terminal().print(parts)
+
+
+def _answer(receipt: Receipt) -> int:
+    """The leaf of the answer that was examined: of one that was withheld, what was."""
+    told = (receipt.content.get("examined") or {}).get("answer")
+    return told if isinstance(told, int) else receipt.number("answer")
+
+
+def _examined(receipt: Receipt) -> str:
+    return _text(receipt, _answer(receipt), whole=True)
+
+
+def _answer_title(receipt: Receipt) -> str:
+    released = _answer(receipt) == receipt.number("answer") and receipt.chain.outcome != "halted"
+    return "Answer" if released else "Answer, withheld"
+
+
+def _named(receipt: Receipt, name: str) -> str:
+    return _text(receipt, receipt.numbers.get(name), whole=True)
+
+
+def _text(receipt: Receipt, number: Any, *, whole: bool = False) -> str:
+    if not isinstance(number, int):
+        return ""
+    text = receipt.text(number)
+    if text is not None:
+        return plain(text, whole=whole)
+    state = receipt.state(number)
+    return f"({GONE.get(state, 'put together from texts that are not here')})"
+
+
+def _score(content: Mapping[str, Any], value: Any) -> str:
+    return f"{value / content['scale']:.3f}" if isinstance(value, int) else "–"
+
+
+def _envelope(receipt: Receipt, content: Mapping[str, Any]) -> Group:
+    envelope = content.get("envelope")
+    if not envelope:
+        return Group(Text("No context was sent."))
+    table = Table(title="Envelope: what the model saw", title_justify="left")
+    for name in ("#", "score", "tokens"):
+        table.add_column(name, justify="right")
+    table.add_column("fact", overflow="fold")
+    for fact in envelope["facts"]:
+        candidate = content["candidates"][fact["at"]]
+        table.add_row(
+            f"{fact['position']} part" if fact.get("spans") else str(fact["position"]),
+            _score(content, fact["composite"]),
+            str(fact["tokens"]),
+            Text(_text(receipt, candidate["leaf"])),
+        )
+    counts = f"{envelope['token_count']} of {many(envelope['token_budget'], 'token')}"
+    score = _score(content, envelope["envelope_score"])
+    tier = f"tier {envelope['quality_tier']}, score {score}"
+    lines = [f"{many(len(envelope['facts']), 'fact')}, {counts}; {tier}"]
+    lines += [f"  at most {ceiling}: {plain(reason)}" for ceiling, reason in envelope["caps"]]
+    reasons = Counter(drop["reason"] for drop in envelope["dropped"])
+    if reasons:
+        told = ", ".join(f"{count} for {reason}" for reason, count in sorted(reasons.items()))
+        lines.append(f"Dropped: {told}")
+    return Group(table, Text("\n".join(lines)))
+
+
+def _claims(receipt: Receipt, content: Mapping[str, Any]) -> Group:
+    report = content.get("report")
+    if not report:
+        return Group(Text("No answer was examined."))
+    answer = receipt.text(_answer(receipt))
+    table = Table(title="Verdict per claim", title_justify="left")
+    for name in ("claim", "verdict", "rests on"):
+        table.add_column(name, overflow="fold")
+    for claim in report["claims"]:
+        start, end = claim["start"], claim["end"]
+        said = f"characters {start} to {end}" if answer is None else plain(answer[start:end])
+        table.add_row(Text(said), _verdict(receipt, claim), Text(_basis(content, claim)))
+    level = RiskLevel(report["risk_level"])
+    risk = Text.assemble(
+        "Risk ",
+        (level.value, RISK_STYLE[level]),
+        f" ({_score(content, report['composite_score'])}): grounding "
+        f"{_score(content, report['grounding_pct'])}, fidelity "
+        f"{_score(content, report['fidelity_score'])}, entailment "
+        f"{_score(content, report['entailment_score'])}",
+    )
+    return Group(table, risk)
+
+
+def _verdict(receipt: Receipt, claim: Mapping[str, Any]) -> Text:
+    word = claim.get("attribution")
+    if not word:
+        return Text(f"{claim['claim_type']}, not scored")
+    text = Text(word, style=ATTRIBUTION_STYLE[Attribution(word)])
+    if claim["checked"] != "CHECKED":
+        text.append(f"\n{claim['checked']}", style="yellow")
+    for finding in claim.get("findings", ()):
+        expected = _expected(receipt, finding.get("evidence"))
+        has = f", context has {expected}" if expected else ""
+        text.append(f"\n{finding['kind']}{has}", style="red")
+    return text
+
+
+def _expected(receipt: Receipt, evidence: Mapping[str, Any] | None) -> str:
+    """The words of the context that a finding rests on; empty for none, or in a parted copy."""
+    if evidence is None:
+        return ""
+    text = shown_text(receipt, evidence["fact_id"]) or ""
+    return plain(text[evidence["start"] : evidence["end"]])
+
+
+def shown_text(receipt: Receipt, fact_id: str) -> str | None:
+    """A fact's text as the model was shown it; None for one that was not shown or is not here."""
+    content = receipt.content
+    passages = (content.get("examined") or {}).get("passages")
+    if passages is not None:
+        found = next((one for one in passages if one["id"] == fact_id), None)
+        pieces = [] if found is None else found["pieces"]
+        parts = [tuple(one) if isinstance(one, list) else one for one in pieces]
+        return composed(parts, receipt.text) if parts else None
+    for fact in (content.get("envelope") or {}).get("facts", ()):
+        candidate = content["candidates"][fact["at"]]
+        if candidate["id"] == fact_id:
+            text = receipt.text(candidate["leaf"])
+            spans = fact.get("spans")
+            # A leaf that is itself a part of a longer fact is shown whole.
+            if text is None or not spans or spans == candidate.get("spans"):
+                return text
+            return ELLIPSIS.join(text[start:end] for start, end in spans)
+    return None
+
+
+def _basis(content: Mapping[str, Any], claim: Mapping[str, Any]) -> str:
+    return "\n".join(
+        f"{item['fact_id'][:8]} [{item['start']}:{item['end']}] {_score(content, item['score'])}"
+        for item in claim.get("evidence", ())
+    )
+
+
+def _policy(content: Mapping[str, Any]) -> Text:
+    policy = content.get("policy") or {}
+    judgement = policy.get("judgement") or {}
+    lines = [f"Policy: {plain(policy.get('text') or 'none', whole=True)}"]
+    for kind, word in (("violations", "violated"), ("warnings", "warned of")):
+        lines += [
+            f"  {word}: {one['directive']}, found {one['seen']}, wanted {one['wanted']}"
+            for one in judgement.get(kind, ())
+        ]
+    if policy.get("decision"):
+        lines.append(f"  decision: {policy['decision']} {policy.get('reason') or ''}".rstrip())
+    return Text("\n".join(lines))
+
+
+def _identity(receipt: Receipt, content: Mapping[str, Any]) -> Table:
+    chain, model = receipt.chain, content.get("model") or {}
+    table = Table(title="What made it", title_justify="left", show_header=False)
+    table.add_column("name", no_wrap=True)
+    table.add_column("value", overflow="fold")
+    package = content.get("package") or {}
+    rows = {
+        "Receipt": receipt.receipt_id,
+        "Session": f"{chain.session_id}, window {chain.window_number} ({chain.window_id})",
+        "Sealed": f"{chain.timestamp}, {chain.outcome}",
+        "Package": f"{package.get('name', '')} {package.get('version', '')}".strip(),
+        "Model": model.get("answered") or model.get("asked") or "",
+        "Tokenizer": (model.get("tokenizer") or {}).get("identity", ""),
+        "Key": receipt.keyid,
+    }
+    for name, value in rows.items():
+        if value:
+            table.add_row(Text(name), Text(plain(str(value), whole=True)))
+    return table
+
+
+def written(out: str, what: str) -> None:
+    """Where something was written, in one line; nothing when it went to standard output."""
+    if out:
+        terminal().print(Text(f"{what} written to {out}"), soft_wrap=True)
+
+
+def left_out(before: Receipt, after: Receipt, out: str) -> None:
+    """What a copy does not have, by the names of its texts; nothing beside standard output."""
+    if not out:
+        return
+    gone = [
+        entry.name
+        for number, entry in enumerate(after.leaves)
+        if after.state(number) == "redacted" and before.state(number) == "shown"
+    ]
+    lines = [f"{many(len(gone), 'text')} left out of {out}"]
+    lines += [f"  {plain(name, whole=True)}" for name in gone]
+    terminal().print(Text("\n".join(lines)), soft_wrap=True)
+
+
+def listed(receipts: Iterable[Receipt]) -> None:
+    """One line a receipt, in the order of the log."""
+    for one in receipts:
+        chain = one.chain
+        line = f"{one.receipt_id}  {chain.timestamp}  {chain.session_id}  {chain.window_number}"
+        terminal().print(Text(f"{line}  {chain.window_id}"), soft_wrap=True)

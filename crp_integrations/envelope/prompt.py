@@ -1,0 +1,77 @@
+"""The messages that a model gets (`prompt@1`): what stands before the context, context, question.
+
+No CRP metadata is in them: no score, no id, no header (transparency boundary).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from crp_integrations.envelope.render import grounding_instruction
+from crp_integrations.messages import Message
+from crp_integrations.vocabulary import GroundingMode, Strategy
+
+PROMPT: Final = "prompt@1"
+CONTEXT_OPEN: Final = "<context>\n"
+CONTEXT_CLOSE: Final = "\n</context>"
+BETWEEN: Final = "\n\n"
+PULL: Final = (
+    "Extract everything in the context that answers the question. Report what the context says, "
+    "with its numbers, dates and names as they stand there, and add nothing to it."
+)
+HIERARCHICAL: Final = (
+    "Answer the parts of the question one after the other, each from the context alone, and then "
+    "bring them together in one answer."
+)
+
+
+def instruction(strategy: Strategy) -> str:
+    """What a strategy adds to the system prompt; empty for nothing."""
+    return {Strategy.PULL: PULL, Strategy.HIERARCHICAL: HIERARCHICAL}.get(strategy, "")
+
+
+def before(
+    system_prompt: str,
+    grounding: GroundingMode,
+    strategy: Strategy,
+    instructions: Sequence[str] = (),
+) -> tuple[str, ...]:
+    """What stands in the system message before the context; empty texts are left out there.
+
+    Spec: CRP-SPEC-003 §13.1
+
+    Args:
+        instructions: what is added for this call, as remedies are.
+    """
+    return (system_prompt, grounding_instruction(grounding), instruction(strategy), *instructions)
+
+
+def system_text(parts: Sequence[str], context: str) -> str:
+    """The system message.
+
+    Args:
+        parts: as `before` gives them.
+        context: the envelope's rendered text, placed verbatim; empty for no context.
+    """
+    framed = CONTEXT_OPEN + context + CONTEXT_CLOSE if context else ""
+    return BETWEEN.join(part for part in (*parts, framed) if part)
+
+
+def messages(
+    parts: Sequence[str], context: str, history: Sequence[Message], question: str
+) -> tuple[Message, ...]:
+    """The conversation for one question (`prompt@1`).
+
+    Spec: CRP-SPEC-003 §13.1
+
+    Args:
+        parts, context: of the system message.
+        history: earlier messages of the conversation.
+
+    Returns:
+        System message (left out when empty), history, then the question.
+    """
+    system = system_text(parts, context)
+    head = (Message(role="system", content=system),) if system else ()
+    return (*head, *history, Message(role="user", content=question))

@@ -1,0 +1,128 @@
+"""What a replay is made with, and what each part of it comes to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from crp_integrations.dpe.ports import Recogniser, Verifier
+from crp_integrations.dpe.settings import DpeSettings
+from crp_integrations.dpe.signals import TOLERANCE
+from crp_integrations.envelope.settings import EnvelopeSettings
+from crp_integrations.errors import ReceiptBroken
+from crp_integrations.guard.ports import PolicyEngine
+from crp_integrations.ports import Embedder, TokenCounter
+from crp_integrations.receipt.places import Difference
+from crp_integrations.records import Part, Record
+
+EQUAL: Final = "equal"
+DIFFERS: Final = "differs"
+NOT_RUN: Final = "not-run"
+
+LIMITS: Final = (
+    "Vectors, and scores made from them before the packing, are recorded, not computed again.",
+    "The model's text is recorded; no model is asked.",
+    "What engines said of the answer is recorded in millionths, and the report is made from that.",
+    "Which calls were made and which were made again is told, and not decided again.",
+)
+
+# The first difference, None for none, and a remark.
+Outcome: TypeAlias = tuple[Difference | None, str]
+
+
+class NotRun(Exception):
+    """A part that this copy, or what is at hand, gives nothing for; says why."""
+
+
+class Differs(Exception):
+    """A part that cannot be made from what is recorded.
+
+    Attributes:
+        difference: where that shows.
+    """
+
+    def __init__(self, difference: Difference) -> None:
+        super().__init__(difference.place)
+        self.difference = difference
+
+
+class Again(Part):
+    """One part of a replay.
+
+    Attributes:
+        name: `budget`, `selection`, `context`, `prompt`, `counts`, `answer`, `examination`,
+            `policy`, `catalogue` or `signals`.
+        state: `equal`, `differs` or `not-run`.
+        place: of the first difference: a field's path, or a byte with its line.
+        recorded, replayed: what stands there, empty where it is a text.
+        why: of a part that was not run, or a remark.
+    """
+
+    name: str
+    state: str
+    place: str = ""
+    recorded: str = ""
+    replayed: str = ""
+    why: str = ""
+
+
+class Replayed(Record):
+    """What a replay came to.
+
+    Attributes:
+        same: nothing that was run differs.
+        whole: context, prompt, report and policies were run, as far as the window had them.
+        limits: what no replay shows.
+    """
+
+    SCHEMA = "receipt-replay/1"
+
+    receipt_id: str
+    same: bool
+    whole: bool
+    parts: tuple[Again, ...]
+    limits: tuple[str, ...] = LIMITS
+
+    def part(self, name: str) -> Again:
+        """A part by its name.
+
+        Raises:
+            KeyError: there is none.
+        """
+        return {one.name: one for one in self.parts}[name]
+
+    def require(self) -> None:
+        """Refuse a receipt that something differs from.
+
+        Raises:
+            ReceiptBroken: names the place of the first difference.
+        """
+        for one in self.parts:
+            if one.state == DIFFERS:
+                told = f"recorded {one.recorded}, replayed {one.replayed}"
+                raise ReceiptBroken(
+                    f"{one.name}: {one.place}", told if one.recorded else "differs in a replay"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """Engines and settings at hand; None for what is not.
+
+    Attributes:
+        counter: of the receipt's model.
+        envelope, dpe: settings of the operator, where the receipt withholds weights.
+        tolerance: most that a signal may differ where an engine is asked again, millionths.
+    """
+
+    counter: TokenCounter | None = None
+    embedder: Embedder | None = None
+    verifier: Verifier | None = None
+    policy: PolicyEngine | None = None
+    recognisers: tuple[Recogniser, ...] = ()
+    envelope: EnvelopeSettings | None = None
+    dpe: DpeSettings | None = None
+    tolerance: int = TOLERANCE
+
+
+NOTHING: Final = Tools()

@@ -1,0 +1,191 @@
+"""Envelopes and reports without texts and without floats, as a receipt tells them.
+
+What is left out is put together again from the texts: a claim from its place in the answer, a
+need from its number, a value of the context from the fact. So the same words are compared in a
+replay as were signed, and a copy without some texts says the rest of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from crp_integrations.dpe.records import Claim, Evidence, Finding, Report
+from crp_integrations.envelope.records import Drop, Envelope, PackedFact
+from crp_integrations.scores import SCALE
+
+# The number of the community without a name.
+NAMELESS: Final = -1
+# Fields of a report that are texts of the answer or of facts, or are told elsewhere.
+_ELSEWHERE: Final = frozenset(
+    {
+        "claims", "quality", "uncovered_sub_queries", "cross_window_contradictions", "thresholds",
+        "response_content_hash", "report_hash", "hmac", "settings_digest", "session_id",
+        "window_id", "window_number", "timestamp", "omissions", "personal", "classification",
+        "stages",
+    }
+)  # fmt: skip
+
+
+def fixed(value: float | None) -> int | None:
+    """A number in millionths; None stays None."""
+    return None if value is None else round(value * SCALE)
+
+
+def plain(value: Any) -> Any:
+    """A value of a record without floats: millionths in their place, and lists for tuples."""
+    if isinstance(value, str):
+        # A word of a closed list, without its class.
+        return str(value)
+    if isinstance(value, bool) or value is None or isinstance(value, int):
+        return value
+    if isinstance(value, float):
+        return round(value * SCALE)
+    if isinstance(value, Mapping):
+        return {str(name): plain(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(inner) for inner in value]
+    return plain(value.__dict__)
+
+
+def report(found: Report, needs: Sequence[str]) -> dict[str, Any]:
+    """A report without texts, under its own field names.
+
+    Args:
+        needs: what the answer was to cover; a need is told by its number among them.
+    """
+    numbers = {need: number for number, need in enumerate(needs)}
+    told = {name: plain(value) for name, value in found.__dict__.items() if name not in _ELSEWHERE}
+    quality = found.quality
+    covered = {
+        name: [numbers.get(need, -1) for need in getattr(quality.completeness, name)]
+        for name in ("covered", "uncovered", "new")
+    }
+    coherence = plain(
+        {name: value for name, value in quality.coherence.__dict__.items() if name[0] != "c"}
+    )
+    told["quality"] = {
+        "coherence": {
+            **coherence,
+            "compared": quality.coherence.compared,
+            "contradicted": quality.coherence.contradicted,
+            "contradictions": [
+                {
+                    name: plain(value)
+                    for name, value in one.__dict__.items()
+                    if name not in ("claim", "prior_claim", "window_id")
+                }
+                for one in quality.coherence.contradictions
+            ],
+        },
+        "repetition": plain(quality.repetition),
+        "completeness": {**plain(quality.completeness), **covered},
+        "flow": plain(quality.flow),
+    }
+    told["claims"] = [_claim(claim) for claim in found.claims]
+    told["omissions"] = [plain(one) for one in found.omissions]
+    told["personal"] = plain(found.personal)
+    told["classification"] = plain(found.classification)
+    told["stages"] = [[run.number, run.name, run.engine] for run in found.stages]
+    return told
+
+
+def _claim(claim: Claim) -> dict[str, Any]:
+    # Entities are read out of the answer again.
+    told: dict[str, Any] = {
+        "claim_id": claim.claim_id,
+        "start": claim.start,
+        "end": claim.end,
+        "sentence_index": claim.sentence_index,
+        "claim_type": claim.claim_type.value,
+        "checked": claim.checked.value,
+        "specificity": round(claim.specificity * SCALE),
+        "attribution": None if claim.attribution is None else claim.attribution.value,
+        "similarity": fixed(claim.similarity),
+        "unsupported": fixed(claim.unsupported),
+        "entailment": fixed(claim.entailment),
+        "contradiction": fixed(claim.contradiction),
+        "neutral": fixed(claim.neutral),
+        "evidence": [_evidence(one) for one in claim.evidence],
+        "findings": [_finding(one) for one in claim.findings],
+    }
+    return told
+
+
+def _evidence(one: Evidence) -> dict[str, Any]:
+    return {
+        "fact_id": one.fact_id,
+        "start": one.start,
+        "end": one.end,
+        "score": round(one.score * SCALE),
+        "engine": one.engine,
+    }
+
+
+def _finding(one: Finding) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "stage": one.stage,
+        "kind": one.kind,
+        "start": one.start,
+        "end": one.end,
+        "evidence": None if one.evidence is None else _evidence(one.evidence),
+    }
+    if one.other_claim_id is not None:
+        told["other_claim_id"] = one.other_claim_id
+    return told
+
+
+def envelope(
+    made: Envelope, place_of: Mapping[str, int], labels: Mapping[str, int]
+) -> dict[str, Any]:
+    """An envelope without texts.
+
+    Args:
+        place_of: position of each candidate by its fact's id.
+        labels: number of each community by its label.
+    """
+    return {
+        "facts": [_fact(fact, place_of) for fact in made.facts],
+        "dropped": [_drop(drop, place_of) for drop in made.dropped],
+        "conflicts": [[one.left, one.right] for one in made.conflicts],
+        "caps": [[one.ceiling.value, one.reason] for one in made.caps],
+        "advice": [[one.word.value, one.reason] for one in made.advice],
+        "deferred": list(made.deferred),
+        "promoted": list(made.promoted),
+        "communities": [labels[label] for label in made.ckf_communities],
+        "layout": made.layout,
+        "quality_tier": made.quality_tier.value,
+        "envelope_score": round(made.envelope_score * SCALE),
+        "coverage_score": round(made.coverage_score * SCALE),
+        "relevance_mean": round(made.relevance_mean * SCALE),
+        "saturation": round(made.saturation * SCALE),
+        "saturation_label": made.saturation_label.value,
+        "token_count": made.token_count,
+        "token_budget": made.token_budget,
+        "facts_available": made.total_facts_available,
+        "prefix_tokens": made.prefix_tokens,
+        "prefix_characters": made.prefix_characters,
+        "etag": made.etag,
+        "algorithms": list(made.algorithms),
+    }
+
+
+def _fact(fact: PackedFact, place_of: Mapping[str, int]) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "at": place_of[fact.fact_id],
+        "position": fact.position,
+        "tokens": fact.token_count,
+        "composite": round(fact.composite_score * SCALE),
+        "freshness": round(fact.freshness_score * SCALE),
+        "diversity": round(fact.diversity_bonus * SCALE),
+    }
+    if fact.spans:
+        told["spans"] = [list(span) for span in fact.spans]
+    return told
+
+
+def _drop(drop: Drop, place_of: Mapping[str, int]) -> dict[str, Any]:
+    told: dict[str, Any] = {"at": place_of[drop.fact_id], "reason": drop.reason.value}
+    if drop.kept is not None:
+        told["kept"] = place_of[drop.kept]
+    return told

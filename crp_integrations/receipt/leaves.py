@@ -1,0 +1,219 @@
+"""The texts of a receipt as salted leaves of a Merkle tree (`leaf@1`).
+
+A leaf is 32 bytes of salt and the text in UTF-8. Its hash tells nothing of the text to who has not
+the salt, however few texts there could be; so a text can be left out of a copy, and the tree still
+verifies. A composed leaf has no text of its own: it is put together from others and from the frame
+between them, so that what was shown of a fact stands in a receipt once, and is gone with its leaf.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Final, TypeAlias
+
+from crp_integrations.errors import ReceiptBroken
+from crp_integrations.receipt.canonical import fields, hex_of, text_of, whole
+from crp_integrations.seals import derive_key
+
+SALT_BYTES: Final = 32
+SALT_INFO: Final = b"crp-receipt-salt-v1"
+FACT: Final = "fact/"
+# Characters of a composed text.
+LONGEST: Final = 50_000_000
+_OF_FACT = frozenset({"fact", "hash"})
+_OF_TEXT = frozenset({"follows", "hash", "name", "of", "parts"})
+
+# A literal; a leaf as a whole; or a stretch of one, from and to a character.
+Part: TypeAlias = str | int | tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A text that a receipt is to hold.
+
+    Attributes:
+        name: what it is, once in a receipt: `request`, `context`, `answer`, `fact/<id>`, ….
+        text: empty for a composed leaf.
+        fact_id, source_id: of a fact's text; else empty. The source is not signed.
+        of: numbers of the leaves of facts that the text may quote.
+        follows: whether it may repeat what earlier windows said.
+        parts: what a composed leaf is put together from; empty for any other. No leaf in
+            it is composed itself.
+    """
+
+    name: str
+    text: str = ""
+    fact_id: str = ""
+    source_id: str = ""
+    of: tuple[int, ...] = ()
+    follows: bool = False
+    parts: tuple[Part, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A leaf as it is signed: everything but its text and its salt.
+
+    Attributes:
+        hash: of the leaf, 32 bytes.
+    """
+
+    name: str
+    hash: bytes
+    fact_id: str = ""
+    of: tuple[int, ...] = ()
+    follows: bool = False
+    parts: tuple[Part, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The leaf as a JSON object."""
+        if self.fact_id:
+            return {"fact": self.fact_id, "hash": self.hash.hex()}
+        return {
+            "follows": self.follows,
+            "hash": self.hash.hex(),
+            "name": self.name,
+            "of": list(self.of),
+            "parts": [list(part) if isinstance(part, tuple) else part for part in self.parts],
+        }
+
+    @classmethod
+    def from_json(cls, value: Any, count: int, place: str) -> Entry:
+        """Read a leaf.
+
+        Args:
+            count: of all leaves, which its numbers stay below.
+
+        Raises:
+            ReceiptBroken: it is none.
+        """
+        if isinstance(value, dict) and "fact" in value:
+            found = fields(value, _OF_FACT, place)
+            fact_id = text_of(found["fact"], f"{place}.fact")
+            if not fact_id:
+                raise ReceiptBroken(f"{place}.fact", "is empty")
+            return cls(FACT + fact_id, hex_of(found["hash"], f"{place}.hash"), fact_id)
+        found = fields(value, _OF_TEXT, place)
+        name = text_of(found["name"], f"{place}.name")
+        if not name or name.startswith(FACT):
+            raise ReceiptBroken(f"{place}.name", "is empty or that of a fact")
+        if not isinstance(found["follows"], bool):
+            raise ReceiptBroken(f"{place}.follows", "neither true nor false")
+        return cls(
+            name,
+            hex_of(found["hash"], f"{place}.hash"),
+            "",
+            tuple(_number(n, count, f"{place}.of") for n in _list(found["of"], f"{place}.of")),
+            found["follows"],
+            tuple(
+                _part(part, count, f"{place}.parts[{n}]")
+                for n, part in enumerate(_list(found["parts"], f"{place}.parts"))
+            ),
+        )
+
+
+def salt_key(master: bytes, tenant: str) -> bytes:
+    """The key that the salts of a tenant's receipts are made with, 32 bytes."""
+    return derive_key(master, salt=tenant, info=SALT_INFO)
+
+
+def salts(key: bytes, scope: str, count: int) -> list[bytes]:
+    """The salts of a receipt's leaves: nobody without the key can tell or compare them.
+
+    An HMAC of the scope gives the receipt's secret, and counting with it the salts
+    (NIST SP 800-56C, one-step key derivation with SHA-256).
+
+    Args:
+        scope: what no other receipt has, such as the window's HMAC.
+    """
+    secret = hmac.digest(key, scope.encode(), "sha256")
+    return [sha256(number.to_bytes(4) + secret).digest() for number in range(1, count + 1)]
+
+
+def leaf_hash(salt: bytes, text: str) -> bytes:
+    """The hash of a text's leaf (RFC 9162 §2.1.1 over salt and text)."""
+    return sha256(b"\x00" + salt + text.encode()).digest()
+
+
+def composed(parts: Sequence[Part], text: Callable[[int], str | None]) -> str | None:
+    """The text of a composed leaf.
+
+    Args:
+        text: of a leaf by its number, None for one that is left out.
+
+    Returns:
+        None when something that it is put together from is left out or is not as long, or when it
+        would be longer than any context: a small file could ask for more than there is memory.
+    """
+    pieces: list[str] = []
+    length = 0
+    for part in parts:
+        if isinstance(part, str):
+            piece = part
+        else:
+            number, start, end = part if isinstance(part, tuple) else (part, 0, -1)
+            found = text(number)
+            if found is None or end > len(found):
+                return None
+            piece = found if end < 0 else found[start:end]
+        pieces.append(piece)
+        length += len(piece)
+        if length > LONGEST:
+            return None
+    return "".join(pieces)
+
+
+def quoted(parts: Sequence[Part]) -> frozenset[int]:
+    """Numbers of the leaves that a composed one is put together from."""
+    return frozenset(
+        part if isinstance(part, int) else part[0] for part in parts if not isinstance(part, str)
+    )
+
+
+def check_parts(leaves: Sequence[Leaf | Entry], place: str) -> None:
+    """Refuse leaves of one name, those of facts that are named otherwise, and nested ones.
+
+    Raises:
+        ReceiptBroken: names the leaf.
+    """
+    names: set[str] = set()
+    for number, leaf in enumerate(leaves):
+        if leaf.name in names:
+            raise ReceiptBroken(f"{place}[{number}]", "has another leaf's name")
+        names.add(leaf.name)
+        if leaf.name.startswith(FACT) != bool(leaf.fact_id):
+            raise ReceiptBroken(f"{place}[{number}]", "is of a fact by its name or its id alone")
+        for other in quoted(leaf.parts):
+            if leaves[other].parts:
+                raise ReceiptBroken(
+                    f"{place}[{number}].parts", "names a leaf that has parts itself"
+                )
+
+
+def _list(value: Any, place: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise ReceiptBroken(place, "no list")
+    return value
+
+
+def _number(value: Any, count: int, place: str) -> int:
+    number = whole(value, place)
+    if number >= count:
+        raise ReceiptBroken(place, f"leaf {number} is not one of {count}")
+    return number
+
+
+def _part(value: Any, count: int, place: str) -> Part:
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list):
+        return _number(value, count, place)
+    if len(value) != 3:
+        raise ReceiptBroken(place, "no stretch of a leaf")
+    start, end = whole(value[1], place), whole(value[2], place)
+    if start > end:
+        raise ReceiptBroken(place, "ends before it begins")
+    return _number(value[0], count, place), start, end

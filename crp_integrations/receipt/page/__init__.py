@@ -1,0 +1,66 @@
+"""The page of a receipt: bytes of a receipt come in, one HTML file without a network goes out.
+
+The receipt is embedded as base64 and nothing else of it is written into the page: the page's own
+script draws all that is shown from those bytes and checks them with WebCrypto, so nothing can be
+shown that is not in the receipt, and no text of it is ever read as markup. Read in this order:
+`page.html` (the frame), `main.js` (what happens), `check.js` (the checks), `view.js` (what of the
+receipt is shown), `answer.js`, `figures.js` (how), `elements.js`, `bytes.js`, `page.css`.
+
+Never fetches, never stores, and never shows a green badge where a check was not made.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from importlib.resources import files
+from string import Template
+
+# In this order they are one script.
+SCRIPTS = (
+    "bytes.js",
+    "elements.js",
+    "check.js",
+    "view.js",
+    "answer.js",
+    "figures.js",
+    "main.js",
+)
+POLICY = (
+    "default-src 'none'; script-src '{script}'; style-src '{style}'; "
+    "base-uri 'none'; form-action 'none'"
+)
+
+
+def page(receipt: bytes, others: Sequence[bytes] = ()) -> str:
+    """The page that shows and checks a receipt, as text of one HTML file.
+
+    Whether the receipt holds is not asked here: the page asks it where it is opened.
+
+    Args:
+        receipt: the bytes of its file.
+        others: files of receipts of other windows of the session, for its graph.
+    """
+    script = '"use strict";\n(() => {\n' + "\n".join(map(_part, SCRIPTS)) + "})();\n"
+    style = _part("page.css")
+    return Template(_part("page.html")).substitute(
+        policy=POLICY.format(script=_source(script), style=_source(style)),
+        style=style,
+        embedded="\n".join(map(_block, (receipt, *others))),
+        script=script,
+    )
+
+
+def _block(receipt: bytes) -> str:
+    return f'<script type="text/plain">{base64.b64encode(receipt).decode("ascii")}</script>'
+
+
+def _part(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _source(text: str) -> str:
+    """A content security policy's name of an inline script or style: its SHA-256."""
+    digest = hashlib.sha256(text.encode()).digest()
+    return "sha256-" + base64.b64encode(digest).decode("ascii")

@@ -1,0 +1,108 @@
+// Bytes, text and canonical JSON (RFC 8785), strict: two writings of one value never pass as one.
+
+class Refused extends Error {}
+class Unreadable extends Refused {}
+
+function refuse(place, why) {
+  throw new Refused(`${place}: ${why}`);
+}
+
+const ALPHABET = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
+
+function toBase64(bytes) {
+  let text = "";
+  for (let at = 0; at < bytes.length; at += 0x8000) {
+    text += String.fromCharCode(...bytes.subarray(at, at + 0x8000));
+  }
+  return btoa(text);
+}
+
+function fromBase64(text, place) {
+  if (typeof text !== "string" || !ALPHABET.test(text)) refuse(place, "this is not base64");
+  const bytes = Uint8Array.from(atob(text), (sign) => sign.charCodeAt(0));
+  // The last sign can have bits that no byte needs.
+  if (toBase64(bytes) !== text) refuse(place, "its base64 is not canonical");
+  return bytes;
+}
+
+function toHex(bytes) {
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+function fromHex(text, place) {
+  if (typeof text !== "string" || !/^(?:[0-9a-f]{2})*$/.test(text)) {
+    refuse(place, "this is not lower-case hexadecimal");
+  }
+  return Uint8Array.from(text.match(/../g) || [], (pair) => parseInt(pair, 16));
+}
+
+function utf8(text) {
+  return new TextEncoder().encode(text);
+}
+
+function fromUtf8(bytes, place) {
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    return refuse(place, "this is not UTF-8");
+  }
+}
+
+function joined(...parts) {
+  const whole = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    whole.set(part, at);
+    at += part.length;
+  }
+  return whole;
+}
+
+// RFC 8785: JSON.stringify writes strings and numbers as it asks, sort() orders UTF-16 units.
+// A receipt holds whole numbers alone, and none that a reader could round.
+function canonical(value) {
+  if (typeof value === "number" && !Number.isSafeInteger(value)) {
+    throw new Refused("a number is not whole, or too large to be read in one way");
+  }
+  if (Array.isArray(value)) return `[${value.map(canonical).join(",")}]`;
+  if (value !== null && typeof value === "object") {
+    const members = Object.keys(value).sort()
+      .map((name) => `${JSON.stringify(name)}:${canonical(value[name])}`);
+    return `{${members.join(",")}}`;
+  }
+  return JSON.stringify(value);
+}
+
+function fromCanonical(bytes, place) {
+  const text = fromUtf8(bytes, place);
+  let value;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    refuse(place, "this is not JSON");
+  }
+  let wanted;
+  try {
+    wanted = canonical(value);
+  } catch (error) {
+    refuse(place, error instanceof Refused ? error.message : "it is nested too deeply");
+  }
+  if (wanted !== text) {
+    let at = 0;
+    while (wanted[at] === text[at]) at += 1;
+    refuse(place, `its JSON is not canonical at character ${at}`);
+  }
+  return value;
+}
+
+// Offsets in a receipt count code points; a JavaScript string counts UTF-16 units.
+function units(text) {
+  const at = [];
+  let unit = 0;
+  for (const sign of text) {
+    at.push(unit);
+    unit += sign.length;
+  }
+  at.push(unit);
+  return (point) => at[Math.max(0, Math.min(point, at.length - 1))];
+}

@@ -1,0 +1,210 @@
+// What of a receipt is shown: the one file that knows the fields of its content.
+
+const CONTENT = "receipt-content/1";
+const ELLIPSIS = " … ";
+const GONE = {
+  redacted: "Its text was left out of this copy; its hash is in the tree.",
+  erased: "Its text was erased with its source; its hash is in the tree.",
+};
+
+function viewOf(opening, texts, others) {
+  const { chain, content } = opening.predicate;
+  if (content.schema !== CONTENT) refuse("content.schema", `it is ${line(content.schema)}, this page reads ${CONTENT}`);
+  const read = reader(opening, texts, content);
+  const facts = factsOf(read, content);
+  const title = read.named("request");
+  return {
+    title: title === null ? "The question is not in this copy" : title,
+    answer: answerOf(read, content, facts, chain.outcome === "halted"),
+    risk: riskOf(read, content),
+    quality: tierOf(read, content),
+    budget: { used: (content.envelope || {}).token_count || 0, total: (content.envelope || {}).token_budget || 0,
+      counter: counterOf(content.model) },
+    facts,
+    dropped: droppedOf(read, content),
+    windows: windowsOf(opening, others),
+    policy: policyOf(content.policy || {}),
+    identity: identityOf(opening, chain, content),
+  };
+}
+
+function reader(opening, texts, content) {
+  const leaf = new Map(opening.leaves.map((entry, number) => [entry.name, number]));
+  return {
+    fixed: (value) => (typeof value === "number" ? value / content.scale : null),
+    text: (number) => (Number.isInteger(number) ? texts[number] : null),
+    composed: (parts) => composed(parts, texts),
+    number: (name) => leaf.get(name),
+    named: (name) => (leaf.has(name) ? texts[leaf.get(name)] : null),
+    gone: (number) => GONE[opening.file.texts[number]] || "Its text is not in this receipt.",
+  };
+}
+
+// Claims are of what was examined; of an answer that was withheld, that is not what was released.
+function answerOf(read, content, facts, halted) {
+  const released = read.number("answer");
+  const told = (content.examined || {}).answer;
+  const leaf = Number.isInteger(told) ? told : released;
+  return { text: read.text(leaf), gone: read.gone(leaf), withheld: halted || leaf !== released,
+    claims: claimsOf(read, content, facts) };
+}
+
+// Facts of the envelope; where another made the context, what the answer was examined beside.
+function factsOf(read, content) {
+  const { envelope, examined } = content;
+  if (!envelope) return ((examined || {}).passages || []).map((one, place) => passageOf(read, one, place));
+  return envelope.facts.map((fact) => {
+    const candidate = content.candidates[fact.at];
+    const whole = read.text(candidate.leaf);
+    // A leaf that is itself a part of a longer fact is shown whole.
+    const spans = canonical(fact.spans || []) === canonical(candidate.spans || []) ? [] : fact.spans || [];
+    return {
+      id: candidate.id, position: fact.position, tokens: fact.tokens, source: candidate.source,
+      score: read.fixed(fact.composite),
+      text: whole === null || !spans.length ? whole : partsShown(whole, spans),
+      gone: read.gone(candidate.leaf),
+      note: [(fact.spans || []).length ? "shown in part" : "", candidate.stale ? "stale" : ""].filter(Boolean).join(", "),
+      parts: [["relevance", candidate.relevance], ["importance", candidate.importance],
+        ["freshness", fact.freshness], ["diversity", fact.diversity], ["words", candidate.lexical],
+        ["second hop", candidate.hop]].filter(([, value]) => typeof value === "number")
+        .map(([name, value]) => [name, read.fixed(value)]),
+    };
+  });
+}
+
+function passageOf(read, passage, place) {
+  const leaf = passage.pieces.flat().find((piece) => Number.isInteger(piece));
+  return { id: passage.id, position: place + 1, tokens: null, score: null, source: "", parts: [], note: "",
+    text: read.composed(passage.pieces), gone: read.gone(leaf) };
+}
+
+function partsShown(text, spans) {
+  const unit = units(text);
+  return spans.map(([start, end]) => text.slice(unit(start), unit(end))).join(ELLIPSIS);
+}
+
+function droppedOf(read, content) {
+  const { dropped = [] } = content.envelope || {};
+  return dropped.map((drop) => {
+    const candidate = content.candidates[drop.at];
+    const kept = Number.isInteger(drop.kept) ? content.candidates[drop.kept].id : null;
+    return { id: candidate.id, tokens: candidate.tokens, score: read.fixed(candidate.relevance),
+      reason: drop.reason, kept, text: read.text(candidate.leaf), gone: read.gone(candidate.leaf) };
+  });
+}
+
+function claimsOf(read, content, facts) {
+  const byId = new Map(facts.map((fact) => [fact.id, fact]));
+  const { claims = [] } = content.report || {};
+  return claims.map((claim, place) => ({
+    number: place + 1, start: claim.start, end: claim.end, type: claim.claim_type,
+    attribution: claim.attribution, checked: claim.checked,
+    entailment: read.fixed(claim.entailment), contradiction: read.fixed(claim.contradiction),
+    findings: (claim.findings || []).map((one) => ({ kind: one.kind, start: one.start, end: one.end,
+      expected: wordsOf(byId, one.evidence) })),
+    evidence: (claim.evidence || []).map((item, number) => ({ number: number + 1, factId: item.fact_id,
+      fact: byId.get(item.fact_id) || null, start: item.start, end: item.end, score: read.fixed(item.score) })),
+  }));
+}
+
+// What the context says where a finding says that the answer differs.
+function wordsOf(facts, evidence) {
+  const fact = evidence ? facts.get(evidence.fact_id) : null;
+  return fact && fact.text !== null ? Array.from(fact.text).slice(evidence.start, evidence.end).join("") : null;
+}
+
+function riskOf(read, content) {
+  const report = content.report || {};
+  return {
+    level: report.risk_level || "not examined", score: read.fixed(report.composite_score),
+    grounded: read.fixed(report.grounding_pct), checked: read.fixed(report.checked_share),
+    parts: Object.entries(report.signals || {}).map(([name, value]) => [words(name), read.fixed(value)]),
+    amplifiers: report.amplifiers_applied || [], flags: report.flags || [],
+    quality: read.fixed(report.rqa_score),
+    qualityParts: [["grounding", report.grounding_pct], ["fidelity", report.fidelity_score],
+      ["entailment", report.entailment_score], ["completeness", report.completeness_score],
+      ["flow", report.flow_score], ["repetition", report.repetition_overlap, "0 is best"]]
+      .filter(([, value]) => typeof value === "number")
+      .map(([name, value, note]) => [name, read.fixed(value), note]),
+  };
+}
+
+function tierOf(read, content) {
+  const envelope = content.envelope || {};
+  return {
+    tier: (content.policy || {}).tier || envelope.quality_tier || "–", score: read.fixed(envelope.envelope_score),
+    parts: [["coverage", envelope.coverage_score], ["saturation", envelope.saturation],
+      ["relevance", envelope.relevance_mean]].filter(([, value]) => Number.isInteger(value))
+      .map(([name, value]) => [name, read.fixed(value)]),
+    caps: envelope.caps || [],
+  };
+}
+
+function words(name) {
+  return line(name).replaceAll("_", " ");
+}
+
+function counterOf(model) {
+  const { tokenizer } = model || {};
+  return tokenizer ? `${tokenizer.identity} (${tokenizer.exactness})` : "";
+}
+
+// This window, those whose receipts are here as well, and those that are known by their seals.
+function windowsOf(opening, others) {
+  const known = [opening, ...others].map((one) => ({ ...one.predicate.chain, content: one.predicate.content }));
+  const bySeal = new Map(known.map((window) => [window.hmac, window.window_id]));
+  const windows = known.map((window, place) => ({ id: window.window_id, number: window.window_number,
+    parents: window.parents.map((seal) => bySeal.get(seal) || seal), seal: window.hmac, known: true,
+    here: place === 0, note: place === 0 ? "this receipt" : foundOf(window) }));
+  for (const window of known) {
+    for (const seal of window.parents.filter((one) => !bySeal.has(one))) {
+      bySeal.set(seal, seal);
+      windows.push({ id: seal, number: window.window_number - 1, parents: [], seal, known: false, here: false,
+        note: "known by its seal alone" });
+    }
+  }
+  return windows.sort((a, b) => a.number - b.number || (a.id < b.id ? -1 : 1));
+}
+
+function foundOf({ outcome, content }) {
+  const { report, envelope } = content;
+  return [outcome, report && report.risk_level && `risk ${report.risk_level}`, envelope && `tier ${envelope.quality_tier}`]
+    .filter(Boolean).map(line).join(", ");
+}
+
+function policyOf(policy) {
+  const decisions = [];
+  const take = (judgement, place) => {
+    for (const one of (judgement || {}).violations || []) {
+      decisions.push([one.directive, one.withholds ? `withholds${place}` : `not met${place}`,
+        `found ${one.seen}, wanted ${one.wanted}`]);
+    }
+    for (const one of (judgement || {}).warnings || []) {
+      decisions.push([one.directive, `warns${place}`, `found ${one.seen}, wanted ${one.wanted}`]);
+    }
+  };
+  take(policy.judgement, "");
+  take(policy.reported, " (reported only)");
+  if (policy.decision) decisions.push(["answer", policy.decision, policy.reason || ""]);
+  if (policy.approved) decisions.push(["oversight", "approved", "a person had to approve it, and has"]);
+  if (policy.reviewed) decisions.push(["oversight", "reviewed", "a person had to look at it"]);
+  return { text: policy.text || "", hash: policy.hash || "", reported: policy.report_only || "",
+    bundle: policy.catalogue || "", decisions };
+}
+
+function identityOf(opening, chain, content) {
+  const [model, settings, envelope, made] = ["model", "settings", "envelope", "package"]
+    .map((name) => content[name] || {});
+  return [
+    ["Session", chain.session_id], ["Window", chain.window_id], ["Time", chain.timestamp],
+    ["Seal", chain.hmac], ["Signed by key", fingerprint(opening.keyid)],
+    ["Package", made.name ? `${made.name} ${made.version}` : ""],
+    ["Model", [model.asked, model.answered].filter(Boolean)
+      .filter((name, place, all) => all.indexOf(name) === place).join(", answered as ")],
+    ["Tokenizer", counterOf(model)], ["Embedder", model.embedder], ["Reranker", model.reranker],
+    ["Verifier", (((content.examined || {}).engines) || {}).verifier],
+    ["Settings", settings.digest], ["ETag", envelope.etag],
+    ["Algorithms", (envelope.algorithms || []).join(", ")],
+    ["Stages", ((content.report || {}).stages || []).map(([number, name]) => `${number} ${name}`).join(", ")],
+  ];
+}

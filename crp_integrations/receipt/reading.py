@@ -1,0 +1,327 @@
+"""Out of a receipt: the values that it was made of, as far as its texts are there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from crp_integrations.dpe.dossier import Dossier, PriorWindow, System
+from crp_integrations.dpe.examination import Engines, Examination
+from crp_integrations.dpe.signals import Entry
+from crp_integrations.envelope.pairs import Listed
+from crp_integrations.envelope.prompt import BETWEEN
+from crp_integrations.envelope.records import Candidate, Candidates
+from crp_integrations.envelope.render import ELLIPSIS
+from crp_integrations.envelope.stretches import Stretches
+from crp_integrations.errors import CRPError, ReceiptBroken
+from crp_integrations.messages import Message
+from crp_integrations.receipt.bare import NAMELESS
+from crp_integrations.receipt.leaves import composed
+from crp_integrations.receipt.numbers import Piece
+from crp_integrations.receipt.predicate import CandidateTold, Content, MessageSent
+from crp_integrations.receipt.predicate_verdict import EnginesTold, Examined, Passage
+from crp_integrations.receipt.records import Receipt
+from crp_integrations.scores import SCALE, from_fixed
+from crp_integrations.vocabulary import Domain, Sector
+
+# In the place of a question that was left out, so that the same rules for time hold.
+_TEMPORAL: Final = "current"
+_FILLER: Final = 0xF0000
+_FILLERS: Final = 65_000
+
+
+class LeftOutError(Exception):
+    """A text is not in this copy.
+
+    Attributes:
+        leaf: its name.
+    """
+
+    def __init__(self, leaf: str, state: str) -> None:
+        super().__init__(f"the text {leaf!r:.80} is {state} in this copy")
+        self.leaf = leaf
+
+
+class Texts:
+    """The texts of a receipt by number."""
+
+    def __init__(self, receipt: Receipt) -> None:
+        self._receipt = receipt
+
+    def get(self, number: int) -> str | None:
+        """A text; None for one that was left out.
+
+        Raises:
+            ReceiptBroken: there is no such leaf.
+        """
+        if not 0 <= number < len(self._receipt.leaves):
+            raise ReceiptBroken("content", f"names leaf {number}, and there is none")
+        return self._receipt.text(number)
+
+    def __getitem__(self, number: int) -> str:
+        found = self.get(number)
+        if found is None:
+            receipt = self._receipt
+            raise LeftOutError(receipt.leaves[number].name, self.state(number))
+        return found
+
+    def state(self, number: int) -> str:
+        """`shown`, `redacted` or `erased`; of a composed text the first of its parts that is."""
+        receipt = self._receipt
+        state = receipt.state(number)
+        if state != "shown":
+            return state
+        for part in receipt.leaves[number].parts:
+            if not isinstance(part, str):
+                other = receipt.state(part if isinstance(part, int) else part[0])
+                if other != "shown":
+                    return other
+        return state
+
+    def pieces(self, pieces: Sequence[Piece]) -> str:
+        """A text that is put together from others."""
+        for piece in pieces:
+            if not isinstance(piece, str):
+                self[piece if isinstance(piece, int) else piece[0]]
+        found = composed(pieces, self.get)
+        if found is None:
+            raise ReceiptBroken("content", "a stretch is longer than its leaf")
+        return found
+
+    def named(self, name: str) -> str:
+        """A text by its leaf's name."""
+        if name not in self._receipt.numbers:
+            raise ReceiptBroken("leaves", f"none is named {name!r:.60}")
+        return self[self._receipt.number(name)]
+
+
+def content_of(receipt: Receipt) -> Content:
+    """The content of a receipt, its shape checked.
+
+    Raises:
+        ReceiptBroken: it has another shape; names the place.
+    """
+    try:
+        return Content.model_validate(receipt.content)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        place = ".".join(str(one) for one in ("content", *first["loc"]))
+        raise ReceiptBroken(place, str(first["msg"])) from None
+
+
+def candidates_of(content: Content, texts: Texts) -> tuple[Candidates, tuple[str, ...]]:
+    """The candidates as they were ranked, and ids of those whose text was left out.
+
+    A text that was left out has a filler of its length, so that everything but bytes is as it was.
+
+    Raises:
+        ReceiptBroken: there are none, or they are malformed.
+    """
+    selected, fit, tokenizer = content.selected, content.fit, content.model.tokenizer
+    if selected is None or fit is None or tokenizer is None:
+        raise ReceiptBroken("content.selected", "is not there")
+    hidden: list[str] = []
+    facts = []
+    for place, one in enumerate(content.candidates):
+        text = texts.get(one.leaf)
+        if text is None:
+            hidden.append(one.id)
+            text = _filler(place, one.characters)
+        facts.append(_candidate(one, text))
+    question = texts.get(content.request.question)
+    if question is None:
+        question = _TEMPORAL if fit.temporal else ""
+    needs = tuple(texts.get(number) or "" for number in content.request.needs)
+    count = len(facts)
+    for name, pairs in (("duplicates", selected.duplicates), ("conflicts", selected.conflicts)):
+        if any(not left < right < count for left, right in pairs):
+            raise ReceiptBroken(f"content.selected.{name}", "a pair is of no two candidates")
+    return Candidates(
+        query=question,
+        sub_queries=needs or (question,),
+        facts=tuple(facts),
+        tokenizer=tokenizer.identity,
+        duplicates=Listed(selected.duplicates),
+        conflicts=Listed(selected.conflicts),
+        memory_tier_hit=selected.memory_tier_hit,
+        tier_hits=selected.tier_hits,
+        algorithms=selected.algorithms,
+        relevant_floor=selected.relevant_floor,
+    ), tuple(hidden)
+
+
+def moment(text: str, place: str) -> datetime:
+    """A moment of content.
+
+    Raises:
+        ReceiptBroken: it is none with a time zone.
+    """
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise ReceiptBroken(place, "no moment") from None
+    if found.tzinfo is None:
+        raise ReceiptBroken(place, "has no time zone")
+    return found
+
+
+def _candidate(one: CandidateTold, text: str) -> Candidate:
+    place = f"content.candidates[{one.id}]"
+    flat = one.stretches
+    if len(flat) % 3 or any(end > one.characters for end in flat[1::3]):
+        raise ReceiptBroken(f"{place}.stretches", "no stretches of its leaf")
+    if len(text) != one.characters:
+        raise ReceiptBroken(f"{place}.characters", f"the leaf has {len(text)}")
+    when = one.ingested_at
+    return Candidate(
+        fact_id=one.id,
+        content=text,
+        source_id=one.source,
+        relevance=one.relevance,
+        importance=one.importance,
+        tokens=one.tokens,
+        ingested_at=None if when is None else moment(when, f"{place}.ingested_at"),
+        stale=one.stale,
+        community=None if one.community is None else label_of(one.community),
+        score=one.score,
+        lexical=one.lexical,
+        hop=one.hop,
+        stretches=Stretches(flat[0::3], flat[1::3], flat[2::3]) if flat else (),
+        spans=one.spans,
+        decay=one.decay,
+    )
+
+
+def label_of(community: int) -> str:
+    """What stands for the label of a community in a replay."""
+    return "" if community == NAMELESS else f"community {community}"
+
+
+def _filler(place: int, characters: int) -> str:
+    """Characters for private use, others for each place and fact."""
+    start = place * 7_919
+    return "".join(chr(_FILLER + (start + at) % _FILLERS) for at in range(characters))
+
+
+def message_of(sent: MessageSent, texts: Texts) -> Message:
+    """A message as it was sent.
+
+    Raises:
+        LeftOutError: a text of it was left out.
+        ReceiptBroken: it is none.
+    """
+    try:
+        frame = {} if sent.frame is None else json.loads(texts[sent.frame])
+        return Message(role=sent.role, content=texts[sent.leaf], **frame)
+    except (ValueError, TypeError):
+        raise ReceiptBroken("content.calls", "a message is malformed") from None
+
+
+def examination_of(content: Content, examined: Examined, texts: Texts) -> Examination:
+    """What was examined.
+
+    Raises:
+        LeftOutError: a text of it was left out.
+        ReceiptBroken: it is malformed.
+    """
+    shown = _passages(content, examined)
+    importances = [one.importance for one in shown]
+    known = [from_fixed(value) for value in importances if value is not None]
+    try:
+        dossier = Dossier(
+            question="" if examined.question is None else texts[examined.question],
+            answer=texts[examined.answer],
+            passages=tuple((one.id, texts.pieces(one.pieces)) for one in shown),
+            grounding=examined.grounding,
+            importances=tuple(known) if len(known) == len(importances) else (),
+            sub_queries=tuple(texts[number] for number in examined.needs),
+            prior=tuple(
+                PriorWindow(
+                    one.window_id, one.number, texts[one.leaf], one.summarised, one.outdated
+                )
+                for one in examined.prior
+            ),
+            windows_left=examined.windows_left,
+            prompt=_prompt(content, examined, texts),
+            system=System(
+                domain=Domain(examined.system.domain) if examined.system.domain else None,
+                sector=Sector(examined.system.sector) if examined.system.sector else None,
+                decides=examined.system.decides,
+                evidence=examined.system.evidence,
+            ),
+            loop_depth=examined.loop_depth,
+            no_store=examined.no_store,
+        )
+    except (ValueError, CRPError) as error:
+        if isinstance(error, ReceiptBroken):
+            raise
+        raise ReceiptBroken("content.examined", f"malformed: {error}") from None
+    entries = tuple(Entry(one.at, one.value) for one in examined.signals)
+    return Examination(dossier, entries, engines_of(examined.engines))
+
+
+def _passages(content: Content, examined: Examined) -> tuple[Passage, ...]:
+    """What the answer was examined beside: told, or the facts of the envelope."""
+    if examined.passages is not None:
+        return examined.passages
+    found = []
+    for fact in content.envelope.facts if content.envelope else ():
+        if fact.at >= len(content.candidates):
+            raise ReceiptBroken("content.envelope.facts", f"names candidate {fact.at}")
+        one = content.candidates[fact.at]
+        pieces: list[Piece] = [one.leaf]
+        if fact.spans and fact.spans != one.spans:
+            pieces = []
+            for start, end in fact.spans:
+                pieces += [ELLIPSIS, (one.leaf, start, end)] if pieces else [(one.leaf, start, end)]
+        found.append(Passage(id=one.id, pieces=tuple(pieces), importance=one.importance))
+    return tuple(found)
+
+
+def engines_of(told: EnginesTold) -> Engines:
+    """What the engines were."""
+    return Engines(
+        embedder=told.embedder,
+        embedder_thresholds={k: float(v) for k, v in told.embedder_thresholds.items()},
+        dimensions=told.dimensions,
+        verifier=told.verifier,
+        verifier_thresholds={k: float(v) for k, v in told.verifier_thresholds.items()},
+        passage=told.passage,
+        reads=told.reads,
+        recognisers=tuple((identity, dict(kinds)) for identity, kinds in told.recognisers),
+        policy=told.policy,
+    )
+
+
+def _prompt(content: Content, examined: Examined, texts: Texts) -> str:
+    if examined.prompt is None:
+        return ""
+    if isinstance(examined.prompt, int):
+        return texts[examined.prompt]
+    request = content.request
+    said = [
+        "" if request.system_prompt is None else texts[request.system_prompt],
+        *(texts[one.leaf] for one in request.history),
+        texts[request.question],
+    ]
+    return BETWEEN.join(part for part in said if part)
+
+
+def sealed(texts: Texts) -> dict[str, Any]:
+    """The hashes that the window's seal holds."""
+    try:
+        found = json.loads(texts.named("seal"))
+    except ValueError:
+        raise ReceiptBroken("seal", "no JSON") from None
+    if not isinstance(found, dict):
+        raise ReceiptBroken("seal", "no object")
+    return found
+
+
+def budget_of(value: int) -> float:
+    """A number of millionths as a share."""
+    return value / SCALE

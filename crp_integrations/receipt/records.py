@@ -1,0 +1,210 @@
+"""The file: a signed envelope, the public key, and the texts beside it (`receipt/1`).
+
+The file is canonical JSON and a line feed, so that one receipt is one sequence of bytes. Nothing
+in it goes unchecked: the envelope is signed, the key is what the signature's key id names, and
+each text is what its leaf's hash is of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, Final, TypeAlias
+
+from crp_integrations.errors import ReceiptBroken
+from crp_integrations.receipt.canonical import b64, dumps, fields, loads, text_of, unb64
+from crp_integrations.receipt.dsse import IN_TOTO, KEY_BYTES, Signed
+from crp_integrations.receipt.leaves import SALT_BYTES, Entry, Leaf, composed
+from crp_integrations.receipt.merkle import leaf_hash as log_entry
+from crp_integrations.receipt.statement import Chain, Statement
+
+SCHEMA: Final = "receipt/1"
+ID_PREFIX: Final = "crp_rcpt_"
+ID_DIGITS: Final = 32
+_FILE = frozenset({"envelope", "key", "schema", "texts"})
+_PLAIN = frozenset({"salt", "text"})
+_COMPOSED = frozenset({"salt"})
+
+
+class LeftOut(StrEnum):
+    """Why a text is not there. The word is not signed; that the text was there is."""
+
+    REDACTED = "redacted"
+    ERASED = "erased"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A text that is there, with its salt.
+
+    Attributes:
+        text: None for a composed leaf, whose text follows from others.
+    """
+
+    salt: bytes
+    text: str | None
+
+
+Text: TypeAlias = Shown | LeftOut
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What a receipt is to hold, before it is signed.
+
+    Attributes:
+        content: JSON objects of whole numbers, texts, booleans and null; no free text.
+        leaves: `request`, `context` and `answer` among them.
+    """
+
+    content: Mapping[str, Any]
+    leaves: tuple[Leaf, ...]
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """A receipt as read: its shape is right, and nothing else is checked yet.
+
+    Attributes:
+        key: the public key that it names, 32 bytes.
+        texts: one for each leaf, in their order.
+    """
+
+    signed: Signed
+    key: bytes
+    statement: Statement
+    texts: tuple[Text, ...]
+
+    @cached_property
+    def log_hash(self) -> bytes:
+        """The hash of its leaf in the log of receipts, 32 bytes."""
+        return log_entry(self.signed.payload)
+
+    @property
+    def receipt_id(self) -> str:
+        """Names what is signed; all copies of it, whatever was left out, have the same."""
+        return id_of(self.log_hash)
+
+    @property
+    def keyid(self) -> str:
+        """Of the key that signed it, 64 hexadecimal digits."""
+        return self.signed.keyid
+
+    @property
+    def content(self) -> Mapping[str, Any]:
+        """What was asked, selected, sent, found and decided."""
+        return self.statement.content
+
+    @property
+    def chain(self) -> Chain:
+        """The window's place in its session."""
+        return self.statement.chain
+
+    @property
+    def leaves(self) -> tuple[Entry, ...]:
+        """The leaves of its texts."""
+        return self.statement.leaves
+
+    @cached_property
+    def numbers(self) -> Mapping[str, int]:
+        """The number of each leaf by its name."""
+        return {leaf.name: number for number, leaf in enumerate(self.leaves)}
+
+    def number(self, name: str) -> int:
+        """The number of a leaf.
+
+        Raises:
+            KeyError: there is none of that name.
+        """
+        return self.numbers[name]
+
+    def text(self, number: int) -> str | None:
+        """A leaf's text; None when it, or something that it is put together from, is left out."""
+        one = self.texts[number]
+        if isinstance(one, LeftOut):
+            return None
+        return composed(self.leaves[number].parts, self.text) if one.text is None else one.text
+
+    def state(self, number: int) -> str:
+        """`shown`, `redacted` or `erased`."""
+        one = self.texts[number]
+        return one.value if isinstance(one, LeftOut) else "shown"
+
+    def without(self, gone: Mapping[int, LeftOut]) -> Receipt:
+        """The same receipt with other words in the place of some texts."""
+        texts = tuple(gone.get(number, one) for number, one in enumerate(self.texts))
+        return replace(self, texts=texts)
+
+
+def id_of(log_hash: bytes) -> str:
+    """The name of a receipt by the hash of its leaf in the log."""
+    return ID_PREFIX + log_hash.hex()[:ID_DIGITS]
+
+
+def write(receipt: Receipt) -> bytes:
+    """The file of a receipt."""
+    return (
+        dumps(
+            {
+                "envelope": receipt.signed.to_json(),
+                "key": b64(receipt.key),
+                "schema": SCHEMA,
+                "texts": [text_to_json(one) for one in receipt.texts],
+            }
+        )
+        + b"\n"
+    )
+
+
+def read(data: bytes) -> Receipt:
+    """Read the file of a receipt.
+
+    Raises:
+        ReceiptBroken: it is none, is a newer one, or not in its one encoding; names the place.
+    """
+    if not data.endswith(b"\n"):
+        raise ReceiptBroken(f"file, byte {len(data)}", "does not end with a line feed")
+    found = loads(data[:-1], "file")
+    if isinstance(found, dict) and found.get("schema") != SCHEMA:
+        raise ReceiptBroken("schema", f"is not {SCHEMA!r}")
+    found = fields(found, _FILE, "file")
+    signed = Signed.from_json(found["envelope"], IN_TOTO)
+    statement = Statement.from_payload(signed.payload)
+    texts = found["texts"]
+    if not isinstance(texts, list) or len(texts) != len(statement.leaves):
+        raise ReceiptBroken("texts", f"wanted one for each of {len(statement.leaves)} leaves")
+    return Receipt(
+        signed,
+        unb64(found["key"], "key", KEY_BYTES),
+        statement,
+        tuple(
+            text_from_json(one, leaf, f"texts[{number}]")
+            for number, (one, leaf) in enumerate(zip(texts, statement.leaves, strict=True))
+        ),
+    )
+
+
+def text_to_json(one: Text) -> Any:
+    """A text, or the word in its place, as JSON."""
+    if isinstance(one, LeftOut):
+        return one.value
+    salt = b64(one.salt)
+    return {"salt": salt} if one.text is None else {"salt": salt, "text": one.text}
+
+
+def text_from_json(value: Any, leaf: Entry, place: str) -> Text:
+    """Read a text, or the word in its place.
+
+    Raises:
+        ReceiptBroken: it is neither.
+    """
+    if isinstance(value, str):
+        try:
+            return LeftOut(value)
+        except ValueError:
+            raise ReceiptBroken(place, f"neither a text nor {' or '.join(LeftOut)}") from None
+    found = fields(value, _COMPOSED if leaf.parts else _PLAIN, place)
+    salt = unb64(found["salt"], f"{place}.salt", SALT_BYTES)
+    return Shown(salt, None if leaf.parts else text_of(found["text"], f"{place}.text"))

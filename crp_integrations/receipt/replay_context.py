@@ -1,0 +1,242 @@
+"""The first half of a replay, integers and texts alone: budget, rank, pack, render, prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from crp_integrations.envelope.assemble import assemble
+from crp_integrations.envelope.budget import budget as tokens_left
+from crp_integrations.envelope.counts import Remembered
+from crp_integrations.envelope.excerpts import EXCERPT
+from crp_integrations.envelope.layouts import Shown, reusable
+from crp_integrations.envelope.prompt import before, messages
+from crp_integrations.envelope.records import Candidates, Envelope
+from crp_integrations.envelope.render import marker_text
+from crp_integrations.envelope.settings import EnvelopeSettings
+from crp_integrations.errors import CRPError, EngineError, ReceiptBroken
+from crp_integrations.messages import Message
+from crp_integrations.receipt import bare
+from crp_integrations.receipt.again import Differs, NotRun, Outcome, Tools
+from crp_integrations.receipt.disclosed import Withheld, envelope_settings
+from crp_integrations.receipt.places import Difference, first, in_text
+from crp_integrations.receipt.predicate import Content, FitTold, Tokenizer
+from crp_integrations.receipt.reading import Texts, candidates_of, label_of, message_of, moment
+
+_DECOMPOSED = "decompose"
+# In the place of a session's own, which nobody is told.
+_SECRET = "secret"
+
+
+@dataclass(frozen=True)
+class Context:
+    """A receipt's envelope, made again when it is first asked for.
+
+    Attributes:
+        told: the recorded envelope as it is signed.
+    """
+
+    told: Mapping[str, Any]
+    content: Content
+    texts: Texts
+    tools: Tools
+
+    @cached_property
+    def seam(self) -> tuple[Candidates, tuple[str, ...]]:
+        """The candidates, and ids of those whose text was left out."""
+        return candidates_of(self.content, self.texts)
+
+    @property
+    def fit(self) -> FitTold:
+        """What the envelope was made with."""
+        if self.content.fit is None:
+            raise NotRun("the envelope was made elsewhere, or there was none")
+        return self.content.fit
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """Whose tokens were counted."""
+        if self.content.model.tokenizer is None:
+            raise ReceiptBroken("content.model.tokenizer", "is not there")
+        return self.content.model.tokenizer
+
+    @cached_property
+    def settings(self) -> EnvelopeSettings:
+        """The settings in force."""
+        if self.tools.envelope is not None:
+            return self.tools.envelope
+        told = self.content.settings
+        try:
+            return envelope_settings(told.envelope, told.withheld)
+        except Withheld as error:
+            raise NotRun(f"{error}; only who has the settings can do it again") from None
+        except ValueError as error:
+            raise ReceiptBroken("content.settings.envelope", str(error)) from None
+
+    @cached_property
+    def envelope(self) -> Envelope:
+        """The envelope, made again."""
+        fit, tokenizer = self.fit, self.tokenizer
+        counter = Remembered(
+            fit.counts,
+            identity=tokenizer.identity,
+            exactness=tokenizer.exactness,
+            source=tokenizer.source,
+        )
+        candidates, _ = self.seam
+        try:
+            made = assemble(
+                candidates,
+                budget_tokens=fit.budget_tokens,
+                counter=counter,
+                grounding=self.content.request.grounding,
+                settings=self.settings,
+                now=moment(fit.now, "content.fit.now"),
+                k=fit.k,
+                model=self.content.model.asked,
+                window_number=fit.window_number,
+                strategy=self.content.request.strategy,
+                max_age_seconds=fit.max_age_seconds,
+                tiers_before=fit.tiers_before,
+                pinned=fit.pinned,
+                previous=Shown(fit.previous),
+                salt=_SECRET if fit.salted else "",
+            )
+        except EngineError as error:
+            raise Differs(Difference("fit.counts", str(error))) from None
+        except ReceiptBroken:
+            raise
+        except CRPError as error:
+            raise ReceiptBroken("content.fit", str(error)) from None
+        told = self.content.envelope
+        if told is not None and told.prefix_characters:
+            # What the previous text began with stands in this one as well.
+            prefix = made.text[: told.prefix_characters]
+            whole = reusable([fact.content for fact in made.facts], prefix) == prefix
+            made = made.model_copy(
+                update={
+                    "prefix_characters": len(prefix) if whole else 0,
+                    "prefix_tokens": max(0, counter.count(prefix)) if counter.left else 0,
+                }
+            )
+        if counter.left:
+            asked = len(fit.counts) - counter.left
+            raise Differs(Difference("fit.counts", f"{len(fit.counts)}", f"{asked}"))
+        return made
+
+
+def budget(made: Context) -> Outcome:
+    """The budget out of the model's limit and what was counted around the context (§7.2)."""
+    fit, room = made.fit, made.fit.room
+    if room is None:
+        raise NotRun("the budget was given by the caller")
+    left = tokens_left(
+        room.limit,
+        room.around,
+        room.question,
+        room.answer,
+        made.tokenizer.exactness,
+        made.settings,
+    )
+    tokens = left if room.asked is None else max(0, min(left, room.asked))
+    return first(fit.budget_tokens, tokens, "fit.budget_tokens"), ""
+
+
+def selection(made: Context) -> Outcome:
+    """Rank, pack, order and tier: ids, scores, reasons, in millionths."""
+    told = made.content.envelope
+    if told is None:
+        raise NotRun("there was no envelope")
+    envelope = made.envelope
+    candidates, hidden = made.seam
+    places = {fact.fact_id: place for place, fact in enumerate(candidates.facts)}
+    recorded = dict(made.told)
+    numbers = {one.community for one in made.content.candidates if one.community is not None}
+    labels = {label_of(number): number for number in numbers}
+    replayed: dict[str, Any] = bare.envelope(envelope, places, labels)
+    # Who took the question apart is told in front of what was done with it.
+    names = recorded["algorithms"]
+    if names and names[0].startswith(_DECOMPOSED):
+        recorded["algorithms"] = names[1:]
+    remark = ""
+    if made.fit.salted:
+        recorded["etag"] = replayed["etag"] = ""
+        remark = "the ETag has a secret of the session in it and is not compared"
+    found = first(recorded, replayed, "envelope")
+    if found and hidden and EXCERPT in (*recorded["algorithms"], *replayed["algorithms"]):
+        # The same words are not shown twice, and nobody can compare words that are not here.
+        raise NotRun("which parts of facts are shown depends on texts that are not in this copy")
+    return found, remark
+
+
+def context(made: Context) -> Outcome:
+    """The rendered context, byte for byte."""
+    if made.content.envelope is None:
+        raise NotRun("there was no envelope")
+    _, hidden = made.seam
+    envelope = made.envelope
+    shown = [fact.fact_id for fact in envelope.facts if fact.fact_id in set(hidden)]
+    if shown:
+        raise NotRun(f"the text of fact {shown[0]} is not in this copy")
+    return in_text(made.texts.named("context"), envelope.text, "context"), ""
+
+
+def prompt(made: Context) -> Outcome:
+    """The messages as they were sent, byte for byte, with system message and conversation."""
+    content, texts = made.content, made.texts
+    if not content.calls:
+        raise NotRun("no model was asked")
+    if not content.request.shaped:
+        raise NotRun("the messages are the caller's own; the context in them is compared above")
+    sent = [message_of(one, texts) for one in content.calls[0].messages]
+    text = made.texts.named("context") if content.fit is None else made.envelope.text
+    rendered = messages_of(content, texts, text)
+    if len(sent) != len(rendered):
+        return first(len(sent), len(rendered), "calls[0].messages"), ""
+    for number, (recorded, replayed) in enumerate(zip(sent, rendered, strict=True)):
+        place = f"calls[0].messages[{number}]"
+        found = first(_frame(recorded), _frame(replayed), place)
+        found = found or in_text(recorded.content, replayed.content, place)
+        if found:
+            return found, ""
+    return None, ""
+
+
+def messages_of(content: Content, texts: Texts, context_text: str) -> tuple[Message, ...]:
+    """The messages for a context (`prompt@1`)."""
+    request = content.request
+    parts = before(
+        "" if request.system_prompt is None else texts[request.system_prompt],
+        request.grounding,
+        request.strategy,
+        tuple(texts[number] for number in request.instructions),
+    )
+    history = tuple(message_of(one, texts) for one in request.history)
+    return messages(parts, context_text, history, texts[request.question])
+
+
+def _frame(message: Message) -> dict[str, Any]:
+    return message.model_dump(mode="json", exclude={"content"})
+
+
+def counts(made: Context) -> Outcome:
+    """Every candidate counted again by its tokenizer, where that is at hand."""
+    if made.content.fit is None:
+        raise NotRun("the envelope was made elsewhere, or there was none")
+    counter, tokenizer = made.tools.counter, made.tokenizer
+    if counter is None or counter.identity != tokenizer.identity:
+        raise NotRun(f"the tokenizer {tokenizer.identity!r:.80} is not at hand")
+    candidates, hidden = made.seam
+    seen = [fact for fact in candidates.facts if fact.fact_id not in set(hidden)]
+    found = counter.count_many([marker_text(fact.content) for fact in seen])
+    for fact, tokens in zip(seen, found, strict=True):
+        if fact.tokens != max(0, tokens):
+            place = f"candidates[{fact.fact_id}].tokens"
+            return Difference(place, str(fact.tokens), str(tokens)), ""
+    told = made.content.envelope
+    if told is not None and told.token_count:
+        whole = counter.count(made.texts.named("context"))
+        return first(told.token_count, whole, "envelope.token_count"), ""
+    return None, ""

@@ -1,0 +1,245 @@
+"""The second half of a replay: the examination from what engines said, and the policies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from crp_integrations.dpe.catalogue import catalogue as shipped
+from crp_integrations.dpe.examination import Examination, again, stand_ins
+from crp_integrations.dpe.pipeline import examine
+from crp_integrations.dpe.records import Report
+from crp_integrations.dpe.settings import DpeSettings
+from crp_integrations.dpe.signals import Compared, Deviation, SignalsMissing
+from crp_integrations.dpe.stages.s12_regulatory import VERDICT
+from crp_integrations.dpe.stages.s13_report import finish
+from crp_integrations.errors import CRPError, PolicySyntaxError, ReceiptBroken
+from crp_integrations.policy.judge import judge
+from crp_integrations.policy.parse import parse
+from crp_integrations.policy.records import Policy
+from crp_integrations.policy.render import policy_hash
+from crp_integrations.receipt import bare
+from crp_integrations.receipt.again import NotRun, Outcome, Tools
+from crp_integrations.receipt.disclosed import Withheld, dpe_settings
+from crp_integrations.receipt.places import Difference, first
+from crp_integrations.receipt.predicate import Content
+from crp_integrations.receipt.predicate_verdict import Examined
+from crp_integrations.receipt.reading import Texts, examination_of, sealed
+from crp_integrations.receipt.records import Receipt
+from crp_integrations.scores import SCALE
+from crp_integrations.seals import sha256
+
+# What each engine is asked, by how the names of signals begin.
+VERIFIER: Final = ("attribution.reading", "risk.", "entailment.", "coherence.")
+EMBEDDER: Final = (
+    "attribution.cosines", "attribution.windows", "repetition.", "completeness.", "flow.",
+    "omission.",
+)  # fmt: skip
+RECOGNISERS: Final = "personal."
+
+
+def answer(content: Content, texts: Texts) -> Outcome:
+    """The answer beside the hash of it that the window's seal holds."""
+    recorded = str(sealed(texts).get("response_hash", ""))
+    if not recorded:
+        raise NotRun("the window has no seal")
+    return first(recorded, sha256(texts.named("answer")), "seal.response_hash"), ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A receipt's examination, done again when it is first asked for."""
+
+    receipt: Receipt
+    content: Content
+    texts: Texts
+    tools: Tools
+
+    @property
+    def told(self) -> Examined:
+        """What was examined beside what.
+
+        Raises:
+            NotRun: nothing was.
+        """
+        if self.content.examined is None:
+            raise NotRun("nothing was examined")
+        return self.content.examined
+
+    @cached_property
+    def examination(self) -> Examination:
+        """The same with its texts."""
+        return examination_of(self.content, self.told, self.texts)
+
+    @cached_property
+    def report(self) -> Report | Difference:
+        """The report with the identity of its window, or why it cannot be made."""
+        try:
+            made = again(self.examination, settings_of(self.content, self.tools))
+        except SignalsMissing as error:
+            return Difference(f"examined.signals[{error.place}]", str(error))
+        except ReceiptBroken:
+            raise
+        except (CRPError, ValueError, TypeError, KeyError, IndexError) as error:
+            return Difference("examined", f"cannot be examined: {type(error).__name__}")
+        flagged = made.changed(flags=(*made.flags, *self.told.flags))
+        return _named(flagged, self.receipt, self.content)
+
+
+def examination(verdict: Verdict) -> Outcome:
+    """The report, made again from what engines said, and its hash beside the sealed one.
+
+    Spec: CRP-SPEC-005 §15.4
+    """
+    report = verdict.report
+    if isinstance(report, Difference):
+        return report, ""
+    needs = verdict.examination.dossier.sub_queries
+    found = first(verdict.content.report, bare.report(report, needs), "report")
+    if found is not None:
+        return found, ""
+    known = str(sealed(verdict.texts).get("report_hash", ""))
+    if not known:
+        return None, "the report was not sealed"
+    return first(known, report.report_hash, "seal.report_hash"), ""
+
+
+def policies(verdict: Verdict) -> Outcome:
+    """What the policies in force say of the report."""
+    content, told = verdict.content, verdict.content.policy
+    policy = policy_of(told.text, "content.policy.text")
+    found = first(told.hash, policy_hash(policy), "policy.hash")
+    if found is not None or told.judgement is None:
+        return found, "" if found else "no answer was judged"
+    report = verdict.report
+    if isinstance(report, Difference):
+        return report, ""
+    oversight = content.request.oversight
+    judged = bare.plain(judge(policy, report, tier=told.tier, oversight=oversight))
+    found = first(told.judgement, judged, "policy.judgement")
+    if found is None and told.report_only is not None:
+        only = policy_of(told.report_only, "content.policy.report_only")
+        reported = bare.plain(judge(only, report, tier=told.tier, enforced=False))
+        found = first(told.reported, reported, "policy.reported")
+    if found is None and told.judgement.get("halt") and told.decision == "deliver":
+        found = Difference("policy.decision", told.decision, "withhold")
+    return found, ""
+
+
+def policy_of(text: str, place: str) -> Policy:
+    """A policy of content.
+
+    Raises:
+        ReceiptBroken: it is none.
+    """
+    try:
+        return parse(text)
+    except PolicySyntaxError as error:
+        raise ReceiptBroken(place, str(error)) from None
+
+
+def catalogue(content: Content, texts: Texts, tools: Tools) -> Outcome:
+    """The registered use, classified again where the policy engine is at hand."""
+    examined = content.examined
+    if examined is None or not examined.engines.policy:
+        raise NotRun("the use was not classified")
+    if tools.policy is None:
+        raise NotRun("no policy engine is at hand")
+    if shipped().digest not in content.policy.catalogue:
+        raise NotRun("the catalogue here is another one")
+    heard = _compared(content, examined, texts, tools, (VERDICT,))
+    if heard.deviations:
+        place = heard.deviations[0].entry
+        return Difference(f"examined.signals[{place}]", "the recorded verdict", "another"), ""
+    return None, "" if heard.asked else "nothing was asked"
+
+
+def signals(content: Content, texts: Texts, tools: Tools) -> Outcome:
+    """What engines at hand say of the answer today, within the tolerance."""
+    examined = content.examined
+    if examined is None:
+        raise NotRun("nothing was examined")
+    engines = examined.engines
+    rooms: list[str] = []
+    if tools.verifier is not None and tools.verifier.identity == engines.verifier:
+        rooms += VERIFIER
+    if tools.embedder is not None and tools.embedder.identity == engines.embedder:
+        rooms += EMBEDDER
+    known = {identity for identity, _ in engines.recognisers}
+    if tools.recognisers and {one.identity for one in tools.recognisers} == known:
+        rooms.append(RECOGNISERS)
+    if not rooms:
+        raise NotRun("none of the engines that the receipt names is at hand")
+    heard = _compared(content, examined, texts, tools, tuple(rooms))
+    worst = [one for one in heard.deviations if one.most is None or one.most > tools.tolerance]
+    if worst:
+        return _deviation(worst[0], tools.tolerance), ""
+    most = max((one.most or 0 for one in heard.deviations), default=0)
+    return None, (
+        f"{heard.asked} asked again, largest difference {most / SCALE:.6f}, "
+        f"allowed {tools.tolerance / SCALE:.6f}"
+    )
+
+
+def _deviation(one: Deviation, tolerance: int) -> Difference:
+    far = "another form" if one.most is None else f"{one.most / SCALE:.6f} away"
+    wanted = f"within {tolerance / SCALE:.6f}"
+    return Difference(f"examined.signals[{one.entry}] ({one.at})", wanted, far)
+
+
+def _compared(
+    content: Content, examined: Examined, texts: Texts, tools: Tools, rooms: tuple[str, ...]
+) -> Compared:
+    told = examination_of(content, examined, texts)
+    heard = Compared(told.entries, *rooms)
+    at_hand: dict[str, Any] = {}
+    if rooms == (VERDICT,):
+        at_hand["policy"] = tools.policy
+    else:
+        if VERIFIER[0] in rooms:
+            at_hand["verifier"] = tools.verifier
+        if EMBEDDER[0] in rooms:
+            at_hand["embedder"] = tools.embedder
+        if RECOGNISERS in rooms:
+            at_hand["recognisers"] = tools.recognisers
+    try:
+        examine(
+            told.dossier,
+            settings=settings_of(content, tools),
+            signals=heard,
+            **{**stand_ins(told.engines), **at_hand},
+        )
+    except SignalsMissing:
+        raise NotRun("the signals do not fit the examination") from None
+    return heard
+
+
+def settings_of(content: Content, tools: Tools) -> DpeSettings:
+    """The provenance engine's settings in force.
+
+    Raises:
+        NotRun: weights were withheld and are not at hand.
+    """
+    if tools.dpe is not None:
+        return tools.dpe
+    told = content.settings
+    try:
+        return dpe_settings(told.dpe, told.withheld)
+    except Withheld as error:
+        raise NotRun(f"{error}; only who has the settings can do it again") from None
+    except ValueError as error:
+        raise ReceiptBroken("content.settings.dpe", str(error)) from None
+
+
+def _named(report: Report, receipt: Receipt, content: Content) -> Report:
+    """The report with the identity of its window."""
+    chain = receipt.chain
+    return finish(
+        report,
+        session_id=chain.session_id,
+        window_id=chain.window_id,
+        window_number=chain.window_number,
+        timestamp=chain.timestamp,
+        settings_digest=content.settings.digest,
+    )

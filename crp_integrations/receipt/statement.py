@@ -1,0 +1,184 @@
+"""What is signed: an in-toto Statement v1 about the request, the context and the answer.
+
+Spec: https://github.com/in-toto/attestation/blob/v1.0/spec/v1.0/statement.md
+
+A subject's digest is the hash of its leaf: SHA-256 of a zero byte, 32 bytes of salt and the text.
+A plain hash of the text would confirm a guess at what was left out of a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from crp_integrations.audit.records import WindowSeal
+from crp_integrations.errors import ReceiptBroken
+from crp_integrations.receipt.canonical import dumps, fields, hex_of, loads, text_of, whole
+from crp_integrations.receipt.leaves import Entry, check_parts
+
+TYPE: Final = "https://in-toto.io/Statement/v1"
+PREDICATE_TYPE: Final = "https://crp-integrations.dev/receipt/v1"
+SUBJECTS: Final = ("request", "context", "answer")
+_STATEMENT = frozenset({"_type", "predicate", "predicateType", "subject"})
+_PREDICATE = frozenset({"chain", "content", "texts"})
+_SUBJECT = frozenset({"digest", "name"})
+_DIGEST = frozenset({"sha256"})
+_TEXTS = frozenset({"leaves", "root"})
+_CHAIN = frozenset(
+    {"hmac", "outcome", "parents", "session_id", "timestamp", "window_id", "window_number"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The window's place in its session's chain of HMACs.
+
+    Attributes:
+        timestamp: ISO 8601 in UTC, when the window was sealed.
+        hmac: of the window, which covers its parents'.
+        parents: HMACs of the windows that it follows; none for the first.
+        outcome: `released`, `failed`, `cancelled`, `refused` or `halted`.
+    """
+
+    session_id: str
+    window_id: str
+    window_number: int
+    timestamp: str
+    hmac: str
+    parents: tuple[str, ...]
+    outcome: str
+
+    @classmethod
+    def of(cls, seal: WindowSeal, parents: tuple[str, ...]) -> Chain:
+        """That of a window's seal."""
+        return cls(
+            seal.session_id,
+            seal.window_id,
+            seal.window_number,
+            seal.timestamp,
+            seal.hmac,
+            parents,
+            seal.outcome,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The place as a JSON object."""
+        return {
+            "hmac": self.hmac,
+            "outcome": self.outcome,
+            "parents": list(self.parents),
+            "session_id": self.session_id,
+            "timestamp": self.timestamp,
+            "window_id": self.window_id,
+            "window_number": self.window_number,
+        }
+
+    @classmethod
+    def from_json(cls, value: Any, place: str) -> Chain:
+        """Read a place.
+
+        Raises:
+            ReceiptBroken: it is none.
+        """
+        found = fields(value, _CHAIN, place)
+        parents = found["parents"]
+        if not isinstance(parents, list):
+            raise ReceiptBroken(f"{place}.parents", "no list")
+        return cls(
+            text_of(found["session_id"], f"{place}.session_id"),
+            text_of(found["window_id"], f"{place}.window_id"),
+            whole(found["window_number"], f"{place}.window_number", least=1),
+            text_of(found["timestamp"], f"{place}.timestamp"),
+            text_of(found["hmac"], f"{place}.hmac"),
+            tuple(text_of(one, f"{place}.parents[{n}]") for n, one in enumerate(parents)),
+            text_of(found["outcome"], f"{place}.outcome"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What a receipt says.
+
+    Attributes:
+        subjects: digests of request, context and answer, 32 bytes each.
+        root: of the tree over all leaves, 32 bytes.
+        content: what was asked, selected, sent, found and decided (`predicate.py`).
+    """
+
+    subjects: Mapping[str, bytes]
+    chain: Chain
+    leaves: tuple[Entry, ...]
+    root: bytes
+    content: Mapping[str, Any]
+
+    def to_payload(self) -> bytes:
+        """The bytes that are signed.
+
+        Raises:
+            ValueError: the content holds a float or something else that is not signed.
+        """
+        return dumps(
+            {
+                "_type": TYPE,
+                "predicate": {
+                    "chain": self.chain.to_json(),
+                    "content": self.content,
+                    "texts": {
+                        "leaves": [leaf.to_json() for leaf in self.leaves],
+                        "root": self.root.hex(),
+                    },
+                },
+                "predicateType": PREDICATE_TYPE,
+                "subject": [
+                    {"digest": {"sha256": self.subjects[name].hex()}, "name": name}
+                    for name in SUBJECTS
+                ],
+            }
+        )
+
+    @classmethod
+    def from_payload(cls, payload: bytes, place: str = "payload") -> Statement:
+        """Read what was signed.
+
+        Raises:
+            ReceiptBroken: it is no statement of a receipt, or not in its one encoding.
+        """
+        found = fields(loads(payload, place), _STATEMENT, place)
+        for name, wanted in (("_type", TYPE), ("predicateType", PREDICATE_TYPE)):
+            if found[name] != wanted:
+                raise ReceiptBroken(f"{place}.{name}", f"is not {wanted!r}")
+        at = f"{place}.predicate"
+        predicate = fields(found["predicate"], _PREDICATE, at)
+        texts = fields(predicate["texts"], _TEXTS, f"{at}.texts")
+        listed = texts["leaves"]
+        if not isinstance(listed, list):
+            raise ReceiptBroken(f"{at}.texts.leaves", "no list")
+        leaves = tuple(
+            Entry.from_json(one, len(listed), f"{at}.texts.leaves[{n}]")
+            for n, one in enumerate(listed)
+        )
+        check_parts(leaves, f"{at}.texts.leaves")
+        if not isinstance(predicate["content"], dict):
+            raise ReceiptBroken(f"{at}.content", "no object")
+        return cls(
+            _subjects(found["subject"], f"{place}.subject"),
+            Chain.from_json(predicate["chain"], f"{at}.chain"),
+            leaves,
+            hex_of(texts["root"], f"{at}.texts.root"),
+            predicate["content"],
+        )
+
+
+def _subjects(value: Any, place: str) -> dict[str, bytes]:
+    if not isinstance(value, list) or len(value) != len(SUBJECTS):
+        raise ReceiptBroken(place, f"wanted {', '.join(SUBJECTS)}")
+    found = {}
+    for number, (one, name) in enumerate(zip(value, SUBJECTS, strict=True)):
+        at = f"{place}[{number}]"
+        subject = fields(one, _SUBJECT, at)
+        if subject["name"] != name:
+            raise ReceiptBroken(f"{at}.name", f"is not {name!r}")
+        digest = fields(subject["digest"], _DIGEST, f"{at}.digest")
+        found[name] = hex_of(digest["sha256"], f"{at}.digest.sha256")
+    return found

@@ -1,0 +1,193 @@
+"""What would change: the context and the verdict, beside each other."""
+
+from __future__ import annotations
+
+from crp_integrations.dpe.records import Claim, Report
+from crp_integrations.envelope.records import Envelope
+from crp_integrations.policy.records import Judgement
+from crp_integrations.receipt.bare import fixed
+from crp_integrations.receipt.places import in_text
+from crp_integrations.records import Part, Record
+from crp_integrations.vocabulary import HaltReason, QualityTier, RiskLevel
+
+LIMITS = (
+    "The candidates and their scores are the recorded ones; nothing is searched again.",
+    "The answer is the recorded one; what a model would have said to another context is not known.",
+)
+
+
+class Two(Part):
+    """A number as it was and as it would be."""
+
+    before: int
+    after: int
+
+
+class ContextChange(Part):
+    """How the context would change.
+
+    Attributes:
+        facts_in, facts_out: ids that come and go, in the order in which they stand.
+        moved: ids that stay at another place among those that stay.
+        tokens, budget, bytes: of the rendered text.
+        place: of the first byte that differs; empty where none does.
+        before, after: the rendered texts; empty where a text of them is not at hand.
+    """
+
+    facts_in: tuple[str, ...] = ()
+    facts_out: tuple[str, ...] = ()
+    moved: tuple[str, ...] = ()
+    tokens: Two
+    budget: Two
+    bytes: Two
+    tier_before: QualityTier
+    tier_after: QualityTier
+    place: str = ""
+    before: str = ""
+    after: str = ""
+
+    @property
+    def same(self) -> bool:
+        """Whether the text would be the same."""
+        return not self.place and not self.facts_in and not self.facts_out and not self.moved
+
+
+class ClaimChange(Part):
+    """A claim of the answer that would be judged otherwise; scores in millionths."""
+
+    claim_id: str
+    attribution_before: str
+    attribution_after: str
+    entailment_before: int | None = None
+    entailment_after: int | None = None
+
+
+class VerdictChange(Part):
+    """How the verdict on the answer would change; scores in millionths.
+
+    Attributes:
+        decision_before, decision_after: `deliver`, `withhold`, `unreachable` or `review`.
+        violations_before, violations_after: directives that are not met.
+    """
+
+    risk: Two
+    level_before: RiskLevel
+    level_after: RiskLevel
+    grounding: Two
+    quality: Two
+    claims: tuple[ClaimChange, ...] = ()
+    decision_before: str
+    decision_after: str
+    reason_before: HaltReason | None = None
+    reason_after: HaltReason | None = None
+    violations_before: tuple[str, ...] = ()
+    violations_after: tuple[str, ...] = ()
+    class_before: str = ""
+    class_after: str = ""
+
+    @property
+    def same(self) -> bool:
+        """Whether risk, claims and decision would be the same."""
+        pairs = (
+            (self.risk.before, self.risk.after),
+            (self.decision_before, self.decision_after),
+            (self.violations_before, self.violations_after),
+            (self.class_before, self.class_after),
+        )
+        return not self.claims and all(left == right for left, right in pairs)
+
+
+class Supposed(Record):
+    """What would have been.
+
+    Attributes:
+        context, verdict: None where they could not be made; the notes say why.
+        limits: what is not supposed.
+    """
+
+    SCHEMA = "receipt-supposed/1"
+
+    receipt_id: str
+    context: ContextChange | None = None
+    verdict: VerdictChange | None = None
+    notes: tuple[str, ...] = ()
+    limits: tuple[str, ...] = LIMITS
+
+
+def context_change(before: Envelope, after: Envelope, *, texts_known: bool) -> ContextChange:
+    """Two envelopes beside each other.
+
+    Args:
+        texts_known: every text of the second is at hand.
+    """
+    was = [fact.fact_id for fact in before.facts]
+    is_ = [fact.fact_id for fact in after.facts]
+    stay_before = [one for one in was if one in set(is_)]
+    stay_after = [one for one in is_ if one in set(was)]
+    found = in_text(before.text, after.text, "context")
+    return ContextChange(
+        facts_in=tuple(one for one in is_ if one not in set(was)),
+        facts_out=tuple(one for one in was if one not in set(is_)),
+        moved=tuple(
+            one for one, other in zip(stay_after, stay_before, strict=True) if one != other
+        ),
+        tokens=Two(before=before.token_count, after=after.token_count),
+        budget=Two(before=before.token_budget, after=after.token_budget),
+        bytes=Two(before=len(before.text.encode()), after=len(after.text.encode())),
+        tier_before=before.quality_tier,
+        tier_after=after.quality_tier,
+        place=found.place if found else "",
+        before=before.text if texts_known else "",
+        after=after.text if texts_known else "",
+    )
+
+
+def verdict_change(
+    before: Report, after: Report, judged: Judgement, supposed: Judgement
+) -> VerdictChange:
+    """Two reports and what a policy says of each, beside each other."""
+    return VerdictChange(
+        risk=_two(before.composite_score, after.composite_score),
+        level_before=before.risk_level,
+        level_after=after.risk_level,
+        grounding=_two(before.grounding_pct, after.grounding_pct),
+        quality=_two(before.rqa_score, after.rqa_score),
+        claims=tuple(
+            changed
+            for old, new in zip(before.claims, after.claims, strict=False)
+            if (changed := _claim(old, new)) is not None
+        ),
+        decision_before=_decision(judged),
+        decision_after=_decision(supposed),
+        reason_before=judged.halt,
+        reason_after=supposed.halt,
+        violations_before=tuple(one.directive for one in judged.violations),
+        violations_after=tuple(one.directive for one in supposed.violations),
+        class_before=before.eu_ai_act_class.value,
+        class_after=after.eu_ai_act_class.value,
+    )
+
+
+def _two(before: float, after: float) -> Two:
+    return Two(before=fixed(before) or 0, after=fixed(after) or 0)
+
+
+def _claim(old: Claim, new: Claim) -> ClaimChange | None:
+    if old.attribution is new.attribution and old.entailment == new.entailment:
+        return None
+    return ClaimChange(
+        claim_id=old.claim_id,
+        attribution_before=old.attribution.value if old.attribution else "",
+        attribution_after=new.attribution.value if new.attribution else "",
+        entailment_before=fixed(old.entailment),
+        entailment_after=fixed(new.entailment),
+    )
+
+
+def _decision(judgement: Judgement) -> str:
+    """What becomes of an answer of which nothing is left to try."""
+    if judgement.halt is not None:
+        return "withhold"
+    if judgement.unreachable:
+        return "unreachable"
+    return "review" if judgement.needs_review else "deliver"

@@ -1,0 +1,125 @@
+"""The texts of a receipt in the making: each gets a leaf, and its number stands for it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from crp_integrations.envelope.records import Envelope
+from crp_integrations.envelope.render import ELLIPSIS, SEPARATOR
+from crp_integrations.receipt.canonical import LARGEST
+from crp_integrations.receipt.leaves import FACT, Leaf, Part
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class Texts:
+    """Leaves, by number.
+
+    Attributes:
+        leaves: in the order in which they were added.
+        of: numbers of the facts that the model was shown.
+    """
+
+    def __init__(self) -> None:
+        self.leaves: list[Leaf] = []
+        self.of: tuple[int, ...] = ()
+        self._facts: dict[str, int] = {}
+
+    def fact(self, fact_id: str, text: str, source_id: str = "") -> int:
+        """The leaf of a fact."""
+        known = self._facts.get(fact_id)
+        if known is None:
+            known = self._facts[fact_id] = len(self.leaves)
+            self.leaves.append(Leaf(FACT + fact_id, _written(text), fact_id, source_id))
+        return known
+
+    def add(
+        self,
+        name: str,
+        text: str,
+        *,
+        of: Sequence[int] = (),
+        follows: bool = False,
+        parts: Sequence[Part] = (),
+    ) -> int:
+        """A further leaf.
+
+        Args:
+            of: numbers of facts that it may quote.
+            follows: whether it may repeat what earlier windows said.
+            parts: what it is put together from; where that is not the text, the text stands.
+        """
+        text = _written(text)
+        if parts and self.composed(parts) == text:
+            leaf = Leaf(name, of=tuple(of), follows=follows, parts=tuple(parts))
+        else:
+            leaf = Leaf(name, text, of=tuple(of), follows=follows)
+        self.leaves.append(leaf)
+        return len(self.leaves) - 1
+
+    def number(self, name: str) -> int:
+        """The number of a leaf by its name, the one added last."""
+        return next(n for n in reversed(range(len(self.leaves))) if self.leaves[n].name == name)
+
+    def named(self, text: str, prefix: str) -> str:
+        """The name of a leaf of this text whose name begins so; empty for none."""
+        found = (leaf for leaf in self.leaves if leaf.text == text)
+        return next((leaf.name for leaf in found if leaf.name.startswith(prefix)), "")
+
+    def composed(self, parts: Sequence[Part]) -> str:
+        """The text of parts."""
+        pieces = []
+        for part in parts:
+            if isinstance(part, str):
+                pieces.append(part)
+            elif isinstance(part, int):
+                pieces.append(self.leaves[part].text)
+            else:
+                number, start, end = part
+                pieces.append(self.leaves[number].text[start:end])
+        return "".join(pieces)
+
+    def shown(self, envelope: Envelope) -> list[tuple[Part, ...]]:
+        """What is shown of each fact of an envelope, as parts of its leaf."""
+        return [
+            self.stretches(self._facts[fact.fact_id], fact.content, fact.spans)
+            for fact in envelope.facts
+        ]
+
+    def stretches(
+        self, leaf: int, content: str, spans: Sequence[tuple[int, int]]
+    ) -> tuple[Part, ...]:
+        """A text as parts of a fact's leaf."""
+        if self.leaves[leaf].text == content:
+            return (leaf,)
+        parts: list[Part] = []
+        for start, end in spans:
+            parts += [ELLIPSIS, (leaf, start, end)] if parts else [(leaf, start, end)]
+        return tuple(parts)
+
+
+def rendered(shown: Sequence[tuple[Part, ...]]) -> tuple[Part, ...]:
+    """The context (`render@1`) as parts."""
+    parts: list[Part] = []
+    for number, pieces in enumerate(shown, start=1):
+        parts.append(f"[{number}] " if number == 1 else f"{SEPARATOR}[{number}] ")
+        parts += pieces
+    return tuple(parts)
+
+
+def _written(text: str) -> str:
+    """A text that can be written as UTF-8."""
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+
+
+def small(value: int | None) -> int | None:
+    """A limit that canonical JSON has a number for; a higher one limits nothing either."""
+    return None if value is None else max(-LARGEST, min(LARGEST, value))
+
+
+def as_json(value: Any) -> str:
+    """A text of its own in JSON; it may hold floats, which the content may not."""
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))

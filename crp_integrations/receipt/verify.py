@@ -1,0 +1,229 @@
+"""Is a receipt what was signed? Six numbered steps, and the first place where it is not.
+
+1. encoding: the file is read in its one writing
+2. signature: Ed25519 over the payload, by the key that the file names, or by the one wanted
+3. subjects: request, context and answer are leaves of the tree
+4. tree: the leaves have the root that was signed
+5. texts: each text that is there is its leaf's
+6. chain: the window follows the windows it says, and the receipt is in the log, where those are
+   at hand
+
+A receipt names its own key, so a whole file of another's making verifies as well: who signed it is
+told by the key, which the reader compares with one that he knows (`pinned`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from pydantic import Field
+
+from crp_integrations.errors import ReceiptBroken
+from crp_integrations.receipt.dsse import keyid_of
+from crp_integrations.receipt.leaves import leaf_hash
+from crp_integrations.receipt.ledger import Inclusion, SignedHead, check_inclusion
+from crp_integrations.receipt.merkle import Tree
+from crp_integrations.receipt.records import LeftOut, Receipt, read
+from crp_integrations.receipt.statement import SUBJECTS
+from crp_integrations.records import Part, Record
+
+
+class Step(Part):
+    """One step of the verification.
+
+    Attributes:
+        ok: None for a step that was not taken: one before it failed, or what it compares with was
+            not given.
+        place: where it failed, empty where it did not.
+        reason: why it failed or was not taken.
+    """
+
+    number: int = Field(ge=1)
+    name: str
+    ok: bool | None
+    place: str = ""
+    reason: str = ""
+
+
+class Verified(Record):
+    """What was found of a receipt.
+
+    Attributes:
+        ok: whether no step failed.
+        place, reason: of the first step that failed; empty when none did.
+        receipt_id, keyid: empty for a file that cannot be read.
+        pinned: whether the signature was checked with a key that the caller gave.
+        texts: leaves in all; `shown`, `redacted` and `erased` make them up.
+        facts_left_out: those of `redacted` and `erased` that are texts of facts.
+    """
+
+    SCHEMA = "receipt-verified/1"
+
+    ok: bool
+    place: str = ""
+    reason: str = ""
+    steps: tuple[Step, ...]
+    receipt_id: str = ""
+    keyid: str = ""
+    pinned: bool = False
+    texts: int = Field(default=0, ge=0)
+    shown: int = Field(default=0, ge=0)
+    redacted: int = Field(default=0, ge=0)
+    erased: int = Field(default=0, ge=0)
+    facts_left_out: int = Field(default=0, ge=0)
+
+
+def verify(
+    data: bytes | Receipt,
+    *,
+    key: bytes | Iterable[bytes] | None = None,
+    parents: Sequence[Receipt] = (),
+    inclusion: Inclusion | None = None,
+    head: SignedHead | None = None,
+) -> Verified:
+    """Check the file of a receipt; nothing but the file is needed.
+
+    Args:
+        data: the file; or a receipt that was read from one, which was step 1.
+        key: the public key that it must be signed with, 32 bytes, or several of which one must
+            be it; None takes the one in the file.
+        parents: receipts of windows that the window follows, each verified on its own.
+        inclusion: proof that the receipt is in a log; with `head`.
+        head: signed head of the log, checked with the same key.
+    """
+    steps: list[Step] = []
+    try:
+        receipt = data if isinstance(data, Receipt) else read(data)
+    except ReceiptBroken as error:
+        steps.append(_failed(1, error))
+        return _found(None, steps, pinned=False)
+    steps.append(Step(number=1, name=NAMES[0], ok=True))
+    pins = None if key is None else [key] if isinstance(key, bytes) else [*key]
+    checks: tuple[Callable[[], str], ...] = (
+        lambda: _signature(receipt, pins),
+        lambda: _subjects(receipt),
+        lambda: _tree(receipt),
+        lambda: _texts(receipt),
+        lambda: _chain(receipt, parents, inclusion, head, pins),
+    )
+    for number, check in enumerate(checks, start=2):
+        if steps[-1].ok is False:
+            break
+        try:
+            skipped = check()
+            ok = None if skipped else True
+            steps.append(Step(number=number, name=NAMES[number - 1], ok=ok, reason=skipped))
+        except ReceiptBroken as error:
+            steps.append(_failed(number, error))
+    return _found(receipt, steps, pinned=pins is not None)
+
+
+NAMES = ("encoding", "signature", "subjects", "tree", "texts", "chain")
+
+
+def _signature(receipt: Receipt, pins: Sequence[bytes] | None) -> str:
+    receipt.signed.verify(receipt.key)
+    if pins is not None and receipt.key not in pins:
+        wanted = " or ".join(keyid_of(one)[:16] for one in pins) or "none"
+        raise ReceiptBroken("key", f"is {receipt.keyid[:16]}…, wanted {wanted}")
+    return ""
+
+
+def _subjects(receipt: Receipt) -> str:
+    for place, name in enumerate(SUBJECTS):
+        number = receipt.numbers.get(name)
+        if number is None:
+            raise ReceiptBroken(f"payload.subject[{place}]", f"no leaf is named {name!r}")
+        if receipt.leaves[number].hash != receipt.statement.subjects[name]:
+            raise ReceiptBroken(f"payload.subject[{place}].digest", "is not its leaf's hash")
+    return ""
+
+
+def _tree(receipt: Receipt) -> str:
+    if Tree(leaf.hash for leaf in receipt.leaves).root != receipt.statement.root:
+        raise ReceiptBroken("payload.predicate.texts.root", "is not the root of the leaves")
+    return ""
+
+
+def _texts(receipt: Receipt) -> str:
+    every = enumerate(zip(receipt.texts, receipt.leaves, strict=True))
+    # Those that are put together from others last, so that the one that was changed is named.
+    for number, (one, leaf) in sorted(every, key=lambda item: bool(item[1][1].parts)):
+        if isinstance(one, LeftOut):
+            continue
+        text = receipt.text(number)
+        if text is None:
+            raise ReceiptBroken(
+                f"texts[{number}]",
+                f"{leaf.name!r:.60} is put together from texts that are not here",
+            )
+        if leaf_hash(one.salt, text) != leaf.hash:
+            raise ReceiptBroken(f"texts[{number}]", f"is not the text of {leaf.name!r:.60}")
+    return ""
+
+
+def _chain(
+    receipt: Receipt,
+    parents: Sequence[Receipt],
+    inclusion: Inclusion | None,
+    head: SignedHead | None,
+    pins: Sequence[bytes] | None,
+) -> str:
+    chain, at = receipt.chain, "payload.predicate.chain"
+    if bool(chain.parents) != (chain.window_number > 1):
+        raise ReceiptBroken(f"{at}.parents", "do not go with the window's number")
+    if list(chain.parents) != sorted(set(chain.parents)):
+        raise ReceiptBroken(f"{at}.parents", "are not in order")
+    for parent in parents:
+        before = parent.chain
+        if before.session_id != chain.session_id or before.hmac not in chain.parents:
+            raise ReceiptBroken(f"{at}.parents", f"window {before.window_id!r:.40} is none of them")
+        if before.window_number >= chain.window_number:
+            raise ReceiptBroken(f"{at}.window_number", "is not above that of a window it follows")
+    if inclusion is not None and head is not None:
+        head.check(pins if pins is not None else [receipt.key])
+        check_inclusion(inclusion, head.head, receipt.log_hash)
+    missing = {one.chain.hmac for one in parents} < set(chain.parents)
+    said = []
+    if missing:
+        said.append("the receipts of the windows before it were not given")
+    if inclusion is None or head is None:
+        said.append("no proof that it is in a log was given")
+    return "; ".join(said)
+
+
+def _failed(number: int, error: ReceiptBroken) -> Step:
+    return Step(
+        number=number, name=NAMES[number - 1], ok=False, place=error.place, reason=error.reason
+    )
+
+
+def _found(receipt: Receipt | None, steps: list[Step], *, pinned: bool) -> Verified:
+    for number in range(len(steps) + 1, len(NAMES) + 1):
+        reason = f"step {steps[-1].number} failed"
+        steps.append(Step(number=number, name=NAMES[number - 1], ok=None, reason=reason))
+    bad = next((step for step in steps if step.ok is False), None)
+    verdict = {
+        "ok": bad is None,
+        "place": bad.place if bad else "",
+        "reason": bad.reason if bad else "",
+        "steps": tuple(steps),
+    }
+    if receipt is None:
+        return Verified(**verdict)
+    states = [receipt.state(number) for number in range(len(receipt.texts))]
+    gone = sum(
+        bool(leaf.fact_id) and state != "shown"
+        for leaf, state in zip(receipt.leaves, states, strict=True)
+    )
+    return Verified(
+        **verdict,
+        receipt_id=receipt.receipt_id,
+        keyid=receipt.keyid,
+        pinned=pinned,
+        texts=len(states),
+        shown=states.count("shown"),
+        redacted=states.count("redacted"),
+        erased=states.count("erased"),
+        facts_left_out=gone,
+    )

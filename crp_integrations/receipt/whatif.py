@@ -1,0 +1,312 @@
+"""What else a window could have been: the same candidates and answer under something other.
+
+Spec: CRP-SPEC-005 §15.4
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from crp_integrations.dpe.examination import Examination, stand_ins
+from crp_integrations.dpe.pipeline import examine
+from crp_integrations.dpe.records import Report
+from crp_integrations.dpe.settings import DpeSettings
+from crp_integrations.dpe.signals import Live, Remembered, Signals, SignalsMissing
+from crp_integrations.dpe.stages.s12_regulatory import VERDICT
+from crp_integrations.envelope.assemble import assemble
+from crp_integrations.envelope.layouts import Shown
+from crp_integrations.envelope.offered import recounted
+from crp_integrations.envelope.pairs import as_pairs
+from crp_integrations.envelope.records import Candidates, Envelope
+from crp_integrations.envelope.settings import EnvelopeSettings
+from crp_integrations.errors import CRPError, RequestError
+from crp_integrations.guard.ports import Bundle, PolicyEngine
+from crp_integrations.policy.judge import judge
+from crp_integrations.policy.parse import parse
+from crp_integrations.policy.records import Judgement
+from crp_integrations.ports import TokenCounter
+from crp_integrations.receipt.again import NOTHING, Differs, NotRun, Tools
+from crp_integrations.receipt.predicate import Content
+from crp_integrations.receipt.proportion import Proportion
+from crp_integrations.receipt.reading import LeftOutError, Texts, content_of, examination_of, moment
+from crp_integrations.receipt.records import Receipt
+from crp_integrations.receipt.replay_context import Context
+from crp_integrations.receipt.replay_verdict import policy_of, settings_of
+from crp_integrations.receipt.supposed import (
+    ContextChange,
+    Supposed,
+    VerdictChange,
+    context_change,
+    verdict_change,
+)
+
+PRESETS: Final = ("default", "literal")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is to be other than it was; None leaves it.
+
+    Attributes:
+        budget_tokens: tokens that the context may have.
+        without: ids of facts that are no candidates.
+        policy: safety policy in place of the one in force.
+        bundle: classifies the use in place of the shipped catalogue.
+        preset: settings of a published preset, `default` or `literal`.
+        model: another model; its tokenizer is the counter at hand.
+        limit: that model's context limit, in tokens.
+    """
+
+    budget_tokens: int | None = None
+    without: tuple[str, ...] = ()
+    policy: str | None = None
+    bundle: Bundle | None = None
+    preset: str | None = None
+    model: str | None = None
+    limit: int | None = None
+
+    @property
+    def of_context(self) -> bool:
+        """Whether it can change the context."""
+        given = (self.budget_tokens, self.preset, self.model, self.limit)
+        return bool(self.without) or any(one is not None for one in given)
+
+
+def whatif(receipt: Receipt, change: Change, tools: Tools = NOTHING) -> Supposed:
+    """Pack and judge once more, with something changed.
+
+    The scores of the candidates stay as they are recorded, and so does the answer: no model is
+    asked what it would have said.
+
+    Args:
+        tools: the counter of the model for exact tokens; embedder and verifier for the verdict on
+            the answer beside another context; the policy engine for a bundle.
+
+    Raises:
+        RequestError: a fact is no candidate, or the change has no usable value.
+        ReceiptBroken: the content is malformed.
+    """
+    content, texts = content_of(receipt), Texts(receipt)
+    notes: list[str] = []
+    _check(content, change)
+    made = Context(receipt.content["envelope"] or {}, content, texts, tools)
+    before: Envelope | None = None
+    after: Envelope | None = None
+    difference: ContextChange | None = None
+    if content.envelope is None or content.fit is None:
+        if change.of_context:
+            notes.append("the context was made elsewhere, so it cannot be packed otherwise")
+    else:
+        try:
+            before = made.envelope
+            after = _packed(made, change, notes) if change.of_context else before
+            _, hidden = made.seam
+            lacking = [fact.fact_id for fact in after.facts if fact.fact_id in set(hidden)]
+            if lacking:
+                notes.append(f"the text of fact {lacking[0]} is not in this copy")
+            difference = context_change(before, after, texts_known=not lacking)
+        except NotRun as error:
+            notes.append(str(error))
+        except Differs as error:
+            notes.append(f"the recorded context cannot be made again: {error.difference.place}")
+    verdict = _verdict(content, texts, change, tools, after, notes)
+    return Supposed(
+        receipt_id=receipt.receipt_id, context=difference, verdict=verdict, notes=tuple(notes)
+    )
+
+
+def _check(content: Content, change: Change) -> None:
+    known = {one.id for one in content.candidates}
+    unknown = [fact_id for fact_id in change.without if fact_id not in known]
+    if unknown:
+        raise RequestError(f"fact {unknown[0]!r:.80} is not among the {len(known)} candidates")
+    if change.budget_tokens is not None and change.budget_tokens < 0:
+        raise RequestError(f"the budget is {change.budget_tokens}, wanted 0 or more tokens")
+    if change.preset is not None and change.preset not in PRESETS:
+        raise RequestError(f"preset {change.preset!r:.40} is not one of {', '.join(PRESETS)}")
+    if change.policy is not None:
+        parse(change.policy)
+
+
+def _packed(made: Context, change: Change, notes: list[str]) -> Envelope:
+    """The envelope under a change."""
+    fit = made.fit
+    candidates, _ = made.seam
+    counter = _counter(made, change, candidates, notes)
+    if change.without:
+        candidates = without(candidates, frozenset(change.without))
+    if counter.identity != candidates.tokenizer and change.model is not None:
+        candidates = recounted(candidates, counter)
+    settings = made.settings
+    if change.preset is not None:
+        settings = EnvelopeSettings.preset(change.preset)
+        notes.append("the candidates and their scores are those of the settings that were in force")
+    return assemble(
+        replace(candidates, tokenizer=counter.identity),
+        budget_tokens=_budget(made, change, notes),
+        counter=counter,
+        grounding=made.content.request.grounding,
+        settings=settings,
+        now=moment(fit.now, "content.fit.now"),
+        k=fit.k,
+        model=change.model or made.content.model.asked,
+        window_number=fit.window_number,
+        strategy=made.content.request.strategy,
+        max_age_seconds=fit.max_age_seconds,
+        tiers_before=fit.tiers_before,
+        pinned=fit.pinned,
+        previous=Shown(fit.previous),
+    )
+
+
+def without(candidates: Candidates, gone: frozenset[str]) -> Candidates:
+    """Candidates without some of them."""
+    kept = [place for place, one in enumerate(candidates.facts) if one.fact_id not in gone]
+    moved = {place: number for number, place in enumerate(kept)}
+    return replace(
+        candidates,
+        facts=tuple(candidates.facts[place] for place in kept),
+        duplicates=as_pairs(candidates.duplicates).among(moved),
+        conflicts=as_pairs(candidates.conflicts).among(moved),
+    )
+
+
+def _counter(
+    made: Context, change: Change, candidates: Candidates, notes: list[str]
+) -> TokenCounter:
+    given, tokenizer = made.tools.counter, made.tokenizer
+    if given is not None and (change.model is not None or given.identity == tokenizer.identity):
+        return given
+    if change.model is not None:
+        notes.append(
+            f"no tokenizer of {change.model!r:.60} is at hand; counts are the recorded ones"
+        )
+    notes.append("tokens of the text as a whole are in proportion to the recorded counts")
+    return Proportion(candidates, tokenizer.identity)
+
+
+def _budget(made: Context, change: Change, notes: list[str]) -> int:
+    if change.budget_tokens is not None:
+        return change.budget_tokens
+    room = made.fit.room
+    if change.limit is None or room is None:
+        return made.fit.budget_tokens
+    notes.append("what stands around the context is counted as it was for the first model")
+    spare = room.limit - made.fit.budget_tokens
+    return max(0, change.limit - spare)
+
+
+class _Partly(Remembered):
+    """Answers from what was remembered, apart from what is asked anew."""
+
+    def __init__(self, examination: Examination, anew: str) -> None:
+        super().__init__(examination.entries)
+        self._anew = anew
+
+    def said(self, at: str, ask: Any) -> Any:
+        remembered = super().said(at, ask)
+        return ask() if at == self._anew else remembered
+
+
+class _Bundled:
+    """A policy engine that decides by another bundle."""
+
+    def __init__(self, engine: PolicyEngine, bundle: Bundle) -> None:
+        self.identity = f"{engine.identity}; {bundle.name} {bundle.digest}"
+        self._engine, self._bundle = engine, bundle
+
+    def decide(self, bundle: Bundle, question: Mapping[str, Any]) -> Mapping[str, Any]:
+        return self._engine.decide(self._bundle, question)
+
+
+def _verdict(
+    content: Content,
+    texts: Texts,
+    change: Change,
+    tools: Tools,
+    after: Envelope | None,
+    notes: list[str],
+) -> VerdictChange | None:
+    if content.examined is None:
+        notes.append("no answer was examined")
+        return None
+    try:
+        told = examination_of(content, content.examined, texts)
+        settings = settings_of(content, tools)
+        before = _examined(told, settings, Remembered(told.entries), stand_ins(told.engines))
+        report = _report(told, settings, change, tools, after, before, notes)
+    except (NotRun, LeftOutError) as error:
+        notes.append(f"the verdict was not made again: {error}")
+        return None
+    flags = content.examined.flags
+    judged = _judged(content, content.policy.text, before, content.policy.tier, flags)
+    tier = after.quality_tier if after is not None and change.of_context else content.policy.tier
+    text = content.policy.text if change.policy is None else change.policy
+    supposed = _judged(content, text, report, tier, flags)
+    return verdict_change(before, report, judged, supposed)
+
+
+def _report(
+    told: Examination,
+    settings: DpeSettings,
+    change: Change,
+    tools: Tools,
+    after: Envelope | None,
+    before: Report,
+    notes: list[str],
+) -> Report:
+    """The report on the answer beside the context that is supposed."""
+    shown = told.dossier.passages
+    passages = shown if after is None else tuple((f.fact_id, f.content) for f in after.facts)
+    if change.preset is not None:
+        settings = DpeSettings.preset(change.preset)
+    engines: dict[str, Any] = stand_ins(told.engines)
+    policy = _engine(change, tools, notes)
+    if policy is not None:
+        engines["policy"] = policy
+    if passages == shown and change.preset is None:
+        if policy is None:
+            return before
+        return _examined(told, settings, _Partly(told, VERDICT), engines)
+    if tools.verifier is None or (tools.embedder is None) != (told.engines.embedder is None):
+        raise NotRun("another context needs verifier and embedder at hand")
+    engines |= {"verifier": tools.verifier, "embedder": tools.embedder}
+    engines["recognisers"] = tools.recognisers
+    engines["policy"] = policy or tools.policy
+    if tools.policy is None:
+        notes.append("without a policy engine the use is not classified")
+    importances: tuple[float, ...] = ()
+    if after is not None and told.dossier.importances:
+        importances = tuple(fact.importance_weight for fact in after.facts)
+    dossier = replace(told.dossier, passages=passages, importances=importances, vectors=None)
+    return _examined(replace(told, dossier=dossier), settings, Live(), engines)
+
+
+def _engine(change: Change, tools: Tools, notes: list[str]) -> PolicyEngine | None:
+    if change.bundle is None:
+        return None
+    if tools.policy is None:
+        notes.append("the bundle was not asked: no policy engine is at hand")
+        return None
+    return _Bundled(tools.policy, change.bundle)
+
+
+def _examined(
+    told: Examination, settings: DpeSettings, signals: Signals, engines: Mapping[str, Any]
+) -> Report:
+    try:
+        return examine(told.dossier, settings=settings, signals=signals, **engines)
+    except SignalsMissing as error:
+        raise NotRun(f"the recorded signals do not answer to it: {error}") from None
+    except CRPError as error:
+        raise NotRun(f"an engine failed: {error}") from None
+
+
+def _judged(
+    content: Content, text: str, report: Report, tier: Any, flags: tuple[str, ...]
+) -> Judgement:
+    policy = policy_of(text, "policy")
+    told = report.changed(flags=(*report.flags, *flags))
+    return judge(policy, told, tier=tier, oversight=content.request.oversight)

@@ -1,0 +1,156 @@
+"""An answer that somebody else asked for: examined, sealed, and with a receipt.
+
+The context was packed elsewhere, and the call made elsewhere. What was seen of both is recorded;
+what was not is said to be not there, and never made up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from crp_integrations.dpe.dossier import Dossier, PriorWindow
+from crp_integrations.dpe.examination import Engines, Examination
+from crp_integrations.dpe.pipeline import examine
+from crp_integrations.dpe.records import Report
+from crp_integrations.dpe.signals import Live
+from crp_integrations.envelope.records import Envelope
+from crp_integrations.fabric.records import Fact
+from crp_integrations.messages import Message
+from crp_integrations.policy.records import Judgement, Policy
+from crp_integrations.receipt.records import Receipt
+from crp_integrations.receipt.told import Asked, Call, Decided, InForce, Told
+from crp_integrations.relay.close import close
+from crp_integrations.relay.ending import Ending
+from crp_integrations.relay.examining import KEPT, VERIFIED
+from crp_integrations.relay.given import (
+    earlier_of,
+    importances_of,
+    mode_of,
+    needs_of,
+    passages_of,
+)
+from crp_integrations.relay.recorded import drafting
+from crp_integrations.relay.relay import Relay
+from crp_integrations.vocabulary import GroundingMode
+
+
+@dataclass(frozen=True, slots=True)
+class Witnessed:
+    """A sealed window around an answer that somebody else asked for.
+
+    Attributes:
+        report: with its identity.
+        receipt: None where receipts are off. It is kept in the store where all of its facts are in
+            the fabric; else nobody else has it, since no erasure could reach its texts.
+    """
+
+    report: Report
+    session_id: str
+    window_id: str
+    receipt: Receipt | None
+
+
+def witness(
+    relay: Relay,
+    answer: str,
+    context: Envelope | Sequence[Fact | str],
+    question: str = "",
+    *,
+    messages: Sequence[Message] = (),
+    model: str = "",
+    grounding: GroundingMode | str = GroundingMode.PREFERRED,
+    session_id: str = "",
+    prior: Sequence[str | PriorWindow] = (),
+    policy: Policy | None = None,
+    judgement: Judgement | None = None,
+    keep: bool = True,
+) -> Witnessed:
+    """Examine an answer and seal a window around it, with a receipt of what was seen.
+
+    Spec: CRP-SPEC-005 §1.2, §15.4
+
+    Args:
+        relay: whose engines examine, and in whose store the window is sealed.
+        context: an envelope, facts or texts that the model had.
+        messages: as they were sent to the model, as far as they were seen.
+        model: that answered, as far as it is known.
+        session_id: empty for a session of its own.
+        prior: earlier answers of the session, oldest first.
+        policy, judgement: what the caller held the answer against; None for nothing.
+        keep: False writes nothing that was said to disk.
+
+    Raises:
+        RequestError: the context is no list of texts and facts, or the mode not one of the three.
+        StoreError: the window could not be sealed.
+    """
+    world, namespace = relay._world, relay.fabric
+    chosen = mode_of(grounding)
+    dossier = Dossier(
+        question=question,
+        answer=answer,
+        passages=tuple(passages_of(context)),
+        grounding=chosen,
+        importances=importances_of(context),
+        sub_queries=needs_of(question or None, (), context, world.settings),
+        prior=earlier_of(prior),
+        windows_left=max(0, world.settings.max_windows - len(prior) - 1),
+        system=world.settings.system.system((*KEPT, VERIFIED) if world.code_verified else KEPT),
+        no_store=not keep,
+    )
+    signals = Live()
+    report = examine(
+        dossier,
+        embedder=namespace.embedder,
+        verifier=world.verifier,
+        settings=world.settings.dpe,
+        tracer=world.tracer,
+        policy=world.policy,
+        recognisers=world.recognisers,
+        signals=signals,
+    )
+    engines = Engines.of(namespace.embedder, world.verifier, world.policy, world.recognisers)
+    own = len(report.flags)
+    report = report.changed(flags=(*report.flags, "context-packed-elsewhere"))
+    calls = (Call("answer", model, tuple(messages)),) if messages else ()
+    told = Told(
+        asked=Asked(query=question, grounding=chosen, shaped=False),
+        report=report,
+        settings=InForce(
+            world.settings_digest,
+            world.settings.envelope,
+            world.settings.dpe,
+            world.settings.receipt_weights,
+        ),
+        calls=calls,
+        text=answer,
+        answered_by=model,
+        examined=Examination(dossier, tuple(signals.entries), engines),
+        flags_before=own,
+        decided=Decided(
+            policy=policy if policy is not None else Policy(),
+            judgement=judgement,
+            decision="" if judgement is None else "withhold" if judgement.halt else "deliver",
+            reason=str(judgement.halt or "") if judgement else "",
+        ),
+        embedder=namespace.embedder.identity,
+    )
+    withheld = judgement is not None and judgement.halt is not None
+    session = session_id or world.ids.new("crp_sess_")
+    ending = Ending(
+        outcome="halted" if withheld else "released",
+        envelope=None,
+        text=answer,
+        report=report,
+        model=model,
+        reason=told.decided.reason,
+        keep=keep,
+        draft=drafting(told) if world.settings.receipts else None,
+        candidates=tuple(fact_id for fact_id, _ in dossier.passages),
+    )
+    closed = close(namespace, world, session, None, ending)
+    # With all of its texts: those that are in no fabric are left out of what is read later.
+    made = world.unwritten.find(closed.receipt_id) if closed.receipt_id else None
+    if made is None and closed.receipt_id:
+        made = relay.receipt(closed.receipt_id)
+    return Witnessed(closed.report, session, closed.seal.window_id, made)

@@ -1,0 +1,201 @@
+"""Goldens: what a model saw once, kept beside the tests, and how it differs from what it would see.
+
+Ids, scores and times are not compared, as they change with folders and clocks; the words that go
+to the model are, to the character.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import unified_diff
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from crp_integrations.envelope.records import Envelope
+from crp_integrations.errors import ConfigError, RequestError
+from crp_integrations.receipt.reading import content_of
+from crp_integrations.receipt.records import Receipt, read
+from crp_integrations.receipt.records import write as file_of
+from crp_integrations.relay.records import Answer
+
+SCHEMA: Final = "golden-context/1"
+RECEIPT, CONTEXT = ".receipt.json", ".context.json"
+# What can be compared; bytes and paths are those of a receipt.
+Recorded: TypeAlias = Answer | Envelope | Receipt | bytes | Path | str
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a model saw.
+
+    Attributes:
+        prompt: role and text of each message; empty where only the context is known.
+        told: what is told beside a difference and not compared, such as the number of tokens.
+    """
+
+    question: str
+    context: str
+    prompt: tuple[tuple[str, str], ...]
+    told: tuple[tuple[str, str], ...]
+
+
+def seen_of(recorded: Recorded) -> Seen:
+    """What the model saw.
+
+    Raises:
+        RequestError: it is nothing of that kind, or a receipt without its texts.
+        ReceiptBroken: the file is no receipt.
+    """
+    recorded = _opened(recorded)
+    if isinstance(recorded, Receipt):
+        return _of_receipt(recorded)
+    if isinstance(recorded, Answer):
+        recorded = recorded.envelope
+    told = (
+        ("facts", str(recorded.total_facts_included)),
+        ("tokens", f"{recorded.token_count} of {recorded.token_budget}"),
+        ("tier", recorded.quality_tier.value),
+    )
+    return Seen(recorded.query, recorded.text, (), told)
+
+
+def write(recorded: Recorded, folder: Path, name: str) -> list[Path]:
+    """Write a golden; nothing where the one that is there says the same.
+
+    Returns:
+        The files that were written.
+    """
+    recorded = _opened(recorded)
+    path = folder / (name + (RECEIPT if isinstance(recorded, Receipt) else CONTEXT))
+    now = seen_of(recorded)
+    if path.is_file() and not _changes(_read(path), now):
+        return []
+    folder.mkdir(parents=True, exist_ok=True)
+    if isinstance(recorded, Receipt):
+        path.write_bytes(file_of(recorded))
+    else:
+        value = {
+            "schema": SCHEMA,
+            "question": now.question,
+            "context": now.context.split("\n"),
+            **dict(now.told),
+        }
+        path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return [path]
+
+
+def compare(recorded: Recorded, folder: Path, name: str) -> str:
+    """How what a model would see differs from the golden; empty when it does not."""
+    recorded = _opened(recorded)
+    endings = (RECEIPT, CONTEXT) if isinstance(recorded, Receipt) else (CONTEXT, RECEIPT)
+    paths = (folder / (name + ending) for ending in endings)
+    path = next((path for path in paths if path.is_file()), None)
+    if path is None:
+        return f"there is no golden {name!r} in {folder}; write it with: pytest --crp-update"
+    before, now = _read(path), seen_of(recorded)
+    changes = _changes(before, now)
+    if not changes:
+        return ""
+    told = [
+        f"{label}: {old} before, {new} now"
+        for (label, old), (_, new) in zip(before.told, now.told, strict=False)
+        if old != new
+    ]
+    head = f"the model would see something else than in {path}:"
+    return "\n".join([head, *changes, *told, "accept it with: pytest --crp-update"])
+
+
+def _opened(recorded: Recorded) -> Answer | Envelope | Receipt:
+    if isinstance(recorded, str | Path):
+        try:
+            recorded = Path(recorded).read_bytes()
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"no receipt can be read from {str(recorded)!r:.200}") from error
+    if isinstance(recorded, bytes):
+        return read(recorded)
+    if isinstance(recorded, Answer | Envelope | Receipt):
+        return recorded
+    raise RequestError(
+        f"{type(recorded).__name__} cannot be compared; give an answer, an envelope or a receipt"
+    )
+
+
+def _of_receipt(receipt: Receipt) -> Seen:
+    content_of(receipt)
+    content = receipt.content
+    calls: Sequence[Any] = content.get("calls") or ()
+    prompt = tuple(
+        (str(message["role"]), _text(receipt, message["leaf"]))
+        for message in (calls[0]["messages"] if calls else ())
+    )
+    envelope = content.get("envelope")
+    told = (
+        ()
+        if envelope is None
+        else (
+            ("facts", str(len(envelope["facts"]))),
+            ("tokens", f"{envelope['token_count']} of {envelope['token_budget']}"),
+            ("tier", str(envelope["quality_tier"])),
+        )
+    )
+    return Seen(
+        _text(receipt, receipt.number("request")),
+        _text(receipt, receipt.number("context")),
+        prompt,
+        told,
+    )
+
+
+def _text(receipt: Receipt, number: int) -> str:
+    text = receipt.text(number)
+    if text is None:
+        name = receipt.leaves[number].name
+        raise RequestError(f"the receipt's text {name!r:.60} is left out, so it cannot be compared")
+    return text
+
+
+def _read(path: Path) -> Seen:
+    """A golden.
+
+    Raises:
+        ConfigError: it is damaged, or a newer one.
+    """
+    if path.name.endswith(RECEIPT):
+        return seen_of(path)
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+        if value["schema"] != SCHEMA:
+            raise ConfigError(f"golden {path} is {value['schema']!r:.40}, wanted {SCHEMA!r}")
+        told = tuple((name, str(value[name])) for name in ("facts", "tokens", "tier"))
+        return Seen(str(value["question"]), "\n".join(value["context"]), (), told)
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"golden {path} cannot be read; write it with --crp-update") from error
+
+
+def _changes(before: Seen, now: Seen) -> list[str]:
+    """Lines of difference, as far as both tell it."""
+    lines = [*_differing("question", before.question, now.question)]
+    if not before.prompt or not now.prompt:
+        return [*lines, *_differing("context", before.context, now.context)]
+    if [role for role, _ in before.prompt] != [role for role, _ in now.prompt]:
+        lines.append(
+            f"messages: {', '.join(role for role, _ in before.prompt)} before, "
+            f"{', '.join(role for role, _ in now.prompt)} now"
+        )
+    for number, ((role, old), (_, new)) in enumerate(
+        zip(before.prompt, now.prompt, strict=False), start=1
+    ):
+        if (role, old) != ("user", before.question) or new != now.question:
+            lines += _differing(f"message {number}, {role}", old, new)
+    return lines
+
+
+def _differing(what: str, before: str, now: str) -> Iterator[str]:
+    if before == now:
+        return
+    yield f"{what}:"
+    found = unified_diff(before.split("\n"), now.split("\n"), "golden", "now", lineterm="", n=2)
+    for line in found:
+        yield f"  {line}"

@@ -1,0 +1,28 @@
+"""The measurement of receipts runs and checks what it measures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from crp_integrations.bench.receipts import costs
+
+
+def test_a_small_measurement_replays_what_it_measured(tmp_path: Path) -> None:
+    costs.main(["--facts", "50", "--questions", "3", "--json", str(tmp_path / "out.json")])
+    found = json.loads((tmp_path / "out.json").read_text())
+    assert (found["facts"], found["questions"], found["candidates"]) == (50, 3, 50)
+    assert found["replayed"] is True
+    # Of the demands those that no load on the machine can change.
+    assert found["bare_bytes"] < 40_000
+    assert 0 < found["shown"] <= 50
+    assert found["bare_bytes"] < found["packed_bytes"] < found["file_bytes"]
+
+
+def test_a_replay_that_differs_is_no_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = type("Found", (), {"place": "here"})()
+    monkeypatch.setattr(costs.replay_context, "context", lambda made: (wrong, ""))
+    with pytest.raises(AssertionError, match="differs at here"):
+        costs.measure(50, questions=1)

@@ -1,0 +1,369 @@
+"""`crp receipt …`: on a machine that has the file and nothing else, and on the store."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crp_integrations import Relay
+from crp_integrations.receipt.records import read
+from crp_integrations.receipt.verify import verify
+from tests.cli.test_audit import FIXED, SECOND, answered
+from tests.cli.test_cli import KEY, SESSION
+from tests.receipt.page.real import session
+
+OPENED = {"key": KEY, "clock": "2026-05-25T12:00:00Z"}
+RECEIPTS = session()
+LAST = read(RECEIPTS[-1])
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Path:
+    """A folder with the receipts of a session and no store."""
+    for number, data in enumerate(RECEIPTS, start=1):
+        (tmp_path / f"{number}.json").write_bytes(data)
+    return tmp_path
+
+
+@pytest.fixture
+def receipt(here, alone):
+    """Runs `crp receipt` where there are the files alone."""
+    return lambda *words: here("receipt", *words, cwd=alone)
+
+
+def _fact(begins: str) -> str:
+    return next(
+        leaf.fact_id
+        for number, leaf in enumerate(LAST.leaves)
+        if leaf.fact_id and (LAST.text(number) or "").startswith(begins)
+    )
+
+
+def test_show_tells_question_answer_facts_claims_and_policy(receipt) -> None:
+    run = receipt("show", "3.json")
+    assert run.returncode == 0, run.stderr
+    for words in (
+        "How long may a worker be posted",
+        "extended once by eight months",
+        "8 facts, 130 of 130 tokens; tier B",
+        "Dropped: 6 for budget",
+        "context has six",
+        "Risk CRITICAL",
+        "warned of: warn-on MEDIUM, found CRITICAL, wanted below MEDIUM",
+        LAST.receipt_id,
+        "verifies",
+    ):
+        assert words in run.stdout, words
+
+
+def test_show_as_json_is_what_was_signed(receipt) -> None:
+    told = json.loads(receipt("show", "3.json", "--json").stdout)
+    assert told["predicate"]["content"]["schema"] == "receipt-content/1"
+    assert "eight months" not in json.dumps(told)
+
+
+def test_verify_takes_the_file_alone(receipt) -> None:
+    run = receipt("verify", "3.json")
+    assert run.returncode == 0
+    assert "whose it is the file cannot say" in run.stdout
+    assert run.stdout.rstrip().endswith("verifies")
+    told = json.loads(receipt("verify", "3.json", "--json").stdout)
+    assert told["ok"]
+    assert told["pinned"] is False
+
+
+def test_verify_with_the_windows_before(receipt) -> None:
+    run = receipt("verify", "3.json", "--parent", "2.json", "--json")
+    chain = json.loads(run.stdout)["steps"][5]
+    assert "receipts of the windows" not in chain["reason"]
+    wrong = receipt("verify", "3.json", "--parent", "1.json")
+    assert wrong.returncode == 1
+    assert "is none of them" in wrong.stdout
+
+
+@pytest.mark.parametrize("writing", ["raw", "hex", "base64", "pem"])
+def test_verify_with_a_key_that_is_known(receipt, alone: Path, writing: str) -> None:
+    from crp_integrations.cli.receipt_files import pem_of
+
+    def written(key: bytes) -> bytes:
+        return {
+            "raw": key,
+            "hex": key.hex().encode() + b"\n",
+            "base64": base64.b64encode(key) + b"\n",
+            "pem": (pem_of(bytes(range(32, 64))) + pem_of(key)).encode(),
+        }[writing]
+
+    (alone / "key").write_bytes(written(LAST.key))
+    run = receipt("verify", "3.json", "--key", "key")
+    assert run.returncode == 0, run.stdout
+    assert "the key that was given" in run.stdout
+    other = read(RECEIPTS[0]).key[:-1] + b"\x00"
+    (alone / "key").write_bytes(written(other))
+    run = receipt("verify", "3.json", "--key", "key")
+    assert run.returncode == 1
+    assert "does not verify" in run.stdout
+    assert "wanted" in run.stdout
+
+
+@pytest.mark.parametrize(
+    ("spoil", "place"),
+    [
+        (lambda data: data.replace(b"eight months", b"seven months", 1), "texts["),
+        (lambda data: data.replace(b'"sig":"', b'"sig":"A', 1), "sig"),
+        (lambda data: data[:-1], "line feed"),
+        (lambda data: data.replace(b'{"envelope"', b'{ "envelope"', 1), "byte 1"),
+    ],
+)
+def test_a_changed_file_is_status_1_and_the_place(receipt, alone: Path, spoil, place: str) -> None:
+    (alone / "3.json").write_bytes(spoil(RECEIPTS[-1]))
+    run = receipt("verify", "3.json")
+    assert run.returncode == 1
+    assert place in run.stdout
+    for command in ("show", "replay"):
+        run = receipt(command, "3.json")
+        assert run.returncode == 1
+        assert place in run.stdout + run.stderr
+
+
+def test_replay_does_everything_again(receipt) -> None:
+    run = receipt("replay", "3.json")
+    assert run.returncode == 0, run.stdout
+    assert run.stdout.rstrip().endswith("replays")
+    assert "no model is asked" in run.stdout
+    told = json.loads(receipt("replay", "3.json", "--json").stdout)
+    states = {part["name"]: part["state"] for part in told["parts"]}
+    assert set(states.values()) == {"equal"}, states
+    # Without an engine, what only an engine can say is not said.
+    told = json.loads(receipt("replay", "3.json", "--recorded", "--json").stdout)
+    states = {part["name"]: part["state"] for part in told["parts"]}
+    assert states["context"] == states["examination"] == states["policy"] == "equal"
+    assert states["signals"] == "not-run"
+
+
+def test_what_if_the_budget_were_another(receipt) -> None:
+    run = receipt("replay", "3.json", "--budget", "80", "--json")
+    assert run.returncode == 0, run.stderr
+    told = json.loads(run.stdout)
+    assert told["context"]["budget"] == {"before": 130, "after": 80}
+    assert told["context"]["tokens"]["after"] <= 80
+    assert told["context"]["facts_out"]
+    assert told["verdict"]["claims"]
+    assert told["limits"]
+    drawn = receipt("replay", "3.json", "--budget", "80").stdout
+    assert "-[8] Travel costs to the site are borne by the employer." in drawn
+    assert "limit: The answer is the recorded one" in drawn
+
+
+def test_what_if_a_fact_were_not_there(receipt) -> None:
+    gone = _fact("Transport workers")
+    told = json.loads(receipt("replay", "3.json", "--without", gone, "--json").stdout)
+    assert gone in told["context"]["facts_out"]
+    first = next(one for one in told["verdict"]["claims"] if one["claim_id"] == "c1")
+    assert first["attribution_before"] == "CONTEXT_GROUNDED"
+    assert first["attribution_after"] != "CONTEXT_GROUNDED"
+    assert receipt("replay", "3.json", "--without", "nobody").returncode == 1
+
+
+def test_what_if_the_policy_were_another(receipt) -> None:
+    told = json.loads(receipt("replay", "3.json", "--policy", "halt-on CRITICAL", "--json").stdout)
+    assert told["verdict"]["decision_before"] == "deliver"
+    assert told["verdict"]["decision_after"] == "withhold"
+    assert told["verdict"]["violations_after"] == ["halt-on CRITICAL"]
+    wrong = receipt("replay", "3.json", "--policy", "halt-on NOTHING")
+    assert wrong.returncode == 1
+    assert wrong.stderr.count("\n") == 1
+
+
+def test_what_if_the_settings_or_the_model_were_others(receipt) -> None:
+    told = json.loads(receipt("replay", "3.json", "--preset", "literal", "--json").stdout)
+    assert told["verdict"]["level_after"] != told["verdict"]["level_before"]
+    told = json.loads(receipt("replay", "3.json", "--model", "gpt-4", "--json").stdout)
+    assert told["context"]["tokens"]["before"] != told["context"]["tokens"]["after"]
+    assert receipt("replay", "3.json", "--preset", "lenient").returncode == 1
+
+
+def test_what_if_another_bundle_classified(receipt, alone: Path) -> None:
+    from crp_integrations.dpe.catalogue import catalogue
+
+    module = catalogue().module
+    (alone / "same.rego").write_text(module)
+    told = json.loads(receipt("replay", "3.json", "--bundle", "same.rego", "--json").stdout)
+    assert told["verdict"]["class_before"] == told["verdict"]["class_after"]
+    value = {"name": "x@1", "module": module, "data": dict(catalogue().data)}
+    (alone / "lacking.json").write_text(json.dumps(value))
+    run = receipt("replay", "3.json", "--bundle", "lacking.json")
+    assert run.returncode == 1
+    assert "wanted an object of name, module, data, entrypoint" in run.stderr
+    value["entrypoint"] = catalogue().entrypoint
+    (alone / "whole.json").write_text(json.dumps(value))
+    assert receipt("replay", "3.json", "--bundle", "whole.json").returncode == 0
+
+
+def test_diff_of_two_receipts(receipt) -> None:
+    run = receipt("diff", "2.json", "3.json")
+    assert run.returncode == 1
+    assert "First differences" in run.stdout
+    same = receipt("diff", "3.json", "3.json")
+    assert same.returncode == 0
+    assert "nothing differs" in same.stdout
+    told = json.loads(receipt("diff", "2.json", "3.json", "--json").stdout)
+    assert told["same"] is False
+
+
+def test_redact_leaves_a_fact_out_and_the_copy_verifies(receipt, alone: Path) -> None:
+    gone = _fact("Transport workers")
+    run = receipt("redact", "3.json", "--fact", gone, "-o", "copy.json")
+    assert run.returncode == 0, run.stderr
+    assert f"fact/{gone}" in run.stdout
+    assert "answer" in run.stdout
+    copy = (alone / "copy.json").read_bytes()
+    assert b"Transport workers" not in copy
+    assert verify(copy).ok
+    assert read(copy).receipt_id == LAST.receipt_id
+    shown = receipt("show", "copy.json")
+    assert shown.returncode == 0
+    assert "(left out of this copy)" in shown.stdout
+    assert receipt("verify", "copy.json").returncode == 0
+    # What can be done again without the text still is.
+    assert receipt("replay", "copy.json").returncode == 0
+    kept = receipt("redact", "3.json", "--fact", gone, "--keep-quoting", "-o", "kept.json")
+    assert kept.returncode == 0
+    assert b"extended once by eight months" in (alone / "kept.json").read_bytes()
+
+
+def test_redact_says_what_there_is_not(receipt) -> None:
+    for words in (("--fact", "nobody"), ("--text", "nothing"), ()):
+        run = receipt("redact", "3.json", *words, "-o", "x.json")
+        assert run.returncode == 1
+        assert run.stderr.count("\n") == 1
+
+
+def test_html_writes_one_page(receipt, alone: Path) -> None:
+    run = receipt("html", "3.json", "-o", "page.html")
+    assert run.returncode == 0
+    text = (alone / "page.html").read_text(encoding="utf-8")
+    assert base64.b64encode(RECEIPTS[-1]).decode() in text
+    assert "default-src 'none'" in text
+    assert receipt("html", "3.json").stdout == text
+    assert receipt("html", "3.json", "--with", "1.json", "-o", "two.html").returncode == 0
+    assert base64.b64encode(RECEIPTS[0]).decode() in (alone / "two.html").read_text()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("show", "nowhere.json"),
+        ("verify", "."),
+        ("verify", "3.json", "--key", "1.json"),
+        ("verify", "3.json", "--proof", "1.json"),
+        ("verify", "3.json", "--proof", "1.json", "--head", "2.json"),
+        ("html", "key"),
+        ("html", "3.json", "-o", "1.json"),
+        ("diff", "3.json", "nowhere.json"),
+        ("replay", "3.json", "--bundle", "nowhere.rego"),
+        ("replay", "3.json", "--store", "nowhere"),
+    ],
+    ids=" ".join,
+)
+def test_an_error_is_one_sentence(receipt, alone: Path, words: tuple[str, ...]) -> None:
+    (alone / "key").write_bytes(b"\xff\x00 no key")
+    run = receipt(*words)
+    assert run.returncode == 1
+    assert run.stderr.startswith("crp: ")
+    assert run.stderr.count("\n") == 1
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return answered(tmp_path_factory.mktemp("receipts"), **OPENED)
+
+
+@pytest.fixture
+def kb(made: Path, tmp_path: Path) -> Path:
+    shutil.copytree(made / "kb", tmp_path / "kb")
+    return tmp_path
+
+
+@pytest.fixture
+def stored(here, kb):
+    """Runs `crp receipt` where there is a store."""
+    return lambda *words: here("receipt", *words, "--store", "kb", cwd=kb, **FIXED)
+
+
+def _ids(stored: Any, *words: str) -> list[list[str]]:
+    return [line.split() for line in stored("list", *words).stdout.splitlines()]
+
+
+def test_list_and_export(stored, here, kb: Path) -> None:
+    listed = _ids(stored)
+    assert len(listed) == 3
+    assert [line[2] for line in listed] == [SESSION, SECOND, SESSION]
+    assert [line[0] for line in _ids(stored, "--session", SECOND)] == [listed[1][0]]
+    for name, out in ((listed[2][0], "a.json"), (listed[2][4], "b.json")):
+        run = stored("export", name, "-o", out)
+        assert run.returncode == 0, run.stderr
+    assert (kb / "a.json").read_bytes() == (kb / "b.json").read_bytes()
+    assert stored("export", listed[2][0]).stdout.encode() == (kb / "a.json").read_bytes()
+    assert here("receipt", "verify", "a.json", cwd=kb).returncode == 0
+    missing = stored("export", "crp_rcpt_" + "0" * 32)
+    assert missing.returncode == 1
+    assert "crp receipt list names them" in missing.stderr
+
+
+def test_key_head_and_proof_verify_elsewhere(stored, here, kb: Path) -> None:
+    ids = [line[0] for line in _ids(stored)]
+    for words, out in (
+        (("export", ids[1]), "r.json"),
+        (("key",), "key.pem"),
+        (("head",), "head.json"),
+        (("proof", ids[1]), "proof.json"),
+    ):
+        assert stored(*words, "-o", out).returncode == 0
+    run = here(
+        "receipt", "verify", "r.json", "--key", "key.pem", "--proof", "proof.json",
+        "--head", "head.json", cwd=kb,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stdout
+    assert "the key that was given" in run.stdout
+    assert stored("export", ids[0], "-o", "other.json").returncode == 0
+    wrong = here(
+        "receipt", "verify", "other.json", "--proof", "proof.json", "--head", "head.json", cwd=kb
+    )
+    assert wrong.returncode == 1
+    assert "proof" in wrong.stdout
+
+
+def test_the_log_only_goes_on(stored, here, kb: Path) -> None:
+    assert stored("head", "-o", "early.json").returncode == 0
+    with Relay.open(kb / "kb", model="extractive", **OPENED) as relay:
+        relay.ask("Who operates the Meridian reactor?", session_id=SECOND)
+    later = stored("head", "--since", "early.json", "-o", "late.json")
+    assert later.returncode == 0, later.stderr
+    assert "log of 4 receipts" in later.stdout
+    # A log that is shorter than it was, or another's, is not the same.
+    shutil.rmtree(kb / "kb")
+    with Relay.open(kb / "kb", model="extractive", **OPENED) as relay:
+        relay.fabric.add(["The Meridian reactor delivers 412 megawatts to the grid."])
+        relay.ask("How many megawatts does it deliver?", session_id=SESSION)
+    run = stored("head", "--since", "late.json")
+    assert run.returncode == 1
+    assert "head.size: is 1, that before was 4" in run.stderr
+
+
+def test_ask_writes_the_receipt(here, kb: Path) -> None:
+    question = ("ask", "Who operates the Meridian reactor?", "--model", "extractive")
+    words = (*question, "--store", "kb", "--receipt", "asked.json")
+    run = here(*words, cwd=kb, **FIXED)
+    assert run.returncode == 0, run.stderr
+    assert here("receipt", "verify", "asked.json", cwd=kb).returncode == 0
+    again = here(*words, cwd=kb, **FIXED)
+    assert again.returncode == 1
+    assert "is there already" in again.stderr
+    off = here(*words[:-1], "off.json", cwd=kb, **FIXED, CRP_RECEIPTS="false")
+    assert off.returncode == 1
+    assert "the setting receipts is off" in off.stderr

@@ -1,0 +1,184 @@
+"""What a window would have been with something changed, and two windows beside each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from crp_integrations.engines.rego import RegoEngine
+from crp_integrations.errors import PolicySyntaxError, RequestError
+from crp_integrations.guard.ports import Bundle
+from crp_integrations.receipt.again import Tools
+from crp_integrations.receipt.comparing import diff
+from crp_integrations.receipt.records import Receipt
+from crp_integrations.receipt.redact import redact
+from crp_integrations.receipt.whatif import Change, whatif
+from crp_integrations.relay.build import default_verifier
+from tests.doubles import HashEmbedder, WordCounter
+from tests.receipt.relayed import ANSWER, MODEL, QUESTION, SESSION, asked, opened, receipt_of
+from tests.relay.conftest import FACTS
+
+ENGINES = Tools(embedder=HashEmbedder(), verifier=default_verifier("features"))
+
+
+def ids(receipt: Receipt) -> list[str]:
+    """Ids of what was shown, in order."""
+    facts = receipt.content["candidates"]
+    return [facts[fact["at"]]["id"] for fact in receipt.content["envelope"]["facts"]]
+
+
+def test_without_a_change_nothing_changes() -> None:
+    found = whatif(asked(), Change())
+    assert found.context is not None
+    assert found.verdict is not None
+    assert found.context.same
+    assert found.verdict.same
+    assert found.context.before == found.context.after
+
+
+def test_a_smaller_budget_leaves_facts_out() -> None:
+    receipt = asked()
+    found = whatif(receipt, Change(budget_tokens=45))
+    assert found.context is not None
+    assert found.context.facts_out
+    assert found.context.budget.after == 45
+    assert found.context.tokens.after <= 45
+    assert set(found.context.facts_out) < set(ids(receipt))
+    assert any("in proportion to the recorded counts" in note for note in found.notes)
+
+
+def test_the_same_budget_given_again_packs_the_same() -> None:
+    relay, _ = opened()
+    answer = relay.ask(QUESTION, model=MODEL, session_id=SESSION, budget_tokens=45)
+    receipt = receipt_of(relay, answer.receipt_id)
+    # With the tokenizer at hand a larger budget shows what the relay would have shown.
+    wide = relay.ask(QUESTION, model=MODEL, budget_tokens=200).envelope
+    counter = relay._world.counter_for(MODEL)
+    found = whatif(receipt, Change(budget_tokens=200), Tools(counter=counter))
+    assert found.context is not None
+    assert found.context.after == wide.text
+    assert not any("proportion" in note for note in found.notes)
+
+
+def test_without_a_fact_the_verdict_on_the_answer_changes() -> None:
+    receipt = asked(QUESTION, f"{FACTS[0]} {FACTS[2]}")
+    shown = {one["id"]: receipt.text(one["leaf"]) for one in receipt.content["candidates"]}
+    gone = next(id_ for id_, text in shown.items() if text == FACTS[0])
+    found = whatif(receipt, Change(without=(gone,)), ENGINES)
+    assert found.context is not None
+    assert found.verdict is not None
+    assert gone in found.context.facts_out
+    assert FACTS[0] not in found.context.after
+    assert found.verdict.grounding.after < found.verdict.grounding.before
+    assert found.verdict.risk.after > found.verdict.risk.before
+    assert "c1" in {claim.claim_id for claim in found.verdict.claims}
+
+
+def test_another_context_is_not_judged_without_engines() -> None:
+    receipt = asked()
+    found = whatif(receipt, Change(without=(ids(receipt)[0],)))
+    assert found.context is not None
+    assert found.verdict is None
+    assert any("verifier and embedder at hand" in note for note in found.notes)
+
+
+def test_a_stricter_policy_withholds() -> None:
+    found = whatif(asked(), Change(policy="block-fabrication; require-grounding 0.99"))
+    assert found.context is not None
+    assert found.verdict is not None
+    assert found.context.same
+    assert (found.verdict.decision_before, found.verdict.decision_after) == ("deliver", "withhold")
+    assert found.verdict.violations_before == ()
+    assert {one.partition(" ")[0] for one in found.verdict.violations_after} == {
+        "block-fabrication",
+        "require-grounding",
+    }
+    assert found.verdict.risk.before == found.verdict.risk.after
+
+
+REGO = """package mine
+verdict := {"ai_act_class": "HIGH", "nist_tier": "TIER-1", "iso_42001": [],
+  "met": {}, "open": []}
+"""
+
+
+def test_a_bundle_classifies_the_use() -> None:
+    receipt = asked(options={"system": {"domain": "creative"}})
+    bundle = Bundle("mine@1", REGO, {}, "mine/verdict")
+    found = whatif(receipt, Change(bundle=bundle), Tools(policy=RegoEngine()))
+    assert found.verdict is not None
+    assert found.verdict.class_after == "HIGH"
+    assert found.verdict.class_before != "HIGH"
+    without = whatif(receipt, Change(bundle=bundle))
+    assert any("no policy engine" in note for note in without.notes)
+
+
+def test_another_preset_packs_and_judges_by_its_rules() -> None:
+    receipt = asked()
+    found = whatif(
+        receipt,
+        Change(preset="literal"),
+        Tools(embedder=HashEmbedder(), verifier=default_verifier("alignment")),
+    )
+    assert found.context is not None
+    assert found.verdict is not None
+    assert any("settings that were in force" in note for note in found.notes)
+    assert found.verdict.risk.before != found.verdict.risk.after
+
+
+def test_another_model_counts_by_its_own_tokenizer() -> None:
+    found = whatif(asked(), Change(model="other/model", limit=2_000), Tools(counter=WordCounter()))
+    assert found.context is not None
+    assert found.context.tokens.before != found.context.tokens.after
+    assert found.context.budget.after < found.context.budget.before
+    alone = whatif(asked(), Change(model="other/model"))
+    assert any("no tokenizer of 'other/model'" in note for note in alone.notes)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "said"),
+    [
+        (Change(without=("nobody",)), RequestError, "'nobody' is not among the 5 candidates"),
+        (Change(budget_tokens=-1), RequestError, "the budget is -1"),
+        (Change(preset="loose"), RequestError, "'loose' is not one of default, literal"),
+        (Change(policy="halt-on everything"), PolicySyntaxError, "halt-on"),
+    ],
+)
+def test_a_change_that_is_none_is_refused(change: Change, error: Any, said: str) -> None:
+    with pytest.raises(error, match=said):
+        whatif(asked(), change)
+
+
+def test_a_redacted_copy_says_which_text_it_lacks() -> None:
+    receipt = asked()
+    gone = ids(receipt)[0]
+    found = whatif(redact(receipt, facts=[gone]), Change(budget_tokens=60))
+    assert found.context is not None
+    if gone not in found.context.facts_out:
+        assert any(gone in note for note in found.notes)
+        assert found.context.after == ""
+    assert found.verdict is None
+
+
+def test_two_receipts_of_one_question_are_the_same() -> None:
+    found = diff(asked(), asked())
+    assert found.same
+    assert found.differences == ()
+
+
+def test_what_two_receipts_differ_in_is_told_by_part() -> None:
+    relay, _ = opened(ANSWER, FACTS[0])
+    first = relay.ask(QUESTION, model=MODEL, session_id=SESSION)
+    second = relay.ask(QUESTION, model=MODEL, session_id="crp_sess_" + "t" * 16, budget_tokens=45)
+    left, right = receipt_of(relay, first.receipt_id), receipt_of(relay, second.receipt_id)
+    found = diff(left, right)
+    assert not found.same
+    assert found.facts_out
+    assert not found.candidates_out
+    parts = {one.part for one in found.differences}
+    assert {"fit", "envelope", "report", "text"} <= parts
+    places = [one.place for one in found.differences]
+    assert "fit.budget_tokens" in places
+    assert any(place.startswith("answer, byte ") for place in places)
+    assert found.left_context.startswith("[1] ")

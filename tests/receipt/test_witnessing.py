@@ -1,0 +1,116 @@
+"""Receipts on answers that somebody else asked for."""
+
+from __future__ import annotations
+
+import pytest
+
+from crp_integrations.fabric.records import Fact
+from crp_integrations.messages import Message
+from crp_integrations.policy.judge import judge
+from crp_integrations.policy.parse import parse
+from crp_integrations.receipt.again import EQUAL, NOT_RUN
+from crp_integrations.receipt.records import Receipt, read, write
+from crp_integrations.receipt.replay import replay
+from crp_integrations.receipt.verify import verify
+from crp_integrations.relay.doors import examine
+from crp_integrations.relay.witnessing import Witnessed, witness
+from tests.doubles import HashEmbedder
+from tests.receipt.relayed import ANSWER, QUESTION, SESSION, opened
+from tests.relay.conftest import FACTS
+
+SENT = (
+    Message(role="system", content="Use this:\n[1] " + FACTS[0] + "\n\n[2] " + FACTS[2]),
+    Message(role="user", content=QUESTION),
+)
+
+
+def out_of(found: Witnessed) -> Receipt:
+    """The receipt as a stranger has it."""
+    assert found.receipt is not None
+    return read(write(found.receipt))
+
+
+def test_an_answer_from_elsewhere_is_sealed_with_what_was_seen() -> None:
+    relay, _ = opened()
+    found = witness(
+        relay, ANSWER, [FACTS[0], FACTS[2]], QUESTION, messages=SENT, model="their/model"
+    )
+    receipt = out_of(found)
+    assert verify(write(receipt)).ok
+    replayed = replay(receipt)
+    assert (replayed.same, replayed.whole) == (True, True)
+    assert replayed.part("examination").state == EQUAL
+    # Nobody knows how the context came about, and nothing of it is made up.
+    for name in ("selection", "context", "prompt"):
+        assert replayed.part(name).state == NOT_RUN
+    assert receipt.content["envelope"] is None
+    # A context in the way of this package stands once, in the leaves of its facts.
+    message = receipt.content["calls"][0]["messages"][0]
+    assert receipt.text(message["leaf"]) == SENT[0].content
+    texts = [one.text or "" for one in receipt.texts if not isinstance(one, str)]
+    assert sum(FACTS[0] in text for text in texts) == 1
+    relay.verify()
+
+
+def test_it_says_what_the_front_door_says() -> None:
+    relay, _ = opened()
+    found = witness(relay, ANSWER, [FACTS[0]], QUESTION)
+    plain = examine(ANSWER, [FACTS[0]], QUESTION, embedder=HashEmbedder(), settings=relay.settings)
+    assert found.report.claims == plain.claims
+    assert found.report.composite_score == plain.composite_score
+    assert found.report.flags == (*plain.flags, "context-packed-elsewhere")
+
+
+def test_answers_of_one_session_are_chained() -> None:
+    relay, _ = opened()
+    first = witness(relay, FACTS[0], [FACTS[0]], QUESTION, session_id=SESSION)
+    second = witness(relay, FACTS[2], [FACTS[2]], QUESTION, session_id=SESSION, prior=[FACTS[0]])
+    one, two = out_of(first), out_of(second)
+    assert two.chain.parents == (one.chain.hmac,)
+    assert two.content["examined"]["prior"][0]["number"] == 1
+    assert replay(two).whole
+
+
+def test_a_verdict_of_the_caller_is_recorded_and_judged_again() -> None:
+    relay, _ = opened()
+    policy = parse("block-fabrication")
+    report = examine(ANSWER, [FACTS[0]], QUESTION, embedder=HashEmbedder())
+    found = witness(
+        relay, ANSWER, [FACTS[0]], QUESTION, policy=policy, judgement=judge(policy, report)
+    )
+    receipt = out_of(found)
+    assert receipt.chain.outcome == "halted"
+    assert replay(receipt).part("policy").state == EQUAL
+    assert receipt.content["policy"]["text"].endswith("block-fabrication")
+
+
+def test_facts_keep_their_ids_and_sources() -> None:
+    relay, _ = opened()
+    fact = Fact(content=FACTS[0], source_id="manual-7", importance_weight=0.95)
+    found = witness(relay, "Nothing is said.", [fact], QUESTION)
+    receipt = out_of(found)
+    assert [one["id"] for one in receipt.content["examined"]["passages"]] == [fact.fact_id]
+    assert receipt.content["report"]["omissions"][0]["fact_id"] == fact.fact_id
+    assert replay(receipt).whole
+
+
+@pytest.mark.parametrize("options", [{"receipts": False}])
+def test_without_receipts_the_window_is_sealed_all_the_same(options: dict[str, bool]) -> None:
+    relay, _ = opened(**options)
+    found = witness(relay, ANSWER, [FACTS[0]], QUESTION)
+    assert found.receipt is None
+    assert found.report.report_hash
+    assert relay.verify().windows == 1
+
+
+def test_what_is_in_no_fabric_is_on_no_disk() -> None:
+    relay, _ = opened()
+    found = witness(relay, ANSWER, ["A text of theirs."], QUESTION, session_id=SESSION)
+    receipt = out_of(found)
+    relay.end_session(SESSION)
+    assert relay.receipt(receipt.receipt_id) is None
+    shown = relay.ask(QUESTION, model="any/model").envelope.facts
+    stored = relay.fabric.facts([fact.fact_id for fact in shown])
+    kept = witness(relay, ANSWER, stored, QUESTION)
+    relay.end_session(kept.session_id)
+    assert relay.receipt(out_of(kept).receipt_id) is not None

@@ -1,0 +1,185 @@
+"""The plug-in in suites of its users: goldens are written, kept, and compared."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from crp_integrations import pack
+from crp_integrations.receipt.records import read
+from tests.receipt.page.samples import FACTS, handbook
+from tests.requirements.rows import ROOT
+
+pytest_plugins = ["pytester"]
+PLUGIN = "crp_integrations.testing.plugin"
+SUITE = """
+from crp_integrations import pack
+
+FACTS = {facts!r}
+
+def test_posting(assert_context_unchanged):
+    envelope = pack("How long may a worker be posted?", FACTS, model="gpt-4o", budget_tokens=400)
+    assert_context_unchanged(envelope)
+"""
+
+
+@pytest.fixture
+def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    # Where the package is installed, its entry point would load the plug-in once more.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    return pytester
+
+
+def _run(suite: pytest.Pytester, *words: str) -> pytest.RunResult:
+    return suite.runpytest_inprocess("-p", PLUGIN, "-p", "no:cacheprovider", *words)
+
+
+def test_without_a_golden_it_fails_and_says_how_to_write_one(suite: pytest.Pytester) -> None:
+    suite.makepyfile(SUITE.format(facts=FACTS[:3]))
+    result = _run(suite)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*there is no golden 'test_posting' in *golden*--crp-update*"])
+    assert not (suite.path / "golden").exists()
+
+
+def test_written_once_it_passes_until_the_context_changes(suite: pytest.Pytester) -> None:
+    suite.makepyfile(test_it=SUITE.format(facts=FACTS[:3]))
+    written = _run(suite, "--crp-update")
+    written.assert_outcomes(passed=1)
+    written.stdout.fnmatch_lines(["*goldens written*", "*test_posting.context.json"])
+    _run(suite).assert_outcomes(passed=1)
+    changed = (FACTS[0].replace("12 months", "18 months"), *FACTS[1:3])
+    suite.makepyfile(test_it=SUITE.format(facts=changed))
+    result = _run(suite)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*the model would see something else than in *test_posting.context.json*",
+            "*context:*",
+            "*-*at most 12 months*",
+            "*+*at most 18 months*",
+            "*accept it with: pytest --crp-update*",
+        ]
+    )
+    _run(suite, "--crp-update").assert_outcomes(passed=1)
+    _run(suite).assert_outcomes(passed=1)
+
+
+def test_what_did_not_change_is_not_written_again(suite: pytest.Pytester) -> None:
+    suite.makepyfile(SUITE.format(facts=FACTS[:3]))
+    _run(suite, "--crp-update")
+    golden = suite.path / "golden" / "test_posting.context.json"
+    value = json.loads(golden.read_text(encoding="utf-8"))
+    golden.write_text(json.dumps(value), encoding="utf-8")
+    again = _run(suite, "--crp-update")
+    again.stdout.no_fnmatch_line("*goldens written*")
+    assert golden.read_text(encoding="utf-8") == json.dumps(value)
+
+
+RECEIPTS = """
+from pathlib import Path
+
+def test_receipt(assert_context_unchanged):
+    assert_context_unchanged(Path("now.receipt").read_bytes(), name="a question / of two")
+    assert_context_unchanged("now.receipt", name="by its path")
+"""
+
+
+def test_the_golden_of_a_receipt_is_the_receipt(suite: pytest.Pytester) -> None:
+    suite.makepyfile(RECEIPTS)
+    (suite.path / "now.receipt").write_bytes(handbook().receipt())
+    _run(suite, "--crp-update").assert_outcomes(passed=1)
+    golden = suite.path / "golden" / "a-question-of-two.receipt.json"
+    assert golden.read_bytes() == handbook().receipt()
+    assert read(golden.read_bytes()).receipt_id
+    # Another key, time or window is no other context.
+    _run(suite).assert_outcomes(passed=1)
+    other = handbook()
+    other.facts = (other.facts[0], "An employer need not notify anybody.", *other.facts[2:])
+    other.claims.clear()
+    (suite.path / "now.receipt").write_bytes(other.receipt())
+    result = _run(suite)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*-*An employer must notify*", "*+*An employer need not notify*"])
+
+
+def test_a_receipt_without_its_texts_cannot_be_compared(suite: pytest.Pytester) -> None:
+    suite.makepyfile(RECEIPTS)
+    (suite.path / "now.receipt").write_bytes(handbook().receipt(redacted=(1,)))
+    result = _run(suite, "--crp-update")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*RequestError*'context' is left out*"])
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted"),
+    [
+        ("assert_context_unchanged(7)", "*int cannot be compared; give an answer*"),
+        (
+            "assert_context_unchanged('nowhere.json')",
+            "*no receipt can be read from 'nowhere.json'*",
+        ),
+        ("assert_context_unchanged(b'{}')", "*ReceiptBroken*does not end with a line feed*"),
+    ],
+)
+def test_what_cannot_be_compared_is_named(suite: pytest.Pytester, body: str, wanted: str) -> None:
+    suite.makepyfile(f"def test_it(assert_context_unchanged):\n    {body}\n")
+    result = _run(suite)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([wanted])
+
+
+def test_two_in_one_test_need_names(suite: pytest.Pytester) -> None:
+    body = SUITE.format(facts=FACTS[:3]) + "    assert_context_unchanged(envelope)\n"
+    suite.makepyfile(body)
+    result = _run(suite, "--crp-update")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*'test_posting' was compared already*"])
+
+
+def test_another_folder(suite: pytest.Pytester) -> None:
+    suite.makepyfile(SUITE.format(facts=FACTS[:3]))
+    suite.makeini("[pytest]\ncrp_golden = seen/contexts\n")
+    _run(suite, "--crp-update").assert_outcomes(passed=1)
+    assert (suite.path / "seen" / "contexts" / "test_posting.context.json").is_file()
+
+
+def test_a_damaged_golden_is_named(suite: pytest.Pytester) -> None:
+    suite.makepyfile(SUITE.format(facts=FACTS[:3]))
+    _run(suite, "--crp-update")
+    golden = suite.path / "golden" / "test_posting.context.json"
+    golden.write_text('{"schema": "golden-context/2"}', encoding="utf-8")
+    result = _run(suite)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*ConfigError*golden-context/2*wanted*golden-context/1*"])
+
+
+def test_line_ends_and_signs_of_a_context_are_kept(tmp_path: Path) -> None:
+    from crp_integrations.testing import golden
+
+    envelope = pack(
+        "q?", ["a\u2028b\x0bc\td", "Zweite Zeile: ä 😀"], model="gpt-4o", budget_tokens=99
+    )
+    golden.write(envelope, tmp_path, "signs")
+    assert golden.compare(envelope, tmp_path, "signs") == ""
+
+
+def test_loading_the_plug_in_is_light(tmp_path: Path) -> None:
+    code = (
+        f"import sys, pytest; before = set(sys.modules); import {PLUGIN}; "
+        "print(sorted(n for n in set(sys.modules) - before if not n.startswith('crp_integrations')))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert run.stdout.strip() == "[]"
+
+
+def test_pytest_finds_it() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["entry-points"]["pytest11"] == {"crp": PLUGIN}
