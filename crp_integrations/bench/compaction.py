@@ -215,7 +215,7 @@ def _by_score(
     return " ".join(every[place] for place in sorted(kept))
 
 
-# --- what is measured ------------------------------------------------------------------------------
+# --- what is measured ----------------------------------------------------------------------------
 
 
 def answers(path: Path) -> Iterator[Case]:

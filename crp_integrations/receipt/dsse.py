@@ -1,6 +1,6 @@
 """The signed envelope: DSSE version 1 with one Ed25519 signature.
 
-Spec: https://github.com/secure-systems-lab/dsse/blob/v1.0.2/envelope.md
+Spec: DSSE (v1.0.2, https://github.com/secure-systems-lab/dsse/blob/v1.0.2/envelope.md)
 
 What is signed is not the JSON of the envelope but the bytes of `pae`, so a reader need not trust
 his JSON parser before the signature is checked. Where the document leaves a choice (base64 with or

@@ -1,6 +1,6 @@
 """What is signed: an in-toto Statement v1 about the request, the context and the answer.
 
-Spec: https://github.com/in-toto/attestation/blob/v1.0/spec/v1.0/statement.md
+Spec: in-toto (v1.0, https://github.com/in-toto/attestation/blob/v1.0/spec/v1.0/statement.md)
 
 A subject's digest is the hash of its leaf: SHA-256 of a zero byte, 32 bytes of salt and the text.
 A plain hash of the text would confirm a guess at what was left out of a copy.

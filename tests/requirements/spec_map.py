@@ -19,7 +19,7 @@ Which code stands for which section. Generated from the `Spec:` lines of the doc
 `python -m tests.requirements.spec_map`; a test fails when this page is stale.
 """
 LINE = re.compile(
-    r"^(?P<document>CRP-SPEC-\d{3}|CFS-021|Summit|[Rr]elated facts)"
+    r"^(?P<document>CRP-SPEC-\d{3}|CFS-021|Summit|[Rr]elated facts|RFC \d+|DSSE|in-toto)"
     r"(?:\s*,?\s*§+\s*(?P<sections>.+?)\.?)?$"
 )
 Named = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
