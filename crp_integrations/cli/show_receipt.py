@@ -15,6 +15,7 @@ from crp_integrations.cli.show import ATTRIBUTION_STYLE, RISK_STYLE, many, plain
 from crp_integrations.envelope.render import ELLIPSIS
 from crp_integrations.errors import ReceiptBroken
 from crp_integrations.receipt.leaves import composed
+from crp_integrations.receipt.reading import MALFORMED
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.receipt.verify import Verified
 from crp_integrations.vocabulary import Attribution, RiskLevel
@@ -72,7 +73,7 @@ def summary(receipt: Receipt, found: Verified) -> None:
             _identity(receipt, content),
             state,
         )
-    except (KeyError, IndexError, TypeError, ValueError) as error:
+    except MALFORMED as error:
         # The report is open to any field; the signature says who wrote it, not that it is one.
         problem = f"it is not as it should be: {type(error).__name__}"
         raise ReceiptBroken("payload.predicate.content", problem) from error

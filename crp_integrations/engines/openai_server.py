@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -131,7 +132,7 @@ class OpenAIServer:
     def posted(self, body: Mapping[str, Any], model: str) -> Iterator[Iterator[bytes]]:
         """The bytes of an answer, as they come."""
         if self._sync is None:
-            self._sync = httpx.Client(**self._options)
+            self._sync = httpx.Client(cookies=_no_cookies(), **self._options)
         with (
             _translated(model),
             self._sync.stream("POST", self._url, json=body, headers=self._headers) as response,
@@ -146,7 +147,7 @@ class OpenAIServer:
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """The asynchronous twin of `posted`."""
         if self._async is None:
-            self._async = httpx.AsyncClient(**self._options)
+            self._async = httpx.AsyncClient(cookies=_no_cookies(), **self._options)
         with _translated(model):
             async with self._async.stream(
                 "POST", self._url, json=body, headers=self._headers
@@ -298,6 +299,11 @@ class _Events:
             return str(delta.get("content") or "")
         except (AttributeError, KeyError, IndexError, TypeError, ValueError):
             raise _no_answer(self._called) from None
+
+
+def _no_cookies() -> CookieJar:
+    """Keeps none: what a server sets in one caller's answer must not go along with another's."""
+    return CookieJar(DefaultCookiePolicy(allowed_domains=[]))
 
 
 def _whole(data: bytes, model: str) -> Reply:

@@ -27,6 +27,8 @@ HANDED_ON: Final = (
 )  # fmt: skip
 # Nothing of CRP goes to a provider, whatever an operator lists.
 OURS: Final = "crp"
+# Of one object: each may be an error, and all are looked for before one is told.
+MOST_NAMES: Final = 10_000
 
 _Model = TypeVar("_Model", bound=Part)
 
@@ -67,7 +69,8 @@ def read_json(data: bytes) -> Any:
     """A body's JSON.
 
     Raises:
-        RequestError: it is none, or holds what JSON has not: NaN, or a name twice.
+        RequestError: it is none, holds what JSON has not: NaN, or a name twice, or has an object
+            with more names than anything here has a use for.
     """
     try:
         return json.loads(data, parse_constant=_refuse, object_pairs_hook=_once)
@@ -184,6 +187,8 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError
+    if len(found) > MOST_NAMES:
+        raise RequestError(f"an object of the body has more than {MOST_NAMES} names")
     return found
 
 

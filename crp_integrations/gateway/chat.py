@@ -53,7 +53,8 @@ async def preview(call: Call) -> Answered:
 
 async def _asked(call: Call) -> Question:
     """The question, for a model that is asked here."""
-    asked = question(call.body, call.headers, pass_fields=call.settings.pass_fields)
+    fields = call.settings.pass_fields
+    asked = await asyncio.to_thread(question, call.body, call.headers, pass_fields=fields)
     most = call.settings.question_characters
     if len(asked.query) > most:
         raise RequestError(

@@ -24,12 +24,7 @@ async def put(call: Call) -> Answered:
     Under `CRP-Context-Cache: no-store` they are kept in memory for the session of
     `CRP-Context-Session-Id` alone.
     """
-    given = read_as(GivenFacts, read_json(call.body))
-    if len(given.facts) > call.settings.facts_batch:
-        raise RequestError(
-            f"the batch has {len(given.facts)} facts, at most {call.settings.facts_batch} are taken"
-        )
-    facts = [_fact(one) for one in given.facts]
+    facts = await asyncio.to_thread(_given, call)
     asked = from_headers(call.headers)
     cache = asked.get("cache")
     session_id, residency = asked.get("session_id") or "", asked.get("residency")
@@ -106,6 +101,15 @@ async def erase(call: Call) -> Answered:
         return _unknown("source", source_id)
     call.noted.facts(report.facts)
     return record(report)
+
+
+def _given(call: Call) -> list[Fact]:
+    given = read_as(GivenFacts, read_json(call.body))
+    if len(given.facts) > call.settings.facts_batch:
+        raise RequestError(
+            f"the batch has {len(given.facts)} facts, at most {call.settings.facts_batch} are taken"
+        )
+    return [_fact(one) for one in given.facts]
 
 
 def _fact(given: GivenFact) -> Fact:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, JsonValue
 
@@ -15,6 +15,9 @@ from crp_integrations.vocabulary import Decomposition, HaltReason, QualityTier, 
 # As PostgreSQL, SQLite and JSON readers in other languages take it.
 Whole = Annotated[int, Field(ge=-(2**53), le=2**53)]
 Penalty = Annotated[float, Field(ge=-2.0, le=2.0)]
+_T = TypeVar("_T")
+# One error is told; to find one for each of a million members takes seconds of the event loop.
+Several = Annotated[tuple[_T, ...], Field(fail_fast=True)]
 
 
 class TextPart(Part):
@@ -49,12 +52,12 @@ class ChatMessage(Part):
     """
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | tuple[TextPart, ...] | None = None
+    content: str | Several[TextPart] | None = None
     name: str | None = None
-    tool_calls: tuple[CalledTool, ...] | None = None
+    tool_calls: Several[CalledTool] | None = None
     tool_call_id: str | None = None
     refusal: str | None = None
-    annotations: tuple[JsonValue, ...] | None = None
+    annotations: Several[JsonValue] | None = None
     audio: JsonValue = None
     function_call: JsonValue = None
     reasoning_content: str | None = None
@@ -82,7 +85,7 @@ class CRPFields(Part):
     budget_tokens: int | None = Field(default=None, ge=1, le=10_000_000)
     k: int | None = Field(default=None, ge=1, le=10_000)
     k_nearest: int | None = Field(default=None, ge=1, le=10_000)
-    sub_queries: tuple[str, ...] | None = Field(default=None, max_length=32)
+    sub_queries: Several[str] | None = Field(default=None, max_length=32)
     decompose: Decomposition | None = None
     agent_id: str | None = None
 
@@ -96,20 +99,20 @@ class ChatRequest(Part):
     """
 
     model: str = Field(min_length=1, max_length=256)
-    messages: tuple[ChatMessage, ...] = Field(min_length=1)
+    messages: Several[ChatMessage] = Field(min_length=1)
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     temperature: float | None = Field(default=None, ge=0.0, le=2.0)
     top_p: float | None = Field(default=None, ge=0.0, le=1.0)
     n: Literal[1] | None = None
-    stop: str | tuple[str, ...] | None = None
+    stop: str | Several[str] | None = None
     max_tokens: int | None = Field(default=None, ge=1, le=10_000_000)
     max_completion_tokens: int | None = Field(default=None, ge=1, le=10_000_000)
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
     logit_bias: dict[str, float] | None = None
     logprobs: Literal[False] | None = None
-    modalities: tuple[Literal["text"], ...] | None = None
+    modalities: Several[Literal["text"]] | None = None
     seed: Whole | None = None
     user: str | None = None
     safety_identifier: str | None = None
@@ -122,7 +125,7 @@ class ChatRequest(Part):
     metadata: dict[str, str] | None = None
     prediction: dict[str, JsonValue] | None = None
     response_format: dict[str, JsonValue] | None = None
-    tools: tuple[dict[str, JsonValue], ...] | None = Field(default=None, max_length=128)
+    tools: Several[dict[str, JsonValue]] | None = Field(default=None, max_length=128)
     tool_choice: str | dict[str, JsonValue] | None = None
     parallel_tool_calls: bool | None = None
     crp: CRPFields | None = None
@@ -258,7 +261,7 @@ class GivenFact(Part):
     source_location: str = Field(default="", max_length=1_000)
     kind: SourceKind = SourceKind.USER
     importance_weight: float | None = Field(default=None, ge=0.0, le=1.0)
-    labels: tuple[str, ...] = ()
+    labels: Several[str] = ()
     ttl: Duration | None = None
     valid_from: Moment | None = None
     valid_to: Moment | None = None
@@ -268,7 +271,7 @@ class GivenFact(Part):
 class GivenFacts(Part):
     """`POST /v1/facts`: all of them are stored, or none."""
 
-    facts: tuple[GivenFact, ...] = Field(min_length=1)
+    facts: Several[GivenFact] = Field(min_length=1)
 
 
 class StoredFacts(Record):

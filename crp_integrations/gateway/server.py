@@ -100,9 +100,7 @@ class Patient(H11Protocol):
             if self._deadline is None:
                 self._wait()
             head = self._tail + data
-            ends = [place for place in map(head.find, _HEAD_ENDS) if place >= 0]
-            until = min(ends) if ends else len(head)
-            if any(0 <= head.find(fold) < until for fold in _FOLDED):
+            if _folds(head):
                 self._stop()
                 self.send_400_response("Folded header lines are not taken.")
                 return
@@ -113,8 +111,15 @@ class Patient(H11Protocol):
             self._stop()
 
     def on_response_complete(self) -> None:
-        """Wait for the next request, under uvicorn's own time for idle connections."""
-        self._tail = b""
+        """Wait for the next request, under uvicorn's own time for idle connections.
+
+        Of a caller who did not wait for this answer its head may have come already.
+        """
+        ahead = self.conn.trailing_data[0]
+        self._tail = ahead[-_TAIL:]
+        if _folds(ahead):
+            # After this answer, which is on its way.
+            self.transport.close()
         super().on_response_complete()
 
     def _in_head(self) -> bool:
@@ -133,3 +138,10 @@ class Patient(H11Protocol):
         if not self.transport.is_closing():
             _LOG.info("a connection was closed: its request's headers were too slow")
             self.transport.abort()
+
+
+def _folds(head: bytes) -> bool:
+    """Whether a line goes on in the next one, before the head's end."""
+    ends = [place for place in map(head.find, _HEAD_ENDS) if place >= 0]
+    until = min(ends) if ends else len(head)
+    return any(0 <= head.find(fold) < until for fold in _FOLDED)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from crp_integrations.receipt.places import first, in_text
-from crp_integrations.receipt.reading import LeftOutError, Texts, content_of
+from crp_integrations.receipt.reading import MALFORMED, LeftOutError, Texts, content_of, malformed
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.records import Part, Record
 
@@ -75,6 +75,13 @@ def diff(left: Receipt, right: Receipt) -> Compared:
     """
     for one in (left, right):
         content_of(one)
+    try:
+        return _compared(left, right)
+    except MALFORMED as error:
+        raise malformed("content", error) from error
+
+
+def _compared(left: Receipt, right: Receipt) -> Compared:
     old, new = _candidates(left), _candidates(right)
     was, is_ = _shown(left), _shown(right)
     differences = (*_of_parts(left, right), *_of_texts(left, right))

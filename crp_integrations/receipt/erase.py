@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from crp_integrations.receipt.records import LeftOut, Receipt
-from crp_integrations.receipt.redact import with_composed, with_quoting
+from crp_integrations.receipt.redact import repeating, with_composed, with_quoting
 
 
 def erased(receipt: Receipt, facts: Collection[str], *, said: bool = False) -> Receipt:
@@ -17,16 +17,19 @@ def erased(receipt: Receipt, facts: Collection[str], *, said: bool = False) -> R
 
     Args:
         facts: ids; those that the receipt does not have do nothing.
-        said: also without what may repeat earlier windows, since one of those was emptied.
+        said: also without what may repeat earlier windows, since one of those was emptied:
+            answers before, and summaries of them with what quotes those.
     """
     if not facts and not said:
         return receipt
     leaves = receipt.leaves
-    gone = with_quoting(
-        leaves, (n for n, leaf in enumerate(leaves) if leaf.fact_id and leaf.fact_id in facts)
-    )
+    chosen = {n for n, leaf in enumerate(leaves) if leaf.fact_id and leaf.fact_id in facts}
     if said:
-        gone = with_composed(leaves, gone | {n for n, leaf in enumerate(leaves) if leaf.follows})
+        before = repeating(receipt)
+        chosen |= {n for n in before if leaves[n].fact_id}
+        gone = with_composed(leaves, with_quoting(leaves, chosen) | before)
+    else:
+        gone = with_quoting(leaves, chosen)
     return receipt.without(dict.fromkeys(gone, LeftOut.ERASED)) if gone else receipt
 
 

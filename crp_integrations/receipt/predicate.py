@@ -8,7 +8,7 @@ what it tells of the whole receipt.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
@@ -271,7 +271,7 @@ class Content(Part):
     """
 
     content: str = Field(alias="schema", pattern=r"^receipt-content/1$")
-    scale: Count
+    scale: Literal[1_000_000]
     package: Package
     request: AskedFor
     model: Models

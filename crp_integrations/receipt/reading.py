@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -20,7 +21,7 @@ from crp_integrations.envelope.stretches import Stretches
 from crp_integrations.errors import CRPError, ReceiptBroken
 from crp_integrations.messages import Message
 from crp_integrations.receipt.bare import NAMELESS
-from crp_integrations.receipt.leaves import composed
+from crp_integrations.receipt.leaves import LONGEST, composed
 from crp_integrations.receipt.numbers import Piece
 from crp_integrations.receipt.predicate import CandidateTold, Content, MessageSent
 from crp_integrations.receipt.predicate_verdict import EnginesTold, Examined, Passage
@@ -32,6 +33,19 @@ from crp_integrations.vocabulary import Domain, Sector
 _TEMPORAL: Final = "current"
 _FILLER: Final = 0xF0000
 _FILLERS: Final = 65_000
+
+
+# Characters of all texts of facts; a file that leaves them out could name any number.
+_MOST: Final = LONGEST
+# What values of a right shape and of no sense end in, when something is computed with them.
+MALFORMED: Final = (
+    ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError,
+)  # fmt: skip
+
+
+def malformed(place: str, error: Exception) -> ReceiptBroken:
+    """The refusal of content that nothing can be computed with."""
+    return ReceiptBroken(place, f"cannot be computed with: {type(error).__name__}")
 
 
 class LeftOutError(Exception):
@@ -105,6 +119,10 @@ def content_of(receipt: Receipt) -> Content:
     Raises:
         ReceiptBroken: it has another shape; names the place.
     """
+    names = {field.alias or name for name, field in Content.model_fields.items()}
+    missing = sorted(names - receipt.content.keys())
+    if missing:
+        raise ReceiptBroken(f"content.{missing[0]}", "is not there")
     try:
         return Content.model_validate(receipt.content)
     except ValidationError as error:
@@ -126,9 +144,15 @@ def candidates_of(content: Content, texts: Texts) -> tuple[Candidates, tuple[str
         raise ReceiptBroken("content.selected", "is not there")
     hidden: list[str] = []
     facts = []
+    left = _MOST
     for place, one in enumerate(content.candidates):
         text = texts.get(one.leaf)
         if text is None:
+            left -= one.characters
+            if left < 0:
+                raise ReceiptBroken(
+                    f"content.candidates[{one.id}].characters", f"more than {_MOST} are left out"
+                )
             hidden.append(one.id)
             text = _filler(place, one.characters)
         facts.append(_candidate(one, text))
@@ -203,8 +227,14 @@ def label_of(community: int) -> str:
 
 def _filler(place: int, characters: int) -> str:
     """Characters for private use, others for each place and fact."""
-    start = place * 7_919
-    return "".join(chr(_FILLER + (start + at) % _FILLERS) for at in range(characters))
+    start = place * 7_919 % _FILLERS
+    ring = _ring()
+    return ((ring[start:] + ring[:start]) * (characters // _FILLERS + 1))[:characters]
+
+
+@cache
+def _ring() -> str:
+    return "".join(chr(_FILLER + at) for at in range(_FILLERS))
 
 
 def message_of(sent: MessageSent, texts: Texts) -> Message:

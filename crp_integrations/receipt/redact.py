@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, Final
 
+from crp_integrations.envelope.evolution import SUMMARY_SOURCE
 from crp_integrations.errors import RequestError
 from crp_integrations.receipt.leaves import Entry, quoted
 from crp_integrations.receipt.records import LeftOut, Receipt
+
+# What the package makes of facts by itself: labels in their words, hashes without salt.
+_MADE_OF_FACTS: Final = ("communities", "seal")
+# What says a question or an answer once more, by how the names of leaves begin.
+_AGAIN: Final = {"request": ("need/", "cover/", "prompt"), "answer": ("examined", "call/")}
+_FIRST_CALL: Final = "call/1/"
 
 
 def redact(
@@ -19,15 +27,16 @@ def redact(
 ) -> Receipt:
     """A copy without some texts.
 
-    What may quote a fact goes with it: the answer, and every text that is put together from it.
-    What was erased stays erased.
+    What may quote a fact goes with it: the answer, what repeats earlier windows, and every text
+    that is put together from it. With the question goes what it was taken apart into, with the
+    answer what was examined and sent of it. What was erased stays erased.
 
     Args:
         facts: ids of facts.
         sources: ids of sources, whose facts are meant, as the content names them.
         names: names of other leaves, such as `answer`.
         quoting: False keeps the plain texts that may quote one of the facts, for a caller who has
-            seen that they do not; what is put together from one goes all the same.
+            seen that they do not; what is put together or made from one goes all the same.
 
     Raises:
         RequestError: the receipt has no such fact, source or leaf.
@@ -44,12 +53,41 @@ def redact(
         for number, leaf in enumerate(receipt.leaves)
         if leaf.name in names or (leaf.fact_id and leaf.fact_id in wanted)
     }
-    gone = (
-        with_quoting(receipt.leaves, chosen) if quoting else with_composed(receipt.leaves, chosen)
-    )
+    chosen |= _again(receipt, names)
+    if quoting and wanted:
+        chosen |= repeating(receipt)
+    if quoting:
+        gone = with_quoting(receipt.leaves, chosen)
+    else:
+        made = {
+            number
+            for number, leaf in enumerate(receipt.leaves)
+            if leaf.name in _MADE_OF_FACTS and not chosen.isdisjoint(leaf.of)
+        }
+        gone = with_composed(receipt.leaves, chosen | made)
     return receipt.without(
         {n: LeftOut.REDACTED for n in gone if not isinstance(receipt.texts[n], LeftOut)}
     )
+
+
+def repeating(receipt: Receipt) -> set[int]:
+    """Numbers of leaves that may repeat earlier windows: those that say so, and summaries."""
+    summaries = _ids(receipt, lambda source: source.startswith(SUMMARY_SOURCE))
+    return {
+        number
+        for number, leaf in enumerate(receipt.leaves)
+        if leaf.follows or (leaf.fact_id and leaf.fact_id in summaries)
+    }
+
+
+def _again(receipt: Receipt, names: Collection[str]) -> set[int]:
+    """Numbers of leaves that say once more what named ones say."""
+    begins = tuple(begin for name in names for begin in _AGAIN.get(name, ()))
+    return {
+        number
+        for number, leaf in enumerate(receipt.leaves)
+        if begins and leaf.name.startswith(begins) and not leaf.name.startswith(_FIRST_CALL)
+    }
 
 
 def with_quoting(leaves: tuple[Entry, ...], chosen: Iterable[int]) -> set[int]:
@@ -69,17 +107,23 @@ def with_composed(leaves: tuple[Entry, ...], chosen: Iterable[int]) -> set[int]:
 
 
 def _of_sources(receipt: Receipt, sources: Collection[str]) -> set[str]:
-    listed = receipt.content.get("candidates")
     found: set[str] = set()
-    missing = {*sources}
-    for one in listed if isinstance(listed, list) else ():
-        if (
-            isinstance(one, dict)
-            and one.get("source") in sources
-            and isinstance(one.get("id"), str)
-        ):
-            found.add(one["id"])
-            missing.discard(one["source"])
-    if missing:
-        raise RequestError(f"the receipt has no fact of source {min(missing)!r:.80}")
+    for one in sorted(sources):
+        facts = _ids(receipt, one.__eq__)
+        if not facts:
+            raise RequestError(f"the receipt has no fact of source {one!r:.80}")
+        found |= facts
     return found
+
+
+def _ids(receipt: Receipt, wanted: Callable[[str], bool]) -> set[str]:
+    """Ids of candidates by their source; the content's shape is not checked yet."""
+    listed: Any = receipt.content.get("candidates")
+    return {
+        one["id"]
+        for one in (listed if isinstance(listed, list) else ())
+        if isinstance(one, dict)
+        and isinstance(one.get("id"), str)
+        and isinstance(one.get("source"), str)
+        and wanted(one["source"])
+    }

@@ -25,7 +25,7 @@ from crp_integrations.receipt.again import (
     Tools,
 )
 from crp_integrations.receipt.predicate import Content
-from crp_integrations.receipt.reading import LeftOutError, Texts, content_of
+from crp_integrations.receipt.reading import MALFORMED, LeftOutError, Texts, content_of, malformed
 from crp_integrations.receipt.records import Receipt
 
 
@@ -76,6 +76,8 @@ def _part(name: str, run: Callable[[], Outcome]) -> Again:
         difference, why = error.difference, ""
     except (NotRun, LeftOutError) as error:
         return Again(name=name, state=NOT_RUN, why=str(error))
+    except MALFORMED as error:
+        raise malformed(f"content ({name})", error) from error
     if difference is None:
         return Again(name=name, state=EQUAL, why=why)
     return Again(

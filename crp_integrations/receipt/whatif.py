@@ -30,7 +30,15 @@ from crp_integrations.ports import TokenCounter
 from crp_integrations.receipt.again import NOTHING, Differs, NotRun, Tools
 from crp_integrations.receipt.predicate import Content
 from crp_integrations.receipt.proportion import Proportion
-from crp_integrations.receipt.reading import LeftOutError, Texts, content_of, examination_of, moment
+from crp_integrations.receipt.reading import (
+    MALFORMED,
+    LeftOutError,
+    Texts,
+    content_of,
+    examination_of,
+    malformed,
+    moment,
+)
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.receipt.replay_context import Context
 from crp_integrations.receipt.replay_verdict import policy_of, settings_of
@@ -88,9 +96,17 @@ def whatif(receipt: Receipt, change: Change, tools: Tools = NOTHING) -> Supposed
         RequestError: a fact is no candidate, or the change has no usable value.
         ReceiptBroken: the content is malformed.
     """
-    content, texts = content_of(receipt), Texts(receipt)
-    notes: list[str] = []
+    content = content_of(receipt)
     _check(content, change)
+    try:
+        return _supposed(receipt, content, change, tools)
+    except MALFORMED as error:
+        raise malformed("content", error) from error
+
+
+def _supposed(receipt: Receipt, content: Content, change: Change, tools: Tools) -> Supposed:
+    texts = Texts(receipt)
+    notes: list[str] = []
     made = Context(receipt.content["envelope"] or {}, content, texts, tools)
     before: Envelope | None = None
     after: Envelope | None = None

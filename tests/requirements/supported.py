@@ -3,6 +3,9 @@
 With `--check` nothing is written; the exit status is 1 when the page claims an id that no test
 of the last run shows, or when the page is not what would be written. A claim whose tests were all
 skipped, for want of an extra or of data, is named and let stand.
+
+With `--whole FILE` the last run is a selection that completes the whole run whose record FILE is:
+what was skipped there and passes here is shown.
 """
 
 from __future__ import annotations
@@ -11,12 +14,15 @@ import json
 import re
 import sys
 from itertools import groupby
+from pathlib import Path
+from typing import Any
 
 from tests.requirements.rows import FOLDER, RESULTS, SUPPORTED, Row, rows
 
 TEMPLATE = FOLDER / "supported.template.md"
 CLAIM = re.compile(r"^- `([^`]+)` ", re.MULTILINE)
 PART_NOW = 3
+Results = dict[str, Any]
 
 
 def claimed(page: str) -> list[str]:
@@ -24,15 +30,22 @@ def claimed(page: str) -> list[str]:
     return CLAIM.findall(page.split("## Not shown yet")[0])
 
 
-def shown(results: dict[str, dict[str, list[str]]]) -> list[str]:
+def shown(results: Results) -> list[str]:
     """Ids with at least one passing marked test and no failing one, in document order."""
     return [id for id in rows() if id in results["passed"] and id not in results["failed"]]
 
 
-def skipped(results: dict[str, dict[str, list[str]]]) -> list[str]:
+def skipped(results: Results) -> list[str]:
     """Ids whose marked tests were all skipped, in document order."""
     ran = results["passed"].keys() | results["failed"].keys()
     return [id for id in rows() if id in results["skipped"] and id not in ran]
+
+
+def completed(whole: Results, part: Results) -> Results:
+    """A whole run, and a selection that ran with more installed."""
+    names = ("passed", "failed", "skipped")
+    both = {name: {**whole[name], **part[name]} for name in names}
+    return {"whole": whole["whole"], **both}
 
 
 def page(ids: list[str]) -> str:
@@ -70,6 +83,9 @@ def main(arguments: list[str]) -> int:
         print(f"{RESULTS.name} is missing: run the whole suite first", file=sys.stderr)
         return 1
     results = json.loads(RESULTS.read_text(encoding="utf-8"))
+    if "--whole" in arguments:
+        whole = Path(arguments[arguments.index("--whole") + 1])
+        results = completed(json.loads(whole.read_text(encoding="utf-8")), results)
     if not results["whole"]:
         print("the last test run was a selection: run the whole suite first", file=sys.stderr)
         return 1

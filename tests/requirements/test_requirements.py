@@ -57,6 +57,25 @@ def test_a_claim_whose_tests_were_all_skipped_is_told_apart() -> None:
     assert supported.skipped(results) == ["003-7.3-3"]
 
 
+def test_a_selection_that_ran_with_more_installed_completes_a_whole_run() -> None:
+    whole = {
+        "whole": True,
+        "passed": {"003-7.3-1": ["a"]},
+        "failed": {},
+        "skipped": {"003-7.3-2": ["b"], "003-7.3-3": ["c"]},
+    }
+    part = {
+        "whole": False,
+        "passed": {"003-7.3-2": ["b"]},
+        "failed": {"003-7.3-1": ["a"]},
+        "skipped": {},
+    }
+    both = supported.completed(whole, part)
+    assert both["whole"]
+    assert supported.shown(both) == ["003-7.3-2"]
+    assert supported.skipped(both) == ["003-7.3-3"]
+
+
 def test_the_specification_map_is_fresh() -> None:
     assert spec_map.PAGE.read_text(encoding="utf-8") == spec_map.page()
 

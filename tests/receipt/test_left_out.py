@@ -1,0 +1,177 @@
+"""What goes with a text that is left out or erased, and what a stranger's file may make a reader do."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crp_integrations import Relay
+from crp_integrations.errors import ReceiptBroken
+from crp_integrations.receipt.comparing import diff
+from crp_integrations.receipt.issue import issue
+from crp_integrations.receipt.leaves import Leaf
+from crp_integrations.receipt.records import Draft, Receipt, write
+from crp_integrations.receipt.redact import redact
+from crp_integrations.receipt.replay import replay
+from crp_integrations.receipt.verify import verify
+from crp_integrations.receipt.whatif import Change, whatif
+from crp_integrations.relay.witnessing import witness
+from crp_integrations.stores.memory import MemoryStore
+from crp_integrations.stores.sqlite import SqliteStore
+from tests.doubles import NOON, HashEmbedder, ScriptedModel
+from tests.receipt.made import CHAIN, CONTENT, KEY, SALT_KEY, leaves
+from tests.receipt.relayed import MODEL, SESSION, asked, changed, opened, receipt_of
+from tests.relay.conftest import FACTS
+from tests.relay.conftest import KEY as MASTER
+
+SECRET = "The walruszq of Quimperley weighs 4711 kilograms and operates the reactor."
+SAID = "The walruszq of Quimperley weighs 4711 kilograms."
+
+
+def in_file(receipt: Receipt) -> str:
+    """Everything that a file says, its payload read."""
+    text = write(receipt).decode()
+    return text + base64.b64decode(json.loads(text)["envelope"]["payload"]).decode()
+
+
+def test_a_question_goes_with_what_it_was_taken_apart_into() -> None:
+    receipt = asked()
+    assert "need/2" in receipt.numbers
+    copy = redact(receipt, names=["request"])
+    assert verify(write(copy)).ok
+    assert all(words not in in_file(copy) for words in ("What revenue did", "When was the"))
+    assert replay(copy).same
+
+
+def test_earlier_answers_go_with_a_fact_that_they_may_quote() -> None:
+    relay, _ = opened("x")
+    witnessed = witness(relay, "It is heavy.", [SECRET, "Tulips grow."], "?", prior=[SAID])
+    assert witnessed.receipt is not None
+    copy = redact(witnessed.receipt, facts=["context-1"])
+    assert verify(write(copy)).ok
+    assert "walruszq" not in in_file(copy)
+    assert "Tulips" in in_file(copy)
+
+
+def test_words_of_a_fact_go_with_it_though_the_answer_is_kept() -> None:
+    labels = Leaf("communities", '["walruszq"]', of=(3, 4))
+    draft = Draft(CONTENT, (*leaves("It is 1.", "It is 2."), labels))
+    copy = redact(issue(draft, CHAIN, KEY, SALT_KEY), facts=["f0"], quoting=False)
+    assert verify(write(copy)).ok
+    assert "walruszq" not in in_file(copy)
+    assert copy.text(copy.number("answer")) is not None
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_an_erased_source_is_gone_from_summaries_of_earlier_windows(
+    kind: str, tmp_path: Path
+) -> None:
+    place = tmp_path / "store"
+    store: Any = MemoryStore() if kind == "memory" else SqliteStore(place)
+    script = (SAID, f"{SAID} Northfield Energy reported revenue.", "The reactor delivers power.")
+    model = ScriptedModel(*script)
+    relay = Relay.open(store, embedder=HashEmbedder(), key=MASTER, clock=NOON, models=model)
+    relay.fabric.add(list(FACTS))
+    (tmp_path / "secret.md").write_text(SECRET)
+    relay.ingest(tmp_path / "secret.md", prefix="kb/")
+    before: tuple[str, ...] = ()
+    for question in ("How heavy is the animal of Quimperley?", "And what revenue?", "And power?"):
+        answer = relay.ask(
+            question,
+            model=MODEL,
+            session_id=SESSION,
+            continuation_ids=before or None,
+            budget_tokens=80,
+        )
+        before = (answer.continuation_id,)
+    ids = relay.receipts().ids()
+    assert len(ids) == 3
+    summaries = [
+        one["source"]
+        for id_ in ids
+        for one in receipt_of(relay, id_).content["candidates"]
+        if one["source"].startswith("crp:summary:")
+    ]
+    assert summaries
+    (source,) = [one for one in relay.fabric.sources() if one.uri.endswith("secret.md")]
+    relay.fabric.erase(source.source_id)
+    for id_ in ids:
+        assert "walruszq" not in in_file(receipt_of(relay, id_))
+        assert relay.receipts().verify(id_).ok
+    relay.fabric.maintain()
+    relay.close()
+    files = sorted(place.rglob("*")) if place.exists() else []
+    whole = b"".join(one.read_bytes() for one in files if one.is_file())
+    assert b"walruszq" not in whole.lower()
+
+
+def _without(name: str) -> Any:
+    return lambda content: content.pop(name)
+
+
+def _set(*path: Any) -> Any:
+    *rooms, last, value = path
+
+    def change(content: dict[str, Any]) -> None:
+        at: Any = content
+        for room in rooms:
+            at = at[room]
+        at[last] = value
+
+    return change
+
+
+def _setting(content: dict[str, Any]) -> None:
+    told = content["settings"]["envelope"]
+    told[next(name for name in told if "." not in name) + ".x"] = 1
+
+
+def _deep(content: dict[str, Any]) -> None:
+    value: Any = 0
+    for _ in range(900):
+        value = [value]
+    content["report"]["deep"] = value
+
+
+STRANGE = {
+    **{f"no {name}": _without(name) for name in ("envelope", "examined", "calls", "fit")},
+    "tier": _set("selected", "memory_tier_hit", 2**53 - 1),
+    "at": _set("envelope", "facts", 0, "at", 99),
+    "signal": _set("examined", "signals", 0, "value", "claims", []),
+    "nan": _set("examined", "signals", 0, "value", "share", "nan"),
+    "scale": _set("scale", 100),
+    "setting": _setting,
+    "deep": _deep,
+}
+
+
+@pytest.mark.parametrize("how", STRANGE)
+def test_a_strangers_content_is_refused_and_never_a_crash(how: str) -> None:
+    """It is signed, so it verifies; whoever does it again is told where it is wrong."""
+    receipt = asked()
+    strange = changed(receipt, STRANGE[how])
+    for run in (
+        lambda: replay(strange),
+        lambda: whatif(strange, Change(budget_tokens=60)),
+        lambda: diff(receipt, strange),
+    ):
+        try:
+            run()
+        except ReceiptBroken as error:
+            assert error.place
+
+
+def test_a_scale_of_its_own_is_refused() -> None:
+    with pytest.raises(ReceiptBroken, match="scale"):
+        replay(changed(asked(), _set("scale", 100)))
+
+
+def test_a_text_that_is_not_there_cannot_be_of_any_length() -> None:
+    receipt = asked()
+    copy = redact(receipt, facts=[receipt.content["candidates"][0]["id"]])
+    with pytest.raises(ReceiptBroken, match="characters"):
+        replay(changed(copy, _set("candidates", 0, "characters", 10**12)))
