@@ -59,11 +59,12 @@ def summary(receipt: Receipt, found: Verified) -> None:
     Raises:
         ReceiptBroken: its content is malformed.
     """
-    content = receipt.content
     state = Text("verifies", "green")
     if not found.ok:
-        state = Text(f"does not verify: {found.place} {found.reason}", "bold red")
+        why = plain(f"{found.place} {found.reason}", whole=True)
+        state = Text(f"does not verify: {why}", "bold red")
     try:
+        content = _printable(receipt.content)
         parts = Group(
             Panel(Text(_named(receipt, "request")), title="Question", title_align="left"),
             Panel(Text(_examined(receipt)), title=_answer_title(receipt), title_align="left"),
@@ -78,6 +79,15 @@ def summary(receipt: Receipt, found: Verified) -> None:
         problem = f"it is not as it should be: {type(error).__name__}"
         raise ReceiptBroken("payload.predicate.content", problem) from error
     terminal().print(parts)
+
+
+def _printable(value: Any) -> Any:
+    """Content whose words cannot steer the terminal; whoever signed it could write any."""
+    if isinstance(value, str):
+        return plain(value, whole=True)
+    if isinstance(value, Mapping):
+        return {name: _printable(inner) for name, inner in value.items()}
+    return [_printable(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _answer(receipt: Receipt) -> int:

@@ -56,10 +56,11 @@ async def _asked(call: Call) -> Question:
     fields = call.settings.pass_fields
     asked = await asyncio.to_thread(question, call.body, call.headers, pass_fields=fields)
     most = call.settings.question_characters
-    if len(asked.query) > most:
+    length = sum(map(len, (asked.query, *(asked.asking.get("sub_queries") or ()))))
+    if length > most:
         raise RequestError(
-            f"the question has {len(asked.query)} characters, at most {most} are taken; what is "
-            "not the question belongs into earlier messages"
+            f"the question and its sub-queries have {length} characters, at most {most} are taken; "
+            "what is not the question belongs into earlier messages"
         )
     check_model(asked.model, call.models)
     await asyncio.to_thread(call.upstream.known, asked.model)

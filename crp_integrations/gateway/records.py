@@ -87,7 +87,7 @@ class CRPFields(Part):
     k_nearest: int | None = Field(default=None, ge=1, le=10_000)
     sub_queries: Several[str] | None = Field(default=None, max_length=32)
     decompose: Decomposition | None = None
-    agent_id: str | None = None
+    agent_id: str | None = Field(default=None, max_length=200)
 
 
 class ChatRequest(Part):

@@ -72,12 +72,17 @@ def redact(
 
 def repeating(receipt: Receipt) -> set[int]:
     """Numbers of leaves that may repeat earlier windows: those that say so, and summaries."""
-    summaries = _ids(receipt, lambda source: source.startswith(SUMMARY_SOURCE))
+    told = summaries(receipt)
     return {
         number
         for number, leaf in enumerate(receipt.leaves)
-        if leaf.follows or (leaf.fact_id and leaf.fact_id in summaries)
+        if leaf.follows or (leaf.fact_id and leaf.fact_id in told)
     }
+
+
+def summaries(receipt: Receipt) -> set[str]:
+    """Ids of facts that are summaries of earlier windows; no fabric has those."""
+    return _ids(receipt, lambda source: source.startswith(SUMMARY_SOURCE))
 
 
 def _again(receipt: Receipt, names: Collection[str]) -> set[int]:

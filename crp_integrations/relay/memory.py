@@ -11,6 +11,10 @@ from dataclasses import dataclass, field, replace
 from crp_integrations.envelope.prior import PriorWindow
 from crp_integrations.session.records import Session, WindowNode
 
+# Of one session: the oldest go first, and no caller fills the memory through one name.
+MOST_WINDOWS = 4_096
+MOST_CHARACTERS = 1_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class Held:
@@ -59,14 +63,20 @@ class Remembered:
         """Hold a session's state and a window; the one longest unused goes when there are many."""
         with self._lock:
             held = self._sessions.get(session.session_id, Held())
-            nodes = held.nodes if node is None else (*held.nodes, node)
+            nodes = held.nodes if node is None else (*held.nodes, node)[-MOST_WINDOWS:]
             self._put(session.session_id, replace(held, session=session, nodes=nodes))
 
     def say(self, session_id: str, window: PriorWindow) -> None:
-        """Hold what a window said."""
+        """Hold what a window said; of a session that says much, what it said last."""
         with self._lock:
             held = self._sessions.get(session_id, Held())
             said = {**held.said, window.window_id: window}
+            room = MOST_CHARACTERS - sum(map(_characters, said.values()))
+            # The last window stays whatever its length: the next one continues it.
+            for id_ in [*said][:-1]:
+                if room >= 0 and len(said) <= MOST_WINDOWS:
+                    break
+                room += _characters(said.pop(id_))
             self._put(session_id, replace(held, said=said))
 
     def of(self, session_id: str) -> Held:
@@ -84,3 +94,7 @@ class Remembered:
         self._sessions.move_to_end(session_id)
         while len(self._sessions) > self._most:
             self._sessions.popitem(last=False)
+
+
+def _characters(window: PriorWindow) -> int:
+    return len(window.answer) + len(window.summary)

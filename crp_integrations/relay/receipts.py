@@ -19,7 +19,8 @@ from crp_integrations.receipt.ledger import (
 )
 from crp_integrations.receipt.merkle import consistency, inclusion, root_of
 from crp_integrations.receipt.ports import ReceiptsFacet, receipts_of
-from crp_integrations.receipt.records import ID_PREFIX, Receipt, write
+from crp_integrations.receipt.records import ID_PREFIX, LeftOut, Receipt, write
+from crp_integrations.receipt.redact import summaries
 from crp_integrations.receipt.verify import Verified, verify
 from crp_integrations.relay.hearing import denied
 from crp_integrations.relay.world import World
@@ -175,16 +176,37 @@ class Receipts:
         return self.namespace.subject.tenant
 
     def _held(self, name: str) -> Receipt | None:
-        """One in memory, without the texts of facts that are neither stored nor held any more."""
+        """One in memory, without the texts of facts that are neither stored nor held any more.
+
+        What repeats earlier windows goes as well, once one of those has lost a text.
+        """
         found = self.world.unwritten.find(name)
         if found is None:
             return None
-        ids = {leaf.fact_id for leaf in found.leaves if leaf.fact_id}
-        view = self.namespace.view(found.chain.session_id)
-        here = self.namespace.stored(sorted(ids)) | {
-            fact.fact_id for fact in view.facts(sorted(ids))
-        }
-        return erased(found, ids - here)
+        return erased(found, self._gone(found), said=self._emptied(found))
+
+    def _gone(self, receipt: Receipt) -> set[str]:
+        """Facts of a receipt that are neither stored nor held any more."""
+        ids = {leaf.fact_id for leaf in receipt.leaves if leaf.fact_id} - summaries(receipt)
+        view = self.namespace.view(receipt.chain.session_id)
+        held = {fact.fact_id for fact in view.facts(sorted(ids))}
+        return ids - self.namespace.stored(sorted(ids)) - held
+
+    def _emptied(self, receipt: Receipt) -> bool:
+        """Whether a window before this one of its session has lost a text."""
+        chain, held = receipt.chain, self.world.unwritten
+        if chain.window_number == 1:
+            return False
+        before = [held.find(id_) for id_ in held.of_session(chain.session_id)]
+        if any(
+            one is not None and one.chain.window_number < chain.window_number and self._gone(one)
+            for one in before
+        ):
+            return True
+        with self.namespace.begin(write=False) as transaction:
+            kept = _of(transaction)
+            stored = [kept.get(id_) for id_ in kept.ids(session_id=chain.session_id)]
+        return any(LeftOut.ERASED in one.texts for one in stored if one is not None)
 
 
 def _of(transaction: Transaction) -> ReceiptsFacet:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import time
 from typing import Any
 
 import pytest
@@ -47,13 +45,9 @@ def test_an_object_with_too_many_names_is_400(gateway: Gateway, given: Any) -> N
     assert "more than 10000 names" in response.json()["error"]["message"]
 
 
-def test_a_costly_body_is_refused_soon(gateway: Gateway) -> None:
-    gateway.ask()
-    body = json.dumps({**BODY, "messages": [1] * 300_000})
-    began = time.process_time()
-    response = gateway.client.post(
-        "/v1/chat/completions", content=body, headers=gateway.headers()
-    )
+def test_long_sub_queries_count_as_the_question(gateway: Gateway) -> None:
+    given = {**BODY, "crp": {"sub_queries": ["How high is it? " * 500] * 4}}
+    response = gateway.post("/v1/preview", given)
     assert response.status_code == 400
-    # Before, it was 3 s of the event loop for these 900 kB, and a minute for a batch of facts.
-    assert time.process_time() - began < 1.0
+    assert "sub-queries have" in response.json()["error"]["message"]
+    assert gateway.post("/v1/preview", {**BODY, "crp": {"agent_id": "a" * 201}}).status_code == 400

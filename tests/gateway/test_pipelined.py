@@ -37,13 +37,13 @@ def second(gateway: Served, *lines: str) -> bytes:
 
 def statuses(gateway: Served, *pieces: bytes) -> list[bytes]:
     received = b""
-    with socket.create_connection(("127.0.0.1", gateway.port), timeout=10) as connection:
-        with suppress(OSError):
-            for piece in pieces:
-                connection.sendall(piece)
-                time.sleep(0.1)
-            while got := connection.recv(65_536):
-                received += got
+    address = ("127.0.0.1", gateway.port)
+    with socket.create_connection(address, timeout=10) as connection, suppress(OSError):
+        for piece in pieces:
+            connection.sendall(piece)
+            time.sleep(0.1)
+        while got := connection.recv(65_536):
+            received += got
     return [one.split(b" ", 1)[0] for one in received.split(b"HTTP/1.1 ")[1:]]
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from crp_integrations import Relay
+from crp_integrations.cli import show_receipt
 from crp_integrations.errors import ReceiptBroken
 from crp_integrations.receipt.comparing import diff
 from crp_integrations.receipt.issue import issue
@@ -66,10 +68,12 @@ def test_words_of_a_fact_go_with_it_though_the_answer_is_kept() -> None:
     assert copy.text(copy.number("answer")) is not None
 
 
+@pytest.mark.parametrize("cache", [None, "no-store", "no-store from the second"])
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 def test_an_erased_source_is_gone_from_summaries_of_earlier_windows(
-    kind: str, tmp_path: Path
+    kind: str, cache: str | None, tmp_path: Path
 ) -> None:
+    """Stored or held in memory, a continued window's receipt is whole until then."""
     place = tmp_path / "store"
     store: Any = MemoryStore() if kind == "memory" else SqliteStore(place)
     script = (SAID, f"{SAID} Northfield Energy reported revenue.", "The reactor delivers power.")
@@ -86,10 +90,13 @@ def test_an_erased_source_is_gone_from_summaries_of_earlier_windows(
             session_id=SESSION,
             continuation_ids=before or None,
             budget_tokens=80,
+            cache="no-store" if cache == "no-store" or (cache and before) else None,
         )
         before = (answer.continuation_id,)
     ids = relay.receipts().ids()
     assert len(ids) == 3
+    for id_ in ids:
+        assert relay.receipts().verify(id_).erased == 0
     summaries = [
         one["source"]
         for id_ in ids
@@ -159,10 +166,8 @@ def test_a_strangers_content_is_refused_and_never_a_crash(how: str) -> None:
         lambda: whatif(strange, Change(budget_tokens=60)),
         lambda: diff(receipt, strange),
     ):
-        try:
+        with suppress(ReceiptBroken):
             run()
-        except ReceiptBroken as error:
-            assert error.place
 
 
 def test_a_scale_of_its_own_is_refused() -> None:
@@ -175,3 +180,20 @@ def test_a_text_that_is_not_there_cannot_be_of_any_length() -> None:
     copy = redact(receipt, facts=[receipt.content["candidates"][0]["id"]])
     with pytest.raises(ReceiptBroken, match="characters"):
         replay(changed(copy, _set("candidates", 0, "characters", 10**12)))
+
+
+def test_no_word_of_a_strangers_content_steers_the_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def hostile(content: dict[str, Any]) -> None:
+        content["policy"] |= {"reason": "\x1b]0;x\x07", "decision": "\x1b[31mx"}
+        content["model"]["answered"] = "\x1b[2Jevil"
+        found = {"kind": "\x1b[2Jk", "evidence": None}
+        content["report"]["claims"][0]["findings"] = [found]
+
+    strange = changed(asked(), hostile)
+    show_receipt.summary(strange, verify(strange))
+    shown = capsys.readouterr().out
+    assert "evil" in shown
+    assert "\x1b" not in shown
+    assert "\x07" not in shown

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from crp_integrations import Relay
+from crp_integrations.envelope.prior import PriorWindow
 from crp_integrations.headers import names
+from crp_integrations.relay.memory import MOST_CHARACTERS, Remembered
 from crp_integrations.relay.steps import Halt, NotModified
 from crp_integrations.session.graph import check
 from crp_integrations.stores.sqlite import SqliteStore
-from crp_integrations.vocabulary import EventType, Purpose
+from crp_integrations.vocabulary import EventType, Purpose, QualityTier
 from tests.relay.conftest import FACTS, Opener
 from tests.relay.scripted import (
     CRITICAL,
@@ -233,3 +235,23 @@ def test_neither_journal_nor_provider_learns_what_is_not_theirs(
     assert "crp_" not in sent
     assert "CRP-" not in sent
     assert SESSION not in sent
+
+
+def test_a_session_in_memory_alone_keeps_what_it_said_last_and_no_more_than_that() -> None:
+    remembered = Remembered()
+    for number in range(1, 30):
+        remembered.say(SESSION, _said(number, "x" * (MOST_CHARACTERS // 10)))
+    assert [*remembered.of(SESSION).said] == [f"w{number}" for number in range(20, 30)]
+    remembered.say(SESSION, _said(30, "x" * (2 * MOST_CHARACTERS)))
+    assert [*remembered.of(SESSION).said] == ["w30"]
+
+
+def _said(number: int, answer: str) -> PriorWindow:
+    return PriorWindow(
+        window_number=number,
+        window_id=f"w{number}",
+        etag="",
+        facts_seen=(),
+        answer=answer,
+        quality_tier=QualityTier.B,
+    )
