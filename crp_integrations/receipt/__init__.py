@@ -5,6 +5,7 @@ one. The room has two halves. The form: `canonical.py` (the one encoding), `dsse
 envelope), `statement.py` (in-toto), `leaves.py` and `merkle.py` (texts as salted leaves),
 `records.py` (the file), `issue.py`, `verify.py`, `redact.py`, `ledger.py` (the log of receipts),
 `ports.py` (what a store does for them). The content and its replay: `predicate.py`, `building.py`,
-`replay.py`; `page/` draws it. The room reads no clock, draws no random number and touches no disk; keys and salts
-are handed in. No free text is signed as it is: it is a salted leaf, so that it can be left out.
+`replay.py`; `page/` draws it. The room reads no clock, draws no random number and touches no disk;
+keys and salts are handed in. No free text is signed as it is: it is a salted leaf, so that it can
+be left out.
 """
