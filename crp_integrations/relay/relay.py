@@ -317,9 +317,9 @@ class Relay(Asks):
         """
         return report_on(self.region(residency), window_id)
 
-    def receipt(self, name: str, *, residency: str | None = None) -> Receipt | None:
+    def receipt(self, id_: str, *, residency: str | None = None) -> Receipt | None:
         """A receipt by its id, or by the id of its window; see `Receipts.get`."""
-        return self.receipts(residency=residency).get(name)
+        return self.receipts(residency=residency).get(id_)
 
     def receipts(self, *, residency: str | None = None) -> Receipts:
         """The receipts of a region, and proofs that they are in their log."""
