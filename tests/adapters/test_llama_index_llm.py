@@ -223,7 +223,12 @@ async def test_engines_over_the_wire(server):
             CRPRetriever(relay, model="gpt-4o"), response_synthesizer=CRPSynthesizer(model)
         ),
         RetrieverQueryEngine.from_args(CRPRetriever(made, model="gpt-4o"), llm=model),
-        made.as_query_engine(llm=model, node_postprocessors=[CRPNodePostprocessor(model="gpt-4o")]),
+        # All of them: the embedder of the double tells them apart by nothing but their ids.
+        made.as_query_engine(
+            llm=model,
+            similarity_top_k=10,
+            node_postprocessors=[CRPNodePostprocessor(model="gpt-4o")],
+        ),
     ]
     with DPEEventHandler(), instrument_tags({"session_id": "anna"}):
         for engine in engines:
