@@ -184,6 +184,11 @@ def _content(sample: Sample) -> dict[str, Any]:
         },
         "settings": {"digest": "sha256:" + "5e" * 32, "envelope": {}, "dpe": {}},
         "seal": 0,
+        # What no page shows.
+        "selected": None,
+        "fit": None,
+        "calls": [],
+        "examined": None,
         "candidates": [
             {
                 "id": fact_id(number),
