@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
-from importlib.metadata import version
 
 import pytest
 from llama_index.core import Document, VectorStoreIndex
@@ -423,10 +422,6 @@ def test_depth_turn_and_session_of_agents_three_deep(kind, way):
     assert relay.verify().windows == len(seen)
 
 
-@pytest.mark.skipif(
-    tuple(map(int, version("llama-index-core").split(".")[:3])) < (0, 14, 22),
-    reason="LlamaIndex calls synchronous tools without their context before 0.14.22",
-)
 def test_a_synchronous_tool_that_runs_an_agent_is_around_it():
     relay = opened()
     inner = agent(CRPAgentLLM(relay, scripted(FACTS[0])), name="inner")
@@ -593,10 +588,6 @@ async def test_a_structure_is_made_of_the_answer_and_the_report_stays_its_own(wi
     assert relay.verify().windows == (3 if windows else 0)
 
 
-@pytest.mark.skipif(
-    "early_stopping_method" not in FunctionAgent.model_fields,
-    reason="the first versions of 0.14 have no answer after too many turns",
-)
 async def test_a_last_answer_after_too_many_turns_is_reported_on():
     llm = scripted([("load_now", {"plant": "M"})], [("load_now", {"plant": "N"})], NOW)
     made = agent(llm, [load_now], early_stopping_method="generate")
