@@ -101,7 +101,9 @@ def main(arguments: list[str]) -> int:
     if unproven:
         print(f"docs/supported.md claims what no test shows: {', '.join(unproven)}")
     elif written != wanted:
-        print("docs/supported.md is stale: run python -m tests.requirements.supported")
+        new = sorted(set(claimed(wanted)) - set(claimed(written)))
+        print(f"docs/supported.md is stale, shown and not claimed: {', '.join(new) or 'no id'}")
+        print("run python -m tests.requirements.supported after a whole run")
     return int(written != wanted)
 
 
