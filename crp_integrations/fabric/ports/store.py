@@ -85,6 +85,21 @@ class Cache(Protocol):
         """
         ...
 
+    def restate(
+        self,
+        name: str,
+        say: Callable[[Mapping[str, JsonValue]], Mapping[str, JsonValue] | None],
+    ) -> bool:
+        """Say something else of a file that stays as it is.
+
+        Args:
+            say: is called with what is said now; None leaves it.
+
+        Returns:
+            Whether it was said; not when the file was replaced or removed meanwhile.
+        """
+        ...
+
     def drop(self, name: str | None = None) -> None:
         """Remove a file, or all of them, temporary ones of other processes included."""
         ...

@@ -41,11 +41,12 @@ class GraphFile(Record):
     """What is said of a cached graph; all of it must fit before the file is opened.
 
     Attributes:
-        sequence, token: mark of the state that it was built from.
+        sequence, token: mark of a state whose rows these are.
         ids, checksums: of its rows, in order.
+        strays: ids for which that state has another row, or none, or one that the file lacks.
     """
 
-    SCHEMA = "graph-file/1"
+    SCHEMA = "graph-file/2"
 
     sequence: int = Field(ge=0)
     token: str
@@ -58,6 +59,17 @@ class GraphFile(Record):
     seed: int
     ids: tuple[str, ...]
     checksums: tuple[int, ...]
+    strays: tuple[str, ...] = ()
+
+    @property
+    def mark(self) -> Mark:
+        """Of the state that the file says."""
+        return Mark(self.sequence, self.token)
+
+    def changed_since(self, facts: FactsFacet) -> list[str] | None:
+        """Ids whose rows may be others now; None when the log does not lead here from its state."""
+        changed = facts.changes(self.mark)
+        return None if changed is None else sorted({*changed, *self.strays})
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +77,7 @@ class Kept:
     """A graph's file, as far as a writer must know it.
 
     Attributes:
-        mark: of the state that it was built from.
+        mark: of the state that it says.
         room: changes since then up to which it need not be built anew, whatever they are.
     """
 
@@ -90,6 +102,8 @@ class Graphs:
         self._engine = engine
         self._cache = cache
         self._settings = settings
+        # The state that the file says, as far as this process knows.
+        self._says: Mark | None = None
 
     @property
     def keeps(self) -> bool:
@@ -163,14 +177,52 @@ class Graphs:
                 checksum(row) == built_with[id_] for id_, row in zip(ours, rows, strict=True)
             )
 
-        return self._cache.save(FILE, about, index.graph.index.save, still_valid)
+        saved = self._cache.save(FILE, about, index.graph.index.save, still_valid)
+        self._says = mark if saved else None
+        return saved
+
+    def behind(self, index: Index, mark: Mark) -> bool:
+        """Whether the file says a state since which more was logged than a graph may lack."""
+        if self._says is None or index.graph is None:
+            return False
+        return mark.sequence - self._says.sequence > self._settings.rebuild_share * len(
+            index.base_ids
+        )
+
+    def restate(self, index: Index, mark: Mark) -> bool:
+        """Say of the file that it fits a later state, for the next process to compare less.
+
+        No graph holds labels or communities, and the log names each fact that got others.
+
+        Args:
+            index: around the graph of the file, as of that state.
+
+        Returns:
+            Whether it was said; not when another process put another file there.
+        """
+        known, self._says = self._says, None
+
+        def say(said: Mapping[str, JsonValue]) -> Mapping[str, JsonValue] | None:
+            about = _read(said)
+            if about is None or about.mark != known or about.ids != index.base_ids:
+                return None
+            ours = np.flatnonzero(index.alive[: len(about.ids)]).tolist()
+            if any(checksum(index.base[place]) != about.checksums[place] for place in ours):
+                return None
+            told = {"sequence": mark.sequence, "token": mark.token, "strays": index.strays()}
+            return about.changed(**told).model_dump(mode="json")
+
+        if self._cache is None or known is None or not self._cache.restate(FILE, say):
+            return False
+        self._says = mark
+        return True
 
     def load(self, facts: FactsFacet) -> Index | None:
         """What a transaction sees, around the graph that was kept; None without a usable one."""
         # The file's bytes are hashed while the vectors are read, which takes three times as long.
         file = None if self._cache is None else self._cache.find(FILE)
         about = None if file is None else self._fitting(facts, file.about)
-        changed = None if about is None else facts.changes(Mark(about.sequence, about.token))
+        changed = None if about is None else about.changed_since(facts)
         if file is None or about is None or changed is None:
             return None
         index = Index.over(facts, Base(about.ids, about.checksums, about.dimensions), changed)
@@ -190,6 +242,7 @@ class Graphs:
         if not found:
             self._drop("it does not find its own rows", path)
             return None
+        self._says = about.mark
         return index.with_graph(self._graph(built))
 
     def kept(self, facts: FactsFacet) -> Kept | None:
@@ -198,8 +251,8 @@ class Graphs:
         about = None if cached is None else self._fitting(facts, cached.about)
         if about is None:
             return None
-        room = int(self._settings.rebuild_share * len(about.ids))
-        kept = Kept(Mark(about.sequence, about.token), room)
+        room = int(self._settings.rebuild_share * len(about.ids)) - len(about.strays)
+        kept = Kept(about.mark, room)
         return None if facts.changes(kept.mark) is None else kept
 
     # --- within ------------------------------------------------------------------------

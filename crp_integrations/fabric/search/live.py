@@ -225,6 +225,8 @@ class Live:
             lost = thorough and graphs.keeps and graphs.kept(facts) is None
         index = picture.index
         if not graphs.due(index) and not (lost and graphs.wanted(len(index))):
+            if graphs.behind(index, picture.mark):
+                graphs.restate(index, picture.mark)
             return False
         built = self._pictured(picture.mark, graphs.build(index))
         with self._lock:

@@ -151,6 +151,11 @@ class Rows:
             _moved=moved,
         )
 
+    def strays(self) -> tuple[str, ...]:
+        """Ids of which the base block alone says something else than these rows, ascending."""
+        dead = np.flatnonzero(~self.alive[: len(self.base_ids)]).tolist()
+        return tuple(sorted({*(self.base_ids[place] for place in dead), *self._tail.ids}))
+
     def merged(self) -> Self:
         """The same facts in one base block sorted by id."""
         if self._is_base():

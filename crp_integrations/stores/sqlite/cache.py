@@ -170,6 +170,47 @@ class FileCache:
             _remove(data, sheet)
         return True
 
+    def restate(
+        self,
+        name: str,
+        say: Callable[[Mapping[str, JsonValue]], Mapping[str, JsonValue] | None],
+    ) -> bool:
+        """Put another manifest in the place of the one that is there; the file stays as it is.
+
+        Raises:
+            StoreBusy: another process held the write lock for too long.
+            StoreError: the folder cannot be written.
+        """
+        self._checked(name)
+        raw = self._manifest_bytes(name)
+        if raw is None:
+            return False
+        try:
+            manifest = self._manifest(name, raw)
+        except _Damaged:
+            # Whoever loads it says so.
+            return False
+        about = say(manifest.about)
+        if about is None:
+            return False
+        now = manifest.changed(about=dict(about), about_sha256=_about_hash(about))
+        sheet = self._folder / f"{name}.{os.getpid()}-{secrets.token_hex(4)}.json.tmp"
+        try:
+            _write_synced(sheet, now.model_dump_json().encode())
+            with self._begin():
+                # A file is replaced or removed under the same lock, or its manifest goes first.
+                if self._manifest_bytes(name) != raw:
+                    return False
+                sheet.replace(self._manifest_path(name))
+                sync_folder(self._folder)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise self._refused(error) from error
+        finally:
+            _remove(sheet)
+        return True
+
     def drop(self, name: str | None = None) -> None:
         """Remove a file, or all of them, temporary ones of other processes included."""
         if name is not None:
