@@ -71,8 +71,8 @@ def test_the_test_command_installs_the_test_extra_and_runs_the_whole_suite() -> 
     install, run = (shlex.split(part) for part in _marked("test").body.split("&&"))
     assert install == [".venv/bin/pip", "install", "-e", ".[test]"]
     assert run[:3] == [".venv/bin/python", "-m", "pytest"]
-    # No path, no selection: what runs is `testpaths`, which is every test there is.
-    assert [word for word in run[3:] if word != "-q"] == []
+    # No path, no selection: what runs is `testpaths`, which is every test there is, in two processes.
+    assert run[3:] == ["-q", "-n", "2", "--dist", "worksteal"]
     options = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     assert options["tool"]["pytest"]["ini_options"]["testpaths"] == ["tests"]
     assert _marked("quickstart").body.startswith("python3 -m venv .venv ")
