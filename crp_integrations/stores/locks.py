@@ -1,10 +1,12 @@
-"""Writers of one namespace take turns within a process."""
+"""Writers take turns: those of one namespace within a process, those of one file on a machine."""
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from pathlib import Path
 
 from crp_integrations.errors import StoreBusy, StoreError
 
@@ -44,3 +46,32 @@ class WriterLocks:
         finally:
             del self._owners[namespace]
             lock.release()
+
+
+@contextmanager
+def file_held(path: Path, busy_seconds: float) -> Iterator[None]:
+    """Keep other processes and threads out of a file that has no lock itself, for the block.
+
+    The lock is that of an empty SQLite database beside the file, which every system has and which
+    goes with a process that dies.
+
+    Raises:
+        StoreBusy: another one held it for too long.
+        StoreError: there can be no lock file.
+    """
+    name = path.with_name(path.name + ".lock")
+    try:
+        connection = sqlite3.connect(name, timeout=busy_seconds, isolation_level=None)
+    except sqlite3.Error as error:
+        raise StoreError(f"lock file {name} cannot be made: {error}") from error
+    with closing(connection):
+        try:
+            connection.execute("BEGIN EXCLUSIVE")
+        except sqlite3.Error as error:
+            if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+                raise StoreBusy(
+                    f"file {path} is being written by another process; "
+                    f"gave up after {busy_seconds:g} s"
+                ) from error
+            raise StoreError(f"lock file {name} cannot be used: {error}") from error
+        yield

@@ -15,6 +15,7 @@ pytest.register_assert_rewrite(
     "crp_integrations.testing.conformance",
     "crp_integrations.testing.conformance_edits",
     "crp_integrations.testing.conformance_facts",
+    "crp_integrations.testing.conformance_faulted",
     "crp_integrations.testing.conformance_finding",
     "crp_integrations.testing.conformance_journal",
     "crp_integrations.testing.conformance_receipts",

@@ -18,6 +18,7 @@ import pytest
 from crp_integrations.fabric.ports import Store
 from crp_integrations.testing.conformance_edits import EditsConformance
 from crp_integrations.testing.conformance_facts import FactsConformance
+from crp_integrations.testing.conformance_faulted import FaultedConformance
 from crp_integrations.testing.conformance_finding import FindingConformance
 from crp_integrations.testing.conformance_journal import JournalConformance
 from crp_integrations.testing.conformance_receipts import ReceiptsConformance
@@ -36,6 +37,7 @@ class StoreConformance(
     SessionsConformance,
     WithdrawalConformance,
     ReceiptsConformance,
+    FaultedConformance,
     TransactionsConformance,
     UpkeepConformance,
 ):

@@ -4,17 +4,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from crp_integrations.fabric.ports import Mark
 from crp_integrations.stores import rules
-from crp_integrations.stores.sqlite.connection import Connection
 from crp_integrations.stores.sqlite.upkeep import FACTS_DUE, note_due
-
-# One statement for any number of ids; SQLite reads the list out of one parameter.
-AMONG = "IN (SELECT value FROM json_each(?))"
+from crp_integrations.stores.statements import AMONG, Statements, among
 
 
 class Part:
@@ -26,7 +22,7 @@ class Part:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: Statements,
         gate: rules.Gate,
         namespace: str,
         owned: Mapping[str, Any] | None = None,
@@ -51,7 +47,11 @@ class Part:
         return None if found is None else found[0]
 
     def _set_own(self, name: str, value: Any) -> None:
-        self._connection.execute("INSERT OR REPLACE INTO own VALUES (?, ?)", [name, value])
+        self._connection.execute(
+            "INSERT INTO own (name, value) VALUES (?, ?) "
+            "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+            [name, value],
+        )
 
     def _dimensions(self) -> int | None:
         found = self._own("dimensions")
@@ -71,12 +71,3 @@ class Part:
     def _leave_to_scrub(self) -> None:
         """Note in this transaction that bytes are left which `scrub` has to take off the disk."""
         note_due(self._connection, FACTS_DUE)
-
-
-def among(values: Sequence[str]) -> str:
-    """A list as the one parameter of `AMONG`.
-
-    SQLite ends a text out of JSON at its first NUL, which would make another id of it; no fact
-    id holds one.
-    """
-    return json.dumps([value for value in values if "\0" not in value])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,8 +12,10 @@ from typing import Any
 
 from crp_integrations.errors import StoreBusy, StoreDamaged, StoreError, StoreNewer
 from crp_integrations.stores.sqlite.migrations import APPLICATION_ID, MIGRATIONS, VERSION
+from crp_integrations.stores.statements import Among
 
 Parameters = Sequence[Any]
+sqlite3.register_adapter(Among, json.dumps)
 MEMORY = Path(":memory:")
 # How long to wait before asking again for a lock. SQLite's own waiting grows to 100 ms between two
 # looks; beside a process that writes without a rest it then meets a free lock too seldom.
@@ -53,6 +56,7 @@ class Connection:
         self._busy_seconds = busy_seconds
         # Whether the file was seen to be one of ours with today's tables.
         self._is_ours = False
+        self._padding = b""
         with self._translated():
             self._raw = sqlite3.connect(
                 path,
@@ -72,6 +76,13 @@ class Connection:
         except BaseException:
             self._raw.close()
             raise
+
+    @property
+    def padding(self) -> bytes:
+        """A page of zeros."""
+        if not self._padding:
+            self._padding = bytes(self.rows("PRAGMA page_size")[0][0])
+        return self._padding
 
     def execute(self, statement: str, parameters: Parameters = ()) -> sqlite3.Cursor:
         """Run one statement."""

@@ -4,17 +4,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from crp_integrations.fabric.records import Fact
 from crp_integrations.seals import iso
 from crp_integrations.stores import rules
-from crp_integrations.stores.sqlite.base import AMONG, Part, among
+from crp_integrations.stores.sqlite.base import Part
 from crp_integrations.stores.sqlite.moments import sortable
 from crp_integrations.stores.sqlite.rows import columns, row
 from crp_integrations.stores.sqlite.shown import empty
+from crp_integrations.stores.statements import AMONG, Among, Packed, among
 from crp_integrations.vectors import FloatRows, to_bytes
 from crp_integrations.vocabulary import FactStatus
 
@@ -48,11 +48,11 @@ class Edits(Part):
         if rewritten:
             self._connection.execute(
                 f"DELETE FROM token_counts WHERE fact {AMONG}",
-                [json.dumps([numbers[id] for id in rewritten])],
+                [Among(numbers[id] for id in rewritten)],
             )
             self._connection.execute(
                 f"DELETE FROM prepared_vectors WHERE content_hash {AMONG}",
-                [json.dumps(sorted({old[id] for id in rewritten}))],
+                [Among(sorted({old[id] for id in rewritten}))],
             )
             self._leave_to_scrub()
         self._connection.executemany(
@@ -62,7 +62,10 @@ class Edits(Part):
         if vectors is not None:
             self._connection.executemany(
                 "UPDATE vectors SET vector = ? WHERE fact = ?",
-                ((to_bytes(one), numbers[id]) for one, id in zip(vectors, ids, strict=True)),
+                (
+                    (Packed(to_bytes(one)), numbers[id])
+                    for one, id in zip(vectors, ids, strict=True)
+                ),
             )
         self._grow()
 
@@ -70,8 +73,8 @@ class Edits(Part):
         """Remove facts and everything that hangs on them; unknown ids are left out."""
         self._gate.writing()
         known = self._numbers(ids)
-        numbers = json.dumps([known[id] for id in dict.fromkeys(ids) if id in known])
-        if numbers == "[]":
+        numbers = Among(known[id] for id in dict.fromkeys(ids) if id in known)
+        if not numbers:
             return
         self._connection.execute(
             "DELETE FROM prepared_vectors WHERE content_hash IN "
@@ -89,9 +92,9 @@ class Edits(Part):
         self._gate.writing()
         rules.unknown(ids, self._numbers(ids))
         changed = self._connection.execute(
-            "UPDATE facts SET archived_at = ?1 WHERE archived_at IS NOT ?1 "
-            "AND fact_id IN (SELECT value FROM json_each(?2))",
-            [at and iso(at), among(ids)],
+            "UPDATE facts SET archived_at = ? WHERE coalesce(archived_at, '') <> coalesce(?, '') "
+            f"AND fact_id {AMONG}",
+            [at and iso(at), at and iso(at), among(ids)],
         )
         if changed.rowcount:
             self._grow()
@@ -119,9 +122,8 @@ class Edits(Part):
         self._gate.writing()
         rules.unknown(ids, self._numbers(ids))
         changed = self._connection.execute(
-            "UPDATE facts SET status = ?1, modified_at = ?2 WHERE status <> ?1 "
-            "AND fact_id IN (SELECT value FROM json_each(?3))",
-            [status.value, iso(at), among(ids)],
+            f"UPDATE facts SET status = ?, modified_at = ? WHERE status <> ? AND fact_id {AMONG}",
+            [status.value, iso(at), status.value, among(ids)],
         )
         if changed.rowcount:
             self._grow()

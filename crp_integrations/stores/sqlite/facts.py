@@ -5,22 +5,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from crp_integrations.fabric.records import Edge, Fact, Source
 from crp_integrations.stores import rules
-from crp_integrations.stores.sqlite.base import AMONG, among
 from crp_integrations.stores.sqlite.changes import Changes
 from crp_integrations.stores.sqlite.edits import Edits
 from crp_integrations.stores.sqlite.finding import Finding
 from crp_integrations.stores.sqlite.moments import sortable
 from crp_integrations.stores.sqlite.prepared import Vectors
-from crp_integrations.stores.sqlite.rows import columns, insertion, record, row
+from crp_integrations.stores.sqlite.rows import columns, insertion, record, replacing, row
+from crp_integrations.stores.statements import AMONG, Packed, Statements, among
 from crp_integrations.vectors import FloatRows, to_bytes
 
 FACT_COLUMNS = ", ".join(columns(Fact))
 SOURCE_COLUMNS = ", ".join(columns(Source))
 ADD_FACT = insertion("facts", Fact, "fact", "expires_at")
-ADD_SOURCE = insertion("sources", Source).replace("INSERT", "INSERT OR REPLACE", 1)
+ADD_SOURCE = replacing(insertion("sources", Source), ["source_id"], columns(Source))
+SET_SETTING = replacing("INSERT INTO settings (name, value) VALUES (?, ?)", ["name"], ["value"])
+SAVE_COUNT = replacing(
+    "INSERT INTO token_counts (fact, tokenizer, tokens) VALUES (?, ?, ?)",
+    ["fact", "tokenizer"],
+    ["tokens"],
+)
+ADD_EDGE = replacing(
+    "INSERT INTO edges (source_fact, kind, target_fact, weight) VALUES (?, ?, ?, ?)",
+    ["source_fact", "kind", "target_fact"],
+    ["weight"],
+)
 
 
 class SqliteFacts(Edits, Vectors, Finding, Changes):
@@ -44,7 +56,7 @@ class SqliteFacts(Edits, Vectors, Finding, Changes):
     def set_setting(self, name: str, value: str) -> None:
         """Store a value."""
         self._gate.writing()
-        self._connection.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", [name, value])
+        self._connection.execute(SET_SETTING, [name, value])
 
     def remove_setting(self, name: str) -> None:
         """Forget a value; one that is not there is no error."""
@@ -92,9 +104,42 @@ class SqliteFacts(Edits, Vectors, Finding, Changes):
         )
         self._connection.executemany(
             "INSERT INTO vectors (fact, vector) VALUES (?, ?)",
-            ((number, to_bytes(vectors[place])) for place, (number, _) in enumerate(numbered)),
+            (
+                (number, Packed(to_bytes(vectors[place])))
+                for place, (number, _) in enumerate(numbered)
+            ),
         )
         self._grow()
+
+    # --- for `moving` ------------------------------------------------------------------
+
+    @property
+    def statements(self) -> Statements:
+        """The connection, for who moves whole tables."""
+        return self._connection
+
+    def noted(
+        self, names: list[str], rows: list[Sequence[Any]]
+    ) -> tuple[list[str], list[Sequence[Any]]]:
+        """Columns and rows of facts that are about to arrive, with what is derived from them."""
+        return names, rows
+
+    def settle_numbers(self, other: SqliteFacts) -> None:
+        """Take over another store's counters when all rows have arrived."""
+        self._gate.writing()
+        dimensions = other._dimensions()
+        if dimensions is not None:
+            self._set_own("dimensions", dimensions)
+        self._set_own("generation", max(self.generation(), other.generation()) + 1)
+        self._note_last_number()
+
+    def _note_last_number(self) -> None:
+        self._connection.execute(
+            "UPDATE own SET value = (SELECT coalesce(max(fact), 0) FROM facts) "
+            "WHERE name = 'last_number'"
+        )
+
+    # --- reading -----------------------------------------------------------------------
 
     def get(self, ids: Sequence[str]) -> list[Fact]:
         """Facts by id in the order asked for; unknown ids are left out."""
@@ -134,7 +179,7 @@ class SqliteFacts(Edits, Vectors, Finding, Changes):
         numbers = self._numbers(list(counts))
         rules.unknown(list(counts), numbers)
         self._connection.executemany(
-            "INSERT OR REPLACE INTO token_counts (fact, tokenizer, tokens) VALUES (?, ?, ?)",
+            SAVE_COUNT,
             ((numbers[id], tokenizer, count) for id, count in counts.items()),
         )
 
@@ -145,8 +190,7 @@ class SqliteFacts(Edits, Vectors, Finding, Changes):
         ends = [end for edge in listed for end in (edge.source_fact, edge.target_fact)]
         rules.unknown(ends, self._numbers(ends))
         self._connection.executemany(
-            "INSERT OR REPLACE INTO edges (source_fact, kind, target_fact, weight) "
-            "VALUES (?, ?, ?, ?)",
+            ADD_EDGE,
             ((e.source_fact, e.kind, e.target_fact, e.weight) for e in listed),
         )
 

@@ -8,14 +8,13 @@ from collections.abc import Sequence
 
 from crp_integrations.fabric.ports.faulted import Counted
 from crp_integrations.stores import rules
-from crp_integrations.stores.sqlite.base import AMONG, among
-from crp_integrations.stores.sqlite.connection import Connection
+from crp_integrations.stores.statements import AMONG, Statements, among
 
 
 class SqliteFaulted:
     """Counts of one namespace."""
 
-    def __init__(self, connection: Connection, gate: rules.Gate) -> None:
+    def __init__(self, connection: Statements, gate: rules.Gate) -> None:
         self._connection = connection
         self._gate = gate
 
@@ -26,7 +25,7 @@ class SqliteFaulted:
         self._connection.execute(
             "INSERT INTO fact_findings (fact, findings, uses_before) "
             f"SELECT fact, 1, 0 FROM facts WHERE fact_id {AMONG} "
-            "ON CONFLICT (fact) DO UPDATE SET findings = findings + 1",
+            "ON CONFLICT (fact) DO UPDATE SET findings = fact_findings.findings + 1",
             wanted,
         )
         found = self._connection.rows(

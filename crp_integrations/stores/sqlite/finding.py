@@ -15,10 +15,11 @@ from crp_integrations.fabric.ports import Brief, Outline
 from crp_integrations.fabric.records import Where
 from crp_integrations.seals import iso
 from crp_integrations.stores import rules
-from crp_integrations.stores.sqlite.base import AMONG, Part, among
+from crp_integrations.stores.sqlite.base import Part
 from crp_integrations.stores.sqlite.migrations import ASIDE_SQL, RETRIEVABLE_SQL, TOUCHED_SQL
 from crp_integrations.stores.sqlite.moments import sortable
 from crp_integrations.stores.sqlite.rows import BRIEF_COLUMNS, brief
+from crp_integrations.stores.statements import AMONG, among
 from crp_integrations.vocabulary import RETRIEVABLE, FactStatus
 
 # Facts listed at once where a list of all of them is walked through.
@@ -219,7 +220,7 @@ class _Conditions:
 
     def holds(self, column: str, spellings: Sequence[str]) -> None:
         """The column's text has one of these somewhere in it."""
-        self.add("(" + " OR ".join(f"instr({column}, ?)" for _ in spellings) + ")", *spellings)
+        self.add("(" + " OR ".join(f"instr({column}, ?) > 0" for _ in spellings) + ")", *spellings)
 
 
 def _unmarked(at: datetime) -> str:

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from crp_integrations.audit.records import Event, WindowSeal
 from crp_integrations.errors import StoreError
 from crp_integrations.stores import rules
-from crp_integrations.stores.sqlite.connection import Connection
 from crp_integrations.stores.sqlite.rows import columns, insertion, record, row
+from crp_integrations.stores.statements import Statements
 
 EVENT_COLUMNS = ", ".join(columns(Event))
 SEAL_COLUMNS = ", ".join(columns(WindowSeal))
@@ -25,7 +25,7 @@ FIRST_INTEGER = -(2**63)
 class SqliteJournal:
     """Events and window seals of one namespace. Append-only."""
 
-    def __init__(self, connection: Connection, gate: rules.Gate) -> None:
+    def __init__(self, connection: Statements, gate: rules.Gate) -> None:
         self._connection = connection
         self._gate = gate
 

@@ -5,14 +5,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from crp_integrations.errors import StoreDamaged, StoreError
 from crp_integrations.stores import rules
-from crp_integrations.stores.sqlite.base import AMONG, Part, among
+from crp_integrations.stores.sqlite.base import Part
 from crp_integrations.stores.sqlite.migrations import RETRIEVABLE_SQL
+from crp_integrations.stores.statements import AMONG, Packed, among
 from crp_integrations.vectors import FloatRows, from_bytes, to_bytes
 
 # From so many ids on, most of a namespace is read in the order of its file.
@@ -99,7 +101,10 @@ class Vectors(Part):
         self._connection.executemany(
             "INSERT INTO prepared_vectors (embedder, content_hash, vector) VALUES (?, ?, ?) "
             "ON CONFLICT (embedder, content_hash) DO UPDATE SET vector = excluded.vector",
-            ((embedder, hash_, to_bytes(one)) for hash_, one in zip(hashes, vectors, strict=True)),
+            (
+                (embedder, hash_, Packed(to_bytes(one)))
+                for hash_, one in zip(hashes, vectors, strict=True)
+            ),
         )
 
     def prepared(
@@ -120,7 +125,7 @@ class Vectors(Part):
         """Content hash and content of facts without a prepared vector, each text once, by hash."""
         self._gate.reading()
         return self._connection.rows(
-            f"SELECT content_hash, content FROM facts WHERE content_hash > ? AND {_NO_VECTOR} "
+            f"SELECT content_hash, min(content) FROM facts WHERE content_hash > ? AND {_NO_VECTOR} "
             "GROUP BY content_hash ORDER BY content_hash LIMIT ?",
             [after, embedder, max(0, limit)],
         )
@@ -163,14 +168,16 @@ class Vectors(Part):
     ) -> None:
         """Forget prepared vectors, of one embedder or all of them; with hashes, those of them."""
         self._gate.writing()
-        statement = "DELETE FROM prepared_vectors WHERE (?1 IS NULL OR embedder = ?1)"
-        if hashes is None:
-            self._connection.execute(statement, [embedder])
-        else:
-            self._connection.execute(
-                f"{statement} AND content_hash {AMONG.replace('?', '?2')}",
-                [embedder, among(hashes)],
-            )
+        asked: list[tuple[str, Any]] = []
+        if embedder is not None:
+            asked.append(("embedder = ?", embedder))
+        if hashes is not None:
+            asked.append((f"content_hash {AMONG}", among(hashes)))
+        where = " AND ".join(condition for condition, _ in asked)
+        self._connection.execute(
+            f"DELETE FROM prepared_vectors{where and ' WHERE '}{where}",
+            [value for _, value in asked],
+        )
 
     def _prepared_dimensions(self, embedder: str) -> int | None:
         found = self._connection.one(

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from crp_integrations.errors import ReceiptBroken, StoreDamaged, StoreError
+from crp_integrations.receipt.canonical import dumps
 from crp_integrations.receipt.dsse import IN_TOTO, Signed, keyid_of
 from crp_integrations.receipt.erase import erased, silent
 from crp_integrations.receipt.merkle import grown, position
@@ -21,9 +22,8 @@ from crp_integrations.receipt.records import (
 )
 from crp_integrations.receipt.statement import Statement
 from crp_integrations.stores import rules
-from crp_integrations.stores.sqlite.base import AMONG, among
-from crp_integrations.stores.sqlite.connection import Connection
 from crp_integrations.stores.sqlite.upkeep import SHOWN, WINDOWS_DUE, note_due
+from crp_integrations.stores.statements import AMONG, Statements, among
 
 COLUMNS = "place, payload, signature, key, texts"
 READ = f"SELECT {COLUMNS} FROM receipts LEFT JOIN receipt_contents USING (place)"
@@ -31,16 +31,13 @@ ADD = (
     "INSERT INTO receipts (place, receipt_id, session_id, window_id, payload, signature, key) "
     "VALUES (?, ?, ?, ?, ?, ?, ?)"
 )
-ADD_CONTENT = (
-    "INSERT INTO receipt_contents (place, padding, texts) "
-    "VALUES (?, zeroblob((SELECT page_size FROM pragma_page_size)), ?)"
-)
+ADD_CONTENT = "INSERT INTO receipt_contents (place, padding, texts) VALUES (?, ?, ?)"
 
 
 class SqliteReceipts:
     """Receipts of one namespace, and their log."""
 
-    def __init__(self, connection: Connection, gate: rules.Gate) -> None:
+    def __init__(self, connection: Statements, gate: rules.Gate) -> None:
         self._connection = connection
         self._gate = gate
 
@@ -132,7 +129,7 @@ class SqliteReceipts:
 
 
 def erase(
-    connection: Connection,
+    connection: Statements,
     fact_ids: Sequence[str],
     source_id: str,
     windows: Collection[str],
@@ -174,7 +171,7 @@ def erase(
     return touched
 
 
-def forget(connection: Connection, session_id: str) -> None:
+def forget(connection: Statements, session_id: str) -> None:
     """Take every text out of a session's receipts, within the transaction that is open."""
     connection.execute(
         "DELETE FROM receipt_contents WHERE place IN "
@@ -183,7 +180,7 @@ def forget(connection: Connection, session_id: str) -> None:
     )
 
 
-def problems(connection: Connection) -> Iterator[str]:
+def problems(connection: Statements) -> Iterator[str]:
     """Which receipts do not read back, one sentence each."""
     after, wrong = -1, 0
     while wrong < SHOWN:
@@ -199,12 +196,12 @@ def problems(connection: Connection) -> Iterator[str]:
         after = part[-1][0]
 
 
-def _at(connection: Connection, where: str, value: Any) -> Iterator[Receipt]:
+def _at(connection: Statements, where: str, value: Any) -> Iterator[Receipt]:
     for row in connection.rows(f"{READ} WHERE {where}", [value]):
         yield _receipt(row)[1]
 
 
-def _replace(connection: Connection, place: int, old: Receipt, new: Receipt) -> set[str]:
+def _replace(connection: Statements, place: int, old: Receipt, new: Receipt) -> set[str]:
     """Keep another state of a receipt's texts; its window's id where that makes a difference."""
     if new.texts == old.texts:
         return set()
@@ -215,14 +212,12 @@ def _replace(connection: Connection, place: int, old: Receipt, new: Receipt) -> 
     return {new.chain.window_id}
 
 
-def _keep(connection: Connection, place: int, receipt: Receipt, sources: Mapping[str, str]) -> None:
+def _keep(connection: Statements, place: int, receipt: Receipt, sources: Mapping[str, str]) -> None:
     """Keep the texts that are there; nothing where none is."""
     if silent(receipt):
         return
-    texts = json.dumps(
-        [text_to_json(one) for one in receipt.texts], ensure_ascii=False, separators=(",", ":")
-    )
-    connection.execute(ADD_CONTENT, [place, texts])
+    texts = dumps([text_to_json(one) for one in receipt.texts]).decode()
+    connection.execute(ADD_CONTENT, [place, connection.padding, texts])
     connection.executemany(
         "INSERT INTO receipt_facts (fact_id, place, source_id) VALUES (?, ?, ?)",
         [

@@ -24,7 +24,7 @@ BRIEF_COLUMNS = (
     "schema, content_hash, fact_id, content, source_id, source_location, importance_weight, "
     "community_label, ingested_at, status, labels, "
     # Of the metadata one entry is read, and few facts have it.
-    f"CASE WHEN instr(metadata, '\"{DECAY_KEY}\"') THEN metadata END"
+    f"CASE WHEN instr(metadata, '\"{DECAY_KEY}\"') > 0 THEN metadata END"
 )
 _BRIEF_SCHEMAS = frozenset({"fact/1", "fact/2"})
 _STATUSES = {status.value: status for status in FactStatus}
@@ -44,6 +44,17 @@ def insertion(table: str, kind: type[Record], *more: str) -> str:
     marks = ", ".join("?" * len(names))
     # Only names of ours stand in it; every value is a parameter.
     return f"INSERT INTO {table} ({', '.join(names)}) VALUES ({marks})"  # noqa: S608
+
+
+def replacing(statement: str, key: Sequence[str], others: Sequence[str]) -> str:
+    """An insertion that puts a row in the place of one with the same key.
+
+    Args:
+        key: columns of the table's primary key.
+        others: columns that the new row brings; those of the key are left out.
+    """
+    changes = ", ".join(f"{name} = excluded.{name}" for name in others if name not in key)
+    return f"{statement} ON CONFLICT ({', '.join(key)}) DO UPDATE SET {changes}"
 
 
 def row(record: Record) -> tuple[Any, ...]:

@@ -12,13 +12,12 @@ from crp_integrations.errors import StoreDamaged
 from crp_integrations.records import Record
 from crp_integrations.session.records import Session, WindowNode
 from crp_integrations.stores import rules, said
-from crp_integrations.stores.sqlite.base import AMONG, among
-from crp_integrations.stores.sqlite.connection import Connection
 from crp_integrations.stores.sqlite.moments import sortable
 from crp_integrations.stores.sqlite.receipts import forget as forget_texts
 from crp_integrations.stores.sqlite.rows import read
 from crp_integrations.stores.sqlite.shown import empty
 from crp_integrations.stores.sqlite.upkeep import SHOWN, WINDOWS_DUE, note_due
+from crp_integrations.stores.statements import AMONG, Statements, among
 
 # Ids read at a time.
 PAGE = 1_000
@@ -28,16 +27,13 @@ ADD_WINDOW = (
     "record) VALUES (?, ?, ?, ?, ?, ?)"
 )
 
-ADD_CONTENT = (
-    "INSERT INTO window_contents (window, padding, prior, report) "
-    "VALUES (?, zeroblob((SELECT page_size FROM pragma_page_size)), ?, ?)"
-)
+ADD_CONTENT = 'INSERT INTO window_contents ("window", padding, prior, report) VALUES (?, ?, ?, ?)'
 
 
 class SqliteSessions:
     """Sessions, windows and what they said, of one namespace."""
 
-    def __init__(self, connection: Connection, gate: rules.Gate) -> None:
+    def __init__(self, connection: Statements, gate: rules.Gate) -> None:
         self._connection = connection
         self._gate = gate
 
@@ -102,9 +98,11 @@ class SqliteSessions:
         self._trim(closed_at)
         if made is None or self._is_overtaken(made, node, given):
             return
-        self._connection.execute(ADD_CONTENT, [window, made.prior, made.report])
+        self._connection.execute(
+            ADD_CONTENT, [window, self._connection.padding, made.prior, made.report]
+        )
         self._connection.executemany(
-            "INSERT INTO window_facts (window, fact_id) VALUES (?, ?)",
+            'INSERT INTO window_facts ("window", fact_id) VALUES (?, ?)',
             ((window, id_) for id_ in made.facts),
         )
         own = self._connection.rows(
@@ -112,7 +110,7 @@ class SqliteSessions:
         )
         named = {id_ for (id_,) in own if id_} | {*made.sources}
         self._connection.executemany(
-            "INSERT INTO window_sources (window, source_id) VALUES (?, ?)",
+            'INSERT INTO window_sources ("window", source_id) VALUES (?, ?)',
             ((window, id_) for id_ in sorted(named)),
         )
 
@@ -140,7 +138,7 @@ class SqliteSessions:
         self._gate.reading()
         found = dict(
             self._connection.rows(
-                "SELECT window_id, prior FROM windows JOIN window_contents USING (window) "
+                'SELECT window_id, prior FROM windows JOIN window_contents USING ("window") '
                 f"WHERE window_id {AMONG} AND prior IS NOT NULL",
                 [among(window_ids)],
             )
@@ -151,7 +149,7 @@ class SqliteSessions:
         """A window's report as JSON; None where none is kept."""
         self._gate.reading()
         found = self._connection.one(
-            "SELECT report FROM windows JOIN window_contents USING (window) WHERE window_id = ?",
+            'SELECT report FROM windows JOIN window_contents USING ("window") WHERE window_id = ?',
             [window_id],
         )
         return None if found is None or found[0] is None else str(found[0])
@@ -166,7 +164,8 @@ class SqliteSessions:
         self._gate.writing()
         self._trim(at)
         self._connection.executemany(
-            "INSERT OR REPLACE INTO withdrawn_facts (fact_id, withdrawn_at) VALUES (?, ?)",
+            "INSERT INTO withdrawn_facts (fact_id, withdrawn_at) VALUES (?, ?) "
+            "ON CONFLICT (fact_id) DO UPDATE SET withdrawn_at = excluded.withdrawn_at",
             ((id_, sortable(at)) for id_ in fact_ids),
         )
         return empty(self._connection, fact_ids, source_id)
@@ -211,12 +210,13 @@ class SqliteSessions:
             return True
         if given is None:
             found = self._connection.one(
-                f"SELECT 1 FROM windows WHERE window_id {AMONG} AND emptied", [among(node.parents)]
+                f"SELECT 1 FROM windows WHERE window_id {AMONG} AND emptied <> 0",
+                [among(node.parents)],
             )
             return found is not None
         wanted = {*given}
         found = self._connection.one(
-            "SELECT count(*) FROM windows JOIN window_contents USING (window) "
+            'SELECT count(*) FROM windows JOIN window_contents USING ("window") '
             f"WHERE window_id {AMONG}",
             [among([*wanted])],
         )
@@ -243,28 +243,28 @@ class SqliteSessions:
                 return
 
 
-def problems(connection: Connection) -> Iterator[str]:
+def problems(connection: Statements) -> Iterator[str]:
     """What of sessions does not read back, one sentence each; ids alone, never a text."""
     looks: tuple[tuple[str, type[Record], str], ...] = (
-        ("session", Session, "SELECT rowid, session_id, record FROM sessions"),
-        ("window", WindowNode, "SELECT window, window_id, record FROM windows"),
+        ("session", Session, "SELECT session_id, record FROM sessions"),
+        ("window", WindowNode, "SELECT window_id, record FROM windows"),
         (
             "what was said by window",
             PriorWindow,
-            "SELECT window, window_id, prior FROM window_contents JOIN windows USING (window)",
+            'SELECT window_id, prior FROM window_contents JOIN windows USING ("window")',
         ),
     )
     for what, kind, statement in looks:
-        number = "rowid" if kind is Session else "window"
-        after, wrong = 0, 0
+        key = "session_id" if kind is Session else "window_id"
+        after, wrong = "", 0
         while wrong < SHOWN:
             part = connection.rows(
-                f"{statement} WHERE {number} > ? ORDER BY {number} LIMIT ?", [after, PAGE]
+                f"{statement} WHERE {key} > ? ORDER BY {key} LIMIT ?", [after, PAGE]
             )
             if not part:
                 break
             after = part[-1][0]
-            for _, id_, text in part:
+            for id_, text in part:
                 try:
                     if text is not None:
                         read(kind, text)

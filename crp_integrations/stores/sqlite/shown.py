@@ -4,40 +4,33 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from crp_integrations.errors import StoreDamaged
 from crp_integrations.session.records import WindowNode
 from crp_integrations.stores import said
-from crp_integrations.stores.sqlite.base import AMONG, among
-from crp_integrations.stores.sqlite.connection import Connection
 from crp_integrations.stores.sqlite.receipts import erase
 from crp_integrations.stores.sqlite.rows import read
 from crp_integrations.stores.sqlite.upkeep import WINDOWS_DUE, note_due
+from crp_integrations.stores.statements import AMONG, Among, Statements, among
 
-# A session with those that it was delegated from and to, however far. The order of a CROSS JOIN is
-# kept as it is written.
-_FAMILY = """WITH RECURSIVE family (session_id) AS (
-    SELECT ?
-    UNION
-    SELECT parent_session FROM family CROSS JOIN sessions USING (session_id)
-        WHERE parent_session <> ''
-    UNION
-    SELECT child.session_id FROM family CROSS JOIN sessions AS child
-        ON child.parent_session = family.session_id AND child.parent_session <> ''
-) SELECT session_id FROM family"""
+# Sessions that some were delegated from, and those delegated to. With the inequality SQLite finds
+# the latter in an index.
+_NEXT = (
+    f"SELECT parent_session FROM sessions WHERE session_id {AMONG} AND parent_session <> '' "
+    f"UNION SELECT session_id FROM sessions WHERE parent_session {AMONG} AND parent_session <> ''"
+)
 
 
-def empty(connection: Connection, fact_ids: Sequence[str], source_id: str = "") -> int:
+def empty(connection: Statements, fact_ids: Sequence[str], source_id: str = "") -> int:
     """Take what windows said with some facts, within the transaction that is open.
 
     Returns:
         How many windows were emptied, or lost texts of their receipt alone.
     """
     roots = connection.rows(
-        "SELECT window FROM window_facts WHERE fact_id "
-        f"{AMONG} UNION SELECT window FROM window_sources WHERE source_id = ?",
+        f'SELECT "window" FROM window_facts WHERE fact_id {AMONG} '
+        'UNION SELECT "window" FROM window_sources WHERE source_id = ?',
         [among(fact_ids), source_id],
     )
     if not roots:
@@ -45,8 +38,8 @@ def empty(connection: Connection, fact_ids: Sequence[str], source_id: str = "") 
         return len(erase(connection, fact_ids, source_id, ()))
     by_session: dict[str, list[tuple[str, str]]] = {}
     for session_id, window_id, closed_at in connection.rows(
-        f"SELECT session_id, window_id, closed_at FROM windows WHERE window {AMONG}",
-        [json.dumps([window for (window,) in roots])],
+        f'SELECT session_id, window_id, closed_at FROM windows WHERE "window" {AMONG}',
+        [Among(window for (window,) in roots)],
     ):
         by_session.setdefault(session_id, []).append((window_id, closed_at))
     gone: set[str] = set()
@@ -61,21 +54,31 @@ def empty(connection: Connection, fact_ids: Sequence[str], source_id: str = "") 
             # Nobody can say what follows what, and an erasure is not held up by that.
             gone.update(window_id for window_id, _ in own)
         first = min(closed_at for _, closed_at in shown)
-        for (name,) in connection.rows(_FAMILY, [session_id]):
+        for name in _family(connection, session_id):
             others = connection.rows(
                 "SELECT window_id FROM windows WHERE session_id = ? AND closed_at >= ?",
                 [name, first],
             )
             gone.update(window_id for (window_id,) in others if name != session_id)
     saying = connection.rows(
-        "SELECT window, window_id FROM windows JOIN window_contents USING (window) "
-        f"WHERE window_id {AMONG} ORDER BY window",
+        'SELECT "window", window_id FROM windows JOIN window_contents USING ("window") '
+        f'WHERE window_id {AMONG} ORDER BY "window"',
         [among(sorted(gone))],
     )
-    numbers = json.dumps([window for window, _ in saying])
-    connection.execute(f"UPDATE windows SET emptied = 1 WHERE window {AMONG}", [numbers])
+    numbers = Among(window for window, _ in saying)
+    connection.execute(f'UPDATE windows SET emptied = 1 WHERE "window" {AMONG}', [numbers])
     # The ids that it came from go with it, see the tables.
-    connection.execute(f"DELETE FROM window_contents WHERE window {AMONG}", [numbers])
+    connection.execute(f'DELETE FROM window_contents WHERE "window" {AMONG}', [numbers])
     note_due(connection, WINDOWS_DUE)
     taken = {window_id for _, window_id in saying}
     return len(taken | erase(connection, fact_ids, source_id, gone))
+
+
+def _family(connection: Statements, session_id: str) -> set[str]:
+    """A session with those that it was delegated from and to, however far."""
+    found, new = {session_id}, {session_id}
+    while new:
+        ids = among(sorted(new))
+        new = {id_ for (id_,) in connection.rows(_NEXT, [ids, ids])} - found
+        found |= new
+    return found

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from crp_integrations.errors import StoreDamaged
 from crp_integrations.seals import sha256
 from crp_integrations.stores.sqlite.connection import PAUSE_SECONDS, Connection
+from crp_integrations.stores.statements import Statements
 
 # Noted in `own` while bytes of removed facts, or of what windows said, may be in the files. For
 # facts the files are rewritten; what windows said is in the log alone.
@@ -19,14 +20,16 @@ SLICE = 1_000
 SHOWN = 20
 
 
-def note_due(connection: Connection, name: str) -> None:
+def note_due(connection: Statements, name: str) -> None:
     """Note in the open transaction that bytes are left which `scrub` has to take off the disk.
 
     Args:
         name: `FACTS_DUE` or `WINDOWS_DUE`.
     """
     connection.execute(
-        "INSERT INTO own VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET value = value + 1", [name]
+        "INSERT INTO own (name, value) VALUES (?, 1) "
+        "ON CONFLICT (name) DO UPDATE SET value = own.value + 1",
+        [name],
     )
 
 

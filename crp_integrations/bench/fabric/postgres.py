@@ -1,0 +1,297 @@
+"""The fabric on PostgreSQL beside the same work as plain SQL: `… --store postgresql://…`.
+
+Both keep the same texts and vectors in one database, and both are asked the same. Processor time is
+that of this process and of its server process together, where the server runs on this machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import psycopg
+
+from crp_integrations.bench.measure import has_one_thread, in_one_thread, machine
+from crp_integrations.fabric.ports.searching import searching_in
+from crp_integrations.fabric.records import Fact
+from crp_integrations.fabric.search.stored import StoredIndex
+from crp_integrations.stores.postgres import PostgresStore
+from crp_integrations.stores.postgres.facts import PostgresFacts
+from crp_integrations.stores.postgres.schema import schema_of, set_up
+from crp_integrations.vectors import FloatRows, unit_rows
+
+MODULE = "crp_integrations.bench.fabric.postgres"
+NAMES = ("bench-0", "bench-1", "bench-2", "bench-3")
+DIMENSIONS = 384
+# Vectors lie around so many centres, as those of texts lie around their themes.
+CENTRES, SPREAD = 500, 0.9
+BATCH = 1_000
+QUERIES, K, ROUNDS = 200, 50, 5
+# Batches of each writer, and facts of each.
+WRITES, WRITTEN = 8, 250
+RAW = "crp_bench_raw"
+
+
+def material(count: int, seed: int = 1) -> tuple[list[Fact], FloatRows]:
+    """Facts of about eighty words, and a unit vector for each; equal arguments, equal material."""
+    chance = np.random.default_rng(seed)
+    centres = chance.standard_normal((CENTRES, DIMENSIONS)).astype(np.float32)
+    rows = np.empty((count, DIMENSIONS), dtype=np.float32)
+    for start in range(0, count, BATCH):
+        many = min(BATCH, count - start)
+        noise = chance.standard_normal((many, DIMENSIONS)).astype(np.float32)
+        rows[start : start + many] = centres[chance.integers(CENTRES, size=many)] + SPREAD * noise
+    words = np.minimum(chance.zipf(1.3, size=(count, 80)), 30_000)
+    facts = [
+        Fact(content=f"passage {seed} {n} " + " ".join(f"w{word}" for word in line))
+        for n, line in enumerate(words.tolist())
+    ]
+    return facts, unit_rows(rows)
+
+
+def run(address: str, count: int, say: Callable[[str], None]) -> dict[str, Any]:
+    """Measure ingestion, search and writers beside each other.
+
+    The namespaces `bench-0` to `bench-3` and the schema of the plain tables are dropped, before
+    and after.
+
+    Args:
+        count: facts.
+    """
+    facts, rows = material(count)
+    asked = unit_rows(
+        rows[:: max(1, count // QUERIES)][:QUERIES]
+        + 0.5
+        * np.random.default_rng(2).standard_normal((QUERIES, DIMENSIONS)).astype(np.float32)
+        / np.sqrt(DIMENSIONS)
+    )
+    with closing(PostgresStore(address)) as store:
+        _clean(address, store)
+        try:
+            say(f"writing {count} facts through the store")
+            ours = _ingested(store, facts, rows)
+            _analysed(address)
+            say("writing the same as COPY and CREATE INDEX")
+            raw = _copied(address, facts, rows)
+            say(f"asking {len(asked)} questions of each")
+            exact = [_best(rows, facts, one) for one in asked]
+            found = {
+                "ours": _asked_ours(store, asked, exact),
+                "raw": _asked_raw(address, asked, exact),
+            }
+            say("four writers")
+            _clean(address, store)
+            writers = {
+                "one writer": _written(address, [0]),
+                "four on four tenants": _written(address, [0, 1, 2, 3]),
+                "four on one tenant": _written(address, [0, 0, 0, 0]),
+            }
+        finally:
+            _clean(address, store)
+    return {
+        "machine": machine(),
+        "facts": count,
+        "ingestion": {
+            "ours": ours,
+            "raw": raw,
+            "share": round(ours["rows_cpu_s"] / raw["rows_cpu_s"], 3),
+        },
+        "search": found | {"cpu_ratio": round(found["ours"]["cpu_ms"] / found["raw"]["cpu_ms"], 3)},
+        "rows_per_second": writers,
+    }
+
+
+def _clean(address: str, store: PostgresStore) -> None:
+    for name in NAMES:
+        store.drop(name)
+    with psycopg.connect(address, autocommit=True) as raw:
+        raw.execute(f"DROP SCHEMA IF EXISTS {RAW} CASCADE".encode())
+
+
+def _ingested(store: PostgresStore, facts: Sequence[Fact], rows: FloatRows) -> dict[str, float]:
+    with store.begin(NAMES[0], write=True) as transaction:
+        transaction.facts.set_setting("embedder", "bench")
+    begun, pid = _started(_pid(store))
+    for start in range(0, len(facts), BATCH):
+        with store.begin(NAMES[0]) as transaction:
+            transaction.facts.add(facts[start : start + BATCH], rows[start : start + BATCH])
+    return _speed(len(facts), begun, pid)
+
+
+def _analysed(address: str) -> None:
+    """What a server does by itself after a while."""
+    schema = schema_of(NAMES[0])
+    with psycopg.connect(address, autocommit=True) as raw:
+        for table in ("facts", "vectors"):
+            raw.execute(f"VACUUM (ANALYZE) {schema}.{table}".encode())
+
+
+def _copied(address: str, facts: Sequence[Fact], rows: FloatRows) -> dict[str, float]:
+    with psycopg.connect(address, autocommit=True) as raw, raw.cursor() as cursor:
+        begun, pid = _started(raw.info.backend_pid)
+        raw.execute(f"CREATE SCHEMA {RAW}".encode())
+        raw.execute(f"SET search_path = {RAW}, public".encode())
+        raw.execute("CREATE TABLE passages (id text PRIMARY KEY, content text, vector vector(384))")
+        for start in range(0, len(facts), BATCH):
+            with cursor.copy("COPY passages FROM STDIN") as copying:
+                for fact, row in zip(
+                    facts[start : start + BATCH], rows[start : start + BATCH], strict=True
+                ):
+                    copying.write_row((fact.fact_id, fact.content, str(row.tolist())))
+        # In one process, as the rows of the other side come in.
+        raw.execute("SET max_parallel_maintenance_workers = 0")
+        raw.execute("CREATE INDEX ON passages USING hnsw ((vector::halfvec(384)) halfvec_ip_ops)")
+        speed = _speed(len(facts), begun, pid)
+        raw.execute("VACUUM (ANALYZE) passages")
+        return speed
+
+
+def _pid(store: PostgresStore) -> int:
+    """The server's process of the connection that one thread has every time."""
+    with store.begin(NAMES[0], write=False) as transaction:
+        facts = transaction.facts
+        assert isinstance(facts, PostgresFacts)
+        return int(facts.statements.rows("SELECT pg_backend_pid()")[0][0])
+
+
+def _started(pid: int) -> tuple[tuple[float, float], int]:
+    return (time.perf_counter(), time.process_time() + _cpu(pid)), pid
+
+
+def _speed(count: int, begun: tuple[float, float], pid: int) -> dict[str, float]:
+    """Rows a second, by the clock and by the processor time of both processes."""
+    seconds = time.perf_counter() - begun[0]
+    cpu = time.process_time() + _cpu(pid) - begun[1]
+    return {
+        "seconds": round(seconds, 1),
+        "rows_s": round(count / seconds, 1),
+        "cpu_seconds": round(cpu, 1),
+        "rows_cpu_s": round(count / cpu, 1),
+    }
+
+
+def _searched(
+    ask: Callable[[npt.NDArray[np.float32]], list[str]],
+    pid: int,
+    asked: FloatRows,
+    exact: Sequence[set[str]],
+) -> dict[str, float]:
+    """Means over the questions, asked again and again since a server counts in hundredths."""
+    given = [ask(vector) for vector in asked]
+    hits = [len({*ids} & best) / len(best) for ids, best in zip(given, exact, strict=True)]
+    begun, own, server = time.perf_counter(), time.process_time(), _cpu(pid)
+    for _ in range(ROUNDS):
+        for vector in asked:
+            ask(vector)
+    own, server = time.process_time() - own, _cpu(pid) - server
+    per = 1000 / (ROUNDS * len(asked))
+    return {
+        "cpu_ms": round(per * (own + server), 3),
+        "server_cpu_ms": round(per * server, 3),
+        "wall_ms": round(per * (time.perf_counter() - begun), 3),
+        "recall": round(statistics.mean(hits), 4),
+    }
+
+
+def _asked_ours(
+    store: PostgresStore, asked: FloatRows, exact: Sequence[set[str]]
+) -> dict[str, float]:
+    def ask(vector: npt.NDArray[np.float32]) -> list[str]:
+        with store.begin(NAMES[0], write=False) as transaction:
+            searching = searching_in(transaction.facts)
+            assert searching is not None
+            index = StoredIndex(transaction.facts, searching)
+            return [hit.fact_id for hit in index.nearest(vector, K)]
+
+    return _searched(ask, _pid(store), asked, exact)
+
+
+def _asked_raw(address: str, asked: FloatRows, exact: Sequence[set[str]]) -> dict[str, float]:
+    statement = (
+        f"SELECT id FROM {RAW}.passages "  # noqa: S608 - names of ours
+        f"ORDER BY vector::halfvec(384) <#> %s::halfvec(384) LIMIT {K}"
+    ).encode()
+    with psycopg.connect(address, autocommit=True) as raw:
+        set_up(raw)
+
+        def ask(vector: npt.NDArray[np.float32]) -> list[str]:
+            found = raw.execute(statement, [str(vector.tolist())]).fetchall()
+            return [id_ for (id_,) in found]
+
+        return _searched(ask, raw.info.backend_pid, asked, exact)
+
+
+def _cpu(pid: int) -> float:
+    """Seconds that a process of this machine has computed; 0 where that cannot be read."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _best(rows: FloatRows, facts: Sequence[Fact], vector: npt.NDArray[np.float32]) -> set[str]:
+    scores = rows @ vector
+    return {facts[place].fact_id for place in np.argpartition(-scores, K)[:K].tolist()}
+
+
+def _written(address: str, tenants: Sequence[int]) -> float:
+    """Rows a second of writers that begin at once, each a process."""
+    spawn = multiprocessing.get_context("spawn")
+    start = spawn.Barrier(len(tenants) + 1)
+    writers = [
+        spawn.Process(target=_write, args=(address, NAMES[tenant], number, start))
+        for number, tenant in enumerate(tenants)
+    ]
+    for writer in writers:
+        writer.start()
+    start.wait()
+    begun = time.perf_counter()
+    for writer in writers:
+        writer.join()
+    seconds = time.perf_counter() - begun
+    with closing(PostgresStore(address)) as store:
+        for tenant in set(tenants):
+            store.drop(NAMES[tenant])
+    return round(len(tenants) * WRITES * WRITTEN / seconds, 1)
+
+
+def _write(address: str, namespace: str, number: int, start: Barrier) -> None:
+    facts, rows = material(WRITES * WRITTEN, seed=100 + number)
+    with closing(PostgresStore(address, busy_seconds=60, index_from=1)) as store:
+        start.wait()
+        for at in range(0, len(facts), WRITTEN):
+            with store.begin(namespace) as transaction:
+                transaction.facts.add(facts[at : at + WRITTEN], rows[at : at + WRITTEN])
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the bench from a command line."""
+    parser = argparse.ArgumentParser(prog=MODULE, description=__doc__)
+    parser.add_argument("--store", required=True, help="postgresql:// address, to be written")
+    parser.add_argument("--facts", type=int, default=100_000)
+    parser.add_argument("--json", type=Path, help="where to write the report")
+    given = parser.parse_args(arguments)
+    if not has_one_thread():
+        sys.exit(in_one_thread(MODULE, sys.argv[1:] if arguments is None else arguments))
+    report = run(given.store, given.facts, lambda line: print(line, file=sys.stderr))
+    text = json.dumps(report, indent=2)
+    print(text)
+    if given.json:
+        given.json.write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

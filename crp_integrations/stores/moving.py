@@ -1,0 +1,164 @@
+"""A namespace moved from one store to another, row by row: everything but what is derived.
+
+SQLite and PostgreSQL keep the same tables. The text index, the postings and the log of changes are
+made anew where the rows arrive.
+"""
+
+# ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from crp_integrations.audit.records import Event, WindowSeal
+from crp_integrations.errors import StoreError
+from crp_integrations.fabric.ports import FactsFacet, Store
+from crp_integrations.fabric.records import Fact, Source
+from crp_integrations.fabric.search.hashes import Hashes
+from crp_integrations.stores.sqlite.facts import SqliteFacts
+from crp_integrations.stores.sqlite.rows import columns
+from crp_integrations.stores.statements import Packed, Statements
+
+# Rows read and written at a time.
+PAGE = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table that is moved.
+
+    Attributes:
+        key: columns of its primary key, in whose order it is read.
+        columns: all columns, those of the key included.
+    """
+
+    name: str
+    key: tuple[str, ...]
+    columns: tuple[str, ...]
+
+
+def _table(name: str, key: Sequence[str], others: Sequence[str] = ()) -> Table:
+    return Table(name, tuple(key), (*key, *(one for one in others if one not in key)))
+
+
+_WINDOW = '"window"'
+# Those that others refer to first.
+TABLES = (
+    _table("settings", ["name"], ["value"]),
+    _table("sources", ["source_id"], columns(Source)),
+    _table("facts", ["fact"], ["expires_at", *columns(Fact)]),
+    _table("vectors", ["fact"], ["vector"]),
+    _table("token_counts", ["fact", "tokenizer"], ["tokens"]),
+    _table("edges", ["source_fact", "kind", "target_fact"], ["weight"]),
+    _table("prepared_vectors", ["embedder", "content_hash"], ["vector"]),
+    _table("fact_findings", ["fact"], ["findings", "uses_before"]),
+    _table("events", ["seq"], columns(Event)),
+    _table("seals", ["session_id", "window_number", "window_id"], columns(WindowSeal)),
+    _table("sessions", ["session_id"], ["parent_session", "modified_at", "record"]),
+    _table(
+        "windows",
+        [_WINDOW],
+        [
+            *("window_id", "session_id", "window_number", "continuation_id", "closed_at"),
+            *("emptied", "record"),
+        ],
+    ),
+    _table("window_contents", [_WINDOW], ["padding", "prior", "report"]),
+    _table("window_facts", [_WINDOW, "fact_id"]),
+    _table("window_sources", [_WINDOW, "source_id"]),
+    _table("withdrawn_facts", ["fact_id"], ["withdrawn_at"]),
+    _table(
+        "receipts",
+        ["place"],
+        ["receipt_id", "session_id", "window_id", "payload", "signature", "key"],
+    ),
+    _table("receipt_log", ["position"], ["hash"]),
+    _table("receipt_contents", ["place"], ["padding", "texts"]),
+    _table("receipt_facts", ["fact_id", "place"], ["source_id"]),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What was moved.
+
+    Attributes:
+        state_hash: of the namespace, the same in both stores.
+    """
+
+    namespace: str
+    facts: int
+    events: int
+    state_hash: str
+
+
+def move(source: Store, target: Store, namespace: str, told: Callable[[str, int], None]) -> Moved:
+    """Copy a namespace into a store that has none of that name; the source stays as it is.
+
+    Args:
+        told: called with a table's name and how many of its rows were written so far.
+
+    Raises:
+        StoreError: the target has the namespace already, a store keeps no tables, or the state
+            hashes differ; then nothing is kept in the target.
+    """
+    if namespace in target.namespaces():
+        raise StoreError(
+            f"{target.name} has a namespace {namespace!r:.80} already; move into an empty store"
+        )
+    with source.begin(namespace, write=False) as reading, target.begin(namespace) as writing:
+        old, new = _tables(source, reading.facts), _tables(target, writing.facts)
+        counted = {}
+        for table in TABLES:
+            written = 0
+            for page in _pages(old.statements, table):
+                _write(new, table, page)
+                written += len(page)
+                told(table.name, written)
+            counted[table.name] = written
+        new.settle_numbers(old)
+        before, after = (Hashes().of(facts) for facts in (reading.facts, writing.facts))
+        if before != after:
+            raise StoreError(
+                f"namespace {namespace!r:.80} has state hash {after} in {target.name}, wanted "
+                f"{before}; nothing was kept"
+            )
+    return Moved(namespace, counted["facts"], counted["events"], before)
+
+
+def _tables(store: Store, facts: FactsFacet) -> SqliteFacts:
+    if not isinstance(facts, SqliteFacts):
+        raise StoreError(f"{store.name} keeps no tables; move between a folder and a database")
+    return facts
+
+
+def _pages(connection: Statements, table: Table) -> Iterator[list[tuple[Any, ...]]]:
+    key = ", ".join(table.key)
+    marks = ", ".join("?" * len(table.key))
+    what = f"SELECT {', '.join(table.columns)} FROM {table.name}"
+    page = connection.rows(f"{what} ORDER BY {key} LIMIT {PAGE}")
+    while page:
+        yield page
+        after = page[-1][: len(table.key)]
+        page = connection.rows(
+            f"{what} WHERE ({key}) > ({marks}) ORDER BY {key} LIMIT {PAGE}", list(after)
+        )
+
+
+def _write(facts: SqliteFacts, table: Table, page: list[tuple[Any, ...]]) -> None:
+    names = list(table.columns)
+    rows: list[Sequence[Any]] = [list(row) for row in page]
+    if "padding" in names:
+        at = names.index("padding")
+        rows = [[*row[:at], facts.statements.padding, *row[at + 1 :]] for row in rows]
+    if "vector" in names:
+        at = names.index("vector")
+        rows = [[*row[:at], Packed(row[at]), *row[at + 1 :]] for row in rows]
+    if table.name == "facts":
+        names, rows = facts.noted(names, rows)
+    marks = ", ".join("?" * len(names))
+    facts.statements.executemany(
+        f"INSERT INTO {table.name} ({', '.join(names)}) VALUES ({marks})", rows
+    )

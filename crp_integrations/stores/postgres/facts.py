@@ -1,0 +1,207 @@
+"""The facts facet over one connection, where PostgreSQL does it otherwise than SQLite."""
+
+# ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from crp_integrations.fabric.records import Fact
+from crp_integrations.stores import rules
+from crp_integrations.stores.postgres import searching, words
+from crp_integrations.stores.postgres.connection import Connection
+from crp_integrations.stores.postgres.notices import CHANNEL
+from crp_integrations.stores.postgres.ordering import Turn
+from crp_integrations.stores.postgres.searching import INDEXED, PostgresSearching
+from crp_integrations.stores.sqlite.facts import SqliteFacts
+from crp_integrations.stores.sqlite.moments import sortable
+from crp_integrations.stores.sqlite.rows import columns, row
+from crp_integrations.stores.statements import AMONG, Among, Packed, among
+from crp_integrations.vectors import FloatRows, to_bytes
+from crp_integrations.vocabulary import FactStatus
+
+# Below so many facts every process compares all rows itself, as with the embedded store.
+INDEX_FROM = 10_000
+_TYPES = {"importance_weight": "float8", "access_count": "int8"}
+_FACT_COLUMNS = ("fact", "words", "expires_at", *columns(Fact))
+_FACT_TYPES = ("int8", "int4", *(_TYPES.get(name, "text") for name in _FACT_COLUMNS[2:]))
+
+
+class PostgresFacts(SqliteFacts):
+    """Facts, vectors, sources, postings, token counts and edges of one namespace."""
+
+    _connection: Connection
+    _gate: Turn
+
+    def __init__(
+        self,
+        connection: Connection,
+        gate: Turn,
+        namespace: str,
+        owned: Mapping[str, Any] | None = None,
+        index_from: int = INDEX_FROM,
+    ) -> None:
+        """Take the connection.
+
+        Args:
+            owned: the namespace's own numbers, of a transaction that only reads.
+            index_from: facts from which on the vectors get an index.
+        """
+        self._index_from = index_from
+        super().__init__(connection, gate, namespace, owned)
+        self.searching = PostgresSearching(connection, gate, owned)
+
+    def add(self, facts: Sequence[Fact], vectors: FloatRows) -> None:
+        """Add facts with their unit vectors, shape (len(facts), dimensions)."""
+        self._gate.adding()
+        dimensions = self._dimensions()
+        if dimensions is None:
+            # The first one decides the length for all.
+            self._gate.writing()
+            dimensions = self._dimensions()
+        named = rules.checked_facts(
+            facts,
+            vectors,
+            namespace=self._namespace,
+            dimensions=dimensions,
+            taken=self._numbers([fact.fact_id for fact in facts]),
+        )
+        if not named:
+            return
+        if dimensions is None:
+            self._set_own("dimensions", vectors.shape[1])
+        numbers = [
+            number
+            for (number,) in self._connection.rows(
+                "SELECT nextval('numbers') FROM generate_series(1, ?)", [len(named)]
+            )
+        ]
+        texts = [fact.content for fact in named]
+        # Rows and postings first: their indexes are slow, and ask for no lock.
+        self._connection.copy(
+            "vectors (fact, vector)",
+            ("int8", "vector"),
+            ((number, Packed(to_bytes(one))) for number, one in zip(numbers, vectors, strict=True)),
+        )
+        lengths = words.add(self._connection, list(zip(numbers, texts, strict=True)))
+        self._connection.copy(
+            f"facts ({', '.join(_FACT_COLUMNS)})",
+            _FACT_TYPES,
+            (
+                (number, length, sortable(fact.expires_at), *row(fact))
+                for number, length, fact in zip(numbers, lengths, named, strict=True)
+            ),
+        )
+        self._gate.writing()
+        self._grow()
+        if self._own(INDEXED) is None and self._own("live_facts") >= self._index_from:
+            searching.build(self._connection, vectors.shape[1])
+
+    def use_prepared(self, embedder: str) -> None:
+        """Make an embedder's prepared vectors those in use, and forget all prepared ones."""
+        self._gate.writing()
+        if self._own(INDEXED) is None:
+            super().use_prepared(embedder)
+            return
+        searching.drop(self._connection)
+        super().use_prepared(embedder)
+        dimensions = self._dimensions()
+        if dimensions is not None:
+            searching.build(self._connection, dimensions)
+
+    def replace(self, facts: Sequence[Fact], vectors: FloatRows | None = None) -> None:
+        """Put records in the place of those with the same ids."""
+        self._gate.writing()
+        old = self._texts([fact.fact_id for fact in facts])
+        super().replace(facts, vectors)
+        changed = [
+            (old[fact.fact_id][0], old[fact.fact_id][1], fact.content)
+            for fact in facts
+            if old[fact.fact_id][1] != fact.content
+        ]
+        if changed:
+            words.remove(self._connection, [(number, text) for number, text, _ in changed])
+            lengths = words.add(self._connection, [(number, text) for number, _, text in changed])
+            self._connection.execute(
+                "UPDATE facts SET words = new.words FROM unnest(?::bigint[], ?::int[]) "
+                "AS new (fact, words) WHERE facts.fact = new.fact",
+                [Among(number for number, _, _ in changed), Among(lengths)],
+            )
+
+    def remove(self, ids: Sequence[str]) -> None:
+        """Remove facts and everything that hangs on them; unknown ids are left out."""
+        self._gate.writing()
+        words.remove(self._connection, list(self._texts(ids).values()))
+        super().remove(ids)
+
+    def set_communities(self, labels: Mapping[str, str | None]) -> None:
+        """Give facts their community; leaves `modified_at` alone."""
+        self._gate.writing()
+        ids = list(labels)
+        rules.unknown(ids, self._numbers(ids))
+        changed = self._connection.execute(
+            "UPDATE facts SET community_label = new.label "
+            "FROM unnest(?::text[], ?::text[]) AS new (id, label) WHERE fact_id = new.id "
+            "AND community_label IS DISTINCT FROM new.label",
+            [Among(ids), Among(labels.values())],
+        )
+        if changed.rowcount:
+            self._grow()
+
+    def search_text(self, terms: Sequence[str], k: int) -> list[tuple[str, float]]:
+        """Best retrievable facts that hold any of the terms: id and BM25 score."""
+        self._gate.reading()
+        return words.search(self._connection, terms, k)
+
+    def noted(
+        self, names: list[str], rows: list[Sequence[Any]]
+    ) -> tuple[list[str], list[Sequence[Any]]]:
+        """Columns and rows of facts that are about to arrive; their postings are written."""
+        number, content = names.index("fact"), names.index("content")
+        lengths = words.add(self._connection, [(row[number], row[content]) for row in rows])
+        return [*names, "words"], [
+            (*row, length) for row, length in zip(rows, lengths, strict=True)
+        ]
+
+    def _note_last_number(self) -> None:
+        self._connection.execute(
+            "SELECT setval('numbers', (SELECT coalesce(max(fact), 0) + 1 FROM facts))"
+        )
+        self._connection.execute(
+            "SELECT setval(pg_get_serial_sequence('windows', 'window'), "
+            '(SELECT coalesce(max("window"), 0) + 1 FROM windows))'
+        )
+        dimensions = self._dimensions()
+        if dimensions is not None and self._own("live_facts") >= self._index_from:
+            searching.build(self._connection, dimensions)
+
+    def _leave_to_scrub(self) -> None:
+        """Note that bytes are left to scrub, and tell other processes when this commits."""
+        super()._leave_to_scrub()
+        self._tell()
+
+    def set_status(self, ids: Sequence[str], status: FactStatus, at: datetime) -> None:
+        """Change the status, and `modified_at` of the facts that had another one."""
+        super().set_status(ids, status, at)
+        if status is FactStatus.DELETED:
+            self._tell()
+
+    def _tell(self) -> None:
+        """Let other processes forget what they keep ready; equal notes of a commit are one."""
+        self._connection.execute("SELECT pg_notify(?, current_schema())", [CHANNEL])
+
+    def _prepared_dimensions(self, embedder: str) -> int | None:
+        found = self._connection.one(
+            "SELECT vector_dims(vector) FROM prepared_vectors WHERE embedder = ? LIMIT 1",
+            [embedder],
+        )
+        return None if found is None else int(found[0])
+
+    def _texts(self, ids: Sequence[str]) -> dict[str, tuple[int, str]]:
+        """Number and content by id, of those that are stored."""
+        found = self._connection.rows(
+            f"SELECT fact_id, fact, content FROM facts WHERE fact_id {AMONG}", [among(ids)]
+        )
+        return {id: (number, content) for id, number, content in found}

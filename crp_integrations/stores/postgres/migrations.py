@@ -1,0 +1,13 @@
+"""The steps of a schema. A step that was released is never changed; add another one."""
+
+from __future__ import annotations
+
+from crp_integrations.stores.postgres.tables import FACTS, JOURNAL, RECEIPTS, SESSIONS
+
+STEPS: tuple[tuple[str, ...], ...] = ((*FACTS, *JOURNAL, *SESSIONS, *RECEIPTS),)
+VERSION = len(STEPS)
+# Under this name `own` keeps the number of the last step that was taken.
+VERSION_NAME = "schema_version"
+# What the server and its extension must be; earlier pgvector lacks fixes of damaged indexes.
+OLDEST_SERVER = 160_000
+OLDEST_PGVECTOR = (0, 8, 4)

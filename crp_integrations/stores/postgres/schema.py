@@ -1,0 +1,160 @@
+"""A namespace's schema: its name, how it is made, and whether it can be used; and the server."""
+
+# ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from crp_integrations.errors import ConfigError, StoreDamaged, StoreNewer
+from crp_integrations.seals import sha256_hex
+from crp_integrations.stores.postgres import migrations
+from crp_integrations.stores.postgres.connection import Connection, Raw, refused
+from crp_integrations.stores.rules import checked_name
+
+PREFIX = "crp_"
+# Hexadecimal digits of a name's hash in its schema's name; a name of PostgreSQL has at most 63.
+DIGITS = 40
+# Candidates that a search of the index keeps.
+EF_SEARCH = 100
+# What a transaction that only reads asks first.
+OWN = "SELECT name, value FROM own"
+_MAKING = "SELECT pg_advisory_xact_lock(hashtextextended(?, 0))"
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """What the first connection found.
+
+    Attributes:
+        vector_oid: of pgvector's type `vector`.
+        extension_schema: where pgvector is.
+    """
+
+    vector_oid: int
+    extension_schema: str
+
+
+def look(raw: Raw, place: str) -> Server:
+    """What the server is; pgvector is made where it is missing and may be made.
+
+    Raises:
+        ConfigError: the server or its pgvector is too old.
+    """
+    if raw.info.server_version < migrations.OLDEST_SERVER:
+        found = raw.info.server_version // 10_000
+        raise ConfigError(f"{place} is PostgreSQL {found}; 16 is the oldest that is used")
+    row = _extension(raw)
+    if row is None:
+        with raw.transaction():
+            raw.execute("SELECT pg_advisory_xact_lock(hashtextextended('crp vector', 0))")
+            raw.execute("CREATE EXTENSION IF NOT EXISTS vector")
+        row = _extension(raw)
+    assert row is not None
+    version, schema, oid = row
+    if tuple(map(int, version.split(".")[:3])) < migrations.OLDEST_PGVECTOR:
+        raise ConfigError(f"{place} has pgvector {version}; 0.8.4 is the oldest that is used")
+    return Server(int(oid), str(schema))
+
+
+def _extension(raw: Raw) -> tuple[str, str, int] | None:
+    found = raw.execute(
+        "SELECT extversion, nspname, (SELECT oid FROM pg_type WHERE typname = 'vector' "
+        "AND typnamespace = extnamespace)::int8 FROM pg_extension "
+        "JOIN pg_namespace ON pg_namespace.oid = extnamespace WHERE extname = 'vector'"
+    ).fetchone()
+    return None if found is None else (str(found[0]), str(found[1]), int(found[2]))
+
+
+def set_up(raw: Raw) -> None:
+    """What lasts as long as a connection: how its index is searched."""
+    # It goes on until enough of what it finds passes the conditions.
+    raw.execute(
+        f"SET hnsw.ef_search = {EF_SEARCH}; SET hnsw.iterative_scan = relaxed_order".encode()
+    )
+
+
+def schema_of(namespace: str) -> str:
+    """The schema of a namespace; no character of a name has a meaning in it.
+
+    Raises:
+        StoreError: the name is empty or cannot be written as UTF-8.
+    """
+    return f"{PREFIX}{sha256_hex(checked_name(namespace))[:DIGITS]}"
+
+
+def is_there(connection: Connection, schema: str) -> bool:
+    """Whether there is such a schema.
+
+    Raises:
+        AccessDenied: there is one, and this login may not look into it.
+    """
+    found = connection.one(
+        "SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = ?", [schema]
+    )
+    if found is not None and not found[0]:
+        # Said here, since a schema of the search path that may not be used is passed over.
+        raise refused(connection.place)
+    return found is not None
+
+
+def make(connection: Connection, namespace: str, schema: str) -> None:
+    """Bring a schema to today's tables within the transaction that is open.
+
+    Raises:
+        StoreNewer, StoreDamaged: the one that is there cannot be used.
+    """
+    if not is_there(connection, schema):
+        # One process makes it, the others wait and find it.
+        connection.execute(_MAKING, [schema])
+    if is_there(connection, schema):
+        found = connection.one("SELECT value FROM own WHERE name = ?", [migrations.VERSION_NAME])
+        check(connection, namespace, None if found is None else found[0])
+        return
+    connection.script(f'CREATE SCHEMA "{schema}"')
+    fill(connection, namespace)
+
+
+def fill(connection: Connection, namespace: str) -> None:
+    """Make the tables of an empty schema."""
+    for step in migrations.STEPS:
+        connection.script(";\n".join(step))
+    connection.execute("INSERT INTO named (namespace) VALUES (?)", [namespace])
+    connection.execute(
+        "INSERT INTO own (name, value) VALUES (?, ?)",
+        [migrations.VERSION_NAME, migrations.VERSION],
+    )
+
+
+def check(connection: Connection, namespace: str, version: int | None) -> None:
+    """Refuse a schema that cannot be used.
+
+    Raises:
+        StoreNewer: a newer version of the package made it.
+        StoreDamaged: it has no version, or belongs to another namespace.
+    """
+    if version is None:
+        raise StoreDamaged(f"the schema of namespace {namespace!r} has no version")
+    if version > migrations.VERSION:
+        raise StoreNewer(
+            f"the schema of namespace {namespace!r} has version {version}; this version of the "
+            f"package reads up to {migrations.VERSION}"
+        )
+    found = connection.one("SELECT namespace FROM named")
+    if found is None or found[0] != namespace:
+        raise StoreDamaged(f"the schema of namespace {namespace!r} belongs to another namespace")
+
+
+def names(connection: Connection) -> list[str]:
+    """Names of the namespaces that this login may read, ascending."""
+    schemas = connection.rows(
+        "SELECT nspname FROM pg_namespace WHERE starts_with(nspname, ?) "
+        "AND length(nspname) = ? AND has_schema_privilege(oid, 'USAGE')",
+        [PREFIX, len(PREFIX) + DIGITS],
+    )
+    found = [
+        (schema, name)
+        for (schema,) in schemas
+        for (name,) in connection.rows(f'SELECT namespace FROM "{schema}".named')
+    ]
+    return sorted(name for schema, name in found if schema_of(name) == schema)

@@ -1,0 +1,239 @@
+"""The tables of one namespace's schema: the first step."""
+
+# ruff: noqa: S608 - only names of ours are put into a statement.
+
+from __future__ import annotations
+
+from typing import Final
+
+from crp_integrations.stores.postgres.dialect import TOUCHED_SQL
+from crp_integrations.stores.sqlite.migrations import ASIDE_SQL, RETRIEVABLE_SQL
+
+# Texts sort by their code points, as they do in Python and SQLite, whatever the database's locale.
+_T = 'TEXT COLLATE "C"'
+_TOKEN = "replace(gen_random_uuid()::text, '-', '')"
+
+
+# Runs under the lock of the generation, so that numbers follow each other as commits do.
+_LOG = f"""INSERT INTO changes
+            SELECT coalesce((SELECT max(sequence) FROM changes), 0)
+                + row_number() OVER (ORDER BY fact_id), fact_id, {_TOKEN} FROM"""
+_LIVE_MOVED = """UPDATE own
+            SET value = value + CASE name WHEN 'live_facts' THEN facts ELSE words END FROM"""
+_LIVE_NAMES = "WHERE name IN ('live_facts', 'live_words') AND (facts <> 0 OR words <> 0);"
+
+
+def _live(row: str) -> str:
+    return f"({row}.status IN ('ACTIVE', 'STALE') AND {row}.archived_at IS NULL)"
+
+
+def _trigger(table: str, event: str, rows: str, body: str) -> tuple[str, str]:
+    name = f"{table}_{event.lower()}"
+    return (
+        f"""CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT
+        AS $$ BEGIN
+            PERFORM 1 FROM own WHERE name = 'generation' FOR UPDATE;
+            {body}
+            RETURN NULL;
+        END $$""",
+        f"""CREATE TRIGGER {name} AFTER {event} ON {table} REFERENCING {rows}
+        FOR EACH STATEMENT EXECUTE FUNCTION {name}()""",
+    )
+
+
+FACTS: Final = (
+    # Numbers of the namespace as a whole: `generation`, whose row is the writers' lock,
+    # `dimensions`, and how many facts and words can be retrieved.
+    f"CREATE TABLE own (name {_T} PRIMARY KEY, value BIGINT)",
+    "INSERT INTO own VALUES ('generation', 0), ('live_facts', 0), ('live_words', 0)",
+    f"CREATE TABLE named (namespace {_T} NOT NULL)",
+    f"CREATE TABLE settings (name {_T} PRIMARY KEY, value {_T} NOT NULL)",
+    f"""CREATE TABLE sources (
+        source_id {_T} PRIMARY KEY, schema {_T} NOT NULL, title {_T} NOT NULL, uri {_T} NOT NULL,
+        document_hash {_T} NOT NULL, kind {_T} NOT NULL, ingested_at {_T} NOT NULL,
+        fact_count BIGINT NOT NULL, status {_T} NOT NULL, labels {_T} NOT NULL,
+        metadata {_T} NOT NULL
+    )""",
+    "CREATE SEQUENCE numbers",
+    # `words` is the length that the word search weighs.
+    f"""CREATE TABLE facts (
+        fact BIGINT PRIMARY KEY, fact_id {_T} NOT NULL UNIQUE, schema {_T} NOT NULL,
+        content {_T} NOT NULL, content_hash {_T} NOT NULL, namespace {_T} NOT NULL,
+        source_id {_T} NOT NULL, source_location {_T} NOT NULL, kind {_T} NOT NULL,
+        importance_weight DOUBLE PRECISION NOT NULL, community_label {_T}, ingested_at {_T},
+        modified_at {_T}, access_count BIGINT NOT NULL, last_accessed_at {_T}, ttl {_T},
+        status {_T} NOT NULL, labels {_T} NOT NULL, valid_from {_T}, valid_to {_T},
+        supersedes {_T}, metadata {_T} NOT NULL, archived_at {_T}, expires_at {_T},
+        words INTEGER NOT NULL
+    )""",
+    "CREATE INDEX facts_by_source ON facts (source_id, fact_id)",
+    f"""CREATE INDEX facts_retrievable ON facts (fact_id)
+        INCLUDE (status, content_hash, labels) WHERE {RETRIEVABLE_SQL}""",
+    f"CREATE INDEX facts_weighed ON facts (fact) INCLUDE (fact_id, words) WHERE {RETRIEVABLE_SQL}",
+    f"CREATE INDEX facts_by_labels ON facts (labels) WHERE {RETRIEVABLE_SQL}",
+    f"CREATE INDEX facts_aside ON facts (status, archived_at, modified_at) WHERE {ASIDE_SQL}",
+    "CREATE INDEX facts_expiring ON facts (expires_at) WHERE expires_at IS NOT NULL",
+    "CREATE INDEX facts_by_hash ON facts (content_hash)",
+    """CREATE INDEX facts_by_community ON facts (community_label)
+        WHERE community_label IS NOT NULL""",
+    f"CREATE INDEX facts_unused ON facts (({TOUCHED_SQL})) WHERE {RETRIEVABLE_SQL}",
+    # Rows come before their facts do, so that the slow work on an index is done before the lock.
+    """CREATE TABLE vectors (
+        fact BIGINT PRIMARY KEY REFERENCES facts (fact) ON DELETE CASCADE
+            DEFERRABLE INITIALLY DEFERRED,
+        vector vector NOT NULL
+    )""",
+    # Where each stem stands in each fact: places as four little-endian bytes each.
+    f"""CREATE TABLE postings (
+        stem {_T} NOT NULL, fact BIGINT NOT NULL, places BYTEA NOT NULL, PRIMARY KEY (stem, fact)
+    )""",
+    f"""CREATE TABLE token_counts (
+        fact BIGINT NOT NULL REFERENCES facts (fact) ON DELETE CASCADE, tokenizer {_T} NOT NULL,
+        tokens BIGINT NOT NULL, PRIMARY KEY (fact, tokenizer)
+    )""",
+    f"""CREATE TABLE edges (
+        source_fact {_T} NOT NULL REFERENCES facts (fact_id) ON DELETE CASCADE,
+        kind {_T} NOT NULL,
+        target_fact {_T} NOT NULL REFERENCES facts (fact_id) ON DELETE CASCADE,
+        weight DOUBLE PRECISION NOT NULL, PRIMARY KEY (source_fact, kind, target_fact)
+    )""",
+    "CREATE INDEX edges_by_target ON edges (target_fact)",
+    f"""CREATE TABLE prepared_vectors (
+        embedder {_T} NOT NULL, content_hash {_T} NOT NULL, vector vector NOT NULL,
+        PRIMARY KEY (embedder, content_hash)
+    )""",
+    "CREATE INDEX prepared_by_hash ON prepared_vectors (content_hash)",
+    """CREATE TABLE fact_findings (
+        fact BIGINT PRIMARY KEY REFERENCES facts (fact) ON DELETE CASCADE,
+        findings BIGINT NOT NULL, uses_before BIGINT NOT NULL
+    )""",
+    f"""CREATE TABLE changes (
+        sequence BIGINT PRIMARY KEY, fact_id {_T} NOT NULL, token {_T} NOT NULL
+    )""",
+    *_trigger(
+        "facts",
+        "INSERT",
+        "NEW TABLE AS fresh",
+        f"""{_LOG} fresh;
+            {_LIVE_MOVED} (
+                SELECT count(*) AS facts, coalesce(sum(words), 0) AS words FROM fresh AS n
+                WHERE {_live("n")}
+            ) AS moved {_LIVE_NAMES}""",
+    ),
+    *_trigger(
+        "facts",
+        "UPDATE",
+        "OLD TABLE AS stale NEW TABLE AS fresh",
+        f"""{_LOG} (
+                SELECT n.fact_id FROM stale AS o JOIN fresh AS n USING (fact)
+                WHERE o.content <> n.content OR o.status <> n.status OR o.labels <> n.labels
+                    OR o.archived_at IS DISTINCT FROM n.archived_at
+                    OR o.community_label IS DISTINCT FROM n.community_label
+            ) AS changed;
+            {_LIVE_MOVED} (
+                SELECT coalesce(sum(one), 0) AS facts, coalesce(sum(words), 0) AS words FROM (
+                    SELECT 1 AS one, words FROM fresh AS n WHERE {_live("n")}
+                    UNION ALL SELECT -1, -words FROM stale AS o WHERE {_live("o")}
+                ) AS each
+            ) AS moved {_LIVE_NAMES}""",
+    ),
+    *_trigger(
+        "facts",
+        "DELETE",
+        "OLD TABLE AS stale",
+        f"""{_LOG} stale;
+            {_LIVE_MOVED} (
+                SELECT -count(*) AS facts, -coalesce(sum(words), 0) AS words FROM stale AS o
+                WHERE {_live("o")}
+            ) AS moved {_LIVE_NAMES}""",
+    ),
+    *_trigger(
+        "vectors",
+        "UPDATE",
+        "OLD TABLE AS stale NEW TABLE AS fresh",
+        f"""{_LOG} (
+                SELECT fact_id FROM stale AS o JOIN fresh AS n USING (fact) JOIN facts USING (fact)
+                WHERE o.vector <> n.vector
+            ) AS changed;""",
+    ),
+)
+
+_SEALED = ("events", "seals", "receipts", "receipt_log")
+JOURNAL: Final = (
+    f"""CREATE TABLE events (
+        seq BIGINT PRIMARY KEY, schema {_T} NOT NULL, event_type {_T} NOT NULL,
+        timestamp {_T} NOT NULL, session_id {_T} NOT NULL, window_id {_T} NOT NULL,
+        data {_T} NOT NULL, hmac {_T} NOT NULL
+    )""",
+    f"""CREATE TABLE seals (
+        session_id {_T} NOT NULL, window_number BIGINT NOT NULL, schema {_T} NOT NULL,
+        window_id {_T} NOT NULL, timestamp {_T} NOT NULL, response_hash {_T} NOT NULL,
+        report_hash {_T} NOT NULL, parent_hmac {_T} NOT NULL, hmac {_T} NOT NULL,
+        outcome {_T} NOT NULL, etag {_T} NOT NULL, risk_level {_T} NOT NULL,
+        PRIMARY KEY (session_id, window_number, window_id)
+    )""",
+)
+SESSIONS: Final = (
+    f"""CREATE TABLE sessions (
+        session_id {_T} PRIMARY KEY, parent_session {_T} NOT NULL, modified_at {_T} NOT NULL,
+        record {_T} NOT NULL
+    )""",
+    "CREATE INDEX sessions_by_parent ON sessions (parent_session) WHERE parent_session <> ''",
+    "CREATE INDEX sessions_idle ON sessions (modified_at, session_id)",
+    f"""CREATE TABLE windows (
+        "window" BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,
+        window_id {_T} NOT NULL UNIQUE,
+        session_id {_T} NOT NULL REFERENCES sessions (session_id) ON DELETE CASCADE,
+        window_number BIGINT NOT NULL, continuation_id {_T} NOT NULL, closed_at {_T} NOT NULL,
+        emptied INTEGER NOT NULL DEFAULT 0, record {_T} NOT NULL
+    )""",
+    "CREATE UNIQUE INDEX windows_by_session ON windows (session_id, window_number, window_id)",
+    """CREATE UNIQUE INDEX windows_continued ON windows (continuation_id)
+        WHERE continuation_id <> ''""",
+    f"""CREATE TABLE window_contents (
+        "window" BIGINT PRIMARY KEY REFERENCES windows ("window") ON DELETE CASCADE,
+        padding BYTEA NOT NULL, prior {_T}, report {_T}
+    )""",
+    *(
+        statement
+        for table, column in (("window_facts", "fact_id"), ("window_sources", "source_id"))
+        for statement in (
+            f"""CREATE TABLE {table} (
+                "window" BIGINT NOT NULL REFERENCES window_contents ("window") ON DELETE CASCADE,
+                {column} {_T} NOT NULL, PRIMARY KEY ("window", {column})
+            )""",
+            f"CREATE INDEX {table}_by_id ON {table} ({column})",
+        )
+    ),
+    f"CREATE TABLE withdrawn_facts (fact_id {_T} PRIMARY KEY, withdrawn_at {_T} NOT NULL)",
+    "CREATE INDEX withdrawn_by_moment ON withdrawn_facts (withdrawn_at)",
+)
+RECEIPTS: Final = (
+    f"""CREATE TABLE receipts (
+        place BIGINT PRIMARY KEY, receipt_id {_T} NOT NULL UNIQUE, session_id {_T} NOT NULL,
+        window_id {_T} NOT NULL, payload BYTEA NOT NULL, signature BYTEA NOT NULL,
+        key BYTEA NOT NULL
+    )""",
+    "CREATE INDEX receipts_by_session ON receipts (session_id, place)",
+    "CREATE INDEX receipts_by_window ON receipts (window_id)",
+    "CREATE TABLE receipt_log (position BIGINT PRIMARY KEY, hash BYTEA NOT NULL)",
+    f"""CREATE TABLE receipt_contents (
+        place BIGINT PRIMARY KEY REFERENCES receipts (place), padding BYTEA NOT NULL,
+        texts {_T} NOT NULL
+    )""",
+    f"""CREATE TABLE receipt_facts (
+        fact_id {_T} NOT NULL,
+        place BIGINT NOT NULL REFERENCES receipt_contents (place) ON DELETE CASCADE,
+        source_id {_T} NOT NULL, PRIMARY KEY (fact_id, place)
+    )""",
+    "CREATE INDEX receipt_facts_by_source ON receipt_facts (source_id) WHERE source_id <> ''",
+    "CREATE INDEX receipt_facts_by_place ON receipt_facts (place)",
+    """CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        RAISE EXCEPTION '% are never changed or removed', TG_TABLE_NAME;
+    END $$""",
+    *(
+        f"""CREATE TRIGGER {table}_stay BEFORE UPDATE OR DELETE OR TRUNCATE ON {table}
+        FOR EACH STATEMENT EXECUTE FUNCTION refuse()"""
+        for table in _SEALED
+    ),
+)

@@ -1,0 +1,50 @@
+"""All facets of one namespace over one connection, for the length of a block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from crp_integrations.stores.postgres.connection import Connection
+from crp_integrations.stores.postgres.facts import PostgresFacts
+from crp_integrations.stores.postgres.ordering import Turn
+from crp_integrations.stores.sqlite.faulted import SqliteFaulted
+from crp_integrations.stores.sqlite.journal import SqliteJournal
+from crp_integrations.stores.sqlite.receipts import SqliteReceipts
+from crp_integrations.stores.sqlite.sessions import SqliteSessions
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresTransaction:
+    """The facets of one transaction."""
+
+    facts: PostgresFacts
+    journal: SqliteJournal
+    sessions: SqliteSessions
+    faulted: SqliteFaulted
+    receipts: SqliteReceipts
+
+
+def facets(
+    connection: Connection,
+    namespace: str,
+    index_from: int,
+    owned: Mapping[str, int] | None = None,
+) -> Iterator[PostgresTransaction]:
+    """Give out the facets once; they refuse everything afterwards.
+
+    Args:
+        index_from: facts from which on the vectors get an index.
+        owned: the namespace's own numbers, of a transaction that only reads; None for a writer.
+    """
+    turn = Turn(connection, write=owned is None)
+    try:
+        yield PostgresTransaction(
+            PostgresFacts(connection, turn, namespace, owned, index_from),
+            SqliteJournal(connection, turn),
+            SqliteSessions(connection, turn),
+            SqliteFaulted(connection, turn),
+            SqliteReceipts(connection, turn),
+        )
+    finally:
+        turn.shut()

@@ -1,0 +1,73 @@
+"""What a facet asks of the database under it, so that its statements are written once.
+
+SQLite and PostgreSQL share most statements. They are spelled as SQLite reads them, with `?` for a
+parameter and `AMONG` for a list; `postgres/dialect.py` spells them for PostgreSQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+# One statement for any number of values; SQLite reads the list out of one parameter.
+AMONG = "IN (SELECT value FROM json_each(?))"
+
+
+class Among(list[Any]):
+    """A list as the one parameter of `AMONG`; each database takes it in its own way."""
+
+    __slots__ = ()
+
+
+class Packed(bytes):
+    """A unit row as little-endian float32 bytes; each database keeps it in its own type."""
+
+    __slots__ = ()
+
+
+def among(values: Iterable[str]) -> Among:
+    """Texts as the one parameter of `AMONG`.
+
+    SQLite ends a text out of JSON at its first NUL, which would make another id of it; no fact
+    id holds one.
+    """
+    return Among([value for value in values if "\0" not in value])
+
+
+class Done(Protocol):
+    """What a statement did."""
+
+    @property
+    def rowcount(self) -> int:
+        """How many rows it changed."""
+        ...
+
+    @property
+    def lastrowid(self) -> int | None:
+        """The number that the row it added was given."""
+        ...
+
+
+class Statements(Protocol):
+    """A connection with a transaction that is open."""
+
+    @property
+    def padding(self) -> bytes:
+        """Zeros that lie in front of a text, so that no copy of it stays in a page of others."""
+        ...
+
+    def execute(self, statement: str, parameters: Sequence[Any] = ()) -> Done:
+        """Run one statement."""
+        ...
+
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Run one statement for each row."""
+        ...
+
+    def rows(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """All rows of a query."""
+        ...
+
+    def one(self, statement: str, parameters: Sequence[Any] = ()) -> tuple[Any, ...] | None:
+        """The first row of a query, None when there is none."""
+        ...

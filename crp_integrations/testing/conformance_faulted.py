@@ -1,0 +1,76 @@
+"""What the counts of findings against facts do, in a store that keeps them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from crp_integrations.fabric.ports import Store, Transaction
+from crp_integrations.fabric.ports.faulted import Counted, FaultedFacet, faulted_in
+from crp_integrations.testing.records import NAMESPACE, NOON, facts, fill, rows
+
+TEXTS = ("walrus sleeps", "otter swims")
+
+
+def kept(transaction: Transaction) -> FaultedFacet:
+    """The counts of an open transaction; a store without them has nothing to show here."""
+    facet = faulted_in(transaction)
+    if facet is None:
+        pytest.skip("this store counts no findings")
+    return facet
+
+
+def counted(store: Store, *fact_ids: str) -> dict[str, Counted]:
+    """Count a finding against facts in a transaction of its own."""
+    with store.begin(NAMESPACE) as transaction:
+        return kept(transaction).count(fact_ids)
+
+
+class FaultedConformance:
+    """Findings against facts and their uses, which go with the facts."""
+
+    def test_findings_and_uses_are_counted_for_each_fact(self, store: Store) -> None:
+        """Of facts that are not stored nothing is."""
+        one, other = fill(store, *TEXTS)
+        with store.begin(NAMESPACE) as transaction:
+            transaction.facts.touch([one, other], NOON)
+            transaction.facts.touch([one], NOON + timedelta(hours=1))
+        assert counted(store, one) == {one: Counted(1, 2)}
+        assert counted(store, one, other) == {one: Counted(2, 2), other: Counted(1, 1)}
+        assert counted(store, "unknown") == {}
+
+    def test_a_reset_forgets_findings_and_the_uses_before_it(self, store: Store) -> None:
+        """Later ones count from there."""
+        one, other = fill(store, *TEXTS)
+        counted(store, one, other)
+        with store.begin(NAMESPACE) as transaction:
+            transaction.facts.touch([one], NOON)
+            kept(transaction).reset([one, "unknown"])
+            transaction.facts.touch([one], NOON + timedelta(hours=1))
+        assert counted(store, one, other) == {one: Counted(1, 1), other: Counted(2, 0)}
+
+    def test_findings_that_are_undone_count_nothing(self, store: Store) -> None:
+        """As everything else in the transaction."""
+        one, _ = fill(store, *TEXTS)
+
+        def undone() -> None:
+            with store.begin(NAMESPACE) as transaction:
+                kept(transaction).count([one])
+                raise ValueError("stop")
+
+        with pytest.raises(ValueError, match="stop"):
+            undone()
+        assert counted(store, one) == {one: Counted(1, 0)}
+
+    def test_findings_go_with_their_fact(self, store: Store) -> None:
+        """A fact that comes again begins anew."""
+        one, _ = fill(store, *TEXTS)
+        counted(store, one)
+        with store.begin(NAMESPACE) as transaction:
+            transaction.facts.remove([one])
+        assert counted(store, one) == {}
+        with store.begin(NAMESPACE) as transaction:
+            again = facts(*TEXTS)[:1]
+            transaction.facts.add(again, rows(again))
+        assert counted(store, one) == {one: Counted(1, 0)}

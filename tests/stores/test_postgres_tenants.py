@@ -1,0 +1,215 @@
+"""What a tenant's login can do over TCP: everything in its own namespace, nothing in another's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import psycopg
+import pytest
+
+from crp_integrations import Relay
+from crp_integrations.errors import AccessDenied, StoreBusy, StoreError
+from crp_integrations.guard.subjects import Subject
+from crp_integrations.stores.postgres import PostgresStore
+from crp_integrations.stores.postgres.schema import schema_of
+from crp_integrations.testing.records import NOON, fact, rows
+from tests.doubles import HashEmbedder
+from tests.postgres import server
+
+OURS, THEIRS, SHARED = "ours", "theirs", "shared:law"
+PASSWORDS = {OURS: "our-password", THEIRS: "their-password"}
+SECRET = "the walrus sleeps on the northern ice until noon every day"
+
+
+@dataclass
+class Setup:
+    operator: PostgresStore
+    database: str
+
+    def login(self, tenant: str, password: str = "") -> str:
+        role = schema_of(tenant)
+        return server().address(self.database, role, password or PASSWORDS[tenant])
+
+    def store(self, tenant: str) -> PostgresStore:
+        return PostgresStore(self.login(tenant), busy_seconds=2.0)
+
+    def raw(self, tenant: str) -> psycopg.Connection:
+        return psycopg.connect(self.login(tenant), autocommit=True)
+
+
+@pytest.fixture
+def setup() -> Iterator[Setup]:
+    with server().database() as name:
+        operator = PostgresStore(server().address(name))
+        for tenant in (OURS, THEIRS, SHARED):
+            made = fact(f"{tenant}: {SECRET}", namespace=tenant)
+            with operator.begin(tenant) as transaction:
+                transaction.facts.add([made], rows([made]))
+        for tenant, password in PASSWORDS.items():
+            operator.admit(tenant, password, reads=[SHARED])
+        yield Setup(operator, name)
+        for tenant in PASSWORDS:
+            operator.dismiss(tenant)
+        operator.close()
+
+
+@pytest.mark.requirement("009-9.1-6")
+@pytest.mark.parametrize("write", [False, True])
+def test_no_transaction_of_a_tenant_opens_anothers_namespace(setup, write):
+    store = setup.store(THEIRS)
+    with pytest.raises(AccessDenied), store.begin(OURS, write=write) as transaction:
+        raise AssertionError(transaction.facts.retrievable())
+    with pytest.raises(AccessDenied):
+        store.scrub(OURS)
+    with pytest.raises(AccessDenied):
+        store.compact(OURS)
+    with pytest.raises(AccessDenied):
+        store.drop(OURS)
+    with pytest.raises(AccessDenied):
+        store.admit(OURS, "mine-now")
+    assert store.namespaces() == sorted([SHARED, THEIRS])
+    with pytest.raises(AccessDenied), store.begin("a new one") as transaction:
+        raise AssertionError("a namespace was made")
+    store.close()
+
+
+@pytest.mark.requirement("009-9.1-6")
+def test_no_statement_of_a_tenants_login_reaches_another_schema(setup):
+    schema, role = schema_of(OURS), schema_of(OURS)
+    with psycopg.connect(server().address(setup.database)) as seen:
+        tables = [
+            name
+            for (name,) in seen.execute(
+                "SELECT tablename FROM pg_tables WHERE schemaname = %s ORDER BY 1", [schema]
+            )
+        ]
+    assert len(tables) > 20
+    attacks = [
+        f"{verb} {schema}.{table}"
+        for table in tables
+        for verb in (
+            "TABLE",
+            "DELETE FROM",
+            "TRUNCATE",
+            "DROP TABLE",
+            "ANALYZE VERBOSE",
+        )
+    ]
+    attacks += [f"COPY {schema}.{table} TO STDOUT" for table in tables]
+    attacks += [f"DO $$ BEGIN LOCK TABLE {schema}.{table}; END $$" for table in tables]
+    attacks += [
+        f"INSERT INTO {schema}.own VALUES ('x', 1)",
+        f"UPDATE {schema}.own SET value = 0",
+        f"SELECT nextval('{schema}.numbers')",
+        f"SELECT {schema}.refuse()",
+        f"CREATE TABLE {schema}.mine (x int)",
+        f"CREATE VIEW {schema_of(THEIRS)}.look AS SELECT * FROM {schema}.facts",
+        f"CREATE FUNCTION {schema}.f() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+        f"CREATE INDEX ON {schema}.facts (content)",
+        f"CREATE TRIGGER t BEFORE INSERT ON {schema}.facts EXECUTE FUNCTION {schema}.refuse()",
+        f"ALTER TABLE {schema}.facts OWNER TO {schema_of(THEIRS)}",
+        f"ALTER SCHEMA {schema} OWNER TO {schema_of(THEIRS)}",
+        f"DROP SCHEMA {schema} CASCADE",
+        f"GRANT ALL ON SCHEMA {schema} TO {schema_of(THEIRS)}",
+        f"GRANT {role} TO {schema_of(THEIRS)}",
+        f"SET ROLE {role}",
+        f"SET SESSION AUTHORIZATION {role}",
+        "SET ROLE postgres",
+        f"ALTER ROLE {role} PASSWORD 'mine-now'",
+        f"ALTER ROLE {schema_of(THEIRS)} SUPERUSER",
+        f"ALTER ROLE {schema_of(THEIRS)} CREATEROLE",
+        "CREATE ROLE another LOGIN",
+        "CREATE SCHEMA another",
+        "CREATE TABLE public.mine (x int)",
+        "CREATE TEMPORARY TABLE mine (x int)",
+        "COPY (SELECT 1) TO PROGRAM 'true'",
+        "SELECT pg_read_file('postgresql.conf')",
+        "SELECT pg_ls_dir('.')",
+        "SELECT lo_import('/etc/hostname')",
+        "ALTER SYSTEM SET fsync = off",
+        "SELECT rolpassword FROM pg_authid",
+        f"INSERT INTO {schema_of(SHARED)}.own VALUES ('x', 1)",
+        f"DELETE FROM {schema_of(SHARED)}.facts",
+        f"UPDATE {schema_of(SHARED)}.facts SET content = 'x'",
+        f"TRUNCATE {schema_of(SHARED)}.events",
+        f"DROP SCHEMA {schema_of(SHARED)} CASCADE",
+    ]
+    let_through = []
+    with setup.raw(THEIRS) as raw:
+        for attack in attacks:
+            try:
+                raw.execute(attack)
+                let_through.append(attack)
+            except (
+                psycopg.errors.InsufficientPrivilege,
+                psycopg.errors.ObjectNotInPrerequisiteState,
+            ):
+                pass
+        # ANALYZE of a table that is not one's own warns and does nothing.
+        assert {one for one in let_through if not one.startswith("ANALYZE")} == set()
+        # What the planner notes of other tenants' columns is not shown either.
+        assert raw.execute(
+            "SELECT count(*) FROM pg_stats WHERE schemaname = %s", [schema]
+        ).fetchone() == (0,)
+        found = raw.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%walrus%' AND usename <> current_user"
+        ).fetchone()
+        assert found == (0,)
+    assert setup.operator.check(OURS) == []
+
+
+@pytest.mark.requirement("009-9.1-6")
+def test_a_login_needs_its_own_password(setup):
+    for password in ("", "wrong", PASSWORDS[THEIRS]):
+        address = setup.login(OURS, password or "x")
+        with pytest.raises(psycopg.OperationalError):
+            psycopg.connect(address)
+        store = PostgresStore(address, busy_seconds=0.5)
+        with pytest.raises((StoreBusy, AccessDenied)), store.begin(OURS, write=False):
+            raise AssertionError("a login without its password")
+        store.close()
+
+
+@pytest.mark.requirement("009-9.1-6")
+def test_a_tenant_has_the_whole_of_its_own_and_reads_what_is_shared(setup):
+    store = setup.store(THEIRS)
+    ids = fill_in(store, THEIRS, "their own fact", "another one of theirs")
+    with store.begin(THEIRS) as transaction:
+        transaction.facts.remove(ids[:1])
+    assert store.scrub(THEIRS) is True
+    assert store.check(THEIRS) == []
+    with store.begin(SHARED, write=False) as transaction:
+        assert len(transaction.facts.search_text(["walrus"], 5)) == 1
+        assert len(transaction.facts.vectors([transaction.facts.retrievable()[0][0]])) == 1
+    with pytest.raises(AccessDenied), store.begin(SHARED) as transaction:
+        transaction.facts.set_setting("a", "b")
+    store.close()
+
+
+def test_a_relay_of_a_tenant_reads_shared_facts_and_its_own(setup):
+    options = {"embedder": HashEmbedder(), "key": "ab" * 32, "clock": NOON}
+    shared = {"fabric": {"shared": ["law"]}}
+    with Relay.open(server().address(setup.database), shared="law", **options, **shared) as law:
+        assert law.fabric.size() == 1
+    with Relay.open(
+        setup.login(THEIRS), subject=Subject(tenant=THEIRS), **options, **shared
+    ) as relay:
+        assert relay.fabric.size() == 2
+        with pytest.raises((AccessDenied, StoreError)):
+            Relay.open(setup.login(THEIRS), subject=Subject(tenant=OURS), **options)
+
+
+def test_a_tenant_is_erased_with_its_schema_and_its_role(setup):
+    assert setup.operator.dismiss(THEIRS) is True
+    assert setup.operator.namespaces() == sorted([OURS, SHARED])
+    with pytest.raises(psycopg.OperationalError):
+        setup.raw(THEIRS)
+    assert setup.operator.dismiss(THEIRS) is False
+
+
+def fill_in(store: PostgresStore, name: str, *texts: str) -> list[str]:
+    made = [fact(text, namespace=name) for text in texts]
+    with store.begin(name) as transaction:
+        transaction.facts.add(made, rows(made))
+    return [one.fact_id for one in made]
