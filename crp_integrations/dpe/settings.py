@@ -61,8 +61,10 @@ class DpeSettings(Part):
         embedded_windows: windows a claim is compared with by the embedder (rule `alignment`).
         fabrication_penalty, distortion_penalty, contradiction_penalty: §5.5.
         common_knowledge: names that need no source (§5.2, decision D10).
-        pairs: contradiction is looked for in `all` pairs of claims or in those that `share` a
-            word or value (§5.4, decision D15).
+        pairs: contradiction is looked for in `all` pairs of claims that are about one thing, or
+            for each claim in those that `share` most with it (§5.4, decision D15).
+        alike_claims: earlier claims about one thing that a claim is compared with where `pairs`
+            is `share`; the report's flags count claims that had more (§5.4, D15).
         most_pair_values: figures, dates and names of a claim above which it is not compared with
             other claims; the report's flags count such claims (§5.4, D15).
         windows: windows of the context that the verifier reads for each claim (§6.2, D6).
@@ -95,6 +97,7 @@ class DpeSettings(Part):
     common_knowledge: tuple[str, ...] = COMMON_KNOWLEDGE
     pairs: Literal["all", "share"] = "share"
 
+    alike_claims: int = Field(default=8, ge=1)
     most_pair_values: int = Field(default=40, ge=1)
     windows: int = Field(default=3, ge=1)
     longest_claim: int = Field(default=4_000, ge=1)

@@ -58,6 +58,7 @@ class State:
         alignments: for each claim, None for one that is not checked.
         reading: the answer by the fitted model, None where another verifier was chosen.
         vectors: unit rows of claims embedded so far, by claim id.
+        pairs_cut: claims that were not compared with every earlier one about the same thing.
         weakest: entailment, contradiction and neutral of the weakest claim.
         coherence, repetition, completeness, flow: words of stages 6 to 9.
         omissions, personal, classification: words of stages 10 to 12.
@@ -73,6 +74,7 @@ class State:
     alignments: tuple[Alignment | None, ...] = ()
     reading: Heard | None = None
     fidelity: float = 1.0
+    pairs_cut: int = 0
     weakest: tuple[float, float, float] = (1.0, 0.0, 0.0)
     risk: Risk | None = None
     coherence: Coherence = field(default_factory=Coherence)

@@ -64,18 +64,25 @@ class Quote:
 class ExtractiveModel:
     """Answers by quoting; needs no key, no network and no randomness."""
 
-    def __init__(self, counter_for: Callable[[str], TokenCounter] | None = None) -> None:
+    def __init__(
+        self,
+        counter_for: Callable[[str], TokenCounter] | None = None,
+        *,
+        most_quotes: int = MOST_QUOTES,
+    ) -> None:
         """Choose how tokens are counted.
 
         Args:
             counter_for: gives the counter of a model's name; without it the usage stays empty,
                 since no tokens are known.
+            most_quotes: sentences of an answer, from 1 on.
         """
         self._counter_for = counter_for
+        self._most = most_quotes
 
     def call(self, call: ModelCall) -> Reply:
         """Answer with the best sentences of the call's context."""
-        return self._reply(call, "".join(_answered(call)))
+        return self._reply(call, "".join(_answered(call, self._most)))
 
     async def acall(self, call: ModelCall) -> Reply:
         """Answer as `call` does, in a thread."""
@@ -83,7 +90,7 @@ class ExtractiveModel:
 
     def stream(self, call: ModelCall) -> Iterator[str | Reply]:
         """One piece a quotation, then the whole reply."""
-        pieces = _answered(call)
+        pieces = _answered(call, self._most)
         yield from pieces
         yield self._reply(call, "".join(pieces))
 
@@ -104,7 +111,7 @@ class ExtractiveModel:
         return Reply(text=text, model=call.model, usage=usage)
 
 
-def _answered(call: ModelCall) -> list[str]:
+def _answered(call: ModelCall, most: int) -> list[str]:
     """The pieces of a reply, by what the call is for.
 
     What it quotes is the context's own, so a draft needs no correction; it writes no bridge, and
@@ -117,7 +124,7 @@ def _answered(call: ModelCall) -> list[str]:
     if call.purpose is Purpose.SUMMARISE:
         text = question(call.messages)
         return [span.of(text) + " " for span in split_sentences(text)[:SUMMED_UP]]
-    return _pieces(call.messages)
+    return _pieces(call.messages, most)
 
 
 def facts(messages: Sequence[Message]) -> list[str]:
@@ -138,12 +145,13 @@ def question(messages: Sequence[Message]) -> str:
     return next((m.content for m in reversed(messages) if m.role == "user"), "")
 
 
-def quotes(asked: str, contents: Sequence[str]) -> list[Quote]:
-    """The sentences that answer a question best, best first, at most three.
+def quotes(asked: str, contents: Sequence[str], most: int = MOST_QUOTES) -> list[Quote]:
+    """The sentences that answer a question best, best first.
 
     Args:
         asked: the question.
         contents: the facts in order; the first one's number is 1.
+        most: sentences at most.
 
     Returns:
         Verbatim sentences, none when no sentence holds enough of the question.
@@ -165,12 +173,12 @@ def quotes(asked: str, contents: Sequence[str]) -> list[Quote]:
         score = SENTENCE_SHARE * own + (1 - SENTENCE_SHARE) * around[sentence.number - 1]
         scored.append((round(score * _form(sentence.text), 9), place, sentence))
     scored.sort(key=lambda row: (-row[0], row[1]))
-    return _distinct(scored)
+    return _distinct(scored, most)
 
 
-def _pieces(messages: Sequence[Message]) -> list[str]:
+def _pieces(messages: Sequence[Message], most: int) -> list[str]:
     """The answer's text in the pieces in which it is streamed."""
-    chosen = quotes(question(messages), facts(messages))
+    chosen = quotes(question(messages), facts(messages), most)
     if not chosen:
         return [NO_ANSWER]
     return [FRAME, *(f'\n\n"{quote.text}" [{quote.number}]' for quote in chosen)]
@@ -210,11 +218,11 @@ def _form(text: str) -> float:
     return fullness * (ITEM_FORM if count >= ITEM_WORDS else POOR_FORM)
 
 
-def _distinct(scored: Sequence[tuple[float, int, Quote]]) -> list[Quote]:
+def _distinct(scored: Sequence[tuple[float, int, Quote]], most: int) -> list[Quote]:
     chosen: list[Quote] = []
     seen: list[set[str]] = []
     for score, _, quote in scored:
-        if len(chosen) == MOST_QUOTES or score < NEAR_BEST * scored[0][0]:
+        if len(chosen) == most or score < NEAR_BEST * scored[0][0]:
             break
         stems = set(content_stems(quote.text))
         if any(

@@ -27,6 +27,15 @@ _DIGITS = 4
 _FAILURES = (ValueError, OSError, RuntimeError)
 
 
+def lexical_for(name: str) -> TantivyLexical | None:
+    """The engine of the word search by the setting's name; None for `fts5`, the store's own.
+
+    Raises:
+        MissingExtra: it is not installed.
+    """
+    return None if name == "fts5" else TantivyLexical()
+
+
 class TantivyLexical:
     """Builds word indexes with tantivy.
 

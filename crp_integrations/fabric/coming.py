@@ -33,6 +33,9 @@ class ComingFacts:
     Everything that is not about vectors is answered by the facet behind it.
     """
 
+    # A store's own index is over the vectors in use.
+    searching = None
+
     def __init__(self, facts: FactsFacet, embedder: str) -> None:
         self._facts = facts
         self._embedder = embedder

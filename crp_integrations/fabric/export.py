@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
+from crp_integrations.fabric.gate import Gate
 from crp_integrations.fabric.ports import Transaction
 from crp_integrations.fabric.records import Fact, Source, Where
 
@@ -21,20 +22,21 @@ class Export:
 
     Attributes:
         begin: opens a reading transaction of the namespace.
-        may_read: whether the guard lets the subject read what carries exactly these labels.
+        gate: what lets the subject read.
     """
 
     begin: Callable[[], AbstractContextManager[Transaction]]
-    may_read: Callable[[tuple[str, ...]], bool]
+    gate: Gate
 
     def records(self, where: Where) -> Iterator[Source | Fact]:
         """Sources by id, then facts by id; the transaction is open until the last one is taken."""
         with self.begin() as transaction:
-            facts = transaction.facts
-            yield from (source for source in facts.sources() if self.may_read(source.labels))
+            facts, may_read = transaction.facts, self.gate.may_read
+            yield from (source for source in facts.sources() if may_read(source.labels))
             ids = facts.find(where)
             # What was deleted comes out of nothing, also for who asks for it by status.
             for start in range(0, len(ids), _SLICE):
-                for fact in facts.get(ids[start : start + _SLICE]):
-                    if fact.status is not FactStatus.DELETED and self.may_read(fact.labels):
-                        yield fact
+                found = facts.get(ids[start : start + _SLICE])
+                yield from self.gate.facts(
+                    fact for fact in found if fact.status is not FactStatus.DELETED
+                )

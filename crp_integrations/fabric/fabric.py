@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 
-from crp_integrations.audit.journal import sealed_with
+from crp_integrations.audit.journal import EventDraft, append, sealed_with
 from crp_integrations.audit.keys import journal_key
 from crp_integrations.audit.ports import JournalFacet
 from crp_integrations.errors import AccessDenied, ConfigError, RequestError
@@ -17,6 +17,7 @@ from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.notices import log_notice
 from crp_integrations.fabric.ports import (
     CommunityEngine,
+    Elsewhere,
     FactsFacet,
     GraphEngine,
     LexicalEngine,
@@ -35,8 +36,10 @@ from crp_integrations.fabric.search.shelves import Shelves
 from crp_integrations.fabric.settings import FabricSettings
 from crp_integrations.fabric.shared import check_configured, refuse_reserved, stored_name
 from crp_integrations.guard.decisions import AllowAll, Guard
+from crp_integrations.guard.ports import Redactor
 from crp_integrations.guard.subjects import LOCAL, Subject
 from crp_integrations.ports import Clock, Embedder, KeyRing, Silent, TokenCounter, Tracer
+from crp_integrations.seals import iso
 
 
 class Fabric:
@@ -56,6 +59,11 @@ class Fabric:
         leiden: finds communities; None for a fabric that has none.
         lexical: searches large namespaces for words; None leaves it to the store.
         notify: told of quarantines and changed sources; None for the log.
+        elsewhere: what is kept outside of the store, by region, `""` for none.
+        guard: of every namespace that is bound without one; None for the local guard that allows
+            everything.
+        redactor: takes personal data out of texts where the guard says so; without one such texts
+            are withheld.
     """
 
     def __init__(
@@ -72,6 +80,9 @@ class Fabric:
         notify: Notify | None = None,
         leiden: CommunityEngine | None = None,
         lexical: LexicalEngine | None = None,
+        elsewhere: Mapping[str, Elsewhere] | None = None,
+        guard: Guard | None = None,
+        redactor: Redactor | None = None,
     ) -> None:
         self.store = store
         self.embedder = embedder
@@ -83,9 +94,15 @@ class Fabric:
         self.notify: Notify = notify or log_notice
         self.leiden = leiden
         self.lexical = lexical
+        self.guard: Guard = guard or AllowAll()
+        self.redactor = redactor
+        kept = elsewhere or {}
+        self.elsewhere = kept.get("")
         # Similarity graphs by namespace, of a store that has no place for files.
         self.similarities: dict[str, Similarity] = {}
         self._lock = threading.Lock()
+        # The writing transactions of each thread, by namespace.
+        self._under_way = threading.local()
         self.graphs = graphs
         self._live: dict[str, Live] = {}
         self._words: dict[str, Lexical] = {}
@@ -108,6 +125,9 @@ class Fabric:
                 notify=notify,
                 leiden=leiden,
                 lexical=lexical,
+                elsewhere={"": kept[name]} if name in kept else None,
+                guard=guard,
+                redactor=redactor,
             )
             for name, place in (regions or {}).items()
         }
@@ -123,7 +143,7 @@ class Fabric:
 
         Args:
             subject: who asks; the tenant decides which namespace.
-            guard: decides on labels; None for the local guard that allows everything.
+            guard: decides on labels; None for the fabric's own.
             residency: region whose store alone is read and written, the shared namespaces
                 included; empty for the store that belongs to no region.
 
@@ -188,7 +208,7 @@ class Fabric:
         for name in names:
             with self.begin(name, write=False) as transaction:
                 self.check_embedder(transaction.facts, name)
-        return Namespace(self, subject, guard or AllowAll(), names)
+        return Namespace(self, subject, guard or self.guard, names)
 
     # --- for namespaces ----------------------------------------------------------------
 
@@ -199,7 +219,36 @@ class Fabric:
         to it (§3.4).
         """
         begun = self.store.begin(name, write=write)
-        return begun if write else reading_as(begun, self.embedder.identity)
+        return self._writes(name, begun) if write else reading_as(begun, self.embedder.identity)
+
+    def tell(self, name: str, drafts: Sequence[EventDraft]) -> None:
+        """Journal something about a namespace.
+
+        Within the writing transaction that this thread has open on it, if any, and then it is
+        committed with that one or not at all; else in a transaction of its own.
+
+        Raises:
+            StoreError: nothing was written.
+        """
+        key, timestamp = journal_key(self.keyring, name), iso(self.clock.now())
+        under_way = self._under_way.__dict__.get(name)
+        if under_way is not None:
+            append(under_way.journal, key, drafts, timestamp)
+            return
+        with self.begin(name, write=True) as transaction:
+            append(transaction.journal, key, drafts, timestamp)
+
+    @contextmanager
+    def _writes(
+        self, name: str, begun: AbstractContextManager[Transaction]
+    ) -> Iterator[Transaction]:
+        """A writing transaction that the thread is known to have open."""
+        with begun as transaction:
+            self._under_way.__dict__[name] = transaction
+            try:
+                yield transaction
+            finally:
+                del self._under_way.__dict__[name]
 
     def check_embedder(self, facts: FactsFacet, shared: str = "") -> None:
         """Refuse to mix vectors of two embedders.

@@ -11,7 +11,7 @@ from crp_integrations.fabric.export import Export
 from crp_integrations.fabric.health import Examination, Health, Stats
 from crp_integrations.fabric.reading import Reading
 from crp_integrations.fabric.records import Fact, Source, Where
-from crp_integrations.guard.decisions import Guard, require
+from crp_integrations.guard.decisions import NAMESPACE, Guard, require
 from crp_integrations.guard.subjects import Subject
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Inspection:
                 quarantined and archived ones, for review.
         """
         fabric, name = self._fabric, self._own.name
-        return Export(lambda: fabric.begin(name, write=False), self._own.may_read).records(
+        return Export(lambda: fabric.begin(name, write=False), self._own.gate()).records(
             where or Where()
         )
 
@@ -62,7 +62,7 @@ class Inspection:
             AccessDenied: the guard denies writing.
             StoreBusy: another process uses the store.
         """
-        require(self._guard, self.subject, "write", ())
+        require(self._guard, self.subject, "write", NAMESPACE)
         self._fabric.store.compact(self._own.name)
 
     # --- within ------------------------------------------------------------------------

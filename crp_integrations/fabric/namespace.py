@@ -30,7 +30,8 @@ from crp_integrations.fabric.search.shelves import Use
 from crp_integrations.fabric.settings import FabricSettings
 from crp_integrations.fabric.shared import SharedReading
 from crp_integrations.fabric.view import View
-from crp_integrations.guard.decisions import Guard, require
+from crp_integrations.guard.decisions import NAMESPACE, Guard, require
+from crp_integrations.guard.ports import Redactor
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.language import memo
 from crp_integrations.ports import Clock, Embedder, TokenCounter
@@ -67,6 +68,16 @@ class Namespace(View, Operations, Inspection):
     def guard_name(self) -> str:
         """Name of the guard that decides, shown in reports."""
         return self._guard.name
+
+    @property
+    def guard(self) -> Guard:
+        """The guard that decides, for what is kept beside the fabric."""
+        return self._guard
+
+    @property
+    def redactor(self) -> Redactor | None:
+        """What takes personal data out of texts; None for nothing."""
+        return self._fabric.redactor
 
     @property
     def embedder(self) -> Embedder:
@@ -112,7 +123,7 @@ class Namespace(View, Operations, Inspection):
         return View(
             self._own,
             self._shared,
-            HotLayer(held, self._own.may_read) if held else None,
+            HotLayer(held, self._own.gate()) if held else None,
             embedder=self.embedder,
             keep_counts=keep_counts,
             shelf=fabric.shelves.shelf(self.subject.tenant, self.subject.name, session_id),
@@ -305,7 +316,7 @@ class Namespace(View, Operations, Inspection):
             ConfigError: another process moves the namespace to a third embedder.
             StoreBusy: another writer held the store for too long; what is prepared stays.
         """
-        require(self._guard, self.subject, "write", ())
+        require(self._guard, self.subject, "write", NAMESPACE)
         return self._fabric.reembed(self._own.name, embedder, progress)
 
     def begin(self, write: bool) -> AbstractContextManager[Transaction]:

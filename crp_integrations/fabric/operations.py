@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import JsonValue
 
 from crp_integrations.audit.keys import journal_key
+from crp_integrations.errors import FactRejected
 from crp_integrations.fabric.communities.clustered import Clustered
 from crp_integrations.fabric.communities.similarity import FILE as SIMILARITY_FILE
 from crp_integrations.fabric.ingest.ingestion import silent
@@ -22,9 +23,9 @@ from crp_integrations.fabric.life.withdrawing import forget_sessions, windows_sc
 from crp_integrations.fabric.life.writing import Reader, Writing
 from crp_integrations.fabric.ports import FactsFacet, shown_in
 from crp_integrations.fabric.reading import Reading
-from crp_integrations.fabric.records import Fact
+from crp_integrations.fabric.records import Edge, Fact
 from crp_integrations.fabric.shared import PREFIX, SharedReading, refuse_shared
-from crp_integrations.guard.decisions import Action, Decision, Guard, require
+from crp_integrations.guard.decisions import NAMESPACE, Action, Decision, Guard, require
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.language import memo
 from crp_integrations.vocabulary import SourceKind
@@ -50,6 +51,37 @@ class Operations(Clustered):
     _own: Reading
     _shared: tuple[SharedReading, ...]
     subject: Subject
+
+    def link(self, edges: Iterable[Edge]) -> None:
+        """Store edges between the tenant's own facts; each is found from both of its ends.
+
+        The other direction has the kind with `^` in front. Edges go with either of their facts.
+
+        Spec: Summit §Storage Interfaces
+
+        Raises:
+            FactRejected: a fact is not there, or the subject may not read it; stores nothing.
+            AccessDenied: the guard denies writing things with a fact's labels.
+        """
+        given = list(edges)
+        ids = sorted({id_ for edge in given for id_ in (edge.source_fact, edge.target_fact)})
+        known = {fact.fact_id: fact for fact in self._own.facts(ids)}
+        missing = [id_ for id_ in ids if id_ not in known]
+        if missing:
+            raise FactRejected(f"fact {missing[0]!r:.80} is not there to be linked, or is withheld")
+        for labels in sorted({fact.labels for fact in known.values()}):
+            require(self._guard, self.subject, "write", labels)
+        back = [
+            Edge(
+                source_fact=edge.target_fact,
+                target_fact=edge.source_fact,
+                kind=f"^{edge.kind}",
+                weight=edge.weight,
+            )
+            for edge in given
+        ]
+        with self._fabric.begin(self._own.name, write=True) as transaction:
+            transaction.facts.add_edges([*given, *back])
 
     def update(
         self,
@@ -223,7 +255,7 @@ class Operations(Clustered):
             AccessDenied: the guard denies erasing.
             StoreBusy: another process held the write lock for too long.
         """
-        require(self._guard, self.subject, "erase", ())
+        require(self._guard, self.subject, "erase", NAMESPACE)
         with self._fabric.begin(self._own.name, write=False) as transaction:
             shown = shown_in(transaction)
             if shown is None or not shown.has(session_id):
@@ -282,13 +314,14 @@ class Operations(Clustered):
             key=lambda: journal_key(fabric.keyring, name),
             settings=fabric.settings,
             tracer=fabric.tracer,
-            may_read=self._own.may_read,
+            may_read=self._own.gate().may_read,
             require=ask,
             check=fabric.check_embedder,
             hash_in=self._hash_in,
             cache=lambda: fabric.store.cache(name),
             scrub=lambda: fabric.store.scrub(name),
             forget_held=self._forget_held,
+            erase_elsewhere=self._erase_elsewhere,
             notify=fabric.notify,
             refuse_shared=lambda ids, source: refuse_shared(self._shared, ids, source),
             readers=self._readers,
@@ -312,6 +345,14 @@ class Operations(Clustered):
         self._fabric.shelves.clear(None if tenant.startswith(PREFIX) else tenant)
         memo.forget()
         return self._fabric.hot.forget_source(tenant, source_id)
+
+    def _erase_elsewhere(self, ids: Sequence[str]) -> None:
+        """Erase what is kept outside of the store of some facts, of a shared one by any tenant."""
+        fabric, name = self._fabric, self._own.name
+        if fabric.elsewhere is not None:
+            names = fabric.store.namespaces() if name.startswith(PREFIX) else [name]
+            for one in names:
+                fabric.elsewhere.erase(one, ids, fabric.clock.now())
 
     def _settled(self, result: _Result) -> _Result:
         """What a write gave, after the index was brought up to date."""

@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 from crp_integrations.errors import StoreBusy
+from crp_integrations.fabric.gate import Gate
 from crp_integrations.fabric.ports import Brief, Transaction
-from crp_integrations.fabric.records import Fact, Source, Where
+from crp_integrations.fabric.records import Edge, Fact, Source, Where
 from crp_integrations.fabric.search.index import Hit, Index
 from crp_integrations.fabric.search.live import Picture
-from crp_integrations.guard.decisions import Guard
+from crp_integrations.fabric.search.stored import StoredIndex, StoredPicture, stored_picture
+from crp_integrations.guard.decisions import Decision, Guard
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.language.words import STOP_WORDS, words
 from crp_integrations.vectors import FloatRows
@@ -28,12 +30,14 @@ class _Moment:
 
     Attributes:
         begun: what `Ready` said before the transaction began.
+        gate: what the guard said during it.
         counted: new token counts by key and id, to be stored afterwards.
     """
 
     transaction: Transaction
     begun: int
-    picture: Picture | None = None
+    gate: Gate
+    picture: Picture | StoredPicture | None = None
     counted: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
@@ -48,9 +52,7 @@ class Reading:
 
     def __init__(self, fabric: Fabric, name: str, subject: Subject, guard: Guard) -> None:
         self._fabric = fabric
-        self._subject = subject
-        self._guard = guard
-        self._decided: dict[tuple[str, ...], bool] = {}
+        self._gate = Gate(guard, subject, fabric.redactor)
         self._moment: _Moment | None = None
         self.name = name
 
@@ -63,7 +65,7 @@ class Reading:
         begun = self._fabric.ready.begun()
         with self._fabric.begin(self.name, write=False) as transaction:
             bound = copy(self)
-            bound._moment = made = _Moment(transaction, begun)
+            bound._moment = made = _Moment(transaction, begun, self._gate.passing())
             yield bound
             generation = transaction.facts.generation() if made.counted else 0
         for key, counts in made.counted.items():
@@ -96,7 +98,8 @@ class Reading:
         """Ids of the retrievable facts that are meant, ascending."""
         with self._begun() as transaction:
             found = transaction.facts.retrievable(transaction.facts.find(where))
-        return [id_ for id_, labels in found if self.may_read(labels)]
+        gate = self.gate()
+        return [id_ for id_, labels in found if gate.may_read(labels)]
 
     def nearest(self, vector: FloatRows, k: int, where: Where | None = None) -> list[Hit]:
         """The k facts whose vectors are nearest; ties by id.
@@ -116,6 +119,8 @@ class Reading:
         with self._begun() as transaction:
             picture = self._picture(transaction)
             allowed = self._allowed(picture.index)
+            if isinstance(picture, StoredPicture):
+                return picture.nearest(vector, k, where, allowed)
             among = None if where is None else picture.select(transaction.facts, where, allowed)
         return picture.index.nearest(
             vector,
@@ -175,7 +180,7 @@ class Reading:
         """Facts in the order asked for; what may not be retrieved is left out."""
         with self._begun() as transaction:
             found = transaction.facts.get(ids)
-        return [fact for fact in found if fact.retrievable and self.may_read(fact.labels)]
+        return self.gate().facts(fact for fact in found if fact.retrievable)
 
     def briefs(self, ids: Sequence[str]) -> list[Brief]:
         """What selection reads of facts, in the order asked for; those at hand are not read again.
@@ -194,11 +199,7 @@ class Reading:
                 new = facts.briefs(missing)
                 ready.put(self.name, state, new, begun)
                 found |= {brief.fact_id: brief for brief in new}
-        return [
-            brief
-            for id_ in ids
-            if (brief := found.get(id_)) is not None and self.may_read(brief.labels)
-        ]
+        return self.gate().briefs(brief for id_ in ids if (brief := found.get(id_)) is not None)
 
     def vectors(self, ids: Sequence[str]) -> FloatRows:
         """Unit rows in the order asked for, shape (len(ids), dimensions).
@@ -236,6 +237,9 @@ class Reading:
             allowed = self._allowed(index)
             places = index.places(ids, allowed)
             seen = [id_ for id_, at in zip(ids, places, strict=True) if at is not None]
+            # A text that is redacted for this subject has a length of its own, which nobody keeps.
+            cut = self._redacted(index, seen)
+            seen = [id_ for id_ in seen if id_ not in cut]
             mark, generation = facts.mark(), facts.generation()
             state = mark, generation
             stored = ready.tokens(self.name, state, key, seen)
@@ -254,7 +258,22 @@ class Reading:
                 self._moment.counted.setdefault(key, {}).update(new)
             elif keep:
                 self._save_counts(key, new, generation)
-        return {id_: stored[id_] for id_ in seen if id_ in stored}
+        if cut:
+            shown = self.briefs(sorted(cut))
+            counted = count([fact.content for fact in shown])
+            stored |= dict(zip((fact.fact_id for fact in shown), counted, strict=True))
+        return {id_: stored[id_] for id_ in ids if id_ in stored}
+
+    def edges(self, ids: Sequence[str]) -> list[Edge]:
+        """Edges that leave any of the facts to one that the subject may retrieve, as stored."""
+        with self._begun() as transaction:
+            found = transaction.facts.edges(ids)
+            reached = transaction.facts.retrievable(
+                sorted({id_ for edge in found for id_ in (edge.source_fact, edge.target_fact)})
+            )
+        gate = self.gate()
+        seen = {id_ for id_, labels in reached if gate.may_read(labels)}
+        return [edge for edge in found if edge.source_fact in seen and edge.target_fact in seen]
 
     def sources(self, ids: Collection[str] | None = None) -> list[Source]:
         """The registry's entries that the subject may see, by id.
@@ -271,17 +290,22 @@ class Reading:
             else:
                 looked_up = (facts.source(id_) for id_ in sorted(set(ids)))
                 found = [source for source in looked_up if source is not None]
-        return [source for source in found if self.may_read(source.labels)]
+        gate = self.gate()
+        return [source for source in found if gate.may_read(source.labels)]
 
     # --- within ------------------------------------------------------------------------
 
+    def gate(self) -> Gate:
+        """What lets things of one pass of reads through: of the moment, or one of its own."""
+        return self._gate.passing() if self._moment is None else self._moment.gate
+
     def may_read(self, labels: tuple[str, ...]) -> bool:
         """Whether the guard lets the subject read what carries exactly these labels."""
-        known = self._decided.get(labels)
-        if known is None:
-            known = self._guard.decide(self._subject, "read", labels).allowed
-            self._decided[labels] = known
-        return known
+        return self.gate().may_read(labels)
+
+    def decision(self, labels: tuple[str, ...]) -> Decision:
+        """The guard's decision on reading what carries exactly these labels."""
+        return self.gate().decision(labels)
 
     def _begun(self) -> AbstractContextManager[Transaction]:
         """The transaction that all reads share, or one of their own."""
@@ -289,16 +313,29 @@ class Reading:
             return nullcontext(self._moment.transaction)
         return self._fabric.begin(self.name, write=False)
 
-    def _picture(self, transaction: Transaction) -> Picture:
+    def _picture(self, transaction: Transaction) -> Picture | StoredPicture:
         moment = self._moment
-        if moment is None:
-            return self._fabric.live(self.name).picture(transaction.facts)
-        if moment.picture is None:
-            moment.picture = self._fabric.live(self.name).picture(transaction.facts)
-        return moment.picture
+        if moment is not None and moment.picture is not None:
+            return moment.picture
+        stored = stored_picture(transaction.facts, self._fabric.settings.graph.exact_up_to)
+        found = stored or self._fabric.live(self.name).picture(transaction.facts)
+        if moment is not None:
+            moment.picture = found
+        return found
 
-    def _allowed(self, index: Index) -> list[bool]:
-        return [self.may_read(labels) for labels in index.label_sets]
+    def _allowed(self, index: Index | StoredIndex) -> list[bool]:
+        gate = self.gate()
+        return [gate.may_read(labels) for labels in index.label_sets]
+
+    def _redacted(self, index: Index | StoredIndex, ids: Sequence[str]) -> set[str]:
+        """Those of the ids whose texts the subject is shown without personal data."""
+        gate = self.gate()
+        # Most often no class of labels asks for it, and then no fact is looked at.
+        if not any(gate.decision(labels).redact for labels in index.label_sets):
+            return set()
+        with self._begun() as transaction:
+            found = transaction.facts.retrievable(ids)
+        return {id_ for id_, labels in found if gate.decision(labels).redact}
 
     def _terms(self, query: str) -> list[str]:
         found = list(dict.fromkeys(word.lower for word in words(query)))

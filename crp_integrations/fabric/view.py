@@ -15,9 +15,10 @@ import numpy as np
 
 from crp_integrations.fabric.combined import combined
 from crp_integrations.fabric.ports import Brief
-from crp_integrations.fabric.records import Fact, Source, Where
+from crp_integrations.fabric.records import Edge, Fact, Source, Where
 from crp_integrations.fabric.search.index import Hit
 from crp_integrations.fabric.search.shelves import EMPTY, Shelf
+from crp_integrations.guard.decisions import Decision
 from crp_integrations.ports import Embedder
 from crp_integrations.vectors import FloatRows
 
@@ -62,6 +63,10 @@ class Layer(Protocol):
         """Token counts by id; `keep` says whether new ones may be stored."""
         ...
 
+    def edges(self, ids: Sequence[str]) -> list[Edge]:
+        """Edges that leave any of the facts to one that may be read."""
+        ...
+
 
 class Stored(Layer, Protocol):
     """A layer that is a namespace of the store."""
@@ -84,6 +89,10 @@ class Stored(Layer, Protocol):
 
     def find(self, where: Where) -> list[str]:
         """Ids of the facts that are meant, ascending."""
+        ...
+
+    def decision(self, labels: tuple[str, ...]) -> Decision:
+        """The guard's decision on reading what carries exactly these labels."""
         ...
 
     def sources(self, ids: Collection[str] | None = None) -> list[Source]:
@@ -165,6 +174,13 @@ class View:
                 keep_counts=self._keep_counts,
                 shelf=self.shelf,
             )
+
+    def decision(self, labels: tuple[str, ...]) -> Decision:
+        """The guard's decision on reading what carries exactly these labels.
+
+        Spec: Summit §Policy-as-Code Compliance Rules
+        """
+        return self._stored[0].decision(labels)
 
     def seen_facts(self) -> bool:
         """Whether the states that were read last, if any were, held facts; reads nothing."""
@@ -313,6 +329,14 @@ class View:
         for layer, part in self._parted(ids):
             found |= layer.token_counts(key, part, count, keep=self._keep_counts)
         return {id_: found[id_] for id_ in ids if id_ in found}
+
+    def edges(self, ids: Sequence[str]) -> list[Edge]:
+        """Edges that leave any of the facts to one that the subject may retrieve, by source.
+
+        Spec: Summit §Storage Interfaces
+        """
+        found = [edge for layer, part in self._parted(ids) for edge in layer.edges(part)]
+        return sorted(found, key=lambda edge: (edge.source_fact, edge.kind, edge.target_fact))
 
     def sources(self, ids: Collection[str] | None = None) -> list[Source]:
         """The registry's entries that the subject may see, by id.

@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
+
+from pydantic import Field
 
 from crp_integrations.errors import AccessDenied
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.records import Part
 
 Action = Literal["read", "write", "erase"]
+# What a namespace as a whole carries, for what is done to all of it: compaction, a new embedder.
+NAMESPACE: Final = ("crp:namespace",)
+
+
+class Resource(Part):
+    """A class of things that a policy decides about alike.
+
+    Attributes:
+        tenant: whose they are.
+        labels: what each of them carries, sorted; things without a label are denied.
+    """
+
+    tenant: str
+    labels: tuple[str, ...] = ()
+
+
+class PolicyDecisionRef(Part):
+    """A guard's decision by its id, as it stands in packs, receipts and the journal."""
+
+    id: str = Field(min_length=1)
+    allowed: bool
+    reason: str = ""
 
 
 class Decision(Part):
@@ -18,15 +42,25 @@ class Decision(Part):
         allowed: whether the action may go on.
         guard: name of the guard that decided, shown in the report.
         reason: one plain sentence.
+        id: names the decision in evidence, receipt and journal; empty for a guard without a policy.
+        redact: kinds of personal data that must be gone from a text before the subject sees it,
+            `*` for every kind; empty for none.
+        failed: nobody could decide, so it is denied; readers are told so by an error.
+        lasting: an equal question will get an equal answer. One that hangs on an exception's
+            expiry, or on an engine that failed, is asked for anew by each pass of reads.
     """
 
     allowed: bool
     guard: str
     reason: str
+    id: str = ""
+    redact: tuple[str, ...] = ()
+    lasting: bool = True
+    failed: bool = False
 
 
 class Guard(Protocol):
-    """Decides; equal arguments always get an equal answer, so decisions can be memoised."""
+    """Decides. What a decision calls lasting is memoised by whoever asked."""
 
     @property
     def name(self) -> str:
@@ -56,14 +90,15 @@ def require(
     """Return an allowing decision.
 
     Raises:
-        AccessDenied: the guard refuses, or the subject names no tenant.
+        AccessDenied: the guard refuses, or the subject names no tenant; names the decision.
     """
     if not subject.tenant.strip():
         raise AccessDenied(f"subject {subject.name!r} names no tenant, so {action} is denied")
     decision = guard.decide(subject, action, labels)
     if not decision.allowed:
+        numbered = f" (decision {decision.id})" if decision.id else ""
         raise AccessDenied(
             f"guard {decision.guard!r} denies {action} to subject {subject.name!r}: "
-            f"{decision.reason}"
+            f"{decision.reason}{numbered}"
         )
     return decision

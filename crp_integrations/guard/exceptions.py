@@ -59,12 +59,14 @@ class Scope(Part):
         subjects: names of its subjects; none for no one, `*` for every one.
         actions: what may be done.
         labels: what the things may carry; a thing with another label is not meant.
+        personal: personal data may be seen; else it is taken out of every text.
     """
 
     tenant: _Word
     subjects: _Words
     actions: Annotated[tuple[Action, ...], Field(min_length=1)]
     labels: tuple[_Word, ...] = ()
+    personal: bool = False
 
     def covers(self, subject: Subject, action: str, labels: Iterable[str]) -> bool:
         """Whether a question to the guard is one that the exception is for."""
@@ -166,7 +168,8 @@ class Used(Part):
     """One use of an exception, as the audit hooks are told it.
 
     Attributes:
-        denied_by: the guard whose denial it passed.
+        denied_by: the guard whose denial it passed; empty for a bypass that asked no guard.
+        denial: id of that denial; empty for none.
     """
 
     exception: str
@@ -178,6 +181,7 @@ class Used(Part):
     decisions: tuple[str, ...]
     denied_by: str
     at: datetime
+    denial: str = ""
 
 
 class Events(Protocol):
@@ -250,7 +254,8 @@ class Excepting:
         A subject without a tenant is denied, whatever is registered.
         """
         decision = self._guard.decide(subject, action, labels)
-        if decision.allowed or not subject.tenant.strip():
+        # What nobody could decide about is denied whatever is registered.
+        if decision.allowed or decision.failed or not subject.tenant.strip():
             return decision
         now = self._clock.now()
         over: list[str] = []
@@ -262,16 +267,42 @@ class Excepting:
                 over.append(f"exception {one.id} is {state}")
                 continue
             self._tell(one, subject, action, labels, decision, now)
-            return Decision(
-                allowed=True,
-                guard=self.name,
-                reason=f"governed exception {one.id} of {one.owner} holds until "
-                f"{one.expires_at.isoformat()}",
-            )
+            return self._passing(one)
         if over:
             reason = f"{decision.reason}; {'; '.join(over)}"
-            return decision.model_copy(update={"reason": reason})
+            # One that does not hold yet may hold later.
+            return decision.model_copy(update={"reason": reason, "lasting": False})
         return decision
+
+    def bypass(
+        self, id_: str, subject: Subject, action: Action, labels: tuple[str, ...]
+    ) -> Decision:
+        """Let code that asks no guard go on, under the exception that it names.
+
+        Spec: Summit §Backlog Isolate 16
+
+        Raises:
+            AccessDenied: no such exception is registered, it does not hold, or it is for something
+                else; or an audit hook failed.
+        """
+        one = next((one for one in self._exceptions if one.id == id_), None)
+        if one is None:
+            raise AccessDenied(
+                f"bypass {id_!r:.80} is not registered as a governed exception, so {action} is "
+                "denied"
+            )
+        now = self._clock.now()
+        state = one.state(now, self._events(subject.tenant))
+        if state != "active":
+            raise AccessDenied(f"governed exception {id_!r} is {state}, so {action} is denied")
+        if not subject.tenant.strip() or not one.scope.covers(subject, action, labels):
+            raise AccessDenied(
+                f"governed exception {id_!r} is not for {action} by {subject.name!r:.80} of "
+                "things with these labels, so it is denied"
+            )
+        none = Decision(allowed=False, guard="", reason="no guard was asked")
+        self._tell(one, subject, action, labels, none, now)
+        return self._passing(one)
 
     def ledger(self) -> tuple[LedgerEntry, ...]:
         """Every registered exception with its scope and state, by id.
@@ -290,6 +321,17 @@ class Excepting:
                 uses=self._uses[one.id],
             )
             for one in self._exceptions
+        )
+
+    def _passing(self, one: GovernedException) -> Decision:
+        return Decision(
+            allowed=True,
+            guard=self.name,
+            reason=f"governed exception {one.id} of {one.owner} holds until "
+            f"{one.expires_at.isoformat()}",
+            id=f"ge:{one.id}",
+            redact=() if one.scope.personal else ("*",),
+            lasting=False,
         )
 
     def _tell(
@@ -311,6 +353,7 @@ class Excepting:
             decisions=one.decisions,
             denied_by=decision.guard,
             at=now,
+            denial=decision.id,
         )
         for name in one.hooks:
             try:
@@ -323,17 +366,24 @@ class Excepting:
         self._uses[one.id] += 1
 
 
-def audited(exceptions: Iterable[GovernedException], bypasses: Iterable[str]) -> tuple[str, ...]:
-    """The bypasses that no registered exception answers for; a runtime audit fails on any.
+def audited(
+    exceptions: Iterable[GovernedException],
+    bypasses: Iterable[str],
+    now: datetime,
+    events: Events = _none,
+) -> tuple[str, ...]:
+    """The bypasses that no exception answers for at this moment; an audit fails on any.
 
     Spec: Summit §Backlog Isolate 16
 
     Args:
         exceptions: the registry.
         bypasses: ids by which code that goes past a guard names its exception.
+        now: aware.
+        events: asked for rollback triggers.
 
     Returns:
         Ids in ascending order, empty when the registry answers for every one.
     """
-    known = {one.id for one in exceptions}
+    known = {one.id for one in exceptions if one.state(now, events(one.scope.tenant)) == "active"}
     return tuple(sorted(set(bypasses) - known))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from crp_integrations.seals import digest
+
+# What becomes of a text without its personal data; it decides bytes.
+REDACTION: Final = "redact@1"
 
 
 @dataclass(frozen=True)
@@ -19,19 +22,35 @@ class Bundle:
         module: source in Rego v1.
         data: the documents that the module reads below `data`, as JSON would write them.
         entrypoint: the rule whose value is the decision, as `package/rule`.
+        further: sources of further modules, by the name of each.
     """
 
     name: str
     module: str
     data: Mapping[str, Any]
     entrypoint: str
+    further: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def digest(self) -> str:
         """`sha256:` hash of everything that decides."""
-        return digest(
-            {"module": self.module, "data": dict(self.data), "entrypoint": self.entrypoint}
-        )
+        said = {"module": self.module, "data": dict(self.data), "entrypoint": self.entrypoint}
+        return digest(said | ({"further": dict(self.further)} if self.further else {}))
+
+
+class Redactor(Protocol):
+    """Takes personal data out of a text before a subject sees it. Thread-safe."""
+
+    def redacted(self, text: str, kinds: tuple[str, ...]) -> str:
+        """The text without the personal data of these kinds; equal arguments, equal text.
+
+        Args:
+            kinds: as a decision names them; `*` for every kind that is looked for.
+
+        Raises:
+            EngineError: a recogniser failed. Whoever asks must withhold the text.
+        """
+        ...
 
 
 class PolicyEngine(Protocol):

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from crp_integrations.dpe.settings import DpeSettings
+from crp_integrations.dpe.stages import s03c_contradiction as stage
+from crp_integrations.dpe.verifier.alike import ALIKE, alike
+from crp_integrations.dpe.verifier.readings import read
 from tests.dpe.helpers import check
 from tests.dpe.texts import TEXTS
 
@@ -57,3 +62,68 @@ def test_a_listing_that_is_not_compared_is_said_to_be() -> None:
     whole = check(f"{first} {second}", [first], settings=listing)
     assert whole.contradiction_count == 1
     assert not any(flag.startswith("not-paired") for flag in whole.flags)
+
+
+# --- which claims are compared -----------------------------------------------------------
+
+CLAIMS = st.lists(
+    st.tuples(
+        st.sampled_from(["lake", "river", "old lake", "lake near the town"]),
+        st.sampled_from(["is", "is not", "was"]),
+        st.integers(1, 4),
+    ).map(lambda said: f"The {said[0]} {said[1]} {said[2]} metres deep."),
+    max_size=14,
+)
+
+
+@given(CLAIMS)
+def test_the_index_finds_the_pairs_that_share_enough_words(texts: list[str]) -> None:
+    readings = [read(text) for text in texts]
+    words = [{word.stem for word in one.words} for one in readings]
+    near = list(alike(readings, [False] * len(texts), None))
+    assert [list(one.places) for one in near] == [
+        [
+            place
+            for place in range(at)
+            if words[place] & own and len(words[place] & own) / len(words[place] | own) >= ALIKE
+        ]
+        for at, own in enumerate(words)
+    ]
+    settled = [len(text) % 2 == 0 for text in texts]
+    for at, one in enumerate(alike(readings, settled, None)):
+        kept = [p for p in near[at].places if not (settled[p] and settled[at])]
+        assert (list(one.places), one.left) == (kept, 0)
+
+
+@given(CLAIMS, st.integers(1, 4))
+def test_of_many_alike_those_with_the_nearest_values_are_taken(texts: list[str], most: int) -> None:
+    readings = [read(text) for text in texts]
+    free = [False] * len(texts)
+    whole, cut = list(alike(readings, free, None)), list(alike(readings, free, most))
+    for all_, some in zip(whole, cut, strict=True):
+        assert set(some.places) <= set(all_.places)
+        assert list(some.places) == sorted(some.places)
+        assert len(some.places) == min(most, len(all_.places))
+        assert some.left == len(all_.places) - len(some.places)
+
+
+def test_what_was_not_compared_is_said_to_be() -> None:
+    told = "Somebody measured something."
+    answer = " ".join(f"The lake was {40 + n} metres deep in {2001 + n}." for n in range(4))
+    few = DpeSettings.model_validate({"alike_claims": 1})
+    assert "pairs-cut=2" in check(answer, [told], settings=few).flags
+    for settings in (DpeSettings(), DpeSettings.model_validate({"pairs": "all"})):
+        flags = check(answer, [told], settings=settings).flags
+        assert not any(flag.startswith("pairs-cut") for flag in flags)
+
+
+@pytest.mark.parametrize("count", [20, 40])
+def test_the_work_on_a_listing_grows_with_its_length(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared = []
+    real = stage._contradict
+    monkeypatch.setattr(stage, "_contradict", lambda *two: compared.append(two) or real(*two))
+    answer = " ".join(f"Plant {n} was built in {1900 + n}." for n in range(count))
+    check(answer, ["Somebody built something."])
+    assert len(compared) <= count * DpeSettings().alike_claims

@@ -24,7 +24,7 @@ from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Fact
 from crp_integrations.fabric.settings import CommunitySettings, FabricSettings, GraphSettings
-from crp_integrations.guard.decisions import Decision
+from crp_integrations.guard.decisions import NAMESPACE, Decision
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.headers import names as header_names
 from crp_integrations.headers import values
@@ -48,7 +48,7 @@ class Labelled:
     name = "labelled"
 
     def decide(self, subject: Subject, action: str, labels: tuple[str, ...]) -> Decision:
-        allowed = set(labels) <= set(subject.roles)
+        allowed = labels == NAMESPACE or set(labels) <= set(subject.roles)
         if action != "read":
             allowed = allowed and "writer" in subject.roles
         return Decision(allowed=allowed, guard=self.name, reason="by its labels")

@@ -160,5 +160,6 @@ def test_outside_of_its_scope_it_changes_nothing(subject: Any, action: Any, labe
 
 def test_a_runtime_audit_names_each_bypass_that_nobody_answers_for() -> None:
     registry = [granted(written()), granted(written(id="old-import"))]
-    assert audited(registry, ["legacy-export", "old-import"]) == ()
-    assert audited(registry, ["shadow", "legacy-export", "dump"]) == ("dump", "shadow")
+    assert audited(registry, ["legacy-export", "old-import"], NOON) == ()
+    assert audited(registry, ["shadow", "legacy-export", "dump"], NOON) == ("dump", "shadow")
+    assert audited(registry, ["legacy-export"], NOON + 2 * HOUR) == ("legacy-export",)

@@ -64,7 +64,13 @@ nist_tier := data.tiers[max(holds)].name if {
 	count(holds) > 0
 }
 
+# What the law forbids is never shown (§14.2).
+default halts := false
+
+halts if ai_act_class in data.forbidden
+
 verdict := {
+	"halts": halts,
 	"ai_act_class": ai_act_class,
 	"nist_tier": nist_tier,
 	"iso_42001": iso_42001,

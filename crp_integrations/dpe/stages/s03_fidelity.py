@@ -11,7 +11,7 @@ from crp_integrations.dpe.records import StageRun
 from crp_integrations.dpe.risk import fidelity_score
 from crp_integrations.dpe.stages.s03a_fabrication import fabrications
 from crp_integrations.dpe.stages.s03b_distortion import distortions
-from crp_integrations.dpe.stages.s03c_contradiction import contradictions
+from crp_integrations.dpe.stages.s03c_contradiction import contradictions, cut
 from crp_integrations.dpe.state import State, with_findings
 from crp_integrations.dpe.verifier.alignment import IDENTITY
 from crp_integrations.vocabulary import ClaimType, DistortionType
@@ -27,8 +27,10 @@ def verify_fidelity(state: State) -> State:
 
     Spec: CRP-SPEC-005 §5.2 to §5.5
     """
-    for substage in (fabrications, distortions, contradictions):
+    for substage in (fabrications, distortions):
         state = replace(state, claims=with_findings(state.claims, substage(state)))
+    opposed, pairs_cut = contradictions(state), cut(state)
+    state = replace(state, claims=with_findings(state.claims, opposed), pairs_cut=pairs_cut)
     fabricated, distorted, contradicted = counted(state)
     fidelity = fidelity_score(
         fabrications=fabricated,

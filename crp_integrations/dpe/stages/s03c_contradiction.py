@@ -5,22 +5,18 @@ Spec: CRP-SPEC-005 §5.4
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
-from functools import lru_cache
 
 from crp_integrations.dpe.records import Claim, Finding
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.state import State, is_open
+from crp_integrations.dpe.verifier.alike import Near, alike
 from crp_integrations.dpe.verifier.readings import Reading, read
 from crp_integrations.dpe.verifier.slots import canonical, pair
-from crp_integrations.language.memo import forgotten_with
 from crp_integrations.language.negation import polarity_differs
 from crp_integrations.vocabulary import Attribution, ClaimType
 
 KIND = "contradiction"
-# Share of all their words that two claims must have in common to be about one thing.
-ALIKE = 0.75
 SURE = 0.75
 
 
@@ -33,23 +29,30 @@ def contradictions(state: State) -> list[Finding]:
 
     Spec: CRP-SPEC-005 §5.4 (decision D15)
     """
-    settings = state.tools.settings
-    claims = [claim for claim in _candidates(state) if not is_listing(claim, settings)]
-    found: dict[str, Finding] = {}
-    for first, second in _pairs(claims, settings.pairs == "share"):
-        if second.claim_id in found or (_rests(first) and _rests(second)):
-            continue
-        if _contradict(read(first.reads_as), read(second.reads_as)):
-            found[second.claim_id] = Finding(
-                stage=3,
-                kind=KIND,
-                claim_id=second.claim_id,
-                start=second.start,
-                end=second.end,
-                other_claim_id=first.claim_id,
-                expected=first.text,
-            )
-    return list(found.values())
+    claims = _compared(state)
+    readings = [read(claim.reads_as) for claim in claims]
+    figures = [_figures(reading) for reading in readings]
+    found: list[Finding] = []
+    for at, near in enumerate(_near(claims, state.tools.settings)):
+        for place in near.places:
+            first, second = claims[place], claims[at]
+            # A quick no: one value that differs, and one in another unit, is all there may be.
+            if len(figures[place] - figures[at]) > 2:
+                continue
+            if _contradict(readings[place], readings[at]):
+                found.append(
+                    Finding(
+                        stage=3,
+                        kind=KIND,
+                        claim_id=second.claim_id,
+                        start=second.start,
+                        end=second.end,
+                        other_claim_id=first.claim_id,
+                        expected=first.text,
+                    )
+                )
+                break
+    return found
 
 
 def is_listing(claim: Claim, settings: DpeSettings) -> bool:
@@ -66,6 +69,22 @@ def unpaired(state: State) -> int:
     return sum(is_listing(claim, state.tools.settings) for claim in _candidates(state))
 
 
+def cut(state: State) -> int:
+    """Claims that stage 3c did not compare with every claim that is about the same thing."""
+    return sum(near.left > 0 for near in _near(_compared(state), state.tools.settings))
+
+
+def _compared(state: State) -> list[Claim]:
+    settings = state.tools.settings
+    return [claim for claim in _candidates(state) if not is_listing(claim, settings)]
+
+
+def _near(claims: list[Claim], settings: DpeSettings) -> Iterator[Near]:
+    readings = [read(claim.reads_as) for claim in claims]
+    most = None if settings.pairs == "all" else settings.alike_claims
+    return alike(readings, [_rests(claim) for claim in claims], most)
+
+
 def _candidates(state: State) -> list[Claim]:
     return [c for c in state.claims if c.claim_type is ClaimType.FACTUAL and is_open(c)]
 
@@ -74,35 +93,11 @@ def _rests(claim: Claim) -> bool:
     return claim.attribution is Attribution.CONTEXT_GROUNDED and not claim.findings
 
 
-def _pairs(claims: list[Claim], share: bool) -> Iterator[tuple[Claim, Claim]]:
-    if not share:
-        for place, second in enumerate(claims):
-            for first in claims[:place]:
-                yield first, second
-        return
-    having: dict[str, list[int]] = defaultdict(list)
-    for place, second in enumerate(claims):
-        stems = read(second.reads_as).stems
-        for other in sorted({at for stem in stems for at in having[stem]}):
-            yield claims[other], second
-        for stem in stems:
-            having[stem].append(place)
-
-
-@lru_cache(maxsize=4096)
 def _figures(reading: Reading) -> frozenset[str]:
     return frozenset(canonical(value) for value in reading.values if value.family != "name")
 
 
 def _contradict(first: Reading, second: Reading) -> bool:
-    # A quick no: one differing value, and one more written in another unit, is all there may be.
-    if len(_figures(first) - _figures(second)) > 2:
-        return False
-    own = {word.stem for word in second.words}
-    other = {word.stem for word in first.words}
-    both = own | other
-    if not both or len(own & other) / len(both) < ALIKE:
-        return False
     there, back = pair(second, first), pair(first, second)
     if any(value.family == "name" for value in (*there.missing, *back.missing)):
         return False
@@ -112,6 +107,3 @@ def _contradict(first: Reading, second: Reading) -> bool:
         return False
     rival = there.rivals[0]
     return "name" not in (rival.claim.family, rival.source.family) and rival.strength >= SURE
-
-
-forgotten_with(_figures.cache_clear)

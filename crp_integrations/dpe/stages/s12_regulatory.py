@@ -71,8 +71,8 @@ def classify(state: State) -> State:
     found = found.model_copy(
         update={
             "engine": f"{engine.identity}; {named()}",
-            "halts": found.eu_ai_act_class is AiActClass.UNACCEPTABLE
-            or (found.failed and registered),
+            # Nothing rules out that a registered use is forbidden when the rules cannot be asked.
+            "halts": found.halts or (found.failed and registered),
         }
     )
     run = StageRun(number=NUMBER, name=NAME, engine=found.engine)
@@ -112,6 +112,8 @@ def _read(verdict: Mapping[str, Any]) -> Classification:
             nist_tier=verdict["nist_tier"],
             iso_42001_controls=tuple(verdict["iso_42001"]),
             controls=dict(sorted({**unmet, **met}.items())),
+            # Rules that do not say what they forbid forbid what the Act does, as the first did.
+            halts=bool(verdict.get("halts", verdict["ai_act_class"] == AiActClass.UNACCEPTABLE)),
             controls_met=len(met),
             controls_total=len(met) + len(unmet),
         )

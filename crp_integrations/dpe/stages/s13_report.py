@@ -187,6 +187,8 @@ def _flags(state: State) -> tuple[str, ...]:
     listings = unpaired(state)
     if listings:
         flags.append(f"not-paired={listings}")
+    if state.pairs_cut:
+        flags.append(f"pairs-cut={state.pairs_cut}")
     if state.dossier.passages and not state.dossier.importances:
         flags.append("omissions-not-checked")
     flags += _of_session(state)

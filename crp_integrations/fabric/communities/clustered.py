@@ -16,7 +16,7 @@ from crp_integrations.fabric.life.writing import Writing
 from crp_integrations.fabric.ports import FactsFacet
 from crp_integrations.fabric.reading import Reading
 from crp_integrations.fabric.records import IngestReport
-from crp_integrations.guard.decisions import Guard, require
+from crp_integrations.guard.decisions import NAMESPACE, Guard, require
 from crp_integrations.guard.subjects import Subject
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Clustered:
             EngineError: the engine failed; nothing was changed.
             StoreBusy: another process held the write lock for too long; nothing was changed.
         """
-        require(self._guard, self.subject, "write")
+        require(self._guard, self.subject, "write", NAMESPACE)
         return self._clustering().run(afresh=afresh)
 
     def communities(self) -> list[Community]:

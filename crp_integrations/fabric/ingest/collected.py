@@ -121,14 +121,17 @@ def signed_of(plan: Plan) -> list[dict[str, Any]]:
         memory = fact.metadata.get("memory")
         provenance = memory.get("provenance") if isinstance(memory, dict) else None
         signer = provenance.get("signer") if isinstance(provenance, dict) else None
-        if isinstance(signer, str) and signer:
-            told.append(
-                {
-                    "source": fact.source_id,
-                    "facts": [fact.fact_id],
-                    "content_hash": fact.content_hash,
-                    "document_hash": digest(provenance),
-                    "signer": signer,
-                }
-            )
+        if isinstance(memory, dict) and isinstance(signer, str) and signer:
+            said = {
+                "source": fact.source_id,
+                "facts": [fact.fact_id],
+                "content_hash": fact.content_hash,
+                "document_hash": digest(provenance),
+                "signer": signer,
+            }
+            summary = memory.get("summary")
+            text = summary.get("text") if isinstance(summary, dict) else None
+            if isinstance(text, str):
+                said["summary_hash"] = sha256(text)
+            told.append(said)
     return told

@@ -49,6 +49,8 @@ class Erasing:
             before = writing.hash_in(transaction.facts)
         # What a session holds is in no transaction: it goes first, and once more at the end.
         writing.forget_held(source_id)
+        # So does what is kept outside of the store: an erasure that was killed is made again.
+        writing.erase_elsewhere([source_id, *(fact.fact_id for fact in chosen)])
         said = withdraw_elsewhere(
             writing, [fact.fact_id for fact in chosen], now, source_id=source_id
         )
@@ -87,6 +89,7 @@ class Erasing:
             # While the lock is held nobody publishes a file, so none outlives the commit.
             drop_cache(writing)
         writing.forget_held(source_id)
+        writing.erase_elsewhere([source_id, *ids])
         return Erasure(
             source_id=source_id,
             facts=tuple(ids),

@@ -22,6 +22,7 @@ from crp_integrations.fabric.life.withdrawing import (
 from crp_integrations.fabric.life.writing import Writing, by_source
 from crp_integrations.fabric.ports import FactsFacet, Transaction, shown_in
 from crp_integrations.fabric.records import Where
+from crp_integrations.guard.decisions import NAMESPACE
 from crp_integrations.vocabulary import EventType, FactStatus
 
 # Sequence at which the log of changes was trimmed last.
@@ -84,7 +85,7 @@ class Maintenance:
             }
         due = [name for name, is_due in steps.items() if is_due]
         if due:
-            self.writing.require("write", ())
+            self.writing.require("write", NAMESPACE)
         done: dict[str, int] = {}
         for number, name in enumerate(due):
             progress(name, number, len(due))
@@ -154,6 +155,9 @@ class Maintenance:
         Spec: CRP-SPEC-009 §2.2
         """
         key = self.writing.key()
+        with self.writing.begin(False) as transaction:
+            due = transaction.facts.find(self._retained(now))
+        self.writing.erase_elsewhere(due)
         with self.writing.begin(True) as transaction:
             ids = transaction.facts.find(self._retained(now))
             if ids:

@@ -56,6 +56,7 @@ class Writing:
         cache: where derived files are kept; None for a store without files.
         scrub: takes the bytes of what was removed off the disk; False when a reader forbids it.
         forget_held: forgets what sessions hold in memory of a source.
+        erase_elsewhere: erases what is kept outside of the store of some facts or sources.
         notify: tells the operator.
         refuse_shared: raises AccessDenied for facts, or a source, of a shared namespace.
         readers: the namespaces that read this one; none but for a shared namespace.
@@ -74,6 +75,7 @@ class Writing:
     cache: Callable[[], Cache | None]
     scrub: Callable[[], bool]
     forget_held: Callable[[str], object]
+    erase_elsewhere: Callable[[Sequence[str]], object]
     notify: Notify
     refuse_shared: Callable[[Sequence[str], str], None]
     readers: Callable[[], Iterable[Reader]]

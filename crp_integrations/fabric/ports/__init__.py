@@ -15,13 +15,14 @@ from crp_integrations.fabric.ports.engines import (
 )
 from crp_integrations.fabric.ports.facts import Brief, FactsFacet, Mark, Outline
 from crp_integrations.fabric.ports.shown import ShownFacet, shown_in
-from crp_integrations.fabric.ports.store import Cache, Cached, Found, Store, Transaction
+from crp_integrations.fabric.ports.store import Cache, Cached, Elsewhere, Found, Store, Transaction
 
 __all__ = [
     "Brief",
     "Cache",
     "Cached",
     "CommunityEngine",
+    "Elsewhere",
     "FactsFacet",
     "Found",
     "GraphEngine",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from pydantic import JsonValue
@@ -102,6 +103,18 @@ class Cache(Protocol):
 
     def drop(self, name: str | None = None) -> None:
         """Remove a file, or all of them, temporary ones of other processes included."""
+        ...
+
+
+class Elsewhere(Protocol):
+    """What is kept of facts outside of the store, such as artifacts."""
+
+    def erase(self, namespace: str, ids: Iterable[str], now: datetime) -> int:
+        """Erase what comes from these facts or sources; returns how many things that were.
+
+        Raises:
+            StoreError: it could not be done; call it again.
+        """
         ...
 
 

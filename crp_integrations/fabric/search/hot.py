@@ -14,8 +14,9 @@ from datetime import datetime, timedelta
 import numpy as np
 
 from crp_integrations.errors import LimitReached, StoreError
+from crp_integrations.fabric.gate import Gate
 from crp_integrations.fabric.ports import Brief
-from crp_integrations.fabric.records import Fact, Where
+from crp_integrations.fabric.records import Edge, Fact, Where
 from crp_integrations.fabric.search.index import Hit
 from crp_integrations.fabric.settings import HotSettings
 from crp_integrations.language.words import STOP_WORDS, words
@@ -39,6 +40,12 @@ class Held:
     rows: FloatRows
     used_at: datetime
 
+    def as_shown(self, facts: Sequence[Fact]) -> Held:
+        """The same with some of the facts as a subject is shown them, and without the others."""
+        shown = {fact.fact_id: fact for fact in facts}
+        left = self.among(lambda fact: fact.fact_id in shown)
+        return Held(shown, left.rows, left.used_at)
+
     def among(self, keep: Callable[[Fact], bool]) -> Held:
         """The same without the facts that are not to be kept."""
         kept = [(place, fact) for place, fact in enumerate(self.facts.values()) if keep(fact)]
@@ -54,8 +61,8 @@ class HotLayer:
 
     tier = HOT_TIER
 
-    def __init__(self, held: Held, may_read: Callable[[tuple[str, ...]], bool]) -> None:
-        self._held = held.among(lambda fact: may_read(fact.labels))
+    def __init__(self, held: Held, gate: Gate) -> None:
+        self._held = held.as_shown(gate.facts(held.facts.values()))
         self._ids = list(self._held.facts)
         self._place = {id_: number for number, id_ in enumerate(self._ids)}
 
@@ -109,6 +116,10 @@ class HotLayer:
         if unknown:
             raise StoreError(f"fact {unknown[0]} is not one that can be retrieved")
         return np.ascontiguousarray(self._held.rows[[self._place[id_] for id_ in ids]])
+
+    def edges(self, ids: Sequence[str]) -> list[Edge]:
+        """None: what is held in memory is linked to nothing."""
+        return []
 
     def token_counts(
         self, key: str, ids: Sequence[str], count: Callable[[list[str]], list[int]], *, keep: bool

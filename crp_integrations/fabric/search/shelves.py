@@ -11,6 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from sys import intern
 from typing import TypeVar
 
 from crp_integrations.fabric.settings import ShelfSettings
@@ -78,9 +79,10 @@ class Shelves:
             session = self._sessions.get(by_session, OrderedDict())
             graphs = self._subjects.get(by_subject, OrderedDict())
             for use in used:
-                _put(session, use.fact_id, None, most.facts_per_session)
+                # One string an id, however many sessions have seen the fact.
+                _put(session, intern(use.fact_id), None, most.facts_per_session)
                 loose = use.community is None
-                name = use.source_id if use.community is None else use.community
+                name = intern(use.source_id if use.community is None else use.community)
                 _put(graphs, (loose, name), None, most.subgraphs)
             _put(self._sessions, by_session, session, most.sessions)
             _put(self._subjects, by_subject, graphs, most.subjects)

@@ -26,13 +26,20 @@ class ScreeningSettings(Part):
     Spec: Summit §Context Assembly Pipeline
 
     Attributes:
-        relevance_floor: relevance below which a candidate is off topic, [0, 1]; the embedder's card
-            gives it. 0 calls nothing off topic.
+        enabled: whether an ordinary turn looks at its candidates at all.
+        relevance_floor: relevance below which a candidate is off topic, [0, 1]; it depends on the
+            embedder. 0 calls nothing off topic.
+        words_floor: share of the best candidate's words from which one is on topic whatever its
+            relevance, (0, 1].
+        hop_floor: what a link must say for a candidate that is on topic whatever its relevance.
         fewest: candidates that must stay, else the pack is the minimal one; 0 for no such number.
         injection: the numbers of the rules.
     """
 
+    enabled: bool = False
     relevance_floor: float = Field(default=0.0, ge=0.0, le=1.0)
+    words_floor: float = Field(default=0.25, gt=0.0, le=1.0)
+    hop_floor: float = Field(default=0.25, gt=0.0, le=1.0)
     fewest: int = Field(default=1, ge=0)
     injection: InjectionSettings = InjectionSettings()
 

@@ -1,0 +1,96 @@
+"""Objects in S3, Google Cloud Storage, Azure and what speaks as they do, through obstore."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.metadata import version
+from typing import Any
+from urllib.parse import urlsplit
+
+from crp_integrations.errors import ConfigError, MissingExtra, StoreError
+
+
+class CloudObjects:
+    """Objects of a bucket; credentials come from where the cloud's own tools take them.
+
+    `create` asks the store to refuse a name that is taken (`If-None-Match: *`), so a signed
+    address is opened once over all processes. A store without that condition fails.
+
+    Raises:
+        MissingExtra: obstore is not installed.
+        ConfigError: the address is none of a store.
+    """
+
+    def __init__(self, address: str, **options: Any) -> None:
+        """Point at a place; nothing is read or written.
+
+        Args:
+            address: such as `s3://bucket/prefix`, `gs://…`, `az://…`, `file:///…`, `memory:///`.
+            options: of `obstore.store.from_url`, such as `region` or `client_options`.
+        """
+        try:
+            from obstore import store
+        except ModuleNotFoundError as error:
+            raise MissingExtra("artifacts", f"the object store {_shown(address)}") from error
+        from obstore.exceptions import BaseError
+
+        try:
+            self._store = store.from_url(address, **options)
+        except (BaseError, ValueError, TypeError) as error:
+            raise ConfigError(
+                f"object store {_shown(address)!r} cannot be used by obstore {version('obstore')}: "
+                f"{type(error).__name__}; wanted an address such as s3://bucket/prefix"
+            ) from error
+        self._failures: tuple[type[Exception], ...] = (BaseError, OSError)
+        self.name = _shown(address)
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Write an object that is not there yet."""
+        from obstore.exceptions import AlreadyExistsError
+
+        try:
+            self._store.put(key, data, mode="create")
+        except AlreadyExistsError:
+            return False
+        except self._failures as error:
+            raise self._failed("write", key, error) from error
+        return True
+
+    def get(self, key: str) -> bytes | None:
+        """An object's bytes."""
+        try:
+            return bytes(self._store.get(key).bytes())
+        except FileNotFoundError:
+            return None
+        except self._failures as error:
+            raise self._failed("read", key, error) from error
+
+    def delete(self, key: str) -> None:
+        """Remove an object."""
+        try:
+            self._store.delete(key)
+        except FileNotFoundError:
+            return
+        except self._failures as error:
+            raise self._failed("remove", key, error) from error
+
+    def list(self, prefix: str) -> Iterator[str]:
+        """Names that begin with whole parts, read before the first is given."""
+        try:
+            found = sorted(one["path"] for page in self._store.list(prefix) for one in page)
+        except self._failures as error:
+            raise self._failed("list", prefix, error) from error
+        yield from found
+
+    def _failed(self, verb: str, key: str, error: Exception) -> StoreError:
+        # The library's own message may hold an address with a signature in it.
+        return StoreError(
+            f"cannot {verb} object {key!r:.120} in {self.name}: {type(error).__name__}"
+        )
+
+
+def _shown(address: str) -> str:
+    """An address without what may be a credential."""
+    parts = urlsplit(address)
+    host = parts.netloc.rpartition("@")[2]
+    return f"{parts.scheme}://{host}{parts.path}"[:120]

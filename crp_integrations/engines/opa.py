@@ -1,0 +1,73 @@
+"""Rego by an OPA server over HTTP: `POST /v1/data/…` with the input, the rule's value back.
+
+The server holds the policy and may be given another one at any time, so nothing is remembered
+here. A server that cannot be reached, or says something else, is an engine that failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import httpx
+
+from crp_integrations.errors import EngineError
+from crp_integrations.guard.ports import Bundle
+
+LIBRARY: Final = "opa"
+
+
+class OpaEngine:
+    """Asks an OPA server; safe between threads.
+
+    Args:
+        url: address of the server, without a path.
+        timeout_s: seconds until it counts as failed.
+        transport: carries the requests; None for the network.
+    """
+
+    def __init__(
+        self, url: str, *, timeout_s: float = 2.0, transport: httpx.BaseTransport | None = None
+    ) -> None:
+        self._url = url.rstrip("/")
+        # No proxy of the environment sees who asks for what.
+        self._client = httpx.Client(timeout=timeout_s, transport=transport, trust_env=False)
+
+    @property
+    def identity(self) -> str:
+        """`opa` and the server's address."""
+        return f"{LIBRARY} {self._url}"
+
+    def decide(self, bundle: Bundle, question: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The value of the entrypoint for an input, with the server's `decision_id` if it has one.
+
+        Args:
+            bundle: its entrypoint is asked for; the policy is the server's own.
+
+        Raises:
+            EngineError: the server cannot be reached, refuses, or has no value for the rule.
+        """
+        place = f"{self._url}/v1/data/{bundle.entrypoint}"
+        try:
+            answer = self._client.post(place, json={"input": dict(question)})
+            answer.raise_for_status()
+            told = answer.json()
+        except httpx.HTTPStatusError as error:
+            status = error.response.status_code
+            raise self._failed(f"answered with status {status}") from error
+        except httpx.HTTPError as error:
+            raise self._failed(f"cannot be reached ({type(error).__name__})") from error
+        except ValueError as error:
+            raise self._failed("answered with something else than JSON") from error
+        result = told.get("result") if isinstance(told, dict) else None
+        if not isinstance(result, dict):
+            raise self._failed(f"has no object at {bundle.entrypoint}; is the policy loaded?")
+        number = told.get("decision_id")
+        return {**result, "decision_id": number} if isinstance(number, str) else result
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def _failed(self, why: str) -> EngineError:
+        return EngineError(f"the OPA server at {self._url} {why}", engine=LIBRARY)

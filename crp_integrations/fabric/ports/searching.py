@@ -1,0 +1,51 @@
+"""A store that searches vectors itself, so that no process holds those of a large namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from crp_integrations.fabric.ports.facts import FactsFacet
+from crp_integrations.vectors import FloatRows
+
+Labels = tuple[str, ...]
+
+
+class Searching(Protocol):
+    """Vector search over what a transaction sees, by an index of the store's own."""
+
+    def size(self) -> int:
+        """How many facts are retrievable; 0 while the store has no index of their vectors."""
+        ...
+
+    def label_sets(self) -> list[Labels]:
+        """The different sets of labels that retrievable facts carry, ascending as JSON."""
+        ...
+
+    def count(self, label_sets: Sequence[Labels]) -> int:
+        """How many retrievable facts carry one of these sets of labels."""
+        ...
+
+    def nearest(
+        self,
+        vector: npt.NDArray[np.float32],
+        k: int,
+        *,
+        label_sets: Sequence[Labels] | None = None,
+        among: Sequence[str] | None = None,
+    ) -> tuple[list[str], FloatRows]:
+        """At least the k retrievable facts that the index finds nearest, with their unit rows.
+
+        Args:
+            label_sets: only facts that carry one of these; None for all.
+            among: only these facts, compared one by one; None for all.
+        """
+        ...
+
+
+def searching_in(facts: FactsFacet) -> Searching | None:
+    """The vector search of an open transaction's store; None for a store that has none."""
+    return cast("Searching | None", getattr(facts, "searching", None))

@@ -1,0 +1,150 @@
+"""The index of a namespace whose store searches its vectors itself.
+
+It answers what `Index` answers, out of the transaction that it belongs to, and keeps nothing after
+it. The store's index finds; the deterministic cosine of `vectors.py` over the rows that it gives
+decides, so that a score is the same as in any other store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from crp_integrations.errors import EngineError, StoreError
+from crp_integrations.fabric.ports import FactsFacet
+from crp_integrations.fabric.ports.searching import Labels, Searching, searching_in
+from crp_integrations.fabric.records import Where
+from crp_integrations.fabric.search.index import Hit
+from crp_integrations.vectors import FloatRows, cosine
+
+
+@dataclass(frozen=True)
+class StoredIndex:
+    """What can be retrieved in the state that a reading transaction sees."""
+
+    facts: FactsFacet
+    searching: Searching
+
+    def __len__(self) -> int:
+        return self._size
+
+    @cached_property
+    def _size(self) -> int:
+        return self.searching.size()
+
+    @cached_property
+    def label_sets(self) -> tuple[Labels, ...]:
+        """The different sets of labels of the facts."""
+        return tuple(self.searching.label_sets())
+
+    def count(self, allowed: Sequence[bool]) -> int:
+        """How many facts may be seen."""
+        if all(allowed):
+            return len(self)
+        return self.searching.count(self._allowed(allowed))
+
+    def places(self, ids: Sequence[str], allowed: Sequence[bool] | None = None) -> list[int | None]:
+        """A number for each fact that can be retrieved and seen; None for the others."""
+        seen = None if allowed is None or all(allowed) else {*self._allowed(allowed)}
+        found = dict(self.facts.retrievable(ids))
+        return [
+            number if id_ in found and (seen is None or found[id_] in seen) else None
+            for number, id_ in enumerate(ids)
+        ]
+
+    def seen(self, fact_id: str, allowed: Sequence[bool]) -> bool:
+        """Whether a retrievable fact may be seen."""
+        return all(allowed) or self.places([fact_id], allowed)[0] is not None
+
+    def rows(self, ids: Sequence[str], *, allowed: Sequence[bool] | None = None) -> FloatRows:
+        """Unit rows in the order asked for, shape (len(ids), dimensions).
+
+        Raises:
+            StoreError: an id is unknown, or its fact may not be seen.
+        """
+        places = self.places(ids, allowed)
+        if None in places:
+            fact = ids[places.index(None)]
+            raise StoreError(f"fact {fact} is not one that can be retrieved")
+        return self.facts.vectors(ids)
+
+    def nearest(
+        self,
+        vector: npt.NDArray[np.float32],
+        k: int,
+        *,
+        allowed: Sequence[bool] | None = None,
+        among: Sequence[str] | None = None,
+    ) -> list[Hit]:
+        """The k facts of highest cosine among those that the store's index finds, ties by id.
+
+        Spec: CRP-SPEC-009 §3.1
+
+        Args:
+            allowed: for each of `label_sets` whether its facts may be seen; None for all.
+            among: the only facts wanted; None for all.
+
+        Raises:
+            EngineError: the vector has another length than the rows, or is not finite.
+        """
+        if k <= 0:
+            return []
+        wanted = np.ascontiguousarray(vector, dtype=np.float32)
+        if wanted.ndim != 1 or not np.isfinite(wanted).all():
+            raise EngineError(f"query vector has shape {wanted.shape}, wanted one row and finite")
+        ids, rows = self.searching.nearest(
+            wanted,
+            k,
+            label_sets=None if allowed is None or all(allowed) else self._allowed(allowed),
+            among=among,
+        )
+        if not ids:
+            return []
+        if rows.shape[1] != len(wanted):
+            raise EngineError(
+                f"query vector has shape {wanted.shape}, wanted ({rows.shape[1]},) and finite"
+            )
+        ranked = sorted(zip((-cosine(rows, wanted)).tolist(), ids, strict=True))
+        return [Hit(id_, -score) for score, id_ in ranked[:k]]
+
+    def _allowed(self, allowed: Sequence[bool]) -> list[Labels]:
+        return [labels for labels, may in zip(self.label_sets, allowed, strict=True) if may]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPicture:
+    """One committed state of a namespace, as `Picture` is, for the length of a transaction."""
+
+    index: StoredIndex
+
+    def nearest(
+        self,
+        vector: npt.NDArray[np.float32],
+        k: int,
+        where: Where | None,
+        allowed: Sequence[bool],
+    ) -> list[Hit]:
+        """The k facts of highest cosine, ties by id; among those of a filter every one is compared.
+
+        Args:
+            allowed: for each of the index' `label_sets` whether its facts may be seen.
+        """
+        if where is None:
+            return self.index.nearest(vector, k, allowed=allowed)
+        ids = self.index.facts.find(where)
+        places = self.index.places(ids, allowed)
+        among = [id_ for id_, at in zip(ids, places, strict=True) if at is not None]
+        return self.index.nearest(vector, k, among=among)
+
+
+def stored_picture(facts: FactsFacet, more_than: int) -> StoredPicture | None:
+    """The picture of a namespace of more than so many facts whose store has an index of them."""
+    searching = searching_in(facts)
+    if searching is None:
+        return None
+    index = StoredIndex(facts, searching)
+    return StoredPicture(index) if len(index) > more_than else None

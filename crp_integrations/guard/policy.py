@@ -1,0 +1,176 @@
+"""The guard that asks a policy: deny by default, each class of things decided once.
+
+What no policy may loosen is looked at first, here: a subject without a tenant, things without a
+label and things of another tenant, also by a label `tenant:NAME`, are denied before any engine is
+asked. An engine that fails, or says something else than a decision, denies.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+from crp_integrations.errors import EngineError
+from crp_integrations.guard.decisions import Action, Decision, PolicyDecisionRef, Resource
+from crp_integrations.guard.ports import Bundle, PolicyEngine
+from crp_integrations.guard.subjects import Subject
+from crp_integrations.seals import sha256_hex
+
+# Decisions that are kept: one for each class of subject, action and labels.
+MOST_KEPT: Final = 4_096
+# How a label names a tenant.
+TENANT: Final = "tenant:"
+_SHORT: Final = 12
+_LOG = logging.getLogger("crp_integrations.guard")
+
+
+class PolicyGuard:
+    """Decides by a policy bundle; safe between threads.
+
+    Spec: Summit §Storage Interfaces, §Key APIs
+
+    Args:
+        engine: evaluates the policy.
+        bundle: the policy; its hash is part of every decision's id.
+        remember: whether the engine's answers are kept until the bundle changes. An engine whose
+            policy may change under way, such as a server, is asked again by each pass of reads.
+        most_kept: decisions kept in memory.
+    """
+
+    def __init__(
+        self,
+        engine: PolicyEngine,
+        bundle: Bundle,
+        *,
+        remember: bool = True,
+        most_kept: int = MOST_KEPT,
+    ) -> None:
+        self._engine = engine
+        self._bundle = bundle
+        self._remember = remember
+        self._most = most_kept
+        # Reading and setting one entry of a dict needs no lock, and a decision made twice is equal.
+        self._known: dict[tuple[object, ...], Decision] = {}
+        short = bundle.digest.removeprefix("sha256:")[:_SHORT]
+        self._name = f"policy {bundle.name} {short}"
+
+    @property
+    def name(self) -> str:
+        """`policy`, the bundle's name and the beginning of its hash, shown in the report."""
+        return self._name
+
+    def authorize(self, subject: Subject, action: Action, resource: Resource) -> PolicyDecisionRef:
+        """Decide about a resource, for a store that keeps things of several tenants.
+
+        Spec: Summit §Key APIs
+
+        Returns:
+            The decision by its id; one that denies is returned too.
+        """
+        found = self._decided(subject, action, resource.tenant, resource.labels)
+        return PolicyDecisionRef(id=found.id, allowed=found.allowed, reason=found.reason)
+
+    def decide(self, subject: Subject, action: Action, labels: tuple[str, ...]) -> Decision:
+        """Decide for things of the subject's own tenant, or that are shared with it.
+
+        A namespace holds no other things, so the tenant is the subject's.
+        """
+        return self._decided(subject, action, subject.tenant, labels)
+
+    # --- within ------------------------------------------------------------------------
+
+    def _decided(
+        self, subject: Subject, action: Action, tenant: str, labels: tuple[str, ...]
+    ) -> Decision:
+        key = (subject.tenant, subject.name, subject.roles, action, tenant, labels)
+        known = self._known.get(key)
+        if known is not None:
+            return known
+        found = self._asked(subject, action, tenant, labels)
+        if found.lasting:
+            if len(self._known) >= self._most:
+                self._known.clear()
+            self._known[key] = found
+        return found
+
+    def _asked(
+        self, subject: Subject, action: Action, tenant: str, labels: tuple[str, ...]
+    ) -> Decision:
+        own = TENANT + subject.tenant
+        # The own tenant's name stands against nothing, and alone it says nothing.
+        classes = sorted({label for label in labels if label != own})
+        question = {
+            "subject": {
+                "tenant": subject.tenant,
+                "name": subject.name,
+                "roles": list(subject.roles),
+            },
+            "action": action,
+            "resource": {"tenant": tenant, "labels": classes},
+        }
+        against = _against(subject, tenant, labels, classes)
+        if against:
+            return self._said(question, {"allow": False, "reason": against}, lasting=True)
+        try:
+            told = self._engine.decide(self._bundle, question)
+            found = self._said(question, told, lasting=self._remember)
+            # Whoever writes or erases is shown no text.
+            return found if action == "read" else found.model_copy(update={"redact": ()})
+        except EngineError as error:
+            _LOG.error("%s denies %s: the policy engine failed: %s", self._name, action, error)
+            reason = f"the policy engine failed: {error}"
+            denied = self._said(question, {"allow": False, "reason": reason}, lasting=False)
+            return denied.model_copy(update={"failed": True})
+
+    def _said(
+        self, question: Mapping[str, Any], told: Mapping[str, Any], *, lasting: bool
+    ) -> Decision:
+        """The engine's answer as a decision.
+
+        Raises:
+            EngineError: it is none.
+        """
+        allowed, reason = told.get("allow"), told.get("reason", "")
+        redact, own = told.get("redact", []), told.get("decision_id", "")
+        if (
+            not isinstance(allowed, bool)
+            or not isinstance(reason, str)
+            or not isinstance(redact, list)
+            or not all(isinstance(kind, str) for kind in redact)
+            or not isinstance(own, str)
+        ):
+            raise EngineError(
+                f"the policy {self._bundle.name} gave no decision; wanted an object with `allow` "
+                "as a boolean, `reason` as a text and `redact` as a list of texts",
+                engine=self._engine.identity,
+            )
+        return Decision(
+            allowed=allowed,
+            guard=self._name,
+            reason=reason or f"the policy says {'yes' if allowed else 'no'}",
+            id=own or self._numbered(question, allowed),
+            redact=tuple(sorted(set(redact))) if allowed else (),
+            lasting=lasting,
+        )
+
+    def _numbered(self, question: Mapping[str, Any], allowed: bool) -> str:
+        """An id that follows from policy, question and answer, so a replay gets the same one."""
+        said = json.dumps([self._bundle.digest, question, allowed])
+        return "pd:" + sha256_hex(said)[:24]
+
+
+def _against(subject: Subject, tenant: str, labels: tuple[str, ...], classes: list[str]) -> str:
+    """Why no policy can allow it; empty when one can.
+
+    Args:
+        classes: the labels but for the own tenant's name.
+    """
+    if not subject.tenant.strip():
+        return "the subject names no tenant"
+    if tenant != subject.tenant or any(label.startswith(TENANT) for label in classes):
+        return "it is another tenant's"
+    if not classes or not all(label.strip() for label in labels):
+        return "it carries no label"
+    return ""
