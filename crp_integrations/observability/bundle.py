@@ -1,0 +1,160 @@
+"""An evidence bundle: files in a tar.gz with a signed manifest of their hashes.
+
+Equal files give equal bytes: entries are sorted, and no time, owner or mode of a machine enters.
+The manifest is signed as receipts are, with the tenant's key, in a DSSE envelope.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+import tarfile
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from pydantic import Field, ValidationError
+
+from crp_integrations.errors import ReceiptBroken, RequestError
+from crp_integrations.fabric.records import Moment
+from crp_integrations.receipt.canonical import dumps, loads
+from crp_integrations.receipt.dsse import Signed
+from crp_integrations.records import Part, Record
+from crp_integrations.seals import canonical, sha256
+
+MANIFEST: Final = "manifest.dsse.json"
+MANIFEST_TYPE: Final = "application/vnd.crp-integrations.evidence-manifest+json"
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}(/[A-Za-z0-9][A-Za-z0-9._-]{0,99})?")
+# Of a bundle as it is read, in bytes unpacked.
+MOST_BYTES: Final = 512 * 1024 * 1024
+
+
+class Entry(Part):
+    """A file of a bundle."""
+
+    name: str = Field(pattern=_NAME.pattern)
+    sha256: str = Field(pattern=r"^sha256:[0-9a-f]{64}$")
+    size: int = Field(ge=0)
+
+
+class Manifest(Record):
+    """What a bundle holds.
+
+    Attributes:
+        version: of the package that made it.
+        state_hash: of the fabric at that moment.
+        files: by name.
+    """
+
+    SCHEMA = "evidence-manifest/1"
+
+    created_at: Moment
+    version: str
+    state_hash: str
+    files: tuple[Entry, ...]
+
+
+def pack(
+    files: Mapping[str, bytes],
+    sign: Callable[[str, bytes], Signed],
+    *,
+    created_at: Moment,
+    version: str,
+    state_hash: str,
+) -> bytes:
+    """A bundle of files, by name.
+
+    Args:
+        sign: signs a payload of a type, such as `Receipts.sign`.
+
+    Raises:
+        RequestError: a name is no plain one.
+    """
+    for name in files:
+        if not _NAME.fullmatch(name) or name == MANIFEST:
+            raise RequestError(f"{name!r:.80} is no name for a file of a bundle")
+    manifest = Manifest(
+        created_at=created_at,
+        version=version,
+        state_hash=state_hash,
+        files=tuple(
+            Entry(name=name, sha256=sha256(files[name]), size=len(files[name]))
+            for name in sorted(files)
+        ),
+    )
+    signed = sign(MANIFEST_TYPE, dumps(manifest.model_dump(mode="json")))
+    whole = {**files, MANIFEST: dumps(signed.to_json())}
+    packed = io.BytesIO()
+    # No name and no time in the header of the compression either.
+    with (
+        gzip.GzipFile(filename="", fileobj=packed, mode="wb", mtime=0) as zipped,
+        tarfile.open(fileobj=zipped, mode="w", format=tarfile.USTAR_FORMAT) as archive,
+    ):
+        for name in sorted(whole):
+            member = tarfile.TarInfo(name)
+            member.size = len(whole[name])
+            archive.addfile(member, io.BytesIO(whole[name]))
+    return packed.getvalue()
+
+
+def unpack(data: bytes, keys: Sequence[bytes]) -> tuple[Manifest, dict[str, bytes]]:
+    """A bundle's manifest and files, after its signature and every hash were checked.
+
+    Args:
+        keys: public keys, of which one must have signed.
+
+    Raises:
+        ReceiptBroken: names the first thing that does not hold.
+    """
+    files = _members(data)
+    if MANIFEST not in files:
+        raise ReceiptBroken("bundle", f"has no {MANIFEST}")
+    signed = Signed.from_json(loads(files.pop(MANIFEST), "manifest"), MANIFEST_TYPE, "manifest")
+    _verify(signed, keys)
+    try:
+        manifest = Manifest.model_validate(loads(signed.payload, "manifest.payload"))
+    except ValidationError:
+        raise ReceiptBroken("manifest.payload", "is no manifest") from None
+    named = {entry.name: entry for entry in manifest.files}
+    for name in sorted(named.keys() ^ files.keys()):
+        where = "is missing" if name in named else "is not in the manifest"
+        raise ReceiptBroken(f"files.{name}", where)
+    for name, entry in named.items():
+        if sha256(files[name]) != entry.sha256 or len(files[name]) != entry.size:
+            raise ReceiptBroken(f"files.{name}", "is not what was signed")
+    return manifest, files
+
+
+def _verify(signed: Signed, keys: Sequence[bytes]) -> None:
+    failures: list[ReceiptBroken] = []
+    for key in keys:
+        try:
+            signed.verify(key, "manifest")
+        except ReceiptBroken as error:
+            failures.append(error)
+        else:
+            return
+    raise failures[-1] if failures else ReceiptBroken("manifest", "no key was given to check it")
+
+
+def _members(data: bytes) -> dict[str, bytes]:
+    files: dict[str, bytes] = {}
+    left = MOST_BYTES
+    try:
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as archive:
+            for member in archive:
+                left -= member.size
+                if not member.isreg() or not _NAME.fullmatch(member.name) or left < 0:
+                    raise ReceiptBroken("bundle", "holds more than plain files of its kind")
+                if member.name in files:
+                    raise ReceiptBroken("bundle", f"has {member.name!r:.80} twice")
+                found = archive.extractfile(member)
+                files[member.name] = found.read() if found is not None else b""
+    except (tarfile.TarError, OSError, EOFError) as error:
+        raise ReceiptBroken("bundle", f"cannot be unpacked: {type(error).__name__}") from None
+    return files
+
+
+def lines(records: Sequence[Record]) -> bytes:
+    """Records as lines of canonical JSON."""
+    return b"".join(canonical(one.model_dump(mode="json")) + b"\n" for one in records)

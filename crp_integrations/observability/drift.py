@@ -1,0 +1,200 @@
+"""A golden set: questions with the sources that must be found, run again and again.
+
+What comes out holds ids and numbers; the questions stay in the golden file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from pydantic import Field, ValidationError
+
+from crp_integrations.errors import ConfigError
+from crp_integrations.fabric.records import Moment
+from crp_integrations.records import Part, Record
+from crp_integrations.seals import sha256
+
+RECALL: Final = "recall"
+PRECISION: Final = "precision"
+
+
+class Golden(Part):
+    """A question and where its answer is.
+
+    Attributes:
+        sources: URIs or ids of the sources that hold the answer; a URI may be a suffix of the
+            whole one, such as `manual.md`.
+    """
+
+    id: str = Field(min_length=1, max_length=160, pattern=r"^[\w.:-]+$")
+    question: str = Field(min_length=1)
+    sources: tuple[str, ...] = Field(min_length=1)
+
+
+class Shown(Part):
+    """A source of an item in a pack, as it may be named in a golden set."""
+
+    source_id: str
+    uri: str = ""
+
+
+class Score(Part):
+    """What one question came to.
+
+    Attributes:
+        recall: gold sources in the pack, over gold sources.
+        precision: items of a gold source, over items; 0 for an empty pack.
+    """
+
+    id: str
+    recall: float = Field(ge=0.0, le=1.0)
+    precision: float = Field(ge=0.0, le=1.0)
+    items: int = Field(ge=0)
+
+
+class GoldenRun(Record):
+    """A run over a golden set.
+
+    Attributes:
+        golden_hash: of the set; runs over another one are not compared.
+        state_hash: of the fabric that was read.
+        recall, precision: means over the questions.
+    """
+
+    SCHEMA = "golden-run/1"
+
+    ran_at: Moment
+    golden_hash: str
+    state_hash: str
+    recall: float = Field(ge=0.0, le=1.0)
+    precision: float = Field(ge=0.0, le=1.0)
+    scores: tuple[Score, ...]
+
+
+class Limits(Part):
+    """How far a score may fall below the baseline, as a difference of shares."""
+
+    recall_drop: float = Field(default=0.05, ge=0.0, le=1.0)
+    precision_drop: float = Field(default=0.05, ge=0.0, le=1.0)
+
+
+class Drift(Record):
+    """A run beside its baseline.
+
+    Attributes:
+        alerts: names of the scores that fell too far.
+        worse: ids of the questions whose recall fell, the furthest first.
+    """
+
+    SCHEMA = "golden-drift/1"
+
+    run: GoldenRun
+    baseline_recall: float
+    baseline_precision: float
+    alerts: tuple[str, ...]
+    worse: tuple[str, ...]
+
+
+def read_golden(path: Path) -> tuple[Golden, ...]:
+    """A golden set from a file, one JSON a line.
+
+    Raises:
+        ConfigError: it cannot be read, is empty, has an id twice, or a line is none; names its
+            number and shows no text.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{str(path)!r:.200} cannot be read: {type(error).__name__}") from None
+    found = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            found.append(Golden.model_validate(json.loads(line)))
+        except (ValueError, ValidationError):
+            raise ConfigError(
+                f"line {number} of {str(path)!r:.200} is no golden question; wanted a JSON object "
+                "with id, question and sources"
+            ) from None
+    if not found:
+        raise ConfigError(f"{str(path)!r:.200} holds no golden question")
+    if len({one.id for one in found}) < len(found):
+        raise ConfigError(f"{str(path)!r:.200} has an id twice")
+    return tuple(found)
+
+
+def run_golden(
+    golden: Sequence[Golden],
+    retrieve: Callable[[str], Iterable[Shown]],
+    *,
+    now: Moment,
+    state_hash: str = "",
+) -> GoldenRun:
+    """Ask every question and compare what was packed with where the answers are.
+
+    Spec: Summit §Failure Modes & Mitigations
+
+    Args:
+        retrieve: the sources of a question's pack, item by item.
+    """
+    scores = tuple(_score(one, tuple(retrieve(one.question))) for one in golden)
+    return GoldenRun(
+        ran_at=now,
+        golden_hash=golden_hash(golden),
+        state_hash=state_hash,
+        recall=sum(one.recall for one in scores) / len(scores),
+        precision=sum(one.precision for one in scores) / len(scores),
+        scores=scores,
+    )
+
+
+def golden_hash(golden: Sequence[Golden]) -> str:
+    """`sha256:` of a golden set, whatever the order of its lines."""
+    return sha256("\n".join(sorted(one.model_dump_json() for one in golden)))
+
+
+def compare(run: GoldenRun, baseline: GoldenRun, limits: Limits | None = None) -> Drift:
+    """A run beside an earlier one of the same set.
+
+    Raises:
+        ConfigError: the baseline is of another golden set.
+    """
+    if run.golden_hash != baseline.golden_hash:
+        raise ConfigError("the baseline is of another golden set; capture one of this set")
+    allowed = limits or Limits()
+    # A drop of exactly what is allowed stays below the alarm whatever floats make of it.
+    margin = 1e-9
+    alerts = []
+    if baseline.recall - run.recall > allowed.recall_drop + margin:
+        alerts.append(RECALL)
+    if baseline.precision - run.precision > allowed.precision_drop + margin:
+        alerts.append(PRECISION)
+    before = {one.id: one.recall for one in baseline.scores}
+    fallen = [(one.recall - before[one.id], one.id) for one in run.scores]
+    return Drift(
+        run=run,
+        baseline_recall=baseline.recall,
+        baseline_precision=baseline.precision,
+        alerts=tuple(alerts),
+        worse=tuple(id_ for change, id_ in sorted(fallen) if change < 0),
+    )
+
+
+def _score(golden: Golden, shown: Sequence[Shown]) -> Score:
+    hits = [{name for name in golden.sources if _is(one, name)} for one in shown]
+    found = set().union(*hits)
+    return Score(
+        id=golden.id,
+        recall=len(found) / len(set(golden.sources)),
+        precision=sum(map(bool, hits)) / len(shown) if shown else 0.0,
+        items=len(shown),
+    )
+
+
+def _is(shown: Shown, name: str) -> bool:
+    uri = shown.uri.partition("#")[0] if "#" not in name else shown.uri
+    return name in (shown.source_id, uri) or uri.endswith("/" + name)

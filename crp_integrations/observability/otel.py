@@ -1,0 +1,277 @@
+"""Spans and metrics of OpenTelemetry; attributes hold ids, counts, hashes and scores alone."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib.metadata import version
+from typing import TypeAlias
+
+from crp_integrations.errors import MissingExtra
+
+try:
+    from opentelemetry import metrics, trace
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider
+except ImportError as error:
+    raise MissingExtra("observability", "crp_integrations.observability.otel") from error
+
+from crp_integrations.audit.drafts import named
+from crp_integrations.governance.evaluating import Evaluated
+from crp_integrations.governance.tracing import PackTrace, TracedItem, WindowTrace
+from crp_integrations.messages import ModelCall, Reply
+from crp_integrations.observability import conventions as names
+
+Value: TypeAlias = str | int | float | bool
+
+SCOPE = "crp_integrations"
+PACKAGE = "crp-integrations"
+# Steps within others: the stages of the provenance engine, the words of a question, a receipt.
+DETAILS = ("dpe.", "fabric.words", "receipt")
+# The SDK keeps 128 attributes of a span and drops the oldest ones beyond. So many items have their
+# own, three each; where there are more, all of them stand in one attribute of JSON.
+MOST_ITEMS = 24
+
+
+class OpenTelemetry:
+    """An observer that writes spans and metrics; safe under threads.
+
+    Spec: Summit §Evaluation & Observability
+    """
+
+    def __init__(
+        self,
+        tracers: TracerProvider | None = None,
+        meters: MeterProvider | None = None,
+        *,
+        items: int = MOST_ITEMS,
+        details: bool = False,
+    ) -> None:
+        """Write through providers of the SDK.
+
+        Args:
+            tracers, meters: None for the ones that the process has set.
+            items: items of a pack that have attributes of their own in its span.
+            details: a span for each of `DETAILS` too; they are most of a window's steps, and a
+                span costs more than most of them.
+        """
+        release = version(PACKAGE)
+        self._tracer = (tracers or trace.get_tracer_provider()).get_tracer(SCOPE, release)
+        meter = (meters or metrics.get_meter_provider()).get_meter(SCOPE, release)
+        self._items = items
+        self._details = details
+        self._duration = meter.create_histogram(
+            names.DURATION,
+            unit="s",
+            description="Time of a model call.",
+            explicit_bucket_boundaries_advisory=names.DURATION_BOUNDS,
+        )
+        self._tokens = meter.create_histogram(
+            names.TOKEN_USAGE,
+            unit="{token}",
+            description="Tokens of a model call.",
+            explicit_bucket_boundaries_advisory=names.TOKEN_BOUNDS,
+        )
+        self._windows = meter.create_counter(
+            "crp.windows", unit="{window}", description="Windows that were sealed."
+        )
+        self._scores = meter.create_histogram(
+            "crp.evaluation.score",
+            unit="1",
+            description="Scores of a window's evaluation.",
+            explicit_bucket_boundaries_advisory=[tenth / 10 for tenth in range(11)],
+        )
+
+    def step(self, name: str) -> AbstractContextManager[None]:
+        """A span around a step, the parent of those within it."""
+        if name.startswith(DETAILS) and not self._details:
+            return nullcontext()
+        return self._step(name)
+
+    @contextmanager
+    def _step(self, name: str) -> Iterator[None]:
+        with self._tracer.start_as_current_span(
+            names.OWN + name,
+            attributes={names.KIND: names.kind_of(name)},
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            try:
+                yield
+            except BaseException as error:
+                _failed(span, error)
+                raise
+
+    @contextmanager
+    def calling(self, call: ModelCall) -> Iterator[Callable[[Reply], None]]:
+        """A span `chat MODEL` around a model call.
+
+        It is nobody's parent, since a stream is left and entered again by its reader.
+        """
+        model = named(call.model)
+        said: dict[str, Value] = {
+            names.OPERATION: "chat",
+            names.PROVIDER: names.provider_of(model),
+            names.REQUEST_MODEL: model,
+        }
+        span = self._tracer.start_span(
+            f"chat {model}",
+            kind=SpanKind.CLIENT,
+            attributes={
+                **said,
+                names.KIND: "LLM",
+                names.MODEL_NAME: model,
+                f"{names.OWN}purpose": call.purpose.value,
+            },
+        )
+        began = time.perf_counter()
+
+        def replied(reply: Reply) -> None:
+            used = reply.usage
+            said[names.RESPONSE_MODEL] = named(reply.model or model)
+            span.set_attributes(
+                {
+                    names.RESPONSE_MODEL: said[names.RESPONSE_MODEL],
+                    names.FINISH_REASONS: [named(reply.finish_reason)],
+                    names.INPUT_TOKENS: used.prompt_tokens,
+                    names.OUTPUT_TOKENS: used.completion_tokens,
+                    names.PROMPT_TOKENS: used.prompt_tokens,
+                    names.COMPLETION_TOKENS: used.completion_tokens,
+                    names.TOTAL_TOKENS: used.total_tokens,
+                }
+            )
+            if used.cost_usd is not None:
+                span.set_attribute(names.COST, used.cost_usd)
+            for kind, count in (("input", used.prompt_tokens), ("output", used.completion_tokens)):
+                if count:
+                    self._tokens.record(count, {**said, names.TOKEN_TYPE: kind})
+
+        try:
+            yield replied
+        except BaseException as error:
+            _failed(span, error)
+            said[names.ERROR_TYPE] = type(error).__name__
+            raise
+        finally:
+            self._duration.record(time.perf_counter() - began, said)
+            span.end()
+
+    def sealed(self, trace: WindowTrace) -> None:
+        """A span of the window's pack, and one of its evaluation."""
+        self._windows.add(1, {"outcome": trace.outcome, "strategy": trace.strategy})
+        identity: dict[str, Value] = {
+            names.CONVERSATION: trace.session_id,
+            names.SESSION: trace.session_id,
+            "crp.window.id": trace.window_id,
+            "crp.window.outcome": trace.outcome,
+            "crp.window.hmac": trace.window_hmac,
+            "crp.report.hash": trace.report_hash,
+            "crp.receipt.id": trace.receipt_id,
+        }
+        # The whole window is found by these, from whatever span is around it.
+        around = trace_span()
+        if around.is_recording():
+            around.set_attributes(identity)
+        if trace.pack is not None:
+            said = {**identity, **pack_attributes(trace.pack, self._items)}
+            self._tracer.start_span("retrieval context_pack", attributes=said).end()
+        if trace.evaluated is not None:
+            self._evaluated(trace.evaluated, identity)
+
+    def _evaluated(self, found: Evaluated, identity: Mapping[str, Value]) -> None:
+        span = self._tracer.start_span(
+            "evaluation context_pack",
+            attributes={
+                **identity,
+                names.KIND: "EVALUATOR",
+                "crp.risk.level": found.risk_level.value,
+                "crp.quality.tier": found.quality_tier.value,
+                "crp.citations": found.citations,
+                "crp.citations.held": found.citations_held,
+            },
+        )
+        labels = {"risk": found.risk_level.value, "consistency": _consistency(found)}
+        for name, score in scores(found).items():
+            told: dict[str, Value] = {names.EVALUATION_NAME: name, names.EVALUATION_SCORE: score}
+            if name in labels:
+                told[names.EVALUATION_LABEL] = labels[name]
+            span.add_event(names.EVALUATION_EVENT, told)
+            self._scores.record(score, {names.EVALUATION_NAME: name})
+        span.end()
+
+
+def trace_span() -> Span:
+    """The span around what runs now."""
+    return trace.get_current_span()
+
+
+def scores(found: Evaluated) -> dict[str, float]:
+    """The scores of an evaluation by name; what could not be counted is left out."""
+    told: dict[str, float | None] = {
+        "grounding": found.grounding,
+        "fidelity": found.fidelity,
+        "entailment": found.entailment,
+        "completeness": found.completeness,
+        "risk": found.risk_score,
+        "consistency": float(found.consistent),
+        "citation_accuracy": found.citation_accuracy,
+        "precision_proxy": found.precision_proxy,
+        "recall_proxy": found.recall_proxy,
+    }
+    return {name: score for name, score in told.items() if score is not None}
+
+
+def pack_attributes(pack: PackTrace, most: int) -> dict[str, Value]:
+    """A pack's trace as attributes of a span.
+
+    Args:
+        most: items that have attributes of their own, as OpenInference names them.
+    """
+    said: dict[str, Value] = {
+        names.OPERATION: "retrieval",
+        names.KIND: "RETRIEVER",
+        names.RETRIEVAL_DOCUMENTS: json.dumps(
+            [{"id": item.id, "score": item.score} for item in pack.items]
+        ),
+        "crp.pack.etag": pack.etag,
+        "crp.pack.state_hash": pack.state_hash,
+        "crp.pack.items": len(pack.items),
+        "crp.pack.held": pack.held,
+        "crp.pack.available": pack.available,
+        "crp.pack.tokens": pack.token_count,
+        "crp.pack.budget_tokens": pack.token_budget,
+        "crp.pack.assembly_us": pack.assembly_us,
+        "crp.pack.invocation_hash": pack.invocation_hash,
+        "crp.pack.ledger_hmac": pack.ledger_hmac,
+    }
+    if len(pack.items) > most:
+        said["crp.pack.documents"] = json.dumps(
+            [{"id": item.id, "score": item.score, **_described(item)} for item in pack.items]
+        )
+    for place, item in enumerate(pack.items[:most]):
+        at = f"{names.DOCUMENTS}.{place}."
+        said[at + names.DOCUMENT_ID] = item.id
+        said[at + names.DOCUMENT_SCORE] = item.score
+        said[at + names.DOCUMENT_METADATA] = json.dumps(_described(item))
+    for drop in pack.drops:
+        at = f"crp.drops.{drop.reason.value}."
+        said[at + "count"] = drop.count
+        said[at + "tokens"] = drop.tokens
+        said[at + "ids_hash"] = drop.ids_hash
+    return said
+
+
+def _described(item: TracedItem) -> dict[str, str | int]:
+    return {"source": item.source, "security_label": item.label, "tokens": item.tokens}
+
+
+def _consistency(found: Evaluated) -> str:
+    return "consistent" if found.consistent else "inconsistent"
+
+
+def _failed(span: Span, error: BaseException) -> None:
+    """Mark a span by the error's name; its message could quote a text."""
+    span.set_attribute(names.ERROR_TYPE, type(error).__name__)
+    span.set_status(Status(StatusCode.ERROR, type(error).__name__))

@@ -1,0 +1,229 @@
+"""Metrics of sealed windows, steps and evaluations for Prometheus, in a registry of their own.
+
+No label names a tenant, a session, a model or a text: each is a word of a closed list.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from crp_integrations.errors import MissingExtra
+
+try:
+    from prometheus_client import (
+        CollectorRegistry,
+        Counter,
+        Gauge,
+        Histogram,
+        generate_latest,
+        write_to_textfile,
+    )
+except ImportError as error:
+    raise MissingExtra("observability", "crp_integrations.observability.prometheus") from error
+
+from crp_integrations.governance.evaluating import Evaluated
+from crp_integrations.governance.tracing import PackTrace, WindowTrace
+from crp_integrations.messages import ModelCall, Reply
+from crp_integrations.observability.evaluations import Feedback
+
+# Seconds.
+STEP_BOUNDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+CALL_BOUNDS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+SHARE_BOUNDS: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0)
+TOKEN_BOUNDS: Final = (256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
+# The step that gathers, ranks and packs: the assembly of a context.
+ASSEMBLY: Final = "envelope"
+
+
+class Metrics:
+    """An observer that counts for Prometheus; safe under threads.
+
+    Spec: Summit §Evaluation & Observability
+    """
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        """Count into a registry.
+
+        Args:
+            registry: None for one of its own.
+        """
+        into = self.registry = registry or CollectorRegistry()
+
+        def counter(name: str, told: str, *labels: str) -> Counter:
+            return Counter(name, told, labels, registry=into)
+
+        def histogram(name: str, told: str, bounds: tuple[float, ...], *labels: str) -> Histogram:
+            return Histogram(name, told, labels, buckets=bounds, registry=into)
+
+        self._windows = counter("crp_windows", "Windows by how they ended.", "outcome")
+        self._steps = histogram("crp_step_seconds", "Time of a step.", STEP_BOUNDS, "step")
+        self._assembly = histogram(
+            "crp_assembly_seconds", "Time of a context's assembly.", STEP_BOUNDS
+        )
+        self._calls = histogram("crp_model_call_seconds", "Time of a model call.", CALL_BOUNDS)
+        self._errors = counter("crp_model_errors", "Model calls that failed.")
+        self._tokens = counter("crp_tokens", "Tokens that models reported.", "kind")
+        self._cost = counter("crp_cost_usd", "Cost of model calls whose price is known.")
+        self._unpriced = counter("crp_cost_unknown", "Windows whose cost is not known.")
+        self._packed = histogram("crp_pack_tokens", "Tokens of a context pack.", TOKEN_BOUNDS)
+        self._use = histogram("crp_pack_utilisation", "Share of the budget used.", SHARE_BOUNDS)
+        self._over = counter("crp_pack_over_budget", "Packs above their budget.")
+        self._drops = counter("crp_pack_dropped", "Candidates left out of packs.", "reason")
+        self._checked = counter(
+            "crp_packs_checked", "Packs by the verifier's consistency checks.", "consistent"
+        )
+        self._citations = counter("crp_citations", "Citations by whether they hold.", "held")
+        self._risk = counter("crp_risk", "Answers by risk level.", "level")
+        self._precision = histogram(
+            "crp_precision_proxy", "Share of a pack that its answer rests on.", SHARE_BOUNDS
+        )
+        self._recall = histogram(
+            "crp_recall_proxy", "Share of the relevant candidates in a pack.", SHARE_BOUNDS
+        )
+        self._completed = counter(
+            "crp_tasks", "Tasks by whether users completed them.", "completed"
+        )
+        self._csat = histogram(
+            "crp_csat", "Users' satisfaction from 1 to 5.", (1.0, 2.0, 3.0, 4.0, 5.0)
+        )
+
+    def text(self) -> str:
+        """Everything, as Prometheus reads it."""
+        return generate_latest(self.registry).decode()
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Time a step."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            took = time.perf_counter() - began
+            self._steps.labels(name).observe(took)
+            if name == ASSEMBLY:
+                self._assembly.observe(took)
+
+    @contextmanager
+    def calling(self, call: ModelCall) -> Iterator[Callable[[Reply], None]]:
+        """Time a model call; its tokens are counted with its window."""
+        began = time.perf_counter()
+        try:
+            yield _untold
+        except Exception:
+            self._errors.inc()
+            raise
+        finally:
+            self._calls.observe(time.perf_counter() - began)
+
+    def sealed(self, trace: WindowTrace) -> None:
+        """Count a window."""
+        self._windows.labels(trace.outcome).inc()
+        if trace.pack is not None:
+            self._packed_one(trace.pack)
+        if trace.evaluated is not None:
+            self._evaluated(trace.evaluated)
+
+    def feedback(self, said: Feedback) -> None:
+        """Count what a user said of an answer."""
+        if said.completed is not None:
+            self._completed.labels(_word(said.completed)).inc()
+        if said.csat is not None:
+            self._csat.observe(said.csat)
+
+    def _packed_one(self, pack: PackTrace) -> None:
+        self._packed.observe(pack.token_count)
+        if pack.token_budget:
+            self._use.observe(pack.token_count / pack.token_budget)
+        if pack.token_count > pack.token_budget:
+            self._over.inc()
+        for drop in pack.drops:
+            self._drops.labels(drop.reason.value).inc(drop.count)
+
+    def _evaluated(self, found: Evaluated) -> None:
+        self._checked.labels(_word(found.consistent)).inc()
+        self._citations.labels("true").inc(found.citations_held)
+        self._citations.labels("false").inc(found.citations - found.citations_held)
+        self._risk.labels(found.risk_level.value).inc()
+        if found.precision_proxy is not None:
+            self._precision.observe(found.precision_proxy)
+        self._recall.observe(found.recall_proxy)
+        self._tokens.labels("prompt").inc(found.prompt_tokens)
+        self._tokens.labels("completion").inc(found.completion_tokens)
+        if found.cost_usd is None:
+            self._unpriced.inc()
+        else:
+            self._cost.inc(found.cost_usd)
+
+
+class Levels:
+    """Gauges of a job that ends: service levels, and a golden set's results.
+
+    Such a job has no address to be scraped at; it leaves a file for the node exporter's textfile
+    collector.
+    """
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        """Hold gauges in a registry.
+
+        Args:
+            registry: None for one of its own.
+        """
+        into = self.registry = registry or CollectorRegistry()
+        self._value = Gauge("crp_slo_value", "A level, as measured.", ["slo"], registry=into)
+        self._met = Gauge("crp_slo_met", "1 where a level is met.", ["slo"], registry=into)
+        self._golden = Gauge(
+            "crp_golden_score", "A golden set's score, as measured.", ["score"], registry=into
+        )
+        self._baseline = Gauge(
+            "crp_golden_baseline", "The same, when it was captured.", ["score"], registry=into
+        )
+        self._latency = Gauge(
+            "crp_assembly_baseline_seconds",
+            "95th percentile of a context's assembly, as captured before.",
+            registry=into,
+        )
+        self._ran = Gauge(
+            "crp_golden_run_timestamp_seconds", "When the golden set was last run.", registry=into
+        )
+
+    def text(self) -> str:
+        """Everything, as Prometheus reads it."""
+        return generate_latest(self.registry).decode()
+
+    def level(self, slo: str, value: float | None, met: bool | None) -> None:
+        """Hold a service level; what could not be measured is left out."""
+        if value is not None:
+            self._value.labels(slo).set(value)
+        if met is not None:
+            self._met.labels(slo).set(met)
+
+    def latency(self, seconds: float) -> None:
+        """Hold the baseline of a context's assembly."""
+        self._latency.set(seconds)
+
+    def golden(self, score: str, value: float, baseline: float | None, at: float) -> None:
+        """Hold a golden set's score.
+
+        Args:
+            at: seconds since 1970.
+        """
+        self._golden.labels(score).set(value)
+        if baseline is not None:
+            self._baseline.labels(score).set(baseline)
+        self._ran.set(at)
+
+    def write(self, path: Path) -> None:
+        """Write everything to a file, which is replaced whole."""
+        write_to_textfile(str(path), self.registry)
+
+
+def _untold(reply: Reply) -> None:
+    """Tokens are counted once, with the window that the call belongs to."""
+
+
+def _word(value: bool) -> str:
+    return "true" if value else "false"
