@@ -29,6 +29,7 @@ from crp_integrations.envelope.records import (
     PackedFact,
     RankedFact,
 )
+from crp_integrations.envelope.refused import admitted
 from crp_integrations.envelope.render import RENDER, render
 from crp_integrations.envelope.saturation import label, saturation
 from crp_integrations.envelope.sections import knowledge
@@ -96,6 +97,7 @@ def assemble(
     budget_tokens = max(0, _whole("budget_tokens", budget_tokens))
     if candidates.tokenizer != counter.identity:
         candidates = recounted(candidates, counter)
+    candidates, refused = admitted(candidates)
 
     temporal = is_temporal(candidates.query, now)
     dated = settings.adaptive and not temporal and differ_in_age(candidates)
@@ -147,6 +149,7 @@ def assemble(
         temporal=temporal,
         now=now,
         settings=settings,
+        refused=refused,
     )
     pressed = pressure(
         candidates,
@@ -168,7 +171,7 @@ def assemble(
         text=text,
         facts=facts,
         sections=knowledge(len(facts), token_budget=budget_tokens, token_count=token_count),
-        dropped=drops(candidates, ranking, packing),
+        dropped=drops(candidates, ranking, packing, refused),
         conflicts=_conflicts(candidates, ordering.facts),
         total_facts_available=len(candidates.facts) - len(packing.over_k),
         total_facts_included=len(facts),

@@ -93,6 +93,14 @@ class Columns:
         return [(at, one) for at, one in enumerate(said) if one is not None]
 
     @cached_property
+    def refused(self) -> list[int]:
+        """Positions of the facts that may not be shown."""
+        said = [fact.refused for fact in self.facts]
+        if said.count(None) == len(said):
+            return []
+        return [at for at, one in enumerate(said) if one is not None]
+
+    @cached_property
     def in_parts(self) -> npt.NDArray[np.bool_]:
         """Whether some of each fact can be shown without the rest."""
         stretches = [fact.stretches for fact in self.facts]

@@ -37,7 +37,7 @@ class Drops(Sequence[Drop]):
     It holds ids and counts, no fact's text.
     """
 
-    __slots__ = ("_at", "_ids", "_kept", "_made", "_over_k", "_tokens")
+    __slots__ = ("_at", "_ids", "_kept", "_made", "_over_k", "_refused", "_tokens")
 
     def __init__(
         self,
@@ -46,6 +46,7 @@ class Drops(Sequence[Drop]):
         at: Places,
         kept: Mapping[str, str],
         over_k: frozenset[str],
+        refused: tuple[Drop, ...] = (),
     ) -> None:
         """Take ids and tokens of all candidates, and why what was left out is not in.
 
@@ -53,16 +54,18 @@ class Drops(Sequence[Drop]):
             at: positions of what was left out, in the order of the report.
             kept: for each duplicate, the id of the fact that stands for it.
             over_k: ids beyond the cap on the number of facts.
+            refused: what was never ranked, which stands at the end of the report.
         """
         self._ids = ids
         self._tokens = tokens
         self._at = at
         self._kept = kept
         self._over_k = over_k
+        self._refused = refused
         self._made: tuple[Drop, ...] | None = None
 
     def __len__(self) -> int:
-        return len(self._at)
+        return len(self._at) + len(self._refused)
 
     def __iter__(self) -> Iterator[Drop]:
         return iter(self._all())
@@ -75,7 +78,11 @@ class Drops(Sequence[Drop]):
 
     def __getitem__(self, index: int | slice) -> Drop | tuple[Drop, ...]:
         if self._made is None and not isinstance(index, slice):
-            return self._record(int(self._at[index]))
+            place = range(len(self))[index]
+            ranked = len(self._at)
+            if place >= ranked:
+                return self._refused[place - ranked]
+            return self._record(int(self._at[place]))
         return self._all()[index]
 
     def __eq__(self, other: object) -> bool:
@@ -91,19 +98,39 @@ class Drops(Sequence[Drop]):
     def __repr__(self) -> str:
         return repr(self._all())
 
+    def by_reason(self) -> dict[DropReason, tuple[list[str], int]]:
+        """Ids and tokens by reason, without a record for each candidate."""
+        found: dict[DropReason, tuple[list[str], int]] = {}
+        rows = [
+            (self._ids[at], self._reason(self._ids[at]), int(self._tokens[at]))
+            for at in self._at.tolist()
+        ]
+        rows += [(one.fact_id, one.reason, one.tokens) for one in self._refused]
+        for fact_id, reason, tokens in rows:
+            ids, before = found.get(reason, ([], 0))
+            ids.append(fact_id)
+            found[reason] = (ids, before + tokens)
+        return found
+
     def _all(self) -> tuple[Drop, ...]:
         if self._made is None:
-            self._made = tuple([self._record(at) for at in self._at.tolist()])
+            ranked = [self._record(at) for at in self._at.tolist()]
+            self._made = (*ranked, *self._refused)
         return self._made
 
     def _record(self, at: int) -> Drop:
         fact_id = self._ids[at]
-        kept, reason = self._kept.get(fact_id), DropReason.BUDGET
-        if kept is not None:
-            reason = DropReason.DUPLICATE
-        elif fact_id in self._over_k:
-            reason = DropReason.K
-        return Drop(fact_id=fact_id, reason=reason, tokens=int(self._tokens[at]), kept=kept)
+        return Drop(
+            fact_id=fact_id,
+            reason=self._reason(fact_id),
+            tokens=int(self._tokens[at]),
+            kept=self._kept.get(fact_id),
+        )
+
+    def _reason(self, fact_id: str) -> DropReason:
+        if fact_id in self._kept:
+            return DropReason.DUPLICATE
+        return DropReason.K if fact_id in self._over_k else DropReason.BUDGET
 
 
 class _Late:

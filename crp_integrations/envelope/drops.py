@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from crp_integrations.envelope.dropped import Drops
 from crp_integrations.envelope.pack import Packing
 from crp_integrations.envelope.rank import Ranking
 from crp_integrations.envelope.ranked import ids_of
-from crp_integrations.envelope.records import Candidates
+from crp_integrations.envelope.records import Candidate, Candidates
+from crp_integrations.envelope.refused import told
 
 
-def drops(candidates: Candidates, ranking: Ranking, packing: Packing) -> Drops:
-    """Name everything that was left out, in the order of the ranking.
+def drops(
+    candidates: Candidates,
+    ranking: Ranking,
+    packing: Packing,
+    refused: Sequence[Candidate] = (),
+) -> Drops:
+    """Name everything that was left out, in the order of the ranking, then what was refused.
 
     Included and dropped facts together are the candidates, each once.
 
@@ -32,4 +40,5 @@ def drops(candidates: Candidates, ranking: Ranking, packing: Packing) -> Drops:
         ranking.picks[left[ranking.picks]],
         kept,
         frozenset(ids_of(packing.over_k)),
+        told(refused) if refused else (),
     )

@@ -5,26 +5,38 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from crp_integrations.envelope.cascade import CASCADE, Consulted, consulted, deepest
+from crp_integrations.envelope.graph import around, blended
 from crp_integrations.envelope.hybrid import HYBRID, Weighed, new_names, scores, weighed
 from crp_integrations.envelope.offered import relevant_floor
 from crp_integrations.envelope.pairs import as_pairs
+from crp_integrations.envelope.ports import Reached, Walker
 from crp_integrations.envelope.records import Candidate, Candidates
+from crp_integrations.envelope.refused import refusing
 from crp_integrations.envelope.render import RENDER, marker_text
 from crp_integrations.envelope.scoring import plain, pool_of, scored
 from crp_integrations.envelope.selection import HybridSettings
 from crp_integrations.envelope.settings import EnvelopeSettings
+from crp_integrations.envelope.sightings import Sightings
 from crp_integrations.envelope.similar import duplicates_and_conflicts
+from crp_integrations.fabric.records import Where
+from crp_integrations.guard.labels import LabelFilter
+from crp_integrations.guard.ports import REDACTION
 from crp_integrations.ports import TokenCounter
+from crp_integrations.scores import to_fixed
 from crp_integrations.vectors import FloatRows, cosine
+from crp_integrations.vocabulary import DropReason
 
 if TYPE_CHECKING:
     from crp_integrations.fabric.ports import Brief
     from crp_integrations.fabric.view import View
+
+EVERY = LabelFilter()
 
 
 def counting_key(counter: TokenCounter) -> str:
@@ -41,6 +53,9 @@ def gather(
     settings: EnvelopeSettings,
     k_nearest: int | None = None,
     also: Sequence[str] = (),
+    walker: Walker | None = None,
+    labels: LabelFilter = EVERY,
+    sightings: Sightings | None = None,
 ) -> Candidates:
     """Read the candidates for a question: nearest vectors and lexical hits, united by id.
 
@@ -55,6 +70,10 @@ def gather(
         k_nearest: neighbours of each sub-query; None takes the setting.
         also: ids that are candidates whether or not they are found, such as those that an earlier
             window deferred; what may not be read is left out.
+        walker: walks the graph as far as `settings.graph.hops` says; None for no graph.
+        labels: which labels policy lets in, beside what the guard lets the subject read. What has
+            others is refused by name, where it is found at all.
+        sightings: is told which retriever found which fact; None for nobody.
 
     Returns:
         Candidates of one committed state, whatever is written meanwhile.
@@ -75,7 +94,10 @@ def gather(
     while True:
         with namespace.moment() as view:
             if vectors or not view.size():
-                return _read(view, query, needs, vectors, counter, settings, nearest, also)
+                return _read(
+                    view, query, needs, vectors, counter, settings, nearest, also, walker, labels,
+                    Sightings() if sightings is None else sightings,
+                )  # fmt: skip
         vectors = {need: embedded(need) for need in asked}
 
 
@@ -88,7 +110,11 @@ def _read(
     settings: EnvelopeSettings,
     k_nearest: int,
     also: Sequence[str],
+    walker: Walker | None,
+    labels: LabelFilter,
+    sightings: Sightings,
 ) -> Candidates:
+    where = Where(labels=labels.require) if labels.require else None
     found: set[str] = set(also)
     beyond: list[tuple[FloatRows, float]] = []
     early: list[Consulted] = []
@@ -99,12 +125,15 @@ def _read(
         if not early[-1].cold:
             continue
         # One more than wanted tells whether as near a fact was left out.
-        ranked = namespace.nearest(vector, k_nearest + 1)
+        ranked = namespace.nearest(vector, k_nearest + 1, where)
         hits = ranked[:k_nearest]
         if len(ranked) > k_nearest and ranked[-1].score >= hits[-1].score:
             beyond.append((vector, hits[-1].score))
+        sightings.note("vector", [hit.fact_id for hit in hits])
         if settings.k_lexical:
-            hits = [*hits, *namespace.search_text(need, settings.k_lexical)]
+            worded = namespace.search_text(need, settings.k_lexical, where)
+            sightings.note("keyword", [hit.fact_id for hit in worded])
+            hits = [*hits, *worded]
         found.update(hit.fact_id for hit in hits)
     if beyond:
         found |= _expansion(namespace, beyond, found, k_nearest, settings)
@@ -117,6 +146,16 @@ def _read(
             facts, rows = _joined((facts, rows), _facts(namespace, linked))
             cosines = cosine(rows, vectors[query])
             mixed = weighed(pool_of(query, facts, cosines, settings.hybrid), settings.hybrid)
+    reached: dict[str, Reached] = {}
+    if walker is not None and settings.graph.hops and facts:
+        merits = mixed.mix if mixed is not None else cosine(rows, next(iter(vectors.values())))
+        reached = _walked(namespace, query, vectors, facts, merits, settings, labels, walker)
+        sightings.walked(reached)
+        if new := reached.keys() - {fact.fact_id for fact in facts}:
+            facts, rows = _joined((facts, rows), _facts(namespace, set(new)))
+            if mixed is not None:
+                cosines = cosine(rows, vectors[query])
+                mixed = weighed(pool_of(query, facts, cosines, settings.hybrid), settings.hybrid)
     ids = [fact.fact_id for fact in facts]
     contents = [fact.content for fact in facts]
     counts = namespace.token_counts(
@@ -140,10 +179,12 @@ def _read(
     algorithms: tuple[str, ...] = (CASCADE,) if settings.cascade == "until_full" else ()
     if settings.hybrid.enabled:
         algorithms = (*algorithms, HYBRID)
-    return Candidates(
+    if any(namespace.decision(labels).redact for labels in {fact.labels for fact in facts}):
+        algorithms = (*algorithms, REDACTION)
+    read = Candidates(
         query=query,
         sub_queries=needs,
-        facts=candidates,
+        facts=_referring(namespace, candidates),
         tokenizer=counter.identity,
         duplicates=duplicates,
         conflicts=conflicts,
@@ -152,6 +193,45 @@ def _read(
         algorithms=algorithms,
         relevant_floor=relevant_floor(namespace.embedder),
     )
+    if reached:
+        read = blended(read, reached, settings.graph)
+    if labels:
+        others = {fact.fact_id for fact in read.facts if not labels.passes(fact.labels)}
+        read = refusing(read, dict.fromkeys(others, DropReason.LABEL))
+    return read
+
+
+def _walked(
+    namespace: View,
+    query: str,
+    vectors: Mapping[str, FloatRows],
+    facts: Sequence[Brief],
+    merits: npt.NDArray[Any],
+    settings: EnvelopeSettings,
+    labels: LabelFilter,
+    walker: Walker,
+) -> dict[str, Reached]:
+    """What the graph reaches from the best facts that policy lets in."""
+    open_ = [at for at, fact in enumerate(facts) if labels.passes(fact.labels)]
+    best = sorted(open_, key=lambda at: (-float(merits[at]), facts[at].fact_id))
+    seeds = {
+        facts[at].fact_id: to_fixed(min(1.0, max(0.0, float(merits[at]))))
+        for at in best[: settings.graph.seeds]
+    }
+    vector = vectors[query] if query in vectors else next(iter(vectors.values()))
+    return around(namespace, query, vector, seeds, settings.graph, labels, walker)
+
+
+def _referring(namespace: View, candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
+    """Candidates with the ids of the decisions that let them be read, where the guard has ids.
+
+    Spec: Summit §Policy-as-Code Compliance Rules
+    """
+    classes = {fact.labels for fact in candidates}
+    ids = {labels: namespace.decision(labels).id for labels in classes}
+    if not any(ids.values()):
+        return candidates
+    return tuple(replace(fact, decision=ids[fact.labels]) for fact in candidates)
 
 
 def _facts(namespace: View, ids: set[str]) -> tuple[list[Brief], FloatRows]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 
@@ -22,5 +23,65 @@ class Reranker(Protocol):
 
         Raises:
             EngineError: the library behind it failed.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A relation between two nodes of a graph, walked both ways.
+
+    Attributes:
+        left, right: names of nodes: ids of facts, or what facts have in common.
+        kind: what relates them.
+        weight: how much of a strength passes, fixed point in [0, SCALE].
+        length: 2 between facts, 1 between a fact and what it has in common with others, so that
+            two facts are one hop apart either way.
+    """
+
+    left: str
+    right: str
+    kind: str
+    weight: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """How a node is reached from the best facts.
+
+    Attributes:
+        hop: facts that lie between, and one; at least 1.
+        strength: of where the way begins, times the weights on it, fixed point.
+        via: kinds of the links on the way.
+    """
+
+    hop: int
+    strength: int
+    via: tuple[str, ...]
+
+
+class Walker(Protocol):
+    """Walks a graph; equal links always give equal ways. Safe under threads.
+
+    Attributes:
+        identity: library and version.
+    """
+
+    @property
+    def identity(self) -> str: ...
+
+    def reach(
+        self,
+        links: Sequence[Link],
+        seeds: Mapping[str, int],
+        hops: int,
+        barred: Collection[str],
+    ) -> dict[str, Reached]:
+        """The way to each node within so many hops: the shortest, of equal ones the strongest.
+
+        Args:
+            seeds: where ways begin, with their strengths, fixed point; they are not reached.
+            barred: nodes that no way may touch, such as those that a label filter shuts out.
         """
         ...

@@ -30,4 +30,7 @@ def holds_relevant(
         aside: ids that do not count.
     """
     least = least_relevance(candidates, settings)
-    return any(fact.relevance >= least and fact.fact_id not in aside for fact in candidates.facts)
+    return any(
+        fact.relevance >= least and fact.refused is None and fact.fact_id not in aside
+        for fact in candidates.facts
+    )

@@ -36,7 +36,9 @@ def reranked(candidates: Candidates, reranker: Reranker, settings: EnvelopeSetti
         EngineError: the reranker failed, or gave another number of scores or none in [0, 1].
     """
     facts = candidates.facts
-    best = sorted(range(len(facts)), key=lambda n: (-facts[n].merit, facts[n].fact_id))
+    # What may not be shown is shown to no model of a reranker either.
+    open_ = [n for n, fact in enumerate(facts) if fact.refused is None]
+    best = sorted(open_, key=lambda n: (-facts[n].merit, facts[n].fact_id))
     seen = sorted(best[: settings.rerank_top])
     if not seen:
         return candidates

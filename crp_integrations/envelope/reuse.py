@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Final
 
 from crp_integrations.envelope.fit import Fit
 from crp_integrations.envelope.rank import age_microseconds
@@ -20,6 +21,9 @@ from crp_integrations.envelope.validators import Validators
 from crp_integrations.envelope.window_settings import ReuseSettings
 from crp_integrations.vocabulary import CacheStatus, Changed, QualityTier
 
+# What a fact takes besides its text, measured with vectors of 384 dimensions.
+CANDIDATE_BYTES: Final = 2_500
+PACKED_BYTES: Final = 2_000
 # In the place of an ETag: any envelope that is known.
 ANY = "*"
 
@@ -58,11 +62,13 @@ class Known:
     made: Fit | None = None
 
     @property
-    def characters(self) -> int:
-        """Characters of fact texts that the entry holds."""
+    def bytes(self) -> int:
+        """About how much memory the entry's facts take, with their vectors and columns."""
         if self.envelope is None or self.candidates is None:
             return 0
-        return len(self.envelope.text) + sum(len(fact.content) for fact in self.candidates.facts)
+        texts = len(self.envelope.text) + sum(len(fact.content) for fact in self.candidates.facts)
+        selected, packed = len(self.candidates.facts), len(self.envelope.facts)
+        return texts + selected * CANDIDATE_BYTES + packed * PACKED_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +98,7 @@ class KnownEnvelopes:
     def __init__(self, settings: ReuseSettings) -> None:
         self._settings = settings
         self._entries: OrderedDict[_Key, Known] = OrderedDict()
-        self._characters = 0
+        self._bytes = 0
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -100,9 +106,9 @@ class KnownEnvelopes:
         return len(self._entries)
 
     @property
-    def characters(self) -> int:
-        """Characters of fact texts that all entries hold."""
-        return self._characters
+    def bytes(self) -> int:
+        """About how much memory all entries take."""
+        return self._bytes
 
     def remember(
         self,
@@ -143,8 +149,7 @@ class KnownEnvelopes:
             self._put(key, Known(validators, envelope, candidates, headers, now, tier, made))
             self._let_go(scope, state_hash)
             while (
-                len(self._entries) > self._settings.envelopes
-                or self._characters > self._settings.characters
+                len(self._entries) > self._settings.envelopes or self._bytes > self._settings.bytes
             ):
                 self._drop(next(iter(self._entries)))
 
@@ -209,12 +214,12 @@ class KnownEnvelopes:
 
     def _put(self, key: _Key, known: Known) -> None:
         self._entries[key] = known
-        self._characters += known.characters
+        self._bytes += known.bytes
 
     def _drop(self, key: _Key) -> None:
         known = self._entries.pop(key, None)
         if known is not None:
-            self._characters -= known.characters
+            self._bytes -= known.bytes
 
     def _let_go(self, scope: Scope, state_hash: str) -> None:
         """Drop the texts of a tenant's entries that are of another state: one may be erased."""
@@ -224,7 +229,7 @@ class KnownEnvelopes:
                 and (key[0].tenant, key[0].residency) == (scope.tenant, scope.residency)
                 and known.validators.state_hash != state_hash
             ):
-                self._characters -= known.characters
+                self._bytes -= known.bytes
                 self._entries[key] = replace(
                     known, envelope=None, candidates=None, headers=None, made=None
                 )

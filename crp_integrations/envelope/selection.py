@@ -48,3 +48,36 @@ class HybridSettings(Part):
     stretch_neighbour_share: float = Field(default=0.30, ge=0.0, le=1.0)
     stretch_hop_share: float = Field(default=0.50, ge=0.0, le=1.0)
     stretches_seen: int = Field(default=250, ge=1)
+
+
+class GraphSettings(Part):
+    """How far and how strongly the graph of relations, names and communities counts.
+
+    Spec: Summit §Context Assembly Pipeline
+
+    Attributes:
+        hops: facts on the way from one of the best, and one; 0 walks nowhere.
+        seeds: best facts that ways begin at.
+        names: names that are looked up for each hop.
+        hits: facts read for the names of a hop.
+        community_hits: facts read of the communities of the seeds, the nearest to the question.
+        community_weight: of the link between two facts of one community.
+        most_named: facts among those read that may have a name for it to link them.
+        frontier: facts that a hop goes on from.
+        most_facts: facts read in all.
+        decay: of the strength, for each hop after the first.
+        weight: share of the strength, beyond the second hop of the mix, that is added to a fact's
+            score.
+    """
+
+    hops: int = Field(default=0, ge=0, le=8)
+    seeds: int = Field(default=5, ge=1)
+    names: int = Field(default=60, ge=0)
+    hits: int = Field(default=50, ge=0)
+    community_hits: int = Field(default=10, ge=0)
+    community_weight: float = Field(default=0.25, ge=0.0, le=1.0)
+    most_named: int = Field(default=20, ge=2)
+    frontier: int = Field(default=20, ge=1)
+    most_facts: int = Field(default=400, ge=1)
+    decay: float = Field(default=0.5, ge=0.0, le=1.0)
+    weight: float = Field(default=0.15, ge=0.0, le=1.0)

@@ -8,13 +8,14 @@ from pydantic import Field
 
 from crp_integrations.envelope.cfs.settings import AssemblySettings
 from crp_integrations.envelope.decompose import DecomposeSettings
-from crp_integrations.envelope.selection import HybridSettings
+from crp_integrations.envelope.selection import GraphSettings, HybridSettings
 from crp_integrations.envelope.window_settings import (
     EvolutionSettings,
     PressureSettings,
     ReuseSettings,
 )
 from crp_integrations.errors import ConfigError
+from crp_integrations.guard.injection.screening import ScreeningSettings
 from crp_integrations.records import Part
 
 
@@ -86,6 +87,8 @@ class EnvelopeSettings(Part):
         reuse: what is known of earlier envelopes (§11).
         assembly: of the context assembly of CFS-021.
         decompose: how a question is taken apart (§5.2).
+        graph: how far relations between facts are followed (Summit).
+        screening: which candidates may not be shown at all (Summit).
         hybrid: what relevance is made of, and how stretches of facts fill what is left.
         adaptive: count freshness only for a temporal question, stale facts, or facts of several
             dates that contradict each other, and no diversity; the weight goes to relevance (§6.2).
@@ -152,6 +155,8 @@ class EnvelopeSettings(Part):
     assembly: AssemblySettings = AssemblySettings()
     decompose: DecomposeSettings = DecomposeSettings()
     hybrid: HybridSettings = HybridSettings()
+    screening: ScreeningSettings = ScreeningSettings()
+    graph: GraphSettings = GraphSettings()
 
     @classmethod
     def preset(cls, name: str) -> EnvelopeSettings:

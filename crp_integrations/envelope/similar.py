@@ -131,7 +131,10 @@ class Similar:
                 self._share(number)
 
     def _fetch_all(self) -> None:
-        if self._whole or not self._contents:
+        if len(self._near) + len(self._original) >= len(self._contents):
+            # Each is one or the other, so that all were compared by and by.
+            self._whole = True
+        if self._whole:
             return
         groups = self._copies()
         first = np.array([group[0] for group in groups], dtype=np.intp)
@@ -140,21 +143,21 @@ class Similar:
         partner = np.concatenate([right, left])
         order = np.lexsort((partner, at))
         at, partner = at[order], partner[order]
-        bounds = np.searchsorted(at, np.arange(1, len(groups)))
-        members = [np.array(group, dtype=np.intp) for group in groups]
-        for number, (group, partners) in enumerate(
-            zip(groups, np.split(partner, bounds), strict=True)
-        ):
+        # Rows ascend, so that the partners of each stand together; most have none.
+        starts = np.flatnonzero(np.diff(at, prepend=-1))
+        partners = dict(zip(at[starts].tolist(), np.split(partner, starts[1:]), strict=False))
+        for number, group in enumerate(groups):
             # One of its copies may have been met first.
             self._original.pop(group[0], None)
-            if not len(partners) and len(group) == 1:
+            near = partners.get(number)
+            if near is None and len(group) == 1:
                 self._near[group[0]] = NONE
                 continue
-            near = [members[other] for other in partners]
-            if len(group) > 1:
-                near.append(members[number][1:])
-                self._original.update(dict.fromkeys(group[1:], group[0]))
-            self._near[group[0]] = np.sort(np.concatenate(near))
+            self._original.update(dict.fromkeys(group[1:], group[0]))
+            alike = group[1:]
+            for other in () if near is None else near.tolist():
+                alike += groups[other]
+            self._near[group[0]] = np.array(sorted(alike), dtype=np.intp)
         self._whole = True
 
     def within(self, positions: Sequence[int]) -> list[tuple[int, int, bool]]:
@@ -287,7 +290,7 @@ class _Half(Pairs):
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         self._found.fetch_all()
-        for left in range(len(self._found)):
+        for left in self._found.compared():
             for right in self.of(left).tolist():
                 if right > left:
                     yield left, right

@@ -53,6 +53,7 @@ def classify(
     temporal: bool,
     now: datetime,
     settings: EnvelopeSettings,
+    refused: Sequence[Candidate] = (),
 ) -> Quality:
     """Classify an envelope.
 
@@ -63,6 +64,7 @@ def classify(
         saturation: used share of the budget.
         temporal: whether the question asks for recent knowledge.
         now: the current time, aware.
+        refused: what was not ranked since it may not be shown; a vital one caps the tier as well.
     """
     included = [ranked.candidate for ranked in packing.packed]
     if not included:
@@ -79,6 +81,7 @@ def classify(
     caps = (
         *_saturation_caps(saturation, grounding, settings),
         *_vital_caps(packing, settings),
+        *_refused_caps(refused, settings),
         *_coverage_caps(coverage, countable, settings),
         *_community_caps(ranking, included),
         *(_freshness_caps(included, now, settings) if temporal else ()),
@@ -153,6 +156,16 @@ def _vital_caps(packing: Packing, settings: EnvelopeSettings) -> list[Cap]:
         return []
     facts = "1 fact" if count == 1 else f"{count} facts"
     reason = f"{facts} of importance {settings.vital_importance:.2f} or more did not fit"
+    return [Cap(ceiling=QualityTier.B, reason=reason)]
+
+
+def _refused_caps(refused: Sequence[Candidate], settings: EnvelopeSettings) -> list[Cap]:
+    least = to_fixed(settings.vital_importance)
+    count = sum(fact.importance >= least for fact in refused)
+    if not count:
+        return []
+    facts = "1 fact" if count == 1 else f"{count} facts"
+    reason = f"{facts} of importance {settings.vital_importance:.2f} or more may not be shown"
     return [Cap(ceiling=QualityTier.B, reason=reason)]
 
 

@@ -48,7 +48,7 @@ class ReuseSettings(Part):
 
     Attributes:
         envelopes: most envelopes that are known at a time; 0 knows none.
-        characters: most characters of fact texts that these hold together.
+        bytes: about how much memory these may take together, an envelope some 200 kB.
         lifetime_seconds: seconds after which an envelope is known no more; that of a session
             token. Freshness goes with time, and no validator shows it.
         salt_etags: mix a secret of the session into every ETag, so that two sessions cannot be
@@ -56,6 +56,6 @@ class ReuseSettings(Part):
     """
 
     envelopes: int = Field(default=64, ge=0)
-    characters: int = Field(default=16_000_000, ge=0)
+    bytes: int = Field(default=8_000_000, ge=0)
     lifetime_seconds: int = Field(default=3_600, ge=1)
     salt_etags: bool = False

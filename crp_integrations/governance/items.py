@@ -20,7 +20,7 @@ from crp_integrations.fabric.decay import decay as decay_of
 from crp_integrations.fabric.ingest.putting import named
 from crp_integrations.fabric.records import Duration, Fact, Moment, source_id
 from crp_integrations.records import Part, Record
-from crp_integrations.seals import canonical, digest, iso, sha256
+from crp_integrations.seals import canonical, sha256
 from crp_integrations.vocabulary import PersonalCategory, SourceKind
 
 MemoryType = Literal["episodic", "procedural", "semantic"]
@@ -296,16 +296,3 @@ def of_fact(fact: Fact) -> MemoryItem | None:
         return item(fields)
     except FactRejected as error:
         raise FactRejected(f"fact {fact.fact_id} stores no memory item: {error}") from error
-
-
-def provenance_hash(one: MemoryItem) -> str:
-    """`sha256:` hash of an item's provenance, content and place, as its audit entry names it."""
-    return digest(
-        {
-            "id": one.id,
-            "checksum": sha256(one.text),
-            "provenance": one.provenance.model_dump(mode="json"),
-            "scope": one.scope.model_dump(mode="json"),
-            "updated_at": iso(one.updated_at),
-        }
-    )

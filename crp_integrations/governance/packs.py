@@ -11,6 +11,7 @@ from crp_integrations.envelope.records import Envelope, PackedFact, Section
 from crp_integrations.envelope.render import marker_text, render
 from crp_integrations.errors import AccessDenied, RequestError
 from crp_integrations.fabric.records import Moment
+from crp_integrations.guard.decisions import PolicyDecisionRef
 from crp_integrations.ports import TokenCounter
 from crp_integrations.records import Part, Record
 from crp_integrations.seals import digest, sha256
@@ -20,14 +21,6 @@ SourceType = Literal["memory", "knowledge", "tool"]
 RetrieverName = Literal["keyword", "vector", "graph", "tool-rag"]
 
 _SOURCE_OF: Mapping[str, SourceType] = {"knowledge": "knowledge", "tools": "tool"}
-
-
-class PolicyDecisionRef(Part):
-    """A guard's decision by its id, as it stands in packs, receipts and the journal."""
-
-    id: str = Field(min_length=1)
-    allowed: bool
-    reason: str = ""
 
 
 class ProvenanceRef(Part):
@@ -174,6 +167,8 @@ def pack_of(
     pii_flags: Mapping[str, tuple[str, ...]] | None = None,
     decisions: Mapping[str, PolicyDecisionRef] | None = None,
     reranker: str = "",
+    evidence: Mapping[str, RetrievalEvidence] | None = None,
+    reasons: Mapping[str, str] | None = None,
 ) -> ContextPack:
     """An envelope as a pack: the same facts in the same order, section by section.
 
@@ -185,12 +180,15 @@ def pack_of(
         pii_flags: kinds of personal data by fact id.
         decisions: the guard's decision by fact id.
         reranker: what ranked the facts; empty takes the envelope's own algorithm.
+        evidence: by fact id; of others the envelope's own scores say what found them.
+        reasons: why a section holds what it holds, by its name; of others strategy and grounding.
 
     Raises:
         AccessDenied: a fact has no label.
         RequestError: a section's name is none of a pack's.
     """
     flags, decided = pii_flags or {}, decisions or {}
+    found, why = evidence or {}, reasons or {}
     bare = sorted(fact.fact_id for fact in envelope.facts if not labels.get(fact.fact_id))
     if bare:
         raise AccessDenied(f"fact {bare[0]!r} has no security label, so it is shown to nobody")
@@ -206,7 +204,8 @@ def pack_of(
                 score=fact.composite_score,
                 security_label=labels[fact.fact_id],
                 pii_flags=flags.get(fact.fact_id, ()),
-                evidence=_evidence(envelope.query, fact, by_rank, decided),
+                evidence=found.get(fact.fact_id)
+                or _evidence(envelope.query, fact, by_rank, decided),
             )
             for fact in facts
         )
@@ -214,9 +213,13 @@ def pack_of(
             ContextSection(
                 type=_type_of(section),
                 token_budget=section.token_budget,
-                token_actual=section_tokens([fact.content for fact in facts], counter),
+                # What was counted for the envelope is not counted again.
+                token_actual=sum(fact.token_count for fact in facts)
+                if counter.identity == envelope.tokenizer
+                else section_tokens([fact.content for fact in facts], counter),
                 items=items,
-                selection_reason=f"{envelope.strategy.value}, {envelope.grounding_mode.value}",
+                selection_reason=why.get(section.name)
+                or f"{envelope.strategy.value}, {envelope.grounding_mode.value}",
             )
         )
     said = digest([envelope.session_id, envelope.window_number, envelope.etag])

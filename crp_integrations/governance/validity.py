@@ -64,11 +64,13 @@ class Rebuilt:
         items: those whose stored content is what the last event about them names, by id.
         versions: the log of each item, oldest first.
         unwitnessed: ids of items that no signed event names, or another content than theirs.
+        aside: ids of items that were corrected, retracted or put aside and not brought back.
     """
 
     items: tuple[MemoryItem, ...]
     versions: Mapping[str, tuple[Version, ...]]
     unwitnessed: tuple[str, ...]
+    aside: tuple[str, ...] = ()
 
 
 def rebuild(items: Sequence[MemoryItem], events: Iterable[Event | Stub]) -> Rebuilt:
@@ -82,12 +84,20 @@ def rebuild(items: Sequence[MemoryItem], events: Iterable[Event | Stub]) -> Rebu
     """
     by_fact = {one.fact_id: one for one in items}
     found: dict[str, list[Version]] = {one.id: [] for one in items}
+    aside: set[str] = set()
     for event in events:
-        if not isinstance(event, Event) or event.event_type is not EventType.FACT_INGESTED:
+        if not isinstance(event, Event):
+            continue
+        cause, named = event.data.get("cause"), event.data.get("facts", ())
+        if cause == "archived":
+            aside |= {by_fact[name].id for name in named if name in by_fact}
+        back = named if cause == "restored" else event.data.get("active_again", ())
+        aside -= {by_fact[name].id for name in back if name in by_fact}
+        if event.event_type is not EventType.FACT_INGESTED:
             continue
         if "signer" not in event.data:
             continue
-        for fact_id in event.data.get("facts", ()):
+        for fact_id in named:
             if fact_id in by_fact:
                 found[by_fact[fact_id].id].append(
                     Version(
@@ -108,4 +118,5 @@ def rebuild(items: Sequence[MemoryItem], events: Iterable[Event | Stub]) -> Rebu
         items=tuple(witnessed),
         versions={id_: tuple(log) for id_, log in sorted(found.items())},
         unwitnessed=tuple(not_so),
+        aside=tuple(sorted(aside)),
     )

@@ -17,6 +17,7 @@ from crp_integrations.governance.items import (
     of_fact,
 )
 from crp_integrations.governance.validity import valid_at
+from crp_integrations.guard.labels import LabelFilter
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.records import Part
 from crp_integrations.seals import sha256
@@ -32,11 +33,15 @@ class PolicyContext(Part):
         subject: must be the subject that the namespace is bound to.
         session_id: empty for none.
         purpose: a word for the decision's record.
+        labels: of what may be selected, beside what the guard allows; writing asks the guard alone.
+        tool_tags: safety tags that tools must have and may not have.
     """
 
     subject: Subject
     session_id: str = ""
     purpose: str = ""
+    labels: LabelFilter = LabelFilter()
+    tool_tags: LabelFilter = LabelFilter()
 
 
 class MemoryNamespace(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from crp_integrations.vocabulary.agents import AgentRole, RotSignal
 from crp_integrations.vocabulary.context import (
     RETRIEVABLE,
     AdviceWord,
@@ -52,6 +53,7 @@ from crp_integrations.vocabulary.safety import (
 __all__ = [
     "RETRIEVABLE",
     "AdviceWord",
+    "AgentRole",
     "AiActClass",
     "Attribution",
     "BudgetWarning",
@@ -79,6 +81,7 @@ __all__ = [
     "RepetitionLevel",
     "RiskLevel",
     "Role",
+    "RotSignal",
     "SafetyMode",
     "SaturationLabel",
     "Sector",

@@ -84,6 +84,11 @@ class DropReason(StrEnum):
     BUDGET = "budget"
     DUPLICATE = "duplicate"
     K = "k"
+    INJECTION = "injection"
+    OFF_TOPIC = "off-topic"
+    LABEL = "label"
+    CONFIDENCE = "confidence"
+    MINIMAL = "minimal"
 
 
 class SaturationLabel(StrEnum):

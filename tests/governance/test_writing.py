@@ -55,6 +55,22 @@ def test_a_write_takes_item_and_context_and_gives_a_reference(made: Fabric) -> N
     assert (again.id, again.written) == (one.id, False)
 
 
+@pytest.mark.requirement("SUM-privacy-2")
+def test_the_entry_of_a_memory_with_a_summary_has_the_summarys_hash_too(made: Fabric) -> None:
+    door = writer(made)
+    for text in ("The pump was replaced.", "The pump of hall four was replaced."):
+        door.write(memory(1, summary={"text": text, "dropped": [{"start": 5, "end": 20}]}), CONTEXT)
+    door.write(memory(2, content=f"{TEXT} Again."), CONTEXT)
+    signed = [event.data for event in events(made) if "signer" in event.data]
+    assert [data.get("summary_hash") for data in signed] == [
+        sha256("The pump was replaced."),
+        sha256("The pump of hall four was replaced."),
+        None,
+    ]
+    assert {data["signer"] for data in signed} == {"anna"}
+
+
+@pytest.mark.requirement("SUM-privacy-2")
 @pytest.mark.requirement("SUM-write-2")
 def test_each_new_memory_has_an_audit_entry_with_signer_in_the_chain(made: Fabric) -> None:
     door = writer(made)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -63,6 +63,7 @@ class AutoCompactor:
         question: str | None = None,
         tools: Sequence[Mapping[str, Any]] = (),
         ids: Sequence[str] | None = None,
+        pinned: Collection[str] = (),
     ) -> CompactHistory:
         """Compact an agent's messages, if there is a reason to.
 
@@ -77,6 +78,7 @@ class AutoCompactor:
             question: what the messages are looked at by; None for the last of the user's.
             tools: definitions that are sent along; they count, and stay.
             ids: of the messages, each once; None makes them from what the messages say.
+            pinned: ids of messages that stay as they are, with the calls that they answer.
 
         Raises:
             RequestError: a call has no result, or a result no call; or the budget is not above 0.
@@ -84,7 +86,7 @@ class AutoCompactor:
         """
         given = tuple(messages)
         names = history.ids_of(given) if ids is None else history.given_ids(ids, given)
-        made = history.entries(given, names, self.settings.keep_recent)
+        made = history.entries(given, names, self.settings.keep_recent, frozenset(pinned))
         defined = self._counter.count_tools(tools) if tools else 0
         before = self._counter.count_messages(given) + defined
         after_call = bool(given) and given[-1].role == "tool"

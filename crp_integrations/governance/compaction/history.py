@@ -8,7 +8,7 @@ never rewritten.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from crp_integrations.errors import RequestError
@@ -88,11 +88,14 @@ def speakers(messages: Sequence[Message]) -> list[str]:
     return found
 
 
-def entries(messages: Sequence[Message], ids: Sequence[str], recent: int) -> list[Entry]:
+def entries(
+    messages: Sequence[Message], ids: Sequence[str], recent: int, pinned: Collection[str] = ()
+) -> list[Entry]:
     """The messages as entries.
 
     Args:
         recent: last turns that stay whole unless the budget is too small for them.
+        pinned: ids of messages that stay whole.
 
     Raises:
         RequestError: a call and its results do not agree.
@@ -116,7 +119,7 @@ def entries(messages: Sequence[Message], ids: Sequence[str], recent: int) -> lis
                 id=ids[place],
                 text=messages[place].content,
                 unit=number,
-                standing=standing,
+                standing=Standing.PINNED if ids[place] in pinned else standing,
                 cuttable=messages[place].role == "tool",
                 droppable=bool(first.tool_calls),
                 cluster=str(turn_of_user),

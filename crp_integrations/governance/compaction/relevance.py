@@ -13,7 +13,7 @@ from crp_integrations.governance.compaction.data import Data, data
 from crp_integrations.governance.compaction.logs import Log, is_log
 from crp_integrations.governance.compaction.protected import FIGURE
 from crp_integrations.governance.compaction.readings import Prose, Reading
-from crp_integrations.language.overlap import coverage, inverse_frequency
+from crp_integrations.language.overlap import coverages
 from crp_integrations.language.profile import profiles
 from crp_integrations.scores import to_fixed
 
@@ -96,10 +96,8 @@ class Relevance:
         (profile,) = profiles([self._texts[at]])
         begin = self._scores.begins[at]
         reading = self.reading(at)
-        texts = [reading.text[piece.start : piece.end] for piece in reading.pieces]
-        rarity = inverse_frequency(texts)
         found, first = [], 0
-        for piece, text in zip(reading.pieces, texts, strict=True):
+        for piece, own in zip(reading.pieces, self._own(reading), strict=True):
             while first < len(profile.ends) and profile.ends[first] <= piece.start:
                 first += 1
             best, place = 0.0, first
@@ -107,20 +105,16 @@ class Relevance:
                 best = max(best, float(self._scores.parts[begin + place]))
                 place += 1
             # A stretch may reach over several pieces; their own words tell them apart.
-            found.append(
-                (1.0 - _OWN_WORDS) * best + _OWN_WORDS * coverage(self._question, text, rarity)
-            )
+            found.append((1.0 - _OWN_WORDS) * best + _OWN_WORDS * own)
         return found
 
     def _by_words(self, at: int) -> list[float]:
         """Words of the question, weighed by rarity among the pieces, and the kind's own weight."""
         reading = self.reading(at)
-        texts = [reading.text[piece.start : piece.end] for piece in reading.pieces]
-        rarity = inverse_frequency(texts)
         whole = float(self._scores.total[at])
         found = [
-            _OWN * piece.weight + _WORDS * coverage(self._question, text, rarity) + _WHOLE * whole
-            for piece, text in zip(reading.pieces, texts, strict=True)
+            _OWN * piece.weight + _WORDS * own + _WHOLE * whole
+            for piece, own in zip(reading.pieces, self._own(reading), strict=True)
         ]
         if isinstance(reading, Data):
             # What names a hit goes after everything that it names.
@@ -128,3 +122,8 @@ class Relevance:
                 for name in names:
                     found[name] = max(found[name], min(1.0, found[number] + _AFTER))
         return found
+
+    def _own(self, reading: Reading) -> list[float]:
+        """Share of the question's words that each piece has, by their rarity among the pieces."""
+        pieces = reading.pieces
+        return coverages(self._question, [reading.text[p.start : p.end] for p in pieces])

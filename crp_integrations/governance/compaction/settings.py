@@ -54,3 +54,22 @@ class CompactionSettings(Part):
                 f"{self.trigger_share}; wanted target_share ≤ trigger_share"
             )
         return self
+
+
+class HistorySettings(CompactionSettings):
+    """How the conversation around a question is compacted before a model is asked.
+
+    Spec: Summit §Rollout Plan
+
+    Attributes:
+        enabled: off, a conversation is sent as its caller gave it.
+        limit_share: share of the model's context limit that the budget is of which the triggers
+            and targets are shares: system prompt, conversation, question and tool definitions
+            together, so that the rest is left to facts and the answer.
+        offload: large results are kept as artifacts, which nothing deletes but an erasure; off,
+            they are shortened alone.
+    """
+
+    enabled: bool = False
+    limit_share: float = Field(default=0.50, gt=0.0, le=1.0)
+    offload: bool = False

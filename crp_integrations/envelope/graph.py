@@ -1,0 +1,208 @@
+"""Facts that hang together with the best ones: k hops over relations, names and communities.
+
+The graph is read around the best facts of a question, a hop at a time, and holds
+
+    relation   a stored edge between two facts, such as those of memory items
+    entity     a name that two facts have and the question has not; rare names link more
+    community  two facts of one community, for the first hop alone
+
+What a label filter shuts out is no part of it: it is neither shown nor walked past.
+
+Spec: Summit §Context Assembly Pipeline
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from crp_integrations.envelope.ports import Link, Reached, Walker
+from crp_integrations.envelope.records import Candidates
+from crp_integrations.envelope.selection import GraphSettings
+from crp_integrations.fabric.records import Edge, Where
+from crp_integrations.guard.labels import LabelFilter
+from crp_integrations.language.profile import asked, named, profiles
+from crp_integrations.scores import SCALE, to_fixed
+
+if TYPE_CHECKING:
+    from crp_integrations.fabric.ports import Brief
+    from crp_integrations.fabric.view import View
+    from crp_integrations.vectors import FloatRows
+
+GRAPH: Final = "graph@1"
+ENTITY: Final = "entity"
+COMMUNITY: Final = "community"
+
+# A name by its stems; two spellings of it are one.
+Name = tuple[str, ...]
+
+
+def around(
+    view: View,
+    query: str,
+    vector: FloatRows,
+    seeds: Mapping[str, int],
+    settings: GraphSettings,
+    labels: LabelFilter,
+    walker: Walker,
+) -> dict[str, Reached]:
+    """The facts within reach of the best ones.
+
+    Args:
+        vector: of the question; the nearest facts of the seeds' communities are in the graph.
+        seeds: ids of the best facts with their merit, fixed point.
+
+    Returns:
+        By id, seeds left out; strengths fall with the hops.
+    """
+    known = frozenset(asked(query))
+    read = _Read(settings)
+    read.take(view.briefs(sorted(seeds)), labels)
+    frontier = sorted(read.briefs.keys() - read.barred)
+    for hop in range(settings.hops):
+        if not frontier:
+            break
+        texts = [read.briefs[id_].content for id_ in frontier]
+        names = _names(texts, known, read.names, settings.names)
+        read.names |= dict.fromkeys(names)
+        edges = view.edges(frontier)
+        read.edges |= {(one.source_fact, one.kind, one.target_fact): one for one in edges}
+        wanted = {one.target_fact for one in edges}
+        if names and settings.hits:
+            hits = view.search_text(" ".join(names.values()), settings.hits)
+            wanted |= {hit.fact_id for hit in hits}
+        if hop == 0 and settings.community_hits:
+            wanted |= _neighbours(view, vector, [read.briefs[id_] for id_ in frontier], settings)
+        room = max(0, settings.most_facts - len(read.briefs))
+        found = view.briefs(sorted(wanted - read.briefs.keys())[:room])
+        read.take(found, labels)
+        if hop + 1 < settings.hops:
+            # Only what hangs on the graph so far leads on.
+            linked = {end for link in read.links() for end in (link.left, link.right)}
+            open_ = {one.fact_id for one in found} & linked - read.barred
+            frontier = sorted(open_)[: settings.frontier]
+    ways = walker.reach(read.links(), seeds, settings.hops, read.barred)
+    decay = to_fixed(settings.decay)
+    return {
+        id_: replace(way, strength=way.strength * decay ** (way.hop - 1) // SCALE ** (way.hop - 1))
+        for id_, way in sorted(ways.items())
+        if id_ in read.briefs
+    }
+
+
+def blended(
+    candidates: Candidates, reached: Mapping[str, Reached], settings: GraphSettings
+) -> Candidates:
+    """The same candidates, ranked also by what the graph says for each.
+
+    The score stays what the other retrievers gave, plus a share of what the strength says beyond
+    the second hop of their mix, over the best.
+    """
+    share = to_fixed(settings.weight)
+    facts = candidates.facts
+    ways = [reached.get(fact.fact_id) for fact in facts]
+    totals = [
+        fact.merit + (share * max(0, way.strength - fact.hop) // SCALE if way else 0)
+        for fact, way in zip(facts, ways, strict=True)
+    ]
+    best = max(totals, default=0)
+    if not any(ways) or not best:
+        return candidates
+    top = max(SCALE, best)
+    return replace(
+        candidates,
+        facts=tuple(
+            replace(fact, score=total * SCALE // top, hop=max(fact.hop, way.strength if way else 0))
+            for fact, way, total in zip(facts, ways, totals, strict=True)
+        ),
+        algorithms=(*candidates.algorithms, GRAPH),
+    )
+
+
+# --- reading the graph -------------------------------------------------------------------
+
+
+class _Read:
+    """The part of the graph that was read so far.
+
+    Attributes:
+        briefs: its facts by id; `barred` those that the label filter shuts out.
+        edges: by source, kind and target.
+        names: that were looked up.
+    """
+
+    def __init__(self, settings: GraphSettings) -> None:
+        self._settings = settings
+        self._holding: dict[str, set[str]] = {}
+        self.briefs: dict[str, Brief] = {}
+        self.barred: set[str] = set()
+        self.edges: dict[tuple[str, str, str], Edge] = {}
+        self.names: dict[Name, None] = {}
+
+    def take(self, found: Sequence[Brief], labels: LabelFilter) -> None:
+        """Take facts that were read."""
+        for one, profile in zip(found, profiles([one.content for one in found]), strict=True):
+            self.briefs[one.fact_id] = one
+            if not labels.passes(one.labels):
+                self.barred.add(one.fact_id)
+            for stem in profile.stems:
+                self._holding.setdefault(stem, set()).add(one.fact_id)
+
+    def links(self) -> list[Link]:
+        """The relations among the facts that were read."""
+        links = [
+            Link(edge.source_fact, edge.target_fact, edge.kind, to_fixed(edge.weight), 2)
+            for edge in self.edges.values()
+            if edge.source_fact in self.briefs and edge.target_fact in self.briefs
+        ]
+        nobody: set[str] = set()
+        for stems in self.names:
+            holders = set.intersection(*(self._holding.get(stem, nobody) for stem in stems))
+            if 2 <= len(holders) <= self._settings.most_named:
+                weight = math.isqrt(_rarity(len(holders), len(self.briefs)) * SCALE)
+                node = f"{ENTITY}\u241f{' '.join(stems)}"
+                links += [Link(id_, node, ENTITY, weight, 1) for id_ in sorted(holders)]
+        return links + self._communities()
+
+    def _communities(self) -> list[Link]:
+        members: dict[str, list[str]] = {}
+        for id_ in sorted(self.briefs):
+            if label := self.briefs[id_].community_label:
+                members.setdefault(label, []).append(id_)
+        weight = math.isqrt(to_fixed(self._settings.community_weight) * SCALE)
+        return [
+            Link(id_, f"{COMMUNITY}\u241f{label}", COMMUNITY, weight, 1)
+            for label, within in sorted(members.items())
+            if len(within) > 1 and weight
+            for id_ in within
+        ]
+
+
+def _names(
+    texts: Iterable[str], known: frozenset[str], seen: Mapping[Name, None], most: int
+) -> dict[Name, str]:
+    """Names in texts that hold a word which the question does not have, as they are written."""
+    found: dict[Name, str] = {}
+    for text in texts:
+        for written, stems in named(text):
+            if stems not in seen and not known.issuperset(stems):
+                found.setdefault(stems, written)
+    return dict(list(found.items())[:most])
+
+
+def _neighbours(
+    view: View, vector: FloatRows, seeds: Sequence[Brief], settings: GraphSettings
+) -> set[str]:
+    communities = tuple(sorted({one.community_label for one in seeds if one.community_label}))
+    if not communities:
+        return set()
+    hits = view.nearest(vector, settings.community_hits, Where(communities=communities))
+    return {hit.fact_id for hit in hits}
+
+
+def _rarity(holding: int, among: int) -> int:
+    """How much a name says that so many of the facts hold, fixed point."""
+    rare = math.log(1.0 + (among - holding + 0.5) / (holding + 0.5)) / math.log(2.0 + among)
+    return to_fixed(min(1.0, rare))

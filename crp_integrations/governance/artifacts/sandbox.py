@@ -1,0 +1,270 @@
+"""Artifacts as one subject may use them: every access asks the guard and is told to the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from crp_integrations.audit.drafts import EventDraft, filled
+from crp_integrations.errors import AccessDenied, LimitReached, RequestError
+from crp_integrations.governance.artifacts import addresses, places
+from crp_integrations.governance.artifacts.addresses import Claim
+from crp_integrations.governance.artifacts.ports import ObjectStore
+from crp_integrations.governance.artifacts.records import TEXT, Artifact, Content
+from crp_integrations.governance.artifacts.settings import ArtifactSettings
+from crp_integrations.governance.compaction.records import ArtifactRef
+from crp_integrations.guard.decisions import Action, Decision, Guard, require
+from crp_integrations.guard.ports import Redactor
+from crp_integrations.guard.subjects import Subject
+from crp_integrations.ports import Clock, Ids, KeyRing
+from crp_integrations.seals import sha256
+from crp_integrations.vocabulary import EventType
+
+
+def _no_labels(ids: Sequence[str]) -> Iterable[str]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sandbox:
+    """The artifacts of one tenant, for one subject. Safe under threads.
+
+    It is the `Artifacts` of compaction: what is put comes back as a handle that is shown to a
+    model, and holds neither an address nor a permission.
+
+    Spec: Summit §Isolation Strategy
+
+    Attributes:
+        guard: asked for each read, write and erasure, with the artifact's labels.
+        tell: writes an event to the tenant's journal; when it raises, nothing is handed out.
+        redactor: takes personal data out of a text where the guard's decision says so; without
+            one, such a text is handed to nobody.
+        labels: of every artifact that is put here.
+        labels_of: labels of what artifacts come from, which are theirs as well.
+        session_id: named in the journal; empty for none.
+    """
+
+    objects: ObjectStore
+    subject: Subject
+    guard: Guard
+    clock: Clock
+    ids: Ids
+    keyring: KeyRing
+    tell: Callable[[EventDraft], object]
+    redactor: Redactor | None = None
+    labels: tuple[str, ...] = ()
+    labels_of: Callable[[Sequence[str]], Iterable[str]] = _no_labels
+    session_id: str = ""
+    residency: str = ""
+    settings: ArtifactSettings = field(default_factory=ArtifactSettings)
+
+    def put(
+        self,
+        text: str | bytes,
+        *,
+        kind: str,
+        sources: Sequence[str],
+        labels: Sequence[str] = (),
+        redacted: Sequence[str] = (),
+        media_type: str = TEXT,
+    ) -> ArtifactRef:
+        """Keep a text or bytes; the same again from the same sources gets the same handle.
+
+        Spec: Summit §Isolation Strategy
+
+        Args:
+            kind: `prose`, `log`, `search`, `data`, `summary`, or a tool's own word.
+            sources: ids of the items, facts, sources or sessions that it comes from.
+            labels: access labels besides those of the sandbox and of the sources.
+            redacted: kinds of personal data that are gone from it already.
+
+        Raises:
+            AccessDenied: the guard denies writing things with these labels.
+            LimitReached: it is too large.
+            StoreError: it could not be kept.
+        """
+        data = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
+        if len(data) > self.settings.most_bytes:
+            most = self.settings.most_bytes
+            raise LimitReached(f"an artifact of {len(data)} bytes is too large, at most {most}")
+        held = {*self.labels, *labels, *self.labels_of(sources)}
+        artifact = Artifact(
+            kind=kind,
+            media_type=media_type,
+            checksum=sha256(data),
+            size=len(data),
+            sources=tuple(sorted(set(sources))),
+            labels=tuple(sorted(held)),
+            redacted=tuple(sorted(set(redacted))),
+        )
+        self._ask("write", artifact.labels)
+        ref = places.keep(self.objects, self.subject.tenant, artifact, data)
+        self._note("put", ref)
+        return ArtifactRef(ref=ref, checksum=artifact.checksum, kind=kind, sources=artifact.sources)
+
+    def get(self, ref: str) -> Content:
+        """An artifact, for a tool or a person; a model is shown extracts.
+
+        Raises:
+            RequestError: no such artifact is kept for this tenant.
+            AccessDenied: the guard denies reading it.
+            StoreDamaged: its bytes are not those that were kept.
+        """
+        content = self._readable(ref)
+        self._note("read", ref)
+        return content
+
+    def sign(self, ref: str, *, seconds: int | None = None) -> str:
+        """An address that opens an artifact once, until it expires; path and query, no host.
+
+        Spec: Summit §Privacy & Security
+
+        Args:
+            seconds: how long it holds; None for the setting.
+
+        Raises:
+            RequestError: no such artifact is kept, or the time is out of its range.
+            AccessDenied: the guard denies reading it.
+        """
+        chosen = self.settings.url_seconds if seconds is None else seconds
+        longest = self.settings.longest_url_seconds
+        if not 1 <= chosen <= longest:
+            raise RequestError(f"an address holds 1 to {longest} seconds; got {chosen}")
+        self._readable(ref)
+        now = self.clock.now()
+        places.sweep(self.objects, self.subject.tenant, now)
+        claim, address = addresses.signed(
+            ref,
+            self.subject,
+            self.keyring,
+            self.ids,
+            until=addresses.until(now, chosen),
+            residency=self.residency,
+        )
+        self._note("signed", ref, nonce=claim.nonce)
+        return address
+
+    def open(self, artifact_id: str, token: str) -> Content:
+        """What a signed address opens, once.
+
+        Args:
+            artifact_id: of the address's path.
+            token: of its query.
+
+        Raises:
+            AccessDenied: the address was altered, has expired or was used, is another subject's,
+                or the guard denies reading by now. Of a genuine one the journal is told.
+            RequestError: the artifact is gone.
+        """
+        claim = addresses.claimed(artifact_id, token, self.keyring)
+        if (claim.subject, claim.residency) != (self.subject, self.residency):
+            raise AccessDenied("the address was made for another subject, or another region")
+        now = self.clock.now()
+        if now >= claim.expires_at:
+            raise self._refused(claim, "expired", "the address has expired; ask for another one")
+        try:
+            content = self._readable(claim.ref)
+        except AccessDenied:
+            raise self._refused(claim, "denied", "the guard denies reading the artifact") from None
+        except RequestError:
+            self._tell_refusal(claim, "unknown")
+            raise
+        if not places.spend(self.objects, claim):
+            raise self._refused(claim, "replayed", "the address was used; ask for another one")
+        self._note("opened", claim.ref, nonce=claim.nonce)
+        return content
+
+    def refs(self) -> tuple[str, ...]:
+        """Handles of the artifacts that the subject may read, ascending; reads each of them."""
+        found = []
+        for ref in places.refs(self.objects, self.subject.tenant):
+            content = places.find(self.objects, self.subject.tenant, ref)
+            if content is not None and self._may("read", content.artifact.labels):
+                found.append(ref)
+        return tuple(found)
+
+    def erase(self, ref: str) -> None:
+        """Take an artifact away, to its bytes.
+
+        Raises:
+            RequestError: no such artifact is kept for this tenant.
+            AccessDenied: the guard denies erasing it.
+        """
+        content = self._known(ref, "erase")
+        places.remove(self.objects, self.subject.tenant, ref, content.artifact.sources)
+        self._note("erased", ref)
+
+    # --- within ------------------------------------------------------------------------
+
+    def _ask(self, action: Action, labels: tuple[str, ...]) -> Decision:
+        return require(self.guard, self.subject, action, labels)
+
+    def _may(self, action: Action, labels: tuple[str, ...]) -> bool:
+        try:
+            self._ask(action, labels)
+        except AccessDenied:
+            return False
+        return True
+
+    def _readable(self, ref: str) -> Content:
+        return self._known(ref, "read")
+
+    def _known(self, ref: str, action: Action) -> Content:
+        content = None
+        if addresses.REF.fullmatch(ref):
+            content = places.find(self.objects, self.subject.tenant, ref)
+        if content is None:
+            raise RequestError(f"no artifact is kept as {ref!r:.60}")
+        decision = self._ask(action, content.artifact.labels)
+        return content if action == "erase" else self._clean(content, decision)
+
+    def _clean(self, content: Content, decision: Decision) -> Content:
+        """The content without the personal data that the decision takes out."""
+        if set(decision.redact) <= set(content.artifact.redacted):
+            return content
+        try:
+            text = content.data.decode()
+        except UnicodeDecodeError:
+            text = None
+        if text is None or self.redactor is None:
+            raise AccessDenied(f"personal data must be taken out of {content.ref}, and cannot be")
+        return replace(content, data=self.redactor.redacted(text, decision.redact).encode())
+
+    def _refused(self, claim: Claim, reason: str, message: str) -> AccessDenied:
+        self._tell_refusal(claim, reason)
+        return AccessDenied(message)
+
+    def _tell_refusal(self, claim: Claim, reason: str) -> None:
+        # Once for each address and reason: who holds a used address cannot fill the journal.
+        if places.spend(self.objects, claim, reason):
+            self._note("refused", claim.ref, nonce=claim.nonce, reason=reason)
+
+    def _note(self, action: str, ref: str, *, nonce: str = "", reason: str = "") -> None:
+        data = filled(
+            artifacts=[ref], action=action, reason=reason, nonce=nonce, subject=self.subject.name
+        )
+        self.tell(EventDraft(EventType.ARTIFACT_ACCESS, data, self.session_id))
+
+
+@dataclass(frozen=True, slots=True)
+class Erasing:
+    """Takes artifacts away together with the facts that they come from.
+
+    Attributes:
+        tell: writes events to the journal of a tenant.
+    """
+
+    objects: ObjectStore
+    tell: Callable[[str, EventDraft, datetime], object]
+
+    def erase(self, namespace: str, ids: Iterable[str], now: datetime) -> int:
+        """Erase what comes from these facts or sources; returns how many artifacts that were.
+
+        Spec: CRP-SPEC-009 §8.3
+        """
+        gone = places.erase(self.objects, namespace, ids)
+        if gone:
+            data = {"artifacts": sorted(gone), "action": "erased", "count": len(gone)}
+            self.tell(namespace, EventDraft(EventType.ARTIFACT_ACCESS, data), now)
+        return len(gone)

@@ -1,0 +1,394 @@
+"""From a message to a context pack: select, compose by shares, warn, account for everything.
+
+A pack is the wire view of an envelope with sections. Knowledge and memory are envelopes of the
+ordinary making; what the caller gives stands around them, and nothing is assembled twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from crp_integrations.envelope.assemble import assemble
+from crp_integrations.envelope.ports import Reranker, Walker
+from crp_integrations.envelope.records import Candidates, Drop, Envelope
+from crp_integrations.envelope.sections import Run, sectioned
+from crp_integrations.envelope.settings import EnvelopeSettings
+from crp_integrations.errors import AccessDenied, RequestError
+from crp_integrations.fabric.namespace import Namespace
+from crp_integrations.fabric.view import View
+from crp_integrations.governance.evidence import reports, told
+from crp_integrations.governance.filling import Entry, Filled, entry, filled
+from crp_integrations.governance.pack_records import AssembleRequest, Composed, Warned
+from crp_integrations.governance.pack_settings import PackSettings
+from crp_integrations.governance.packs import ContextPack, pack_of, texts_of
+from crp_integrations.governance.selecting import KnownMemories, Selected, select
+from crp_integrations.governance.tools import TOOL_RAG, ToolSelection, ToolSelector
+from crp_integrations.governance.warning import warned
+from crp_integrations.governance.writing import PolicyContext
+from crp_integrations.guard.injection.detector import Detector
+from crp_integrations.ports import Clock, TokenCounter
+from crp_integrations.scores import SCALE, to_fixed
+from crp_integrations.vocabulary import DropReason, GroundingMode
+
+REQUEST = "crp:request"
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What an assembler works with.
+
+    Attributes:
+        namespace: bound to tenant, subject and guard.
+        counter: the target model's.
+        settings: of packs; `envelope` of everything that an envelope takes them for.
+        walker: walks the graph; None for no graph.
+        reranker: looks at the best candidates again; None for none.
+        log: is told of each pack before it is given to anybody; None logs nothing.
+    """
+
+    namespace: Namespace
+    counter: TokenCounter
+    clock: Clock
+    settings: PackSettings
+    envelope: EnvelopeSettings
+    selector: ToolSelector
+    detector: Detector = field(default_factory=Detector)
+    walker: Walker | None = None
+    reranker: Reranker | None = None
+    log: Callable[[Composed], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Fitted:
+    """Sections that fit together.
+
+    Attributes:
+        dropped: of knowledge and memory.
+    """
+
+    envelope: Envelope
+    dropped: tuple[Drop, ...] = ()
+    warnings: tuple[Warned, ...] = ()
+    minimal: bool = False
+
+
+class ContextAssembler:
+    """Makes context packs of one namespace. Safe under threads.
+
+    Spec: Summit §Key APIs
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        """Take what the assembler works with; `Relay.assembler` puts it together."""
+        self._parts = parts
+        self._memories = KnownMemories()
+
+    def assemble(self, request: AssembleRequest, context: PolicyContext) -> ContextPack:
+        """The pack for a message, under the policies in force.
+
+        Spec: Summit §Key APIs, §Context Assembly Pipeline
+
+        Raises:
+            AccessDenied: the context's subject is not the one that the namespace is bound to.
+            RequestError: message and policies alone do not fit into the budget.
+            EngineError: a model that is asked for injections failed.
+            StoreError: the store could not be read, or the pack could not be logged.
+        """
+        return self.compose(request, context).pack
+
+    def compose(self, request: AssembleRequest, context: PolicyContext) -> Composed:
+        """The pack with the text that a model is shown, drop reports, evidence and warnings.
+
+        Spec: Summit §Context Assembly Pipeline
+
+        Raises:
+            AccessDenied, RequestError, EngineError, StoreError: as for `assemble`.
+        """
+        parts, now = self._parts, self._parts.clock.now()
+        namespace = self._bound(context)
+        session = request.session_id or context.session_id
+        view = namespace.view(session) if session else namespace
+        query = request.query or request.message
+        tools = self._tools(request, context, view, query)
+        given = self._given(request, tools)
+        selected = select(
+            view,
+            query,
+            counter=parts.counter,
+            settings=parts.settings,
+            envelope=parts.envelope,
+            labels=context.labels,
+            detector=parts.detector,
+            walker=parts.walker,
+            reranker=parts.reranker,
+            known=self._memories,
+        )
+        fitted = self._fitted(request.budget_tokens, given, selected, session, now)
+        composed = self._composed(fitted, selected, tools, view, context, now)
+        if parts.log is not None:
+            parts.log(composed)
+        return composed
+
+    # --- what is given -----------------------------------------------------------------
+
+    def _bound(self, context: PolicyContext) -> Namespace:
+        namespace = self._parts.namespace
+        if not context.subject.tenant.strip():
+            raise AccessDenied("the context names no tenant, so reading for a pack is denied")
+        if context.subject != namespace.subject:
+            raise AccessDenied(
+                f"the namespace is bound to subject {namespace.subject.name!r}, and the context "
+                f"is of {context.subject.name!r}"
+            )
+        return namespace
+
+    def _tools(
+        self, request: AssembleRequest, context: PolicyContext, view: View, query: str
+    ) -> ToolSelection | None:
+        if not request.tools:
+            return None
+        selector = self._parts.selector
+        return selector.select(query, request.tools, view.decision, context.tool_tags)
+
+    def _given(self, request: AssembleRequest, tools: ToolSelection | None) -> dict[str, Filled]:
+        """The sections of what the caller gives, each within its share but for what is firm."""
+        counter, budgets = self._parts.counter, self._parts.settings.budgets(request.budget_tokens)
+        preamble = [request.preamble] * bool(request.preamble)
+        state = [entry("state", one.text, one.source) for one in request.state]
+        sections: dict[str, list[Entry]] = {
+            "user": [
+                *(entry("preamble", text, REQUEST, firm=True) for text in preamble),
+                entry("user", request.message, REQUEST, firm=True),
+                *self._screened(state),
+            ],
+            "task": [entry("task", text, REQUEST, firm=True) for text in [request.task] if text],
+            "tools": self._screened(_tool_entries(request, tools)),
+            "policy": [entry("policy", text, REQUEST, firm=True) for text in request.policies],
+        }
+        return {
+            name: filled(name, entries, budgets[name], counter)
+            for name, entries in sections.items()
+        }
+
+    def _screened(self, entries: Sequence[Entry]) -> list[Entry]:
+        """What comes from tools and earlier turns may give orders too, and is looked at alike."""
+        found = self._parts.detector.reports([one.text for one in entries])
+        return [
+            replace(one, refused=DropReason.INJECTION) if report.injected else one
+            for one, report in zip(entries, found, strict=True)
+        ]
+
+    # --- fitting -----------------------------------------------------------------------
+
+    def _fitted(
+        self,
+        budget: int,
+        given: dict[str, Filled],
+        selected: Selected,
+        session: str,
+        now: datetime,
+    ) -> _Fitted:
+        """Sections that fit: as they are, with less knowledge, or the minimal policy-safe pack."""
+        if not selected.minimal:
+            room = budget - sum(one.tokens for one in given.values())
+            while room >= 0:
+                fitted, over = self._within(budget, room, given, selected, session, now)
+                if over <= 0:
+                    return fitted
+                # Counts of parts need not add up to the count of the whole.
+                room -= over
+        for names in (("user", "task", "policy"), ("user", "policy")):
+            least = {name: _firm(given[name]) for name in names}
+            fitted, over = self._within(budget, 0, least, selected, session, now)
+            if over <= 0:
+                why = "no fact is safe" if selected.minimal else "the budget has no room for more"
+                note = Warned(word="minimal", reason=f"the minimal pack is shown: {why}")
+                shown = {fact.fact_id for fact in fitted.envelope.facts}
+                return replace(
+                    fitted,
+                    minimal=True,
+                    warnings=(note,),
+                    dropped=_left_out(given, selected, shown),
+                )
+        raise RequestError(
+            f"message and policies need {fitted.envelope.token_count} tokens, and the budget has "
+            f"{budget}; give more, or a shorter message"
+        )
+
+    def _within(
+        self,
+        budget: int,
+        room: int,
+        given: dict[str, Filled],
+        selected: Selected,
+        session: str,
+        now: datetime,
+    ) -> tuple[_Fitted, int]:
+        """Sections with so many tokens for knowledge and memory, and by how much they are over."""
+        settings = self._parts.settings
+        share = to_fixed(settings.memory_share) * room // SCALE
+        memory = self._packed(selected.memory, share, session, now)
+        knowledge = self._packed(selected.knowledge, room - _tokens(memory), session, now)
+        left = room - _tokens(memory) - _tokens(knowledge)
+        # A remainder that no item fits into is left where it is.
+        if left * 20 > room and any(drop.reason is DropReason.BUDGET for drop in memory.dropped):
+            share = _tokens(memory) + left
+            memory = self._packed(selected.memory, share, session, now)
+        before = [given[name] for name in ("user", "task", "tools") if name in given]
+        place = 1 + sum(len(one.facts) for one in before)
+        notes, warnings = warned(
+            [*knowledge.facts, *memory.facts],
+            place,
+            selected.memories,
+            settings,
+            self._parts.counter,
+        )
+        policy = given["policy"]
+        runs = [
+            *(Run(one.name, one.facts, max(one.budget, one.tokens)) for one in before),
+            Run("knowledge", knowledge.facts, room - _tokens(memory)),
+            Run("memory", memory.facts, share),
+            Run(
+                "policy",
+                (*policy.facts, *notes),
+                max(policy.budget, policy.tokens + sum(note.token_count for note in notes)),
+            ),
+        ]
+        dropped = (*knowledge.dropped, *memory.dropped)
+        shown = sum(len(run.facts) for run in runs)
+        envelope = sectioned(
+            knowledge,
+            runs,
+            dropped=(*dropped, *(drop for one in given.values() for drop in one.dropped)),
+            available=shown + len(dropped),
+            budget_tokens=budget,
+            counter=self._parts.counter,
+            settings=self._parts.envelope,
+        )
+        overs = tuple(
+            Warned(
+                word="overflow", reason=f"section {one.name} is {one.over} tokens over its share"
+            )
+            for one in given.values()
+            if one.over
+        )
+        fitted = _Fitted(envelope, tuple(envelope.dropped), (*warnings, *overs))
+        return fitted, envelope.token_count - budget
+
+    def _packed(self, candidates: Candidates, budget: int, session: str, now: datetime) -> Envelope:
+        """An envelope whose items, each with its marker, are within the budget."""
+        parts, room = self._parts, max(0, budget)
+        while True:
+            made = assemble(
+                candidates,
+                budget_tokens=room,
+                counter=parts.counter,
+                grounding=GroundingMode.PREFERRED,
+                settings=parts.envelope,
+                now=now,
+                session_id=session,
+            )
+            over = _tokens(made) - max(0, budget)
+            if over <= 0 or not made.facts:
+                return made
+            room = max(0, room - over)
+
+    # --- the account -------------------------------------------------------------------
+
+    def _composed(
+        self,
+        fitted: _Fitted,
+        selected: Selected,
+        tools: ToolSelection | None,
+        view: View,
+        context: PolicyContext,
+        now: datetime,
+    ) -> Composed:
+        every = (*selected.knowledge.facts, *selected.memory.facts)
+        dropped = (*fitted.dropped, *selected.refused)
+        envelope = fitted.envelope.model_copy(update={"dropped": dropped})
+        reranker = self._parts.reranker.identity if self._parts.reranker else ""
+        said = told(envelope, every, selected.sightings, tools, view, context, reranker)
+        flags = {id_: one.pii for id_, one in selected.memories.items() if one.pii}
+        pack = pack_of(
+            envelope,
+            labels=said.labels,
+            counter=self._parts.counter,
+            pii_flags=flags,
+            decisions=said.decisions,
+            reranker=reranker,
+            evidence=said.evidence,
+            reasons=_reasons(envelope, fitted),
+        )
+        return Composed(
+            pack=pack,
+            envelope=envelope,
+            texts=texts_of(envelope),
+            drop_reports=reports(dropped, envelope.facts, {one.fact_id: one for one in every}, now),
+            evidence=said.sightings,
+            warnings=fitted.warnings,
+            tools=tools,
+            minimal=fitted.minimal,
+        )
+
+
+def _tokens(envelope: Envelope) -> int:
+    """Tokens of an envelope's items with their markers and separators."""
+    return sum(fact.token_count for fact in envelope.facts)
+
+
+def _firm(section: Filled) -> Filled:
+    """What of a section is not chosen: message, preamble, task, policies."""
+    kept = tuple(fact for fact in section.facts if fact.fact_id in section.firm)
+    return replace(section, facts=kept, dropped=(), tokens=sum(fact.token_count for fact in kept))
+
+
+def _left_out(
+    given: dict[str, Filled], selected: Selected, shown: Iterable[str]
+) -> tuple[Drop, ...]:
+    """What the minimal pack leaves out; what was refused before keeps its reason."""
+    seen = set(shown)
+    dropped = [drop for one in given.values() for drop in one.dropped]
+    open_ = [
+        (fact.fact_id, fact.token_count)
+        for one in given.values()
+        for fact in one.facts
+        if fact.fact_id not in seen
+    ]
+    open_ += [
+        (fact.fact_id, fact.tokens) for fact in (*selected.knowledge.facts, *selected.memory.facts)
+    ]
+    minimal = [Drop(fact_id=id_, reason=DropReason.MINIMAL, tokens=n) for id_, n in open_]
+    return (*dropped, *minimal)
+
+
+def _tool_entries(request: AssembleRequest, tools: ToolSelection | None) -> list[Entry]:
+    """Chosen tools by their score, then those that are authorised and not offered."""
+    if tools is None:
+        return []
+    known = {tool.name: tool for tool in request.tools}
+    found = [
+        Entry(f"tool:{one.tool.name}", one.tool.shown, TOOL_RAG, score=one.score)
+        for one in tools.chosen
+    ]
+    for names, reason in ((tools.over, DropReason.K), (tools.irrelevant, DropReason.OFF_TOPIC)):
+        found += [
+            Entry(f"tool:{name}", known[name].shown, TOOL_RAG, refused=reason) for name in names
+        ]
+    return found
+
+
+def _reasons(envelope: Envelope, fitted: _Fitted) -> dict[str, str]:
+    """Why each section holds what it holds."""
+    made = ", ".join(name for name in envelope.algorithms if not name.startswith("etag"))
+    found = "the minimal pack: nothing else is shown" if fitted.minimal else "given by the caller"
+    return {
+        "user": found,
+        "task": found,
+        "policy": found,
+        "tools": f"authorised tools that the message has a use for, by {TOOL_RAG}",
+        "knowledge": f"keyword, vector and graph: {made}",
+        "memory": f"keyword, vector and graph, memories fading by their decay: {made}",
+    }

@@ -1,0 +1,286 @@
+"""Tools as an agent may be offered them: selected by keyword and embedding (`tool-rag@1`).
+
+Of a tool only its signature and its safety notes are shown; descriptions take part in the search
+and stay outside, as examples and whole schemas do. What the guard denies, or what carries a safety
+tag that policy shuts out, is never scored and never named.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import AfterValidator, Field
+
+from crp_integrations.envelope.hybrid import Pool, weighed
+from crp_integrations.envelope.selection import HybridSettings
+from crp_integrations.errors import RequestError
+from crp_integrations.guard.decisions import Decision
+from crp_integrations.guard.labels import LabelFilter
+from crp_integrations.ports import Embedder
+from crp_integrations.records import Part, Record
+from crp_integrations.vectors import FloatRows, cosine
+
+TOOL_RAG: Final = "tool-rag@1"
+# Whether the subject may be offered what carries exactly these labels.
+Decide = Callable[[tuple[str, ...]], Decision]
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+_TAG = re.compile(r"[a-z][a-z0-9-]{0,39}")
+_TYPES: Final = frozenset(
+    {"array", "boolean", "integer", "null", "number", "object", "string", "any"}
+)
+ParameterType = Literal["array", "boolean", "integer", "null", "number", "object", "string", "any"]
+
+
+def _name(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise ValueError(f"name {text!r:.60} is not made of letters, digits and ._-")
+    return text
+
+
+def _tag(text: str) -> str:
+    if not _TAG.fullmatch(text):
+        raise ValueError(f"tag {text!r:.60} is not made of lower-case letters, digits and -")
+    return text
+
+
+class Parameter(Part):
+    """An argument of a tool."""
+
+    name: Annotated[str, AfterValidator(_name)]
+    type: ParameterType = "any"
+    required: bool = True
+
+
+class ToolSpec(Record):
+    """A tool as its registry knows it.
+
+    Spec: Summit §Backlog Select 6
+
+    Attributes:
+        description: what it is for; it is searched, and shown to no model.
+        returns: type of what it gives.
+        safety_notes: what whoever calls it must know; shown beside the signature.
+        safety_tags: what it may do, such as `read-only` or `destructive`; at least one, or nobody
+            could say whether it is safe.
+        labels: access labels, as facts have them.
+    """
+
+    SCHEMA = "tool-spec/1"
+
+    name: Annotated[str, AfterValidator(_name)]
+    description: str = Field(min_length=1, max_length=4_000)
+    parameters: tuple[Parameter, ...] = ()
+    returns: ParameterType = "any"
+    safety_notes: str = Field(default="", max_length=1_000)
+    safety_tags: tuple[Annotated[str, AfterValidator(_tag)], ...] = Field(min_length=1)
+    labels: tuple[str, ...] = ()
+
+    @property
+    def signature(self) -> str:
+        """The tool as it is called; optional arguments end in a question mark.
+
+        >>> tool = ToolSpec(name="lift", description="Lifts.", safety_tags=("read-only",))
+        >>> tool.changed(parameters=(Parameter(name="tons", type="number"),)).signature
+        'lift(tons: number) -> any'
+        """
+        arguments = ", ".join(
+            f"{one.name}{'' if one.required else '?'}: {one.type}" for one in self.parameters
+        )
+        return f"{self.name}({arguments}) -> {self.returns}"
+
+    @property
+    def shown(self) -> str:
+        """All that a model is shown of the tool: signature, safety tags and notes."""
+        text = f"{self.signature}\nsafety: {', '.join(self.safety_tags)}"
+        return f"{text}. {self.safety_notes}" if self.safety_notes else text
+
+    @property
+    def searched(self) -> str:
+        """What is searched: the name as words, the description, the names of arguments."""
+        words = re.sub(r"[_.-]+", " ", " ".join([self.name, *(p.name for p in self.parameters)]))
+        return f"{words}. {self.description}"
+
+    @classmethod
+    def of(cls, definition: Mapping[str, Any], **more: Any) -> ToolSpec:
+        """A tool definition in the OpenAI shape; tags, notes and labels are given beside it.
+
+        Raises:
+            RequestError: it is no definition of a function.
+        """
+        function = definition.get("function")
+        if not isinstance(function, Mapping) or not function.get("name"):
+            raise RequestError("tool definition has no function with a name")
+        schema = function.get("parameters") or {}
+        required = schema.get("required") or ()
+        parameters = tuple(
+            Parameter(name=name, type=_type(of), required=name in required)
+            for name, of in (schema.get("properties") or {}).items()
+        )
+        return cls(
+            name=function["name"],
+            description=function.get("description") or function["name"],
+            parameters=parameters,
+            **more,
+        )
+
+
+class ToolSettings(Part):
+    """How tools are selected.
+
+    Attributes:
+        most: tools that are offered.
+        words_share: share of words in the score, the rest is the cosine.
+        relevance_floor: cosine below which a tool is irrelevant, unless words say otherwise.
+        words_floor: share of the best tool's words from which a tool with a cosine above
+            `words_relevance` is relevant.
+        words_relevance: the lower floor of the cosine for tools that share words.
+        kept: tools whose vectors are remembered.
+    """
+
+    most: int = Field(default=8, ge=1)
+    words_share: float = Field(default=0.3, ge=0.0, le=1.0)
+    relevance_floor: float = Field(default=0.3, ge=0.0, le=1.0)
+    words_floor: float = Field(default=0.5, ge=0.0, le=1.0)
+    words_relevance: float = Field(default=0.15, ge=0.0, le=1.0)
+    kept: int = Field(default=2_000, ge=1)
+
+
+class ToolChoice(Part):
+    """A tool that is to be offered, and why.
+
+    Attributes:
+        score: mix of cosine and words over the best, [0, 1].
+        cosine, words: its parts.
+        decision: id of the decision that allows it; empty for a guard that numbers none.
+    """
+
+    tool: ToolSpec
+    score: float = Field(ge=0.0, le=1.0)
+    cosine: float = Field(ge=0.0, le=1.0)
+    words: float = Field(ge=0.0, le=1.0)
+    decision: str = ""
+
+
+class ToolSelection(Part):
+    """The tools for a question.
+
+    Attributes:
+        chosen: best first, ties by name.
+        irrelevant: names of authorised tools that the question has no use for, by name.
+        over: names of relevant ones beyond `most`, best first.
+    """
+
+    chosen: tuple[ToolChoice, ...]
+    irrelevant: tuple[str, ...] = ()
+    over: tuple[str, ...] = ()
+
+
+class ToolSelector:
+    """Finds the tools for a question; vectors of tools are made once. Safe under threads."""
+
+    def __init__(self, embedder: Embedder, settings: ToolSettings | None = None) -> None:
+        """Take what makes vectors."""
+        self._embedder = embedder
+        self._settings = settings or ToolSettings()
+        # Of tools' own texts, and no facts'; as many as a registry may well have.
+        self._known: OrderedDict[str, FloatRows] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def select(
+        self, query: str, tools: Sequence[ToolSpec], decide: Decide, tags: LabelFilter
+    ) -> ToolSelection:
+        """The tools that the subject may use and the question has a use for.
+
+        Spec: Summit §Context Assembly Pipeline
+
+        Args:
+            tools: names unique.
+            decide: the guard's word on labels.
+            tags: safety tags that policy requires and shuts out.
+
+        Raises:
+            RequestError: two tools have one name.
+        """
+        allowed = _allowed(tools, decide, tags)
+        if not allowed:
+            return ToolSelection(chosen=())
+        settings = self._settings
+        specs = sorted(allowed, key=lambda tool: tool.name)
+        rows = self._vectors([tool.searched for tool in specs])
+        near = np.maximum(cosine(rows, self._embedder.embed_query(query)), 0.0)
+        dense: npt.NDArray[np.float64] = near.astype(np.float64)
+        nobody = np.full((len(specs), 2), -1, dtype=np.intp)
+        mixing = HybridSettings(lexical_share=settings.words_share)
+        found = weighed(Pool(query, [tool.searched for tool in specs], dense, nobody), mixing)
+        words = found.whole / max(float(found.whole.max(initial=0.0)), 1e-9)
+        relevant = (dense >= settings.relevance_floor) | (
+            (words >= settings.words_floor) & (dense >= settings.words_relevance)
+        )
+        order = sorted(range(len(specs)), key=lambda at: (-float(found.mix[at]), at))
+        ranked = [at for at in order if relevant[at]]
+        return ToolSelection(
+            chosen=tuple(
+                ToolChoice(
+                    tool=specs[at],
+                    score=_unit(found.mix[at]),
+                    cosine=_unit(dense[at]),
+                    words=_unit(words[at]),
+                    decision=allowed[specs[at]].id,
+                )
+                for at in ranked[: settings.most]
+            ),
+            irrelevant=tuple(tool.name for at, tool in enumerate(specs) if not relevant[at]),
+            over=tuple(specs[at].name for at in ranked[settings.most :]),
+        )
+
+    def _vectors(self, texts: Sequence[str]) -> FloatRows:
+        """Unit rows of texts; new ones are embedded together."""
+        with self._lock:
+            found = {text: self._known[text] for text in texts if text in self._known}
+            for text in found:
+                self._known.move_to_end(text)
+        new = list(dict.fromkeys(text for text in texts if text not in found))
+        if new:
+            found |= zip(new, self._embedder.embed_passages(new), strict=True)
+            with self._lock:
+                self._known.update((text, found[text]) for text in new)
+                while len(self._known) > self._settings.kept:
+                    self._known.popitem(last=False)
+        return np.stack([found[text] for text in texts])
+
+
+def _allowed(
+    tools: Sequence[ToolSpec], decide: Decide, tags: LabelFilter
+) -> dict[ToolSpec, Decision]:
+    """The tools that may be offered, each with the decision that says so."""
+    names = [tool.name for tool in tools]
+    twice = (
+        sorted({name for name in names if names.count(name) > 1})
+        if len(set(names)) < len(names)
+        else []
+    )
+    if twice:
+        raise RequestError(f"tool {twice[0]!r} is given twice; names of tools are unique")
+    found = {}
+    for tool in tools:
+        if tags.passes(tool.safety_tags):
+            decision = decide(tuple(sorted(tool.labels)))
+            if decision.allowed:
+                found[tool] = decision
+    return found
+
+
+def _unit(value: Any) -> float:
+    return round(min(1.0, max(0.0, float(value))), 6)
+
+
+def _type(schema: Any) -> Any:
+    said = schema.get("type") if isinstance(schema, Mapping) else None
+    return said if isinstance(said, str) and said in _TYPES else "any"

@@ -1,0 +1,281 @@
+"""What is told of a window to whoever observes: its pack and its evaluation, without content.
+
+Ids, counts, hashes, scores and words of closed lists; a text has no field that it could stand in.
+The pack's part is written into the journal with the window (`PackTrace.told`) and read back from
+there (`pack_traces`), so that what a trace viewer shows can be compared with what was sealed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Final, Protocol, runtime_checkable
+
+from pydantic import Field
+
+from crp_integrations.audit.drafts import named
+from crp_integrations.audit.records import Event
+from crp_integrations.envelope.dropped import Drop, Drops
+from crp_integrations.governance.evaluating import Evaluated
+from crp_integrations.messages import ModelCall, Reply
+from crp_integrations.ports import Tracer
+from crp_integrations.records import Part, Record
+from crp_integrations.seals import sha256
+from crp_integrations.vocabulary import DropReason, EventType
+
+# Of a fact without any label; a fact of a tenant is labelled by its namespace all the same.
+UNLABELLED: Final = "unlabelled"
+INVOCATION: Final = "invocation@1"
+
+
+class TracedItem(Part):
+    """An item of a pack.
+
+    Attributes:
+        source: id of its source.
+        label: its access labels, joined with `+`.
+        tokens: with its marker and separator.
+        score: why it was selected: its composite score, [0, 1].
+        decision: id of the guard's decision that let it be read; empty where it numbers none.
+    """
+
+    id: str
+    source: str
+    label: str
+    tokens: int = Field(ge=0)
+    score: float = Field(ge=0.0, le=1.0)
+    decision: str = ""
+
+
+class TracedDrops(Part):
+    """What was left out for one reason.
+
+    Attributes:
+        ids_hash: SHA-256 of the ids, one a line, in the order of the drop report; the receipt on
+            the window names each.
+    """
+
+    reason: DropReason
+    count: int = Field(ge=1)
+    tokens: int = Field(ge=0)
+    ids_hash: str
+
+
+class PackTrace(Record):
+    """The trace of a context pack.
+
+    Spec: Summit §Evaluation & Observability
+
+    Attributes:
+        invocation_hash: of the call that the pack was made for; empty where none was made.
+        held: items that a session holds in memory alone; they are counted and not named.
+        assembly_us: microseconds from the question to the packed envelope, by the relay's clock.
+        ledger_hmac: the journal's HMAC over this trace; empty before it is written.
+    """
+
+    SCHEMA = "context-pack-trace/1"
+
+    session_id: str
+    window_id: str
+    timestamp: str
+    etag: str
+    state_hash: str
+    model: str = ""
+    invocation_hash: str = ""
+    token_budget: int = Field(default=0, ge=0)
+    token_count: int = Field(default=0, ge=0)
+    available: int = Field(default=0, ge=0)
+    held: int = Field(default=0, ge=0)
+    assembly_us: int = Field(default=0, ge=0)
+    items: tuple[TracedItem, ...] = ()
+    drops: tuple[TracedDrops, ...] = ()
+    ledger_hmac: str = ""
+
+    def told(self) -> dict[str, Any]:
+        """The fields of the journal's event on what was retrieved."""
+        said: dict[str, Any] = {
+            "etag": self.etag,
+            "state_hash": self.state_hash,
+            "facts": [item.id for item in self.items],
+            "dropped": sum(one.count for one in self.drops),
+            "budget_tokens": self.token_budget,
+            "tokens": self.token_count,
+            "available": self.available,
+            "assembly_us": self.assembly_us,
+        }
+        if self.items:
+            said["sources"] = [item.source for item in self.items]
+            said["labels"] = [item.label for item in self.items]
+            said["item_tokens"] = [item.tokens for item in self.items]
+            said["scores"] = [item.score for item in self.items]
+            if any(item.decision for item in self.items):
+                said["decisions"] = [item.decision for item in self.items]
+        if self.drops:
+            said["reasons"] = [one.reason.value for one in self.drops]
+            said["reason_counts"] = [one.count for one in self.drops]
+            said["reason_tokens"] = [one.tokens for one in self.drops]
+            said["reason_hashes"] = [one.ids_hash for one in self.drops]
+        if self.held:
+            said["held"] = self.held
+        return said
+
+
+class WindowTrace(Record):
+    """A window that was sealed: its pack, and what its answer came to.
+
+    Attributes:
+        pack: None where it ended before there was one.
+        evaluated: None where no answer was examined.
+        receipt_id: empty for none.
+    """
+
+    SCHEMA = "window-trace/1"
+
+    session_id: str
+    window_id: str
+    outcome: str
+    strategy: str
+    model: str
+    error: str = ""
+    report_hash: str = ""
+    window_hmac: str = ""
+    receipt_id: str = ""
+    pack: PackTrace | None = None
+    evaluated: Evaluated | None = None
+
+
+@runtime_checkable
+class Observer(Tracer, Protocol):
+    """A tracer that is also told of each window when it is sealed, and of each model call."""
+
+    def sealed(self, trace: WindowTrace) -> None:
+        """Take a window's trace; called outside any transaction, never under `no-store`."""
+        ...
+
+    def calling(self, call: ModelCall) -> AbstractContextManager[Callable[[Reply], None]]:
+        """Lasts as long as a model call; what it gives is to be told the reply."""
+        ...
+
+
+def security_label(labels: Sequence[str]) -> str:
+    """An item's labels as one name.
+
+    >>> security_label(("internal", "tenant:acme")), security_label(())
+    ('internal+tenant:acme', 'unlabelled')
+    """
+    return "+".join(named(label) for label in sorted(labels)) or UNLABELLED
+
+
+def invocation_hash(call: ModelCall) -> str:
+    """`sha256:` of what is sent to a model: its name, every message, parameters and tools.
+
+    A digest is taken of the digests of the texts, so a long prompt is not written as JSON
+    (`invocation@1`).
+    """
+    said = [
+        INVOCATION,
+        call.model,
+        call.purpose.value,
+        repr(call.temperature),
+        repr(call.max_tokens),
+        repr(call.seed),
+    ]
+    for message in call.messages:
+        said += [str(message.role), message.name or "", message.tool_call_id or ""]
+        said += [sha256(message.content)]
+        said += [_hashed([one.id, one.name, one.arguments]) for one in message.tool_calls]
+    said.append(_hashed(list(call.tools)))
+    return _hashed(said)
+
+
+def _hashed(value: Any) -> str:
+    return sha256(json.dumps(value, ensure_ascii=True, sort_keys=True, separators=(",", ":")))
+
+
+def traced_drops(dropped: Sequence[Drop]) -> tuple[TracedDrops, ...]:
+    """A drop report by reason, in the order in which the reasons first come."""
+    found: dict[DropReason, tuple[list[str], int]]
+    if isinstance(dropped, Drops):
+        found = dropped.by_reason()
+    else:
+        found = {}
+        for drop in dropped:
+            ids, tokens = found.get(drop.reason, ([], 0))
+            ids.append(drop.fact_id)
+            found[drop.reason] = (ids, tokens + drop.tokens)
+    return tuple(
+        TracedDrops(reason=reason, count=len(ids), tokens=tokens, ids_hash=sha256("\n".join(ids)))
+        for reason, (ids, tokens) in found.items()
+    )
+
+
+def pack_traces(events: Iterable[Event]) -> Iterator[PackTrace]:
+    """The traces that a journal holds, in its order.
+
+    An event of an older journal gives what it has. The call's hash stands in the event after it.
+    """
+    waiting: PackTrace | None = None
+    for event in events:
+        starts = event.event_type is EventType.DISPATCH_STARTED
+        if waiting is not None:
+            same = starts and event.window_id == waiting.window_id
+            yield _with_call(waiting, event.data) if same else waiting
+            waiting = None
+        if event.event_type is EventType.FACT_RETRIEVED and event.window_id:
+            waiting = _read(event)
+    if waiting is not None:
+        yield waiting
+
+
+def _with_call(trace: PackTrace, data: Mapping[str, Any]) -> PackTrace:
+    return trace.model_copy(
+        update={
+            "model": data.get("model", ""),
+            "invocation_hash": data.get("invocation_hash", ""),
+        }
+    )
+
+
+def _read(event: Event) -> PackTrace:
+    data = event.data
+    ids = data.get("facts", ())
+    named_items = zip(
+        ids,
+        data.get("sources", [""] * len(ids)),
+        data.get("labels", [UNLABELLED] * len(ids)),
+        data.get("item_tokens", [0] * len(ids)),
+        data.get("scores", [0.0] * len(ids)),
+        data.get("decisions", [""] * len(ids)),
+        strict=True,
+    )
+    reasons = zip(
+        data.get("reasons", ()),
+        data.get("reason_counts", ()),
+        data.get("reason_tokens", ()),
+        data.get("reason_hashes", ()),
+        strict=True,
+    )
+    return PackTrace(
+        session_id=event.session_id,
+        window_id=event.window_id,
+        timestamp=event.timestamp,
+        etag=data.get("etag", ""),
+        state_hash=data.get("state_hash", ""),
+        token_budget=data.get("budget_tokens", 0),
+        token_count=data.get("tokens", 0),
+        available=data.get("available", 0),
+        held=data.get("held", 0),
+        assembly_us=data.get("assembly_us", 0),
+        items=tuple(
+            TracedItem(
+                id=id_, source=source, label=label, tokens=tokens, score=score, decision=decision
+            )
+            for id_, source, label, tokens, score, decision in named_items
+        ),
+        drops=tuple(
+            TracedDrops(reason=reason, count=count, tokens=tokens, ids_hash=ids_hash)
+            for reason, count, tokens, ids_hash in reasons
+        ),
+        ledger_hmac=event.hmac,
+    )

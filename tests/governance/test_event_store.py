@@ -1,0 +1,112 @@
+"""The event log of memories is the truth: vectors, words and graph are made anew from it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from crp_integrations.engines.leiden import engine_for
+from crp_integrations.errors import FactRejected, StoreDamaged
+from crp_integrations.fabric.fabric import Fabric
+from crp_integrations.fabric.namespace import Namespace
+from crp_integrations.fabric.records import Fact, Where
+from crp_integrations.governance.event_store import MemoryEventStore, replay
+from crp_integrations.seals import sha256
+from crp_integrations.stores.memory.store import MemoryStore
+from crp_integrations.stores.sqlite.store import SqliteStore
+from tests.fabric.keeping import events, fabric
+from tests.governance.memories import CONTEXT, TEXT, bound, memory, writer
+
+JUNE = datetime(2026, 6, 1, tzinfo=UTC)
+TYPES = ("episodic", "procedural", "semantic")
+
+
+def filled(made: Fabric, count: int = 30) -> MemoryEventStore:
+    door = writer(made)
+    store = MemoryEventStore(door, CONTEXT)
+    for number in range(1, count + 1):
+        words = " ".join(f"machine{number % 4}" for _ in range(6))
+        store.append(
+            memory(
+                number,
+                type=TYPES[number % 3],
+                content=f"{TEXT} Visit {number} was to {words}.",
+                security_label=["tenant:acme", "pii:low" if number % 2 else "pii:none"],
+                graph_refs=[f"node-{number % 5}"],
+            )
+        )
+    door.correct(memory(3).id, memory(99, content=TEXT + " Corrected."), CONTEXT, since=JUNE)
+    door.retract(memory(4).id, CONTEXT)
+    return store
+
+
+def picture(namespace: Namespace) -> dict[str, object]:
+    """What vectors, words and the graph say."""
+    namespace.recluster(afresh=True)
+    facts = [one for one in namespace.export(Where()) if isinstance(one, Fact)]
+    ids = sorted(fact.fact_id for fact in facts)
+    query = namespace.embedder.embed_query("When was machine2 visited?")
+    return {
+        "state": namespace.state_hash(),
+        "vectors": namespace.vectors(ids).tobytes(),
+        "nearest": [hit.fact_id for hit in namespace.nearest(query, 12)],
+        "words": [hit.fact_id for hit in namespace.search_text("machine2 boiler", 12)],
+        "graph": sorted((fact.fact_id, fact.community_label) for fact in facts),
+        "facts": sorted((fact.fact_id, fact.content_hash, fact.labels) for fact in facts),
+    }
+
+
+@pytest.mark.requirement("SUM-store-1")
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_other_stores_are_made_anew_from_the_log(kind: str, tmp_path: Path) -> None:
+    graph = {"leiden": engine_for("graspologic")}
+    made = fabric(MemoryStore() if kind == "memory" else SqliteStore(tmp_path / "kb"), **graph)
+    store = filled(made)
+    before = bound(made).state_hash()
+    log = store.log(events(made))
+    assert log.unwitnessed == () and len(log.items) == 31
+    assert {one.provenance.signer for one in log.items} == {"anna"}
+    assert set(log.aside) == {memory(3).id, memory(4).id}
+    # Into the other kind of store, of which nothing is left but its type.
+    anew = SqliteStore(tmp_path / "other") if kind == "memory" else MemoryStore()
+    other = fabric(anew, **graph)
+    assert replay(log, bound(other)) == before
+    assert picture(bound(other)) == picture(bound(made))
+    # The new journal names the same signers and hashes, in the same order.
+    again = MemoryEventStore(writer(other), CONTEXT).log(events(other))
+    assert again.items == log.items and again.aside == log.aside
+    for name, versions in log.versions.items():
+        theirs = again.versions[name]
+        assert (
+            versions[0].content_hash
+            == theirs[-1].content_hash
+            == sha256(next(one.text for one in log.items if one.id == name))
+        )
+        assert {one.signer for one in theirs} == {"anna"}
+
+
+def test_the_log_is_only_appended_to() -> None:
+    made = fabric()
+    store = filled(made, 6)
+    log = events(made)
+    with pytest.raises(FactRejected, match="another content"):
+        store.append(memory(1, content=TEXT + " Otherwise."))
+    assert store.append(memory(5, type="semantic", content=_text(store, made, 5))).written
+    # Whatever is done, the events that were there stay as they were.
+    assert events(made)[: len(log)] == log
+
+
+def _text(store: MemoryEventStore, made: Fabric, number: int) -> str:
+    return next(one.text for one in store.log(events(made)).items if one.id == memory(number).id)
+
+
+def test_what_the_log_does_not_witness_makes_no_store() -> None:
+    made = fabric()
+    store = filled(made, 6)
+    forgetful = [event for event in events(made) if "signer" not in event.data]
+    empty = fabric()
+    with pytest.raises(StoreDamaged, match="not what the event log names"):
+        replay(store.log(forgetful), bound(empty))
+    assert bound(empty).state_hash() == bound(fabric()).state_hash()
