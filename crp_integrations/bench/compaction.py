@@ -1,11 +1,13 @@
-"""What compaction keeps at half the tokens, beside plain trimming.
+"""What compaction keeps at half the tokens, beside plain trimming; `crp bench compaction`.
 
-`python -m crp_integrations.bench.compaction DATA` reads, as far as they are there,
+It reads, as far as they are there,
 `rot/*.jsonl.gz` (`query, answers, passage`: is an answer still in half of its passage) and the sets
 of `retrieval/*/` (`bench/selection/data.py`: characters of evidence kept when a context of passages
 is brought to half). The same texts are compacted as a pack and as an agent's history whose tools
 answered them. Beside them: the first half, LangChain's `trim_messages`, clearing of old results as
-`ClearToolUsesEdit` does, and TextRank-like centrality, none of which reads the question.
+`ClearToolUsesEdit` does, `SummarizationMiddleware` with a model that quotes first sentences, and
+TextRank-like centrality, none of which reads the question. Of each way: the share that is kept, the
+share of the tokens that is left, and of what is not shown any more the share that a report names.
 """
 
 from __future__ import annotations
@@ -15,207 +17,18 @@ import gzip
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from crp_integrations.bench.compaction_ways import ALONE, SLOW, WAYS, Case, Left
 from crp_integrations.bench.selection.data import Collection, read
 from crp_integrations.engines.tokens import counter_for
-from crp_integrations.envelope.render import marker_text
-from crp_integrations.fabric.records import Moment
-from crp_integrations.governance.compaction import AutoCompactor, CompactionSettings
-from crp_integrations.governance.packs import (
-    ContextItem,
-    ContextPack,
-    ContextSection,
-    RetrievalEvidence,
-)
 from crp_integrations.language.overlap import coverage, inverse_frequency
 from crp_integrations.language.sentences import split_sentences
-from crp_integrations.messages import Message, ToolCall
 from crp_integrations.ports import TokenCounter
-from crp_integrations.seals import sha256
 
-NOW: Final[Moment] = datetime(2026, 1, 1, tzinfo=UTC)
-
-HALF: Final = 0.5
 PASSAGES: Final = 20
-# Everything is shown or not by the question alone: what an agent said lately has no part in it.
-SETTINGS: Final = CompactionSettings(
-    trigger_share=1.0, target_share=1.0, keep_recent=0, blob_share=1.0, prune_to=0.0
-)
-PLACEHOLDER: Final = "[cleared]"
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A question, the texts that were found for it, best first, and what of them it needs."""
-
-    question: str
-    texts: tuple[str, ...]
-    scores: tuple[float, ...]
-    needed: tuple[str, ...]
-    all_at_once: bool = False
-
-
-Way = Callable[[Case, TokenCounter], str]
-
-
-# --- ways to bring a context to half -------------------------------------------------------------
-
-
-def pack_of(case: Case, counter: TokenCounter) -> tuple[ContextPack, dict[str, str], int]:
-    """The texts as a pack, with its tokens."""
-    texts = {sha256(text): text for text in case.texts}
-    items = tuple(
-        ContextItem(
-            id=f"p{number}",
-            source_type="knowledge",
-            content_ref=sha256(text),
-            score=score,
-            security_label="tenant:bench",
-            evidence=RetrievalEvidence(retriever="keyword", query=case.question, score=score),
-        )
-        for number, (text, score) in enumerate(zip(case.texts, case.scores, strict=True))
-    )
-    tokens = sum(counter.count_many([marker_text(text) for text in case.texts]))
-    section = ContextSection(
-        type="knowledge", token_budget=tokens, token_actual=tokens, items=items, selection_reason=""
-    )
-    pack = ContextPack(
-        id="bench",
-        session_id="",
-        created_at=NOW,
-        token_budget=tokens,
-        token_actual=tokens,
-        sections=(section,),
-    )
-    return pack, texts, tokens
-
-
-def as_pack(case: Case, counter: TokenCounter) -> str:
-    """Ours, of a pack with the scores of the search."""
-    pack, texts, tokens = pack_of(case, counter)
-    compact = AutoCompactor(counter, SETTINGS).compact(
-        pack, int(HALF * tokens), texts=texts, now=NOW
-    )
-    shown = {**texts, **compact.texts}
-    return "\n\n".join(shown[item.shown_ref] for item in compact.compacted.items)
-
-
-def history_of(case: Case) -> list[Message]:
-    """The texts as results of tools, in an order that says nothing, before the question."""
-    mixed = sorted(case.texts, key=sha256)
-    messages = [Message(role="user", content="I shall ask you something. Read first.")]
-    for number, text in enumerate(mixed):
-        call = ToolCall(id=f"call_{number}", name="read")
-        messages.append(Message(role="assistant", tool_calls=(call,)))
-        messages.append(Message(role="tool", content=text, tool_call_id=call.id))
-    return [*messages, Message(role="user", content=case.question)]
-
-
-def as_history(case: Case, counter: TokenCounter) -> str:
-    """Ours, of an agent's history without scores."""
-    messages = history_of(case)
-    budget = int(HALF * counter.count_messages(messages))
-    compact = AutoCompactor(counter, SETTINGS).compact_history(messages, budget, now=NOW)
-    return "\n\n".join(message.content for message in compact.messages)
-
-
-def cleared(case: Case, counter: TokenCounter) -> str:
-    """The oldest results give way to a sign, as LangChain's `ClearToolUsesEdit` does it."""
-    messages = history_of(case)
-    budget = int(HALF * counter.count_messages(messages))
-    left = list(messages)
-    for place, message in enumerate(messages):
-        if counter.count_messages(left) <= budget:
-            break
-        if message.role == "tool":
-            left[place] = message.model_copy(update={"content": PLACEHOLDER})
-    return "\n\n".join(message.content for message in left)
-
-
-def summed(case: Case, counter: TokenCounter) -> str:
-    """The last messages whole, the first sentences of the older ones: a summary without a model."""
-    messages = history_of(case)
-    budget = int(HALF * counter.count_messages(messages))
-    kept, used = len(messages), 0
-    for place in range(len(messages) - 1, -1, -1):
-        used += counter.count_messages([messages[place]])
-        if used > budget * 0.8:
-            break
-        kept = place
-    older = [m.content for m in messages[:kept] if m.content]
-    room = budget - counter.count_messages(messages[kept:])
-    first = _lead(older, room, counter)
-    return "\n\n".join([first, *(m.content for m in messages[kept:])])
-
-
-def trimmed(case: Case, counter: TokenCounter) -> str:
-    """LangChain's `trim_messages`."""
-    from crp_integrations.bench.peers.langchain_trim import trimmed as trim
-
-    messages = history_of(case)
-    return "\n\n".join(trim(messages, int(HALF * counter.count_messages(messages)), counter))
-
-
-def lead(case: Case, counter: TokenCounter) -> str:
-    """The first half of the texts, each by its first sentences."""
-    tokens = sum(counter.count_many(list(case.texts)))
-    return _lead(case.texts, int(HALF * tokens), counter)
-
-
-def central(case: Case, counter: TokenCounter) -> str:
-    """The sentences that share most words with the others, as TextRank's first step has it."""
-    return _by_score(
-        case,
-        counter,
-        lambda sentence, every, rarity: sum(coverage(sentence, other, rarity) for other in every),
-    )
-
-
-def asked(case: Case, counter: TokenCounter) -> str:
-    """The sentences that share most words with the question, in the order of the text."""
-    return _by_score(
-        case, counter, lambda sentence, _, rarity: coverage(case.question, sentence, rarity)
-    )
-
-
-def _lead(texts: Sequence[str], room: int, counter: TokenCounter) -> str:
-    """The first sentence of each, then the second of each, as long as they fit."""
-    split = [[span.of(text) for span in split_sentences(text)] for text in texts]
-    chosen: dict[int, list[str]] = {}
-    for depth in range(max(map(len, split), default=0)):
-        for number, sentences in enumerate(split):
-            if depth < len(sentences):
-                room -= counter.count(sentences[depth] + " ")
-                if room < 0:
-                    return "\n\n".join(" ".join(chosen[n]) for n in sorted(chosen))
-                chosen.setdefault(number, []).append(sentences[depth])
-    return "\n\n".join(" ".join(chosen[n]) for n in sorted(chosen))
-
-
-def _by_score(
-    case: Case,
-    counter: TokenCounter,
-    score: Callable[[str, Sequence[str], dict[str, float]], float],
-) -> str:
-    every = [span.of(text) for text in case.texts for span in split_sentences(text)]
-    room = int(HALF * sum(counter.count_many(every)))
-    rarity = inverse_frequency(every)
-    scores = [score(sentence, every, rarity) for sentence in every]
-    kept: set[int] = set()
-    for place in sorted(range(len(every)), key=lambda n: (-scores[n], n)):
-        tokens = counter.count(every[place] + " ")
-        if tokens <= room:
-            kept.add(place)
-            room -= tokens
-    return " ".join(every[place] for place in sorted(kept))
-
-
-# --- what is measured ----------------------------------------------------------------------------
 
 
 def answers(path: Path) -> Iterator[Case]:
@@ -272,36 +85,46 @@ def kept(case: Case, shown: str) -> float:
     return found / total if total else 1.0
 
 
-WAYS: Final[dict[str, Way]] = {
-    "ours, pack": as_pack,
-    "ours, history": as_history,
-    "LangChain trim_messages": trimmed,
-    "old results cleared": cleared,
-    "last kept, lead of the rest": summed,
-    "lead of each": lead,
-    "question's words": asked,
-    "centrality": central,
-}
-# Compares every sentence with every other, so of one passage only.
-_SLOW: Final = frozenset({"centrality"})
-ALONE: Final = frozenset({"ours, pack", "lead of each", "question's words", "centrality"})
+def reported(case: Case, left: Left) -> tuple[int, int]:
+    """Characters of the sentences that are not shown, and how many of them a report names."""
+    have = " ".join(left.text.split())
+    gone = named = 0
+    for text in case.texts:
+        told = bytearray(len(text))
+        for start, end in left.gone.get(text, ()):
+            told[start:end] = b"x" * (end - start)
+        for span in split_sentences(text):
+            if " ".join(span.of(text).split()) in have:
+                continue
+            places = [n for n in range(span.start, span.end) if text[n].isalnum()]
+            gone += len(places)
+            named += sum(1 for n in places if told[n])
+    return gone, named
 
 
 def measure(cases: Sequence[Case], counter: TokenCounter) -> dict[str, dict[str, float]]:
-    """Share kept and milliseconds of CPU a case, by way."""
+    """By way: share kept, share of tokens left, share reported, milliseconds of CPU a case."""
     results: dict[str, dict[str, float]] = {}
     single = bool(cases) and cases[0].all_at_once
     for name, way in WAYS.items():
-        if name not in ALONE if single else name in _SLOW:
+        if name not in ALONE if single else name in SLOW:
             continue
         try:
             before = time.process_time()
-            shares = [kept(case, way(case, counter)) for case in cases]
+            made = [way(case, counter) for case in cases]
         except ImportError:
             continue
         spent = 1000 * (time.process_time() - before) / max(1, len(cases))
+        lefts = [Left(one) if isinstance(one, str) else one for one in made]
+        pairs = list(zip(cases, lefts, strict=True))
+        shares = [kept(case, left.text) for case, left in pairs]
+        told = [reported(case, left) for case, left in pairs]
+        gone = sum(n for n, _ in told)
+        had = sum(sum(counter.count_many(list(case.texts))) for case in cases)
         results[name] = {
             "kept": round(sum(shares) / max(1, len(shares)), 4),
+            "tokens": round(sum(counter.count(left.text) for left in lefts) / max(1, had), 4),
+            "reported": round(sum(n for _, n in told) / gone, 4) if gone else 1.0,
             "ms": round(spent, 2),
         }
     return results
@@ -326,7 +149,7 @@ def run(data: Path, questions: int) -> dict[str, Any]:
 def main(arguments: list[str] | None = None) -> None:
     """Print the share of answers and evidence that half of the tokens keep."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("data", type=Path, help="folder with rot/ and retrieval/")
+    parser.add_argument("--data", type=Path, required=True, help="folder with rot/ and retrieval/")
     parser.add_argument("--questions", type=int, default=100, help="at most so many of each set")
     parser.add_argument("--json", type=Path, help="where to write the figures")
     given = parser.parse_args(arguments)
@@ -342,15 +165,18 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def show(found: dict[str, Any]) -> None:
-    """Print a row for each way, a column for each set: share kept, milliseconds."""
-    print(f"{'at half of the tokens':30}" + "".join(f"{name[:14]:>18}" for name in found))
-    print(f"{'cases':30}" + "".join(f"{row['cases']:>18}" for row in found.values()))
+    """Print a row for each way, a column for each set: share kept, tokens, reported."""
+    print(f"{'kept / tokens / reported':28}" + "".join(f"{name[:18]:>20}" for name in found))
+    print(f"{'cases':28}" + "".join(f"{row['cases']:>20}" for row in found.values()))
     for way in WAYS:
         cells = (row.get(way) for row in found.values())
         print(
-            f"{way:30}"
+            f"{way:28}"
             + "".join(
-                f"{one['kept']:>10.3f}{one['ms']:>6.0f}ms" if one else f"{'':>18}" for one in cells
+                f"{one['kept']:>8.3f}{one['tokens']:>6.2f}{one['reported']:>6.2f}"
+                if one
+                else f"{'':>20}"
+                for one in cells
             )
         )
 

@@ -47,12 +47,21 @@ def test_each_way_is_measured_on_answers_and_on_evidence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data, out = _data(tmp_path / "data"), tmp_path / "out.json"
-    compaction.main([str(data), "--questions", "5", "--json", str(out)])
+    compaction.main(["--data", str(data), "--questions", "5", "--json", str(out)])
     found = json.loads(out.read_text(encoding="utf-8"))["results"]
     assert set(found) == {"nq", "books"}
     assert found["nq"]["ours, pack"]["kept"] == found["books"]["ours, pack"]["kept"] == 1.0
     assert found["books"]["ours, history"]["kept"] == 1.0
     assert found["books"]["old results cleared"]["kept"] in (0.0, 1.0)
+    for row in found.values():
+        for way, told in row.items():
+            if way.startswith("ours"):
+                assert told["reported"] == 1.0 and told["tokens"] <= 0.65
+            elif way != "cases":
+                # Where every sentence stands somewhere, nothing is gone.
+                assert told["reported"] in (0.0, 1.0) and told["tokens"] <= 1.0
+    assert found["books"]["LangChain trim_messages"]["reported"] == 0.0
+    assert "LangChain Summarization" in found["books"]
     assert "centrality" in found["nq"]
     assert "centrality" not in found["books"]
     assert "LangChain trim_messages" in capsys.readouterr().out
@@ -60,4 +69,4 @@ def test_each_way_is_measured_on_answers_and_on_evidence(
 
 def test_a_folder_without_data_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="neither"):
-        compaction.main([str(tmp_path)])
+        compaction.main(["--data", str(tmp_path)])

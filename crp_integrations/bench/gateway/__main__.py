@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> None:
     if given.json:
         given.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     print(json.dumps({name: one for name, one in report.items() if name != "samples_mb"}, indent=2))
-    if report["errors"]:
+    if report["errors"] or report["memory_mb"]["steady"] is False:
         sys.exit(1)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from statistics import fmean, median
 from typing import Any, Final
 
 import httpx
@@ -40,8 +41,16 @@ MIX: Final = (
     "report",
     "put",
 )
-WARM_SHARE: Final = 0.2
-SAMPLE_SECONDS: Final = 5.0
+# The share of the time in which caches fill; memory is judged by what comes after it.
+WARM_SHARE: Final = 0.4
+SAMPLE_SECONDS: Final = 2.0
+# Texts of the fact that callers change, again and again; a new one each time would fill the
+# memories of readings, which hold thousands, for hours.
+TEXTS: Final = 16
+# Memory that the last third of the steady phase may have over the first, and the least share of
+# it, since a sample differs by as much from the next.
+STEADY_MB: Final = 2.0
+STEADY_SHARE: Final = 0.01
 
 
 @dataclass(slots=True)
@@ -70,7 +79,7 @@ def run(
     """Measure.
 
     Args:
-        minutes: how long the callers ask; the first fifth warms up.
+        minutes: how long the callers ask; in the first two fifths the caches fill.
         at_once: callers.
         facts: passages of each tenant.
         tenants: with a key each, asked in turns.
@@ -105,7 +114,6 @@ def run(
                 _load(gateway, keys, asked, minutes * 60, at_once, say)
             )
     done = sum(map(len, tally.seconds.values()))
-    warm = [mb for at, mb in memory if at >= seconds * WARM_SHARE]
     return {
         "machine": machine(),
         "versions": versions("starlette", "uvicorn", "httpx", "h11"),
@@ -120,10 +128,8 @@ def run(
         "milliseconds": {kind: _times(took) for kind, took in sorted(tally.seconds.items())},
         "memory_mb": {
             "start": memory[0][1],
-            "warm": warm[0] if warm else memory[-1][1],
-            "end": memory[-1][1],
             "most": max(mb for _, mb in memory),
-            "growth_per_1000_requests": _growth(memory, seconds, done),
+            **steady([one for one in memory if one[0] >= seconds * WARM_SHARE], done / seconds),
         },
         "samples_mb": [[round(at), mb] for at, mb in memory],
     }
@@ -177,8 +183,8 @@ async def _one(
     last: dict[str, str],
 ) -> None:
     kind = MIX[number % len(MIX)]
-    # Every tenant's questions are about its own passages.
-    query = asked[number * len(MIX) % len(asked)]
+    # Every tenant's questions are about its own passages, and come round again.
+    query = asked[number % len(asked)]
     headers = {"Authorization": f"Bearer {key}"}
     body: dict[str, Any] = {
         "model": "measured",
@@ -188,7 +194,10 @@ async def _one(
     began = time.perf_counter()
     try:
         if kind == "put":
-            text = f"Request {number} of the load was sent by a caller of tenant {tenant} today."
+            text = (
+                f"Request {number // len(MIX) % TEXTS} of the load was sent by a caller of tenant "
+                f"{tenant} today."
+            )
             response = await client.post(
                 "/v1/facts",
                 json={"facts": [{"content": text, "fact_id": f"load-{tenant}"}]},
@@ -222,13 +231,32 @@ def _times(took: Sequence[float]) -> dict[str, float]:
     return {"requests": len(ordered), "p50": at(0.5), "p99": at(0.99), "most": at(1.0)}
 
 
-def _growth(memory: Sequence[tuple[float, float]], seconds: float, done: int) -> float:
-    """MB for each thousand requests after the warm-up, by least squares over the samples."""
-    late = [(at, mb) for at, mb in memory if at >= seconds * WARM_SHARE]
-    if len(late) < 3 or not done:
-        return 0.0
-    mean_at = sum(at for at, _ in late) / len(late)
-    mean_mb = sum(mb for _, mb in late) / len(late)
-    above = sum((at - mean_at) * (mb - mean_mb) for at, mb in late)
-    below = sum((at - mean_at) ** 2 for at, _ in late)
-    return round(above / below * seconds / done * 1000, 2)
+def steady(samples: Sequence[tuple[float, float]], per_second: float) -> dict[str, Any]:
+    """Whether memory stayed where it was.
+
+    Args:
+        samples: seconds and MB, after the warm-up.
+        per_second: requests.
+
+    Returns:
+        `steady` compares the medians of the last and the first third; None for too few samples.
+        `growth_per_1000_requests` is the slope by least squares over all of them.
+    """
+    said: dict[str, Any] = {"warm": samples[0][1] if samples else None, "steady": None}
+    third = len(samples) // 3
+    if not third or per_second <= 0:
+        return said
+    mean_at, mean_mb = (fmean(one[column] for one in samples) for column in (0, 1))
+    above = sum((at - mean_at) * (mb - mean_mb) for at, mb in samples)
+    below = sum((at - mean_at) ** 2 for at, _ in samples)
+    first, last = (median(mb for _, mb in part) for part in (samples[:third], samples[-third:]))
+    allowed = max(STEADY_MB, STEADY_SHARE * first)
+    return {
+        **said,
+        "end": samples[-1][1],
+        "first_third": round(first, 1),
+        "last_third": round(last, 1),
+        "growth_allowed": round(allowed, 1),
+        "growth_per_1000_requests": round(above / below / per_second * 1000, 2) if below else 0.0,
+        "steady": last - first <= allowed,
+    }

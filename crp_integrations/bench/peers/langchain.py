@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from importlib.metadata import version
 
@@ -30,6 +31,10 @@ class LangChainInMemory:
     """Exact search over lists of floats."""
 
     name = f"LangChain InMemoryVectorStore {version('langchain-core')}"
+    # How many documents a retriever over it gives where nothing is said.
+    default_k: int = (
+        inspect.signature(InMemoryVectorStore.similarity_search).parameters["k"].default
+    )
 
     def __init__(self, ids: Sequence[str], texts: Sequence[str], rows: FloatRows) -> None:
         self._store = InMemoryVectorStore(_Given(rows))

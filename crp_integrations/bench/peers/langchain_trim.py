@@ -24,7 +24,7 @@ NAME = f"LangChain trim_messages, last (core {version('langchain-core')})"
 def trimmed(messages: Sequence[Message], budget: int, counter: TokenCounter) -> list[str]:
     """Contents that are left when the last messages are kept, from a turn's begin on."""
     own = {f"m{number}": message for number, message in enumerate(messages)}
-    given = [_theirs(message, name) for name, message in own.items()]
+    given = [theirs(message, name) for name, message in own.items()]
 
     def count(some: list[BaseMessage]) -> int:
         return counter.count_messages([own[one.id or ""] for one in some])
@@ -40,7 +40,8 @@ def trimmed(messages: Sequence[Message], budget: int, counter: TokenCounter) -> 
     return [own[one.id].content for one in left]
 
 
-def _theirs(message: Message, name: str) -> BaseMessage:
+def theirs(message: Message, name: str) -> BaseMessage:
+    """A message as LangChain's, under an id."""
     if message.role == "system":
         return SystemMessage(message.content, id=name)
     if message.role == "user":

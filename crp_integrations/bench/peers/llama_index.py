@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.metadata import version
 
+from llama_index.core.constants import DEFAULT_SIMILARITY_TOP_K
 from llama_index.core.schema import TextNode
 from llama_index.core.vector_stores.simple import SimpleVectorStore
 from llama_index.core.vector_stores.types import VectorStoreQuery
@@ -16,6 +17,8 @@ class LlamaIndexSimple:
     """Exact search over lists of floats; the texts are not kept."""
 
     name = f"LlamaIndex SimpleVectorStore {version('llama-index-core')}"
+    # How many nodes a retriever over it gives where nothing is said.
+    default_k = DEFAULT_SIMILARITY_TOP_K
 
     def __init__(self, ids: Sequence[str], texts: Sequence[str], rows: FloatRows) -> None:
         self._store = SimpleVectorStore()

@@ -22,6 +22,12 @@ ABLATIONS: tuple[tuple[str, dict[str, Any]], ...] = (
         "crp - joined passages",
         {"fabric": {"chunking": {"join_up_to_tokens": 0, "split_above_tokens": 512}}},
     ),
+    # The two that are off by default are switched on.
+    ("crp - no graph (2 hops on)", {"envelope": {"graph": {"hops": 2}}}),
+    (
+        "crp - no screening (on)",
+        {"envelope": {"screening": {"enabled": True, "relevance_floor": 0.1}}},
+    ),
 )
 
 

@@ -85,6 +85,15 @@ class Ours:
             made[budget] = self._packed(turn.preview())
         return made
 
+    def conversation(self, questions: Sequence[str], budget: int) -> list[Envelope]:
+        """The envelopes of questions that follow each other, each made with the one before."""
+        made: list[Envelope] = []
+        for question in questions:
+            before = made[-1] if made else None
+            turn = self._relay.turn(question, model=MODEL, budget_tokens=budget, previous=before)
+            made.append(turn.preview())
+        return made
+
     def close(self) -> None:
         """Release the store."""
         self._relay.close()

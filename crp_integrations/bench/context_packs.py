@@ -1,0 +1,121 @@
+"""What screening, the graph and a whole context pack cost beside an ordinary assembly.
+
+Real passages are put into a store on disk and asked about, each question embedded anew; what is
+remembered of passages is warm but where it says first. Times are
+of the processor, medians over the questions, in milliseconds.
+
+    python -m crp_integrations.bench.context_packs --facts 1000 --questions 30
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+from crp_integrations.bench.fabric.embeddings import Kind, embedder_of
+from crp_integrations.bench.measure import cpu_ms
+from crp_integrations.bench.relay.data import passages, question
+from crp_integrations.governance.pack_records import AssembleRequest
+from crp_integrations.governance.writing import PolicyContext
+from crp_integrations.guard.subjects import LOCAL
+from crp_integrations.relay.relay import Relay
+
+WARM: Final = 3
+BUDGET: Final = 8_000
+
+
+@dataclass(frozen=True, slots=True)
+class PackResult:
+    """What was measured; CPU milliseconds, medians over the questions.
+
+    Attributes:
+        assemble_ms: an ordinary turn's envelope.
+        graph_ms: with two hops of the graph.
+        screened_first_ms: with screening, texts never looked at before.
+        screened_ms: the same questions again.
+        pack_ms: a whole context pack: select, graph, screen, sections, evidence, journal.
+        pack_share: of the ordinary assembly.
+    """
+
+    facts: int
+    questions: int
+    assemble_ms: float
+    graph_ms: float
+    screened_first_ms: float
+    screened_ms: float
+    pack_ms: float
+    pack_share: float
+
+
+def run(facts: int, questions: int, embedder: Kind = "minilm") -> PackResult:
+    """Measure on so many facts and questions."""
+    found = passages(facts)
+    asked = [question(one) for one in found[:: max(1, facts // (questions + WARM))]]
+    asked = asked[: questions + WARM]
+    embeds = embedder_of(embedder)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "kb"
+
+        def opened(**envelope: Any) -> Relay:
+            return Relay.open(folder, embedder=embeds, envelope=envelope)
+
+        with opened() as plain:
+            plain.fabric.add([one.text for one in found])
+            for query in asked:
+                _assemble(plain, query)
+            assemble = _median(asked, lambda query: _assemble(plain, query))
+            assembler = plain.assembler(model="gpt-4o")
+            context = PolicyContext(subject=LOCAL)
+
+            def pack(query: str) -> object:
+                request = AssembleRequest(message=query, budget_tokens=BUDGET)
+                return assembler.compose(request, context)
+
+            for query in asked:
+                pack(query)
+            packed = _median(asked, pack)
+        with opened(graph={"hops": 2}) as walking:
+            for query in asked:
+                _assemble(walking, query)
+            graph = _median(asked, lambda query: _assemble(walking, query))
+        with opened(screening={"enabled": True}) as screening:
+            first = _median(asked, lambda query: _assemble(screening, query))
+            again = _median(asked, lambda query: _assemble(screening, query))
+    return PackResult(
+        facts=facts,
+        questions=questions,
+        assemble_ms=round(assemble, 2),
+        graph_ms=round(graph, 2),
+        screened_first_ms=round(first, 2),
+        screened_ms=round(again, 2),
+        pack_ms=round(packed, 2),
+        pack_share=round(packed / assemble, 3),
+    )
+
+
+def _assemble(relay: Relay, query: str) -> object:
+    return relay.turn(query, model="gpt-4o", budget_tokens=BUDGET).preview()
+
+
+def _median(asked: Sequence[str], call: Callable[[str], object]) -> float:
+    taken = [cpu_ms(lambda query=query: call(query)) for query in asked]  # type: ignore[misc]
+    return median(taken[WARM:])
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the bench from a command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--facts", type=int, default=1000)
+    parser.add_argument("--questions", type=int, default=30)
+    given = parser.parse_args(arguments)
+    print(json.dumps(asdict(run(given.facts, given.questions)), indent=1))
+
+
+if __name__ == "__main__":
+    main()

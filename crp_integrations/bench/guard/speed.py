@@ -1,0 +1,138 @@
+"""What a decision costs, and the guard's share of a whole `assemble` with its query's embedding."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from statistics import median, quantiles
+from typing import Any, Final
+
+from crp_integrations.engines.guards import guard_of
+from crp_integrations.engines.rego import RegoEngine
+from crp_integrations.fabric.gate import Gate
+from crp_integrations.fabric.records import Fact
+from crp_integrations.guard.access import access
+from crp_integrations.guard.policy import PolicyGuard
+from crp_integrations.guard.settings import GuardSettings
+from crp_integrations.guard.subjects import Subject
+from crp_integrations.relay.relay import Relay
+from crp_integrations.relay.settings import Settings
+
+UNCACHED_MOST_US: Final = 150.0
+CACHED_MOST_US: Final = 2.0
+SHARE_MOST: Final = 0.10
+DECISIONS: Final = 2_000
+LABELS: Final = (
+    ("class:public",),
+    ("class:internal", "tenant:acme"),
+    ("class:internal", "pii:low", "tenant:acme"),
+    ("class:secret",),
+)
+QUESTION: Final = "Which pump of station {n} was repaired, and who answers for it?"
+
+
+def decisions(count: int = DECISIONS) -> dict[str, Any]:
+    """CPU microseconds of one decision about a class of things, new and known, by its labels."""
+    engine, bundle = RegoEngine(most_kept=0), access()
+    by_labels = {
+        "+".join(labels): _decided(PolicyGuard(engine, bundle, most_kept=count + 2), labels, count)
+        for labels in LABELS
+    }
+    return {
+        "decisions": count,
+        "bundle": bundle.name,
+        "engine": engine.identity,
+        "by_labels": by_labels,
+        "uncached_us": max(one["uncached_us"] for one in by_labels.values()),
+        "cached_us": max(one["cached_us"] for one in by_labels.values()),
+    }
+
+
+def _decided(guard: PolicyGuard, labels: tuple[str, ...], count: int) -> dict[str, float]:
+    first, *subjects = (
+        Subject(tenant="acme", name=f"user{number}", roles=("reader",))
+        for number in range(count + 1)
+    )
+
+    def decide(subject: Subject, times: int = 1) -> None:
+        for _ in range(times):
+            guard.decide(subject, "read", labels)
+
+    decide(first)
+    new = [_timed_us(partial(decide, subject)) for subject in subjects]
+    # One known decision is shorter than the clock's step, so a thousand are timed at once.
+    known = [_timed_us(partial(decide, first, 1_000)) / 1_000 for _ in range(21)]
+    return {
+        "uncached_us": round(median(new), 1),
+        "uncached_p95_us": round(quantiles(new, n=20)[-1], 1),
+        "cached_us": round(median(known), 3),
+    }
+
+
+def share(facts: int, questions: int) -> dict[str, Any]:
+    """The guard's share of the CPU time of `assemble`, the embedding of the question included.
+
+    The guard is everything behind the gate that reads pass: decisions, looking them up, leaving
+    out. No class of labels asks for redaction here; recognisers cost what `crp bench pii` says.
+    """
+    guard = guard_of(GuardSettings(policy=True))
+    settings = Settings.model_validate({"key": "c0" * 32})
+    subject = Subject(tenant="acme", name="anna", roles=("writer",))
+    relay = Relay.open(None, subject=subject, guard=guard, settings=settings)
+    relay.fabric.add(
+        [
+            Fact(
+                content=f"Pump {number} of station {number % 50} was repaired in week "
+                f"{number % 52} by crew {number % 7}, and its keys went back to the office of "
+                f"district {number}.",
+                labels=LABELS[number % 2],
+            )
+            for number in range(facts)
+        ]
+    )
+    gate = _clocked_gate()
+    relay.assemble(QUESTION.format(n=0))
+    whole, inside = [], []
+    for number in range(questions):
+        gate.clear()
+        whole.append(_timed_us(partial(relay.assemble, QUESTION.format(n=number))))
+        inside.append(sum(gate))
+    relay.close()
+    return {
+        "facts": facts,
+        "questions": questions,
+        "assemble_us": round(median(whole), 1),
+        "guard_us": round(median(inside), 1),
+        "share": round(sum(inside) / sum(whole), 4),
+    }
+
+
+def _clocked_gate() -> list[float]:
+    """Puts every method of the gate that reads call under a clock; gives microseconds by call."""
+    taken: list[float] = []
+    depth = [0]
+
+    def clocked(method: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*given: Any) -> Any:
+            depth[0] += 1
+            began = time.process_time()
+            try:
+                return method(*given)
+            finally:
+                depth[0] -= 1
+                # A method within another is in the other's time.
+                if not depth[0]:
+                    taken.append((time.process_time() - began) * 1e6)
+
+        return timed
+
+    for name in ("decision", "may_read", "briefs", "facts", "passing"):
+        setattr(Gate, name, clocked(getattr(Gate, name)))
+    return taken
+
+
+def _timed_us(call: Callable[[], object]) -> float:
+    began = time.process_time()
+    call()
+    return (time.process_time() - began) * 1e6
