@@ -25,6 +25,7 @@ from crp_integrations.errors import RequestError
 from crp_integrations.messages import ModelCall, Reply
 
 COUNT = 12
+DOCS = Path(__file__).parents[2] / "docs"
 THINGS = "harbour quarry orchard tannery brewery foundry mill chapel bakery granary dairy forge"
 SMALL = Plan(questions=6, sizes=[4, 12], budgets=[128, 512], budget=200, model="forgetful")
 
@@ -213,3 +214,19 @@ def test_no_file_and_no_name_are_refused(tmp_path: Path, file: Path) -> None:
     with pytest.raises(RequestError, match="cannot be read"):
         read(tmp_path / "none.jsonl.gz")
     assert main(["--data", str(tmp_path)]) == 1
+
+
+@pytest.mark.requirement("SUM-evalobs-19")
+def test_the_stored_baseline_is_what_the_page_tells() -> None:
+    stored = json.loads((DOCS / "baselines" / "rot.json").read_text(encoding="utf-8"))
+    assert list(stored["results"]) == list(NAMES)
+    page_text = (DOCS / "rot.md").read_text(encoding="utf-8")
+    by_size: dict[tuple[str, int], list[str]] = {}
+    for point in points(stored, "distractors"):
+        row = by_size.setdefault((point["system"], point["passages"]), [])
+        row.append(f"{100 * point['answer']:.0f}")
+    assert len(by_size) == 9
+    for (system, passages), row in by_size.items():
+        assert f"| {system} | {passages:,} | {' | '.join(row)} |" in page_text
+    for point in points(stored, "noise"):
+        assert f"| {point['system']} | {100 * point['clean']:.0f} |" in page_text
