@@ -24,6 +24,9 @@ LIMITS: Final = (
     "The model's text is recorded; no model is asked.",
     "What engines said of the answer is recorded in millionths, and the report is made from that.",
     "Which calls were made and which were made again is told, and not decided again.",
+    "Calls that took the question apart or summarised are not in it; what came of them is.",
+    "Sources, parts of scores, the policy in force and what the caller accepted are told.",
+    "So are a person's approval, the safety budget, the model that answered, and versions.",
 )
 
 # The first difference, None for none, and a remark.

@@ -14,6 +14,7 @@ from crp_integrations.dpe.records import Claim, Evidence, Finding, Report
 from crp_integrations.envelope.records import Drop, Envelope, PackedFact
 from crp_integrations.scores import SCALE
 
+_AS_THEY_ARE: Final = frozenset({str, int, bool, type(None)})
 # The number of the community without a name.
 NAMELESS: Final = -1
 # Fields of a report that are texts of the answer or of facts, or are told elsewhere.
@@ -34,17 +35,22 @@ def fixed(value: float | None) -> int | None:
 
 def plain(value: Any) -> Any:
     """A value of a record without floats: millionths in their place, and lists for tuples."""
+    kind = type(value)
+    if kind in _AS_THEY_ARE:
+        return value
+    if kind is float:
+        return round(value * SCALE)
+    if kind is dict:
+        return {str(name): plain(inner) for name, inner in value.items()}
+    if kind is tuple or kind is list:
+        return [plain(inner) for inner in value]
     if isinstance(value, str):
         # A word of a closed list, without its class.
         return str(value)
-    if isinstance(value, bool) or value is None or isinstance(value, int):
-        return value
-    if isinstance(value, float):
-        return round(value * SCALE)
     if isinstance(value, Mapping):
-        return {str(name): plain(inner) for name, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(inner) for inner in value]
+        return plain(dict(value))
+    if isinstance(value, (int, float, list, tuple)):
+        raise TypeError(f"{kind.__name__} is not told")
     return plain(value.__dict__)
 
 

@@ -18,7 +18,7 @@ from crp_integrations.receipt import bare
 from crp_integrations.receipt.building_calls import calls_told, request_told
 from crp_integrations.receipt.building_verdict import examined_told, policy_told
 from crp_integrations.receipt.disclosed import disclosed
-from crp_integrations.receipt.leaves import Part
+from crp_integrations.receipt.leaves import Part, quoted
 from crp_integrations.receipt.predicate import SCHEMA
 from crp_integrations.receipt.records import Draft
 from crp_integrations.receipt.texts import Texts, as_json, rendered, small
@@ -51,25 +51,14 @@ def draft(told: Told, version: str) -> Draft:
         envelope = bare.envelope(told.envelope, places, labels)
     elif told.examined is not None:
         shown = [(texts.fact(name, text),) for name, text in told.examined.dossier.passages]
-    quoted = sorted(
-        {
-            part if isinstance(part, int) else part[0]
-            for parts in shown
-            for part in parts
-            if not isinstance(part, str)
-        }
-    )
-    texts.of = tuple(quoted)
-    texts.add(
-        "context",
-        told.envelope.text if told.envelope else texts.composed(rendered(shown)),
-        of=quoted,
-        parts=rendered(shown),
-    )
+    context = rendered(shown)
+    texts.of = tuple(sorted(quoted(context)))
+    text = told.envelope.text if told.envelope else texts.composed(context)
+    texts.add("context", text, of=texts.of, parts=context)
     question = texts.add("request", told.asked.query)
     request = request_told(told.asked, texts, question, told)
-    calls = calls_told(told, texts, question, rendered(shown))
-    texts.add("answer", told.text, of=quoted, follows=True)
+    calls = calls_told(told, texts, question, context)
+    texts.add("answer", told.text, of=texts.of, follows=True)
     examined = examined_told(told, told.examined, texts, question, shown) if told.examined else None
     needs = told.examined.dossier.sub_queries if told.examined else ()
     seal = texts.add("seal", as_json(dict(told.state)), of=range(len(texts.leaves)))
@@ -171,14 +160,15 @@ def _candidate(
     if one.community is not None:
         told["community"] = labels[one.community]
     if one.stretches:
-        stretches: list[int] = []
-        for stretch in one.stretches:
-            stretches += stretch
-        told["stretches"] = stretches
+        told["stretches"] = [number for stretch in one.stretches for number in stretch]
     if one.spans:
         told["spans"] = [list(span) for span in one.spans]
     if one.decay is not None:
         told["decay"] = one.decay
+    if one.decision:
+        told["decision"] = one.decision
+    if one.refused is not None:
+        told["refused"] = one.refused.value
     return told
 
 

@@ -8,12 +8,14 @@ from typing import Any, Final
 from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.examination import Engines, Examination
 from crp_integrations.envelope.prompt import BETWEEN
-from crp_integrations.policy.render import policy_hash, render
+from crp_integrations.policy.render import render
+from crp_integrations.policy.settling import Terms
 from crp_integrations.receipt import bare
 from crp_integrations.receipt.leaves import Part
 from crp_integrations.receipt.texts import Texts, small
 from crp_integrations.receipt.told import Asked, Decided, Told
 from crp_integrations.scores import SCALE
+from crp_integrations.seals import sha256
 
 # In the place of a prompt that is system prompt, history and question.
 CONVERSATION: Final = "conversation"
@@ -114,9 +116,10 @@ def _engines(engines: Engines) -> dict[str, Any]:
 
 def policy_told(decided: Decided, told: Told) -> dict[str, Any]:
     """The policies in force, and what they said."""
+    text = render(decided.policy)
     return {
-        "text": render(decided.policy),
-        "hash": policy_hash(decided.policy),
+        "text": text,
+        "hash": sha256(text),
         "report_only": None if decided.report_only is None else render(decided.report_only),
         "judgement": None if decided.judgement is None else bare.plain(decided.judgement),
         "reported": None if decided.reported is None else bare.plain(decided.reported),
@@ -127,4 +130,15 @@ def policy_told(decided: Decided, told: Told) -> dict[str, Any]:
         "reviewed": decided.reviewed,
         "safety_budget": round(decided.safety_budget * SCALE),
         "catalogue": told.report.classification.engine,
+        "terms": None if decided.terms is None else _terms(decided.terms),
+    }
+
+
+def _terms(terms: Terms) -> dict[str, Any]:
+    return {
+        "accept_risk": None if terms.accept_risk is None else terms.accept_risk.value,
+        "accept_quality": [one.value for one in terms.accept_quality],
+        "part": terms.part,
+        "unanswered": terms.unanswered,
+        "review_below": round(terms.review_below * SCALE),
     }

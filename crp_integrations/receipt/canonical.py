@@ -1,24 +1,32 @@
 """Canonical JSON (RFC 8785) of what receipts are made of, written and read in one way only.
 
 Receipts hold no floats and no number of 2^53 or more, and their keys are ASCII. For such values
-the library's C encoder with sorted keys writes what RFC 8785 asks for, in a tenth of the time of a
-general one; a test compares the two.
+orjson with sorted keys writes what RFC 8785 asks for, in a thirtieth of the time of a general
+encoder; a test compares the two. Whatever it stops at, and whatever may be a float, goes to the
+standard library, which says what is wrong and where.
 """
 
 from __future__ import annotations
 
-import base64
 import binascii
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
+
+import orjson
 
 from crp_integrations.errors import ReceiptBroken
 
 # The largest whole number that every JSON reader keeps (RFC 8785 §3.2.2.3).
 LARGEST = 2**53 - 1
 _LONGEST_NUMBER = len(str(-LARGEST))
+_ONE_WAY: Final = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
+# Without digits, a float is a point or an e behind what a value stands behind.
+_DIGITS: Final = b"-0123456789"
+_OUTLINE: Final = bytes.maketrans(b"[eE", b",..")
+# Bytes of which no character beyond the first plane begins with one.
+_FIRST_PLANE: Final = bytes(range(0xF0))
 _written = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")
 ).encode
@@ -31,6 +39,8 @@ _LARGE = tuple(re.compile(begin + "-?[0-9]{16}") for begin in ('":', ",", "\\[")
 def dumps(value: Any) -> bytes:
     r"""Canonical JSON of a value of objects, lists, strings, whole numbers, booleans and null.
 
+    A NaN is written as null, since JSON has no word for it; nothing that is signed is one.
+
     Raises:
         ValueError: it holds something else; says what.
 
@@ -38,16 +48,14 @@ def dumps(value: Any) -> bytes:
     b'{"a":"\\n","b":[1,true,null]}'
     """
     try:
-        text = _written(value)
-        data = text.encode()
-        if any(form.search(text) for form in _FLOATS):
-            _read_with_care(text)
-        _check_keys(text, value)
-    except (TypeError, RecursionError) as error:
-        raise ValueError(f"it is no JSON: {error}") from None
-    except UnicodeEncodeError:
-        raise ValueError("a text of it cannot be written as UTF-8") from None
-    return data
+        data = orjson.dumps(value, option=_ONE_WAY)
+        if not _maybe_floats(data):
+            _check_keys(data, value)
+            return data
+    except TypeError:
+        # What stops it is told below.
+        pass
+    return _carefully(value)
 
 
 def loads(data: bytes, place: str) -> Any:
@@ -60,13 +68,21 @@ def loads(data: bytes, place: str) -> Any:
         ReceiptBroken: names the place, and the first byte that is not as it should be.
     """
     try:
+        value = orjson.loads(data)
+        if orjson.dumps(value, option=_ONE_WAY) == data and not _maybe_floats(data):
+            _check_keys(data, value)
+            return value
+    except (ValueError, TypeError):
+        # The place is found below.
+        pass
+    try:
         text = data.decode()
     except UnicodeDecodeError as error:
         raise ReceiptBroken(f"{place}, byte {error.start}", "no UTF-8") from None
     try:
         doubtful = any(form.search(text) for form in _LARGE)
         value = _read_with_care(text) if doubtful else _read(text)
-        _check_keys(text, value)
+        _check_keys(data, value)
         again = _written(value).encode()
     except UnicodeEncodeError:
         raise ReceiptBroken(place, "half of a surrogate pair") from None
@@ -86,7 +102,7 @@ def loads(data: bytes, place: str) -> Any:
 
 def b64(data: bytes) -> str:
     """Base64 with padding, the one form in which bytes stand in a receipt."""
-    return base64.b64encode(data).decode()
+    return binascii.b2a_base64(data, newline=False).decode()
 
 
 def unb64(text: Any, place: str, length: int | None = None) -> bytes:
@@ -101,8 +117,8 @@ def unb64(text: Any, place: str, length: int | None = None) -> bytes:
     if not isinstance(text, str):
         raise ReceiptBroken(place, "no text")
     try:
-        data = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
+        data = binascii.a2b_base64(text)
+    except ValueError:
         raise ReceiptBroken(place, "no base64") from None
     if b64(data) != text:
         raise ReceiptBroken(place, "not the canonical base64")
@@ -142,15 +158,13 @@ def hex_of(value: Any, place: str) -> bytes:
     Raises:
         ReceiptBroken: they are not.
     """
-    if isinstance(value, str) and len(value) == 64 and value.isascii() and value.islower():
+    if isinstance(value, str) and len(value) == 64:
         try:
             data = bytes.fromhex(value)
         except ValueError:
             data = b""
         if data.hex() == value:
             return data
-    elif isinstance(value, str) and len(value) == 64 and value.isdigit() and value.isascii():
-        return bytes.fromhex(value)
     raise ReceiptBroken(place, "not 64 hexadecimal digits in lower case")
 
 
@@ -165,6 +179,27 @@ def whole(value: Any, place: str, *, least: int = 0) -> int:
     return value
 
 
+def _maybe_floats(data: bytes) -> bool:
+    """Whether JSON has a float, or a text that looks like one."""
+    outline = data.translate(_OUTLINE, _DIGITS)
+    return b",." in outline or b'":.' in outline
+
+
+def _carefully(value: Any) -> bytes:
+    """The same as `dumps`, in seven times its time."""
+    try:
+        text = _written(value)
+        data = text.encode()
+        if any(form.search(text) for form in _FLOATS):
+            _read_with_care(text)
+        _check_keys(data, value)
+    except (TypeError, RecursionError) as error:
+        raise ValueError(f"it is no JSON: {error}") from None
+    except UnicodeEncodeError:
+        raise ValueError("a text of it cannot be written as UTF-8") from None
+    return data
+
+
 def _read(text: str) -> Any:
     return json.loads(text, parse_float=_no_float, parse_constant=_no_constant)
 
@@ -173,9 +208,9 @@ def _read_with_care(text: str) -> Any:
     return json.loads(text, parse_float=_no_float, parse_int=_small, parse_constant=_no_constant)
 
 
-def _check_keys(text: str, value: Any) -> None:
+def _check_keys(data: bytes, value: Any) -> None:
     """RFC 8785 sorts keys by UTF-16, which differs from code points beyond the first plane."""
-    if text.isascii() or max(text) <= "\uffff":
+    if data.isascii() or not data.translate(None, _FIRST_PLANE):
         return
     waiting = [value]
     while waiting:

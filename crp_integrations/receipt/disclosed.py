@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
@@ -21,7 +21,7 @@ from crp_integrations.records import Part
 Kind = TypeVar("Kind", EnvelopeSettings, DpeSettings)
 PRESETS: Final = ("default", "literal")
 # What is used before the scores only, or for another kind of context.
-_BEFORE: Final = frozenset({"assembly", "decompose"})
+_BEFORE: Final = frozenset({"assembly", "decompose", "graph", "reuse", "screening"})
 _BEFORE_PATHS: Final = re.compile(r"hybrid\.(?!enabled$|whole_share$|stretches_seen$)")
 _WEIGHTS: Final = ("_weight", "_factor", "_shift")
 
@@ -60,6 +60,12 @@ def disclosed(in_force: InForce) -> dict[str, Any]:
     return {"digest": in_force.digest, **told, "withheld": withheld}
 
 
+@cache
+def dpe_names() -> frozenset[str]:
+    """The paths under which a receipt of today tells settings of the provenance engine."""
+    return frozenset(_flat(DpeSettings().model_dump()))
+
+
 def envelope_settings(content: Mapping[str, Any], withheld: tuple[str, ...]) -> EnvelopeSettings:
     """The envelope's settings out of content.
 
@@ -88,6 +94,9 @@ def _read(
     tree: dict[str, Any] = {}
     for path, value in content.items():
         *rooms, last = path.split(".")
+        if rooms and rooms[0] in _BEFORE:
+            # Earlier receipts tell of it too, and its names change.
+            continue
         at = tree
         for room in rooms:
             at = at.setdefault(room, {})

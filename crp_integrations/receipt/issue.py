@@ -28,21 +28,16 @@ def issue(draft: Draft, chain: Chain, key: SigningKey, salt_key: bytes) -> Recei
         check_parts(leaves, "leaves")
     except ReceiptBroken as error:
         raise ValueError(str(error)) from None
-    made = salts(salt_key, chain.hmac, len(leaves))
-
-    def text(number: int) -> str | None:
-        leaf = leaves[number]
-        return composed(leaf.parts, text) if leaf.parts else leaf.text
-
     entries, shown = [], []
-    for number, (leaf, salt) in enumerate(zip(leaves, made, strict=True)):
-        said = text(number)
-        if said is None:
-            raise ValueError(f"leaf {leaf.name!r:.60} has a stretch that its leaf is too short for")
-        entries.append(
-            Entry(leaf.name, leaf_hash(salt, said), leaf.fact_id, leaf.of, leaf.follows, leaf.parts)
-        )
-        shown.append(Shown(salt, None if leaf.parts else leaf.text))
+    for leaf, salt in zip(leaves, salts(salt_key, chain.hmac, len(leaves)), strict=True):
+        name, said, fact_id, _, of, follows, parts = leaf
+        if parts and not said:
+            found = composed(parts, lambda number: leaves[number].text)
+            if found is None:
+                raise ValueError(f"leaf {name!r:.60} has a stretch that its leaf is too short for")
+            said = found
+        entries.append(Entry(name, leaf_hash(salt, said), fact_id, of, follows, parts))
+        shown.append(Shown(salt, None if parts else said))
     hashes = {entry.name: entry.hash for entry in entries}
     missing = [name for name in SUBJECTS if name not in hashes]
     if missing:

@@ -133,6 +133,8 @@ class CandidateTold(Part):
             after the other.
         spans: what of a longer fact the leaf is, in the fact's characters; empty for all.
         decay: the decay function in the place of freshness.
+        decision: id of the guard's decision that let it be read.
+        refused: why it may not be shown at all.
     """
 
     id: str
@@ -151,6 +153,8 @@ class CandidateTold(Part):
     stretches: tuple[Count, ...] = ()
     spans: tuple[tuple[Count, Count], ...] = ()
     decay: str | None = None
+    decision: str = ""
+    refused: DropReason | None = None
 
 
 class Selected(Part):

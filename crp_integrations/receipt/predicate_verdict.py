@@ -6,7 +6,7 @@ from typing import Any
 
 from crp_integrations.receipt.numbers import Count, Decimal, Piece, Whole
 from crp_integrations.records import Part
-from crp_integrations.vocabulary import GroundingMode, PersonalCategory, QualityTier
+from crp_integrations.vocabulary import GroundingMode, PersonalCategory, QualityTier, RiskLevel
 
 
 class EntryTold(Part):
@@ -94,6 +94,22 @@ class Examined(Part):
     flags: tuple[str, ...] = ()
 
 
+class TermsTold(Part):
+    """What an answer was held against besides the policies.
+
+    Attributes:
+        part: other windows could go on with the answer.
+        unanswered: the reply asked for tools and said nothing yet.
+        review_below: the safety budget below which a person must look, in millionths.
+    """
+
+    accept_risk: RiskLevel | None = None
+    accept_quality: tuple[QualityTier, ...] = ()
+    part: bool = False
+    unanswered: bool = False
+    review_below: Count = 0
+
+
 class PolicyTold(Part):
     """The policies in force, and what was decided.
 
@@ -103,6 +119,7 @@ class PolicyTold(Part):
         tier: what the policies were told of the envelope.
         safety_budget: before the answer, in millionths.
         catalogue: engine, name and digest of the bundle that classified the use.
+        terms: None where nothing was judged, or only the policy was asked.
     """
 
     text: str
@@ -117,3 +134,4 @@ class PolicyTold(Part):
     reviewed: bool = False
     safety_budget: Count
     catalogue: str = ""
+    terms: TermsTold | None = None

@@ -144,6 +144,8 @@ def candidates_of(content: Content, texts: Texts) -> tuple[Candidates, tuple[str
         raise ReceiptBroken("content.selected", "is not there")
     hidden: list[str] = []
     facts = []
+    # Facts of one ingestion share their time.
+    times: dict[str, datetime] = {}
     left = _MOST
     for place, one in enumerate(content.candidates):
         text = texts.get(one.leaf)
@@ -155,7 +157,7 @@ def candidates_of(content: Content, texts: Texts) -> tuple[Candidates, tuple[str
                 )
             hidden.append(one.id)
             text = _filler(place, one.characters)
-        facts.append(_candidate(one, text))
+        facts.append(_candidate(one, text, times))
     question = texts.get(content.request.question)
     if question is None:
         question = _TEMPORAL if fit.temporal else ""
@@ -193,7 +195,7 @@ def moment(text: str, place: str) -> datetime:
     return found
 
 
-def _candidate(one: CandidateTold, text: str) -> Candidate:
+def _candidate(one: CandidateTold, text: str, times: dict[str, datetime]) -> Candidate:
     place = f"content.candidates[{one.id}]"
     flat = one.stretches
     if len(flat) % 3 or any(end > one.characters for end in flat[1::3]):
@@ -201,6 +203,8 @@ def _candidate(one: CandidateTold, text: str) -> Candidate:
     if len(text) != one.characters:
         raise ReceiptBroken(f"{place}.characters", f"the leaf has {len(text)}")
     when = one.ingested_at
+    if when is not None and when not in times:
+        times[when] = moment(when, f"{place}.ingested_at")
     return Candidate(
         fact_id=one.id,
         content=text,
@@ -208,7 +212,7 @@ def _candidate(one: CandidateTold, text: str) -> Candidate:
         relevance=one.relevance,
         importance=one.importance,
         tokens=one.tokens,
-        ingested_at=None if when is None else moment(when, f"{place}.ingested_at"),
+        ingested_at=None if when is None else times[when],
         stale=one.stale,
         community=None if one.community is None else label_of(one.community),
         score=one.score,
@@ -217,6 +221,8 @@ def _candidate(one: CandidateTold, text: str) -> Candidate:
         stretches=Stretches(flat[0::3], flat[1::3], flat[2::3]) if flat else (),
         spans=one.spans,
         decay=one.decay,
+        decision=one.decision,
+        refused=one.refused,
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from crp_integrations.errors import ReceiptBroken
 from crp_integrations.receipt.canonical import b64, dumps, fields, loads, text_of, unb64
@@ -35,8 +35,7 @@ class LeftOut(StrEnum):
     ERASED = "erased"
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(NamedTuple):
     """A text that is there, with its salt.
 
     Attributes:

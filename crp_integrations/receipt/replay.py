@@ -92,10 +92,10 @@ def _part(name: str, run: Callable[[], Outcome]) -> Again:
 
 def _whole(content: Content, states: Mapping[str, str]) -> bool:
     """Whether everything was run that the receipt has something to run of."""
-    wanted = {"answer", "policy"}
+    wanted = {"context", "answer", "policy"}
     if content.envelope is not None:
-        wanted |= {"selection", "context"}
-    if content.calls and content.request.shaped:
+        wanted.add("selection")
+    if content.calls:
         wanted.add("prompt")
     if content.examined is not None:
         wanted.add("examination")

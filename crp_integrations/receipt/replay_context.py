@@ -24,6 +24,8 @@ from crp_integrations.receipt.disclosed import Withheld, envelope_settings
 from crp_integrations.receipt.places import Difference, first, in_text
 from crp_integrations.receipt.predicate import Content, FitTold, Tokenizer
 from crp_integrations.receipt.reading import Texts, candidates_of, label_of, message_of, moment
+from crp_integrations.receipt.texts import rendered
+from crp_integrations.vocabulary import Purpose
 
 _DECOMPOSED = "decompose"
 # In the place of a session's own, which nobody is told.
@@ -174,7 +176,10 @@ def selection(made: Context) -> Outcome:
 def context(made: Context) -> Outcome:
     """The rendered context, byte for byte."""
     if made.content.envelope is None:
-        raise NotRun("there was no envelope")
+        examined = made.content.examined
+        passages = examined.passages or () if examined else ()
+        text = made.texts.pieces(rendered([one.pieces for one in passages]))
+        return in_text(made.texts.named("context"), text, "context"), ""
     _, hidden = made.seam
     envelope = made.envelope
     shown = [fact.fact_id for fact in envelope.facts if fact.fact_id in set(hidden)]
@@ -188,8 +193,16 @@ def prompt(made: Context) -> Outcome:
     content, texts = made.content, made.texts
     if not content.calls:
         raise NotRun("no model was asked")
+    first_call = content.calls[0]
+    found = first(content.model.asked, first_call.model, "calls[0].model")
+    found = found or first(first_call.purpose, Purpose.ANSWER.value, "calls[0].purpose")
+    if found is None and content.fit is not None:
+        # Whoever fits an envelope writes the messages around it.
+        found = first(content.request.shaped, True, "request.shaped")
+    if found is not None:
+        return found, ""
     if not content.request.shaped:
-        raise NotRun("the messages are the caller's own; the context in them is compared above")
+        raise NotRun("the messages are the caller's own")
     sent = [message_of(one, texts) for one in content.calls[0].messages]
     text = made.texts.named("context") if content.fit is None else made.envelope.text
     rendered = messages_of(content, texts, text)

@@ -10,6 +10,7 @@ from crp_integrations.dpe.catalogue import catalogue as shipped
 from crp_integrations.dpe.examination import Examination, again, stand_ins
 from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.records import Report
+from crp_integrations.dpe.rqa import ceiling
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.signals import Compared, Deviation, SignalsMissing
 from crp_integrations.dpe.stages.s12_regulatory import VERDICT
@@ -17,18 +18,29 @@ from crp_integrations.dpe.stages.s13_report import finish
 from crp_integrations.errors import CRPError, PolicySyntaxError, ReceiptBroken
 from crp_integrations.policy.judge import judge
 from crp_integrations.policy.parse import parse
-from crp_integrations.policy.records import Policy
+from crp_integrations.policy.records import Judgement, Policy
 from crp_integrations.policy.render import policy_hash
+from crp_integrations.policy.settling import (
+    DELIVER,
+    UNREACHABLE,
+    WITHHOLD,
+    Settled,
+    Terms,
+    overseen,
+    reviewed,
+    settled,
+)
 from crp_integrations.receipt import bare
 from crp_integrations.receipt.again import NotRun, Outcome, Tools
-from crp_integrations.receipt.disclosed import Withheld, dpe_settings
+from crp_integrations.receipt.disclosed import Withheld, dpe_names, dpe_settings
 from crp_integrations.receipt.places import Difference, first
 from crp_integrations.receipt.predicate import Content
 from crp_integrations.receipt.predicate_verdict import Examined
-from crp_integrations.receipt.reading import Texts, examination_of, sealed
+from crp_integrations.receipt.reading import Texts, budget_of, examination_of, sealed
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.scores import SCALE
 from crp_integrations.seals import sha256
+from crp_integrations.vocabulary import QualityTier
 
 # What each engine is asked, by how the names of signals begin.
 VERIFIER: Final = ("attribution.reading", "risk.", "entailment.", "coherence.")
@@ -37,6 +49,8 @@ EMBEDDER: Final = (
     "omission.",
 )  # fmt: skip
 RECOGNISERS: Final = "personal."
+# How a window ends with each decision.
+_OUTCOMES: Final = {DELIVER: "released", WITHHOLD: "halted", UNREACHABLE: "refused"}
 
 
 def answer(content: Content, texts: Texts) -> Outcome:
@@ -84,7 +98,33 @@ class Verdict:
         except (CRPError, ValueError, TypeError, KeyError, IndexError) as error:
             return Difference("examined", f"cannot be examined: {type(error).__name__}")
         flagged = made.changed(flags=(*made.flags, *self.told.flags))
-        return _named(flagged, self.receipt, self.content)
+        return _named(_of_its_time(flagged, self.content), self.receipt, self.content)
+
+
+def _of_its_time(report: Report, content: Content) -> Report:
+    """The report without what the package has learnt since the receipt was made.
+
+    Settings that came later name no number of it, and the catalogue has the name that it had. What
+    the catalogue said is a signal like those of other engines.
+    """
+    settings = content.settings
+    since = dpe_names() - {
+        *settings.dpe,
+        *(one.removeprefix("dpe.") for one in settings.withheld),
+    }
+    if since:
+        kept = {name: value for name, value in report.thresholds.items() if name not in since}
+        report = report.model_copy(update={"thresholds": kept})
+    name = str(content.report["classification"]["engine"])
+    own = report.classification.engine
+    if not own or shipped().digest in name:
+        return report
+    stages = tuple(
+        run.model_copy(update={"engine": name}) if run.engine == own else run
+        for run in report.stages
+    )
+    said = report.classification.model_copy(update={"engine": name})
+    return report.model_copy(update={"classification": said, "stages": stages})
 
 
 def examination(verdict: Verdict) -> Outcome:
@@ -106,7 +146,10 @@ def examination(verdict: Verdict) -> Outcome:
 
 
 def policies(verdict: Verdict) -> Outcome:
-    """What the policies in force say of the report."""
+    """What the policies in force say of the report, and what is decided by that.
+
+    Spec: CRP-SPEC-005 §7.4; related facts §6
+    """
     content, told = verdict.content, verdict.content.policy
     policy = policy_of(told.text, "content.policy.text")
     found = first(told.hash, policy_hash(policy), "policy.hash")
@@ -115,16 +158,67 @@ def policies(verdict: Verdict) -> Outcome:
     report = verdict.report
     if isinstance(report, Difference):
         return report, ""
-    oversight = content.request.oversight
-    judged = bare.plain(judge(policy, report, tier=told.tier, oversight=oversight))
-    found = first(told.judgement, judged, "policy.judgement")
-    if found is None and told.report_only is not None:
+    tier = _tier(verdict, report)
+    found = first(told.tier and told.tier.value, tier and tier.value, "policy.tier")
+    judgement = judge(policy, report, tier=tier, oversight=content.request.oversight)
+    found = found or first(told.judgement, bare.plain(judgement), "policy.judgement")
+    reported = None
+    if told.report_only is not None:
         only = policy_of(told.report_only, "content.policy.report_only")
-        reported = bare.plain(judge(only, report, tier=told.tier, enforced=False))
-        found = first(told.reported, reported, "policy.reported")
-    if found is None and told.judgement.get("halt") and told.decision == "deliver":
-        found = Difference("policy.decision", told.decision, "withhold")
-    return found, ""
+        reported = bare.plain(judge(only, report, tier=tier, enforced=False))
+    found = found or first(told.reported, reported, "policy.reported")
+    found = found or first(told.catalogue, report.classification.engine, "policy.catalogue")
+    return found or _decision(verdict, report, judgement, tier), ""
+
+
+def _tier(verdict: Verdict, report: Report) -> QualityTier | None:
+    """What the policies are told of the envelope: its tier, capped by the answer's quality."""
+    envelope = verdict.content.envelope
+    if envelope is None:
+        return None
+    settings = settings_of(verdict.content, verdict.tools).quality
+    return envelope.quality_tier.capped(ceiling(report.rqa_score, settings)[0])
+
+
+def _decision(
+    verdict: Verdict, report: Report, judgement: Judgement, tier: QualityTier | None
+) -> Difference | None:
+    """What becomes of the answer, decided again; that a person approved it is told."""
+    told = verdict.content.policy
+    if told.terms is None:
+        if verdict.content.fit is not None:
+            raise NotRun("what the answer was held against besides the policies is not told")
+        # Somebody else's call: the policy alone was asked.
+        terms, wanted = Terms(), False
+        halt = judgement.halt
+        found = Settled(DELIVER) if halt is None else Settled(WITHHOLD, halt)
+    else:
+        terms = Terms(
+            accept_risk=told.terms.accept_risk,
+            accept_quality=told.terms.accept_quality,
+            part=told.terms.part,
+            unanswered=told.terms.unanswered,
+            review_below=budget_of(told.terms.review_below),
+        )
+        wanted = reviewed(judgement, budget_of(told.safety_budget), terms)
+        found = settled(report, tier, judgement, terms)
+    asked = wanted and found.word == DELIVER and not terms.unanswered
+    found = overseen(found, wanted=wanted, approved=told.approved, terms=terms)
+    recorded = {
+        "decision": told.decision,
+        "reason": told.reason,
+        "reviewed": told.reviewed,
+        "approved": told.approved,
+    }
+    replayed = {
+        "decision": found.word,
+        "reason": found.reason.value if found.reason else "",
+        "reviewed": wanted,
+        "approved": told.approved and asked,
+    }
+    return first(recorded, replayed, "policy") or first(
+        verdict.receipt.chain.outcome, _OUTCOMES[found.word], "chain.outcome"
+    )
 
 
 def policy_of(text: str, place: str) -> Policy:

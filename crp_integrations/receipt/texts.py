@@ -33,7 +33,8 @@ class Texts:
         known = self._facts.get(fact_id)
         if known is None:
             known = self._facts[fact_id] = len(self.leaves)
-            self.leaves.append(Leaf(FACT + fact_id, _written(text), fact_id, source_id))
+            text = text if text.isascii() else _written(text)
+            self.leaves.append(Leaf(FACT + fact_id, text, fact_id, source_id))
         return known
 
     def add(
@@ -52,9 +53,9 @@ class Texts:
             follows: whether it may repeat what earlier windows said.
             parts: what it is put together from; where that is not the text, the text stands.
         """
-        text = _written(text)
+        text = text if text.isascii() else _written(text)
         if parts and self.composed(parts) == text:
-            leaf = Leaf(name, of=tuple(of), follows=follows, parts=tuple(parts))
+            leaf = Leaf(name, text, of=tuple(of), follows=follows, parts=tuple(parts))
         else:
             leaf = Leaf(name, text, of=tuple(of), follows=follows)
         self.leaves.append(leaf)
@@ -71,16 +72,17 @@ class Texts:
 
     def composed(self, parts: Sequence[Part]) -> str:
         """The text of parts."""
-        pieces = []
-        for part in parts:
-            if isinstance(part, str):
-                pieces.append(part)
-            elif isinstance(part, int):
-                pieces.append(self.leaves[part].text)
-            else:
-                number, start, end = part
-                pieces.append(self.leaves[number].text[start:end])
-        return "".join(pieces)
+        leaves = self.leaves
+        return "".join(
+            [
+                part
+                if isinstance(part, str)
+                else leaves[part].text
+                if isinstance(part, int)
+                else leaves[part[0]].text[part[1] : part[2]]
+                for part in parts
+            ]
+        )
 
     def shown(self, envelope: Envelope) -> list[tuple[Part, ...]]:
         """What is shown of each fact of an envelope, as parts of its leaf."""
@@ -112,7 +114,7 @@ def rendered(shown: Sequence[tuple[Part, ...]]) -> tuple[Part, ...]:
 
 def _written(text: str) -> str:
     """A text that can be written as UTF-8."""
-    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+    return _SURROGATE.sub("\ufffd", text)
 
 
 def small(value: int | None) -> int | None:

@@ -14,6 +14,7 @@ from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.messages import Message
 from crp_integrations.policy.records import Judgement, Policy
+from crp_integrations.policy.settling import Terms
 from crp_integrations.vocabulary import GroundingMode, Oversight, QualityTier, Strategy
 
 
@@ -65,6 +66,8 @@ class Decided:
         approved: a person had to approve the answer, and has.
         safety_budget: what was left of it before the answer, [0, 1].
         reviewed: a person had to look at the answer.
+        terms: what the answer was held against besides the policies; None where it was held
+            against none of that.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -77,6 +80,7 @@ class Decided:
     approved: bool = False
     safety_budget: float = 1.0
     reviewed: bool = False
+    terms: Terms | None = None
 
 
 @dataclass(frozen=True, slots=True)

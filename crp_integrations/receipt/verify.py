@@ -20,7 +20,7 @@ from pydantic import Field
 
 from crp_integrations.errors import ReceiptBroken
 from crp_integrations.receipt.dsse import keyid_of
-from crp_integrations.receipt.leaves import leaf_hash
+from crp_integrations.receipt.leaves import composed, leaf_hash
 from crp_integrations.receipt.ledger import Inclusion, SignedHead, check_inclusion
 from crp_integrations.receipt.merkle import Tree
 from crp_integrations.receipt.records import LeftOut, Receipt, read
@@ -146,12 +146,20 @@ def _tree(receipt: Receipt) -> str:
 
 
 def _texts(receipt: Receipt) -> str:
-    every = enumerate(zip(receipt.texts, receipt.leaves, strict=True))
-    # Those that are put together from others last, so that the one that was changed is named.
-    for number, (one, leaf) in sorted(every, key=lambda item: bool(item[1][1].parts)):
+    composite = []
+    plain: list[str | None] = []
+    for number, (one, leaf) in enumerate(zip(receipt.texts, receipt.leaves, strict=True)):
         if isinstance(one, LeftOut):
+            plain.append(None)
             continue
-        text = receipt.text(number)
+        plain.append(one.text)
+        if one.text is None:
+            composite.append((number, one, leaf))
+        elif leaf_hash(one.salt, one.text) != leaf.hash:
+            raise ReceiptBroken(f"texts[{number}]", f"is not the text of {leaf.name!r:.60}")
+    # Those that are put together from others last, so that the one that was changed is named.
+    for number, one, leaf in composite:
+        text = composed(leaf.parts, plain.__getitem__)
         if text is None:
             raise ReceiptBroken(
                 f"texts[{number}]",

@@ -46,7 +46,6 @@ def test_the_encoding_is_that_of_rfc_8785(value: Any) -> None:
         {"a": LARGEST + 1},
         {"a": [-LARGEST - 1]},
         {"a": 10**40},
-        {"a": float("nan")},
         {"a": "\ud800"},
         {"a": object()},
         {"\U0001f600": "\U0001f600"},

@@ -6,6 +6,7 @@ import json
 import random
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -24,7 +25,16 @@ from crp_integrations.receipt.verify import verify
 from crp_integrations.relay.build import default_verifier
 from crp_integrations.stores.memory import MemoryStore
 from tests.doubles import HashEmbedder, ScriptedModel
-from tests.receipt.relayed import ANSWER, MODEL, QUESTION, SESSION, asked, changed, opened
+from tests.receipt.relayed import (
+    ANSWER,
+    MODEL,
+    QUESTION,
+    SESSION,
+    asked,
+    changed,
+    opened,
+    renamed,
+)
 from tests.receipt.relayed import receipt_of as out_of
 from tests.relay.conftest import FACTS
 from tests.relay.conftest import KEY as MASTER
@@ -200,6 +210,95 @@ def test_a_change_is_found_at_its_place(change: Change, part: str, place: str) -
     assert (one.state, one.place.startswith(place)) == (DIFFERS, True), one
 
 
+def told(part: str, **fields: Any) -> Change:
+    """Other words in a part of the content."""
+    return lambda content: content[part].update(fields)
+
+
+def called(**fields: Any) -> Change:
+    """Other words of the call."""
+    return lambda content: content["calls"][0].update(fields)
+
+
+def other_terms(**fields: Any) -> Change:
+    """Other demands of the caller."""
+    return lambda content: content["policy"]["terms"].update(fields)
+
+
+OVERSEEN: dict[str, Any] = {"policy": "require-oversight human-review"}
+RISKY: dict[str, Any] = {"accept_risk": "LOW"}
+
+
+@pytest.mark.parametrize(
+    ("asking", "change", "part", "place"),
+    [
+        ({}, told("policy", decision="withhold"), "policy", "policy.decision"),
+        ({}, told("policy", decision="unreachable"), "policy", "policy.decision"),
+        ({}, told("policy", decision=""), "policy", "policy.decision"),
+        ({}, told("policy", reason="POLICY_VIOLATION"), "policy", "policy.reason"),
+        ({}, told("policy", approved=True), "policy", "policy.approved"),
+        ({}, told("policy", reviewed=True), "policy", "policy.reviewed"),
+        ({}, told("policy", safety_budget=100_000), "policy", "policy.decision"),
+        ({}, told("policy", tier="S"), "policy", "policy.tier"),
+        ({}, told("policy", catalogue="their rules"), "policy", "policy.catalogue"),
+        ({}, told("policy", reported={}), "policy", "policy.reported"),
+        ({}, other_terms(accept_risk="LOW"), "policy", "policy.decision"),
+        ({}, other_terms(accept_quality=["S"]), "policy", "policy.decision"),
+        (OVERSEEN, told("policy", approved=True), "policy", "policy.decision"),
+        (OVERSEEN, told("policy", decision="deliver", reason=""), "policy", "policy.decision"),
+        (OVERSEEN, told("policy", reason="POLICY_VIOLATION"), "policy", "policy.reason"),
+        (OVERSEEN, told("policy", reviewed=False), "policy", "policy.reviewed"),
+        (RISKY, told("policy", decision="deliver", reason=""), "policy", "policy.decision"),
+        (RISKY, other_terms(accept_risk=None), "policy", "policy.decision"),
+        ({}, told("model", asked="their/model"), "prompt", "calls[0].model"),
+        ({}, called(model="their/model"), "prompt", "calls[0].model"),
+        ({}, called(purpose="judge"), "prompt", "calls[0].purpose"),
+        ({}, told("request", shaped=False), "prompt", "request.shaped"),
+    ],
+)
+def test_what_a_signer_tells_otherwise_is_found(
+    asking: dict[str, Any], change: Change, part: str, place: str
+) -> None:
+    """Whoever has the key can sign it; the replay finds it all the same."""
+    relay, _ = opened()
+    with suppress(SafetyHalt):
+        relay.ask(QUESTION, model=MODEL, session_id=SESSION, **asking)
+    receipt = out_of(relay, relay.receipts().ids()[-1])
+    assert replay(receipt).whole
+    forged = changed(receipt, change)
+    assert verify(write(forged)).ok
+    found = replay(forged)
+    one = found.part(part)
+    assert (found.same, one.state, one.place) == (False, DIFFERS, place), one
+
+
+def test_an_outcome_that_does_not_follow_is_found() -> None:
+    forged = renamed(asked(), outcome="halted")
+    one = replay(forged).part("policy")
+    assert (one.state, one.place, one.replayed) == (DIFFERS, "chain.outcome", "'released'")
+
+
+def test_a_decision_without_its_terms_is_not_taken_for_decided_again() -> None:
+    found = replay(changed(asked(), told("policy", terms=None)))
+    assert (found.same, found.whole, found.part("policy").state) == (True, False, NOT_RUN)
+    assert "not told" in found.part("policy").why
+
+
+def test_what_is_told_and_not_found_is_said() -> None:
+    """A change that no replay can notice; the limits, which are always printed, name each."""
+
+    def otherwise(content: dict[str, Any]) -> None:
+        content["candidates"][0].update(source="elsewhere", lexical=1, hop=1)
+        content["model"].update(answered="their/model")
+        content["package"].update(version="99")
+
+    found = replay(changed(asked(), otherwise))
+    assert found.whole
+    said = " ".join(found.limits)
+    for word in ("Sources", "parts of scores", "the model that answered", "versions", "approval"):
+        assert word in said
+
+
 def test_the_first_byte_of_another_context_is_named() -> None:
     receipt = asked()
     text = receipt.text(receipt.number("context")) or ""
@@ -266,7 +365,7 @@ def test_nothing_of_a_fact_is_outside_of_its_leaf() -> None:
     for fact in FACTS:
         for words in (fact, *fact.rstrip(".").split(" and ")):
             assert words not in payload
-    for word in ("Larkspur", "Brightwater", "412", "Northfield", "Meridian"):
+    for word in ("Larkspur", "Brightwater", "412 mega", "Northfield", "Meridian"):
         assert word not in payload
 
 

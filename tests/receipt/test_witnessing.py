@@ -38,10 +38,13 @@ def test_an_answer_from_elsewhere_is_sealed_with_what_was_seen() -> None:
     receipt = out_of(found)
     assert verify(write(receipt)).ok
     replayed = replay(receipt)
-    assert (replayed.same, replayed.whole) == (True, True)
-    assert replayed.part("examination").state == EQUAL
+    # The messages are somebody else's, so that nobody can write them again; that is said.
+    assert (replayed.same, replayed.whole) == (True, False)
+    assert replayed.part("prompt").why == "the messages are the caller's own"
+    for name in ("context", "examination"):
+        assert replayed.part(name).state == EQUAL
     # Nobody knows how the context came about, and nothing of it is made up.
-    for name in ("selection", "context", "prompt"):
+    for name in ("selection", "prompt"):
         assert replayed.part(name).state == NOT_RUN
     assert receipt.content["envelope"] is None
     # A context in the way of this package stands once, in the leaves of its facts.
