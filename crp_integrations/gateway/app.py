@@ -20,14 +20,14 @@ from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.records import EnvelopePreview
 from crp_integrations.fabric.life.reports import ChangeReport, Erasure
 from crp_integrations.fabric.records import Fact
-from crp_integrations.gateway import chat, facts, windows
+from crp_integrations.gateway import artifacts, chat, facts, windows
 from crp_integrations.gateway.answers import Answered, record
 from crp_integrations.gateway.calls import Call
 from crp_integrations.gateway.completion import EVENTS
 from crp_integrations.gateway.door import Door, House, Keys, Operation
 from crp_integrations.gateway.keys import Scope as KeyScope
 from crp_integrations.gateway.limits import Rates, Together
-from crp_integrations.gateway.metrics import MEDIA_TYPE, Metrics
+from crp_integrations.gateway.metrics import MEDIA_TYPE, Exposed, Metrics
 from crp_integrations.gateway.openapi import ASKING, Told, document
 from crp_integrations.gateway.records import (
     ChatRequest,
@@ -43,6 +43,7 @@ from crp_integrations.gateway.tenants import Tenants
 from crp_integrations.gateway.upstream import Routed, Upstream
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.relay.build import clock as clock_of
+from crp_integrations.relay.build import keyring_of
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import Settings, load
 from crp_integrations.stores.sqlite import SqliteStore
@@ -99,9 +100,13 @@ def create_app(
         together=Together(limits.at_once, limits.at_once_in_all),
         metrics=Metrics(),
         clock=clock_of(tree),
+        keyring=(options or {}).get("keyring") or keyring_of(tree, Path(store)),
     )
     house.metrics.gauge("crp_gateway_requests_running", lambda: house.together.running)
     house.metrics.gauge("crp_gateway_relays_open", lambda: tenants.open)
+    watching = (options or {}).get("tracer")
+    if isinstance(watching, Exposed):
+        house.metrics.also(watching)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -258,6 +263,19 @@ def _table() -> dict[str, dict[str, Row]]:
             "GET": (
                 Operation(windows.receipt, audit),
                 Told("getReceipt", "The receipt on a window.", media=("application/json",)),
+            )
+        },
+        artifacts.ROUTE: {
+            "GET": (
+                Operation(artifacts.opened, admit=artifacts.admitted),
+                Told(
+                    "openArtifact",
+                    "What a signed address opens, once.",
+                    media=("*/*",),
+                    statuses=(403, 404, 429, 503),
+                    query={"token": _TEXT},
+                    keyed=False,
+                ),
             )
         },
         "/healthz": {

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from crp_integrations.errors import RequestError
 from crp_integrations.gateway.records import ChatMessage, ChatRequest, extra_fields
+from crp_integrations.gateway.settings import GatewaySettings
 from crp_integrations.messages import Message
 from crp_integrations.records import Part
 from crp_integrations.relay.asking import Asking
@@ -93,26 +94,25 @@ def read_as(kind: type[_Model], given: Any) -> _Model:
         raise RequestError(f"{field or 'the body'} is not usable: {problem}") from None
 
 
-def question(
-    data: bytes,
-    headers: Sequence[tuple[str, str]],
-    *,
-    pass_fields: tuple[str, ...] = (),
-) -> Question:
+def question(data: bytes, headers: Sequence[tuple[str, str]], limits: GatewaySettings) -> Question:
     """A request as a question.
 
     The last message of the user alone is what the fabric is asked; the others go along.
 
     Args:
         headers: of the request, as they came.
-        pass_fields: further fields that go to the upstream.
+        limits: how long each part may be, and which further fields go to the upstream.
 
     Raises:
-        RequestError: a field, message or header has no usable value.
+        RequestError: a field, message or header has no usable value, or is too long.
     """
-    own, aside = extra_fields(read_json(data), pass_fields)
+    own, aside = extra_fields(read_json(data), limits.pass_fields)
     said = read_as(ChatRequest, own)
+    _within("the conversation has {} messages", len(said.messages), limits.messages)
     system, history, query, results = _conversation(said.messages)
+    around = len(system) + sum(map(_length, history))
+    told = "the messages beside the question have {} characters"
+    _within(told, around, limits.conversation_characters)
     asking = from_headers(headers)
     if said.seed is not None and asking.get("seed", said.seed) != said.seed:
         raise RequestError("seed and CRP-LLM-Reproducibility-Seed differ; give one of them")
@@ -127,12 +127,18 @@ def question(
         **({"seed": said.seed} if said.seed is not None else {}),
         **(said.crp.model_dump(exclude_none=True) if said.crp else {}),
     }
-    handed = said.model_dump(mode="json", include=set(HANDED_ON), exclude_none=True)
+    asked = (query, *(fields.get("sub_queries") or ()))
+    told = "the question and its sub-queries have {} characters"
+    _within(told, sum(map(len, asked)), limits.question_characters)
+    handed = {**said.model_dump(mode="json", include=set(HANDED_ON), exclude_none=True), **aside}
+    written = _sendable(handed) + (len(json.dumps(said.tools)) if said.tools else 0)
+    told = "the fields beside the messages have {} characters as JSON"
+    _within(told, written, limits.field_characters)
     options = said.stream_options
     return Question(
         query=query,
         asking=cast("Asking", {name: one for name, one in fields.items() if one is not None}),
-        arguments=_sendable({**handed, **aside}),
+        arguments=handed,
         before=len(history),
         results=results,
         stream=bool(said.stream),
@@ -171,15 +177,26 @@ def _conversation(
     return system, (*before, *after), read[at].content, len(after)
 
 
-def _sendable(arguments: dict[str, Any]) -> dict[str, Any]:
+def _length(message: Message) -> int:
+    return len(message.content) + sum(
+        len(call.name) + len(call.arguments) for call in message.tool_calls
+    )
+
+
+def _within(told: str, length: int, most: int) -> None:
+    if length > most:
+        raise RequestError(f"{told.format(length)}, at most {most} are taken here")
+
+
+def _sendable(arguments: dict[str, Any]) -> int:
+    """How long arguments are as JSON, which they must be."""
     for name in arguments:
         if name.lower().startswith(OURS):
             raise RequestError(f"field {name!r:.40} would send CRP metadata to a provider")
     try:
-        json.dumps(arguments, ensure_ascii=False, allow_nan=False).encode()
+        return len(json.dumps(arguments, ensure_ascii=False, allow_nan=False).encode())
     except (ValueError, RecursionError):
         raise RequestError("a field holds a character that is not Unicode text") from None
-    return arguments
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

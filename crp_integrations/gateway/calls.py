@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -14,7 +15,9 @@ from crp_integrations.gateway.settings import GatewaySettings
 from crp_integrations.gateway.upstream import Upstream
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.steps import Halt, NotModified, Outcome, Refusal, Release
+from crp_integrations.seals import sha256
 
+_UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 # How the end of a window is counted and logged.
 ENDS: Final = {Release: "released", Halt: "halted", NotModified: "unmodified", Refusal: "refused"}
 
@@ -32,8 +35,11 @@ class Noted:
     outcome: str = ""
 
     def facts(self, ids: Iterable[str]) -> None:
-        """Note facts that were shown or changed."""
-        self.fact_ids += ids
+        """Note facts that were shown or changed.
+
+        An id that a caller chose may say anything, so of it the log has a hash.
+        """
+        self.fact_ids += [id_ if _UUID.fullmatch(id_) else sha256(id_) for id_ in ids]
 
     def envelope(self, envelope: Envelope | None) -> None:
         """Note the facts of an envelope."""

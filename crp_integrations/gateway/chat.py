@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 
 from crp_integrations.envelope.assemble import preview as previewed
 from crp_integrations.envelope.records import Envelope
-from crp_integrations.errors import CRPError, RequestError
+from crp_integrations.errors import CRPError
 from crp_integrations.gateway.answers import Answered, of_error, of_outcome, record
 from crp_integrations.gateway.asking import Question, check_model, question
 from crp_integrations.gateway.calls import Call
@@ -17,6 +17,8 @@ from crp_integrations.headers import names, values
 from crp_integrations.headers.records import ResponseHeaders
 from crp_integrations.headers.write import write
 from crp_integrations.messages import Reply
+from crp_integrations.observability.calls import observed
+from crp_integrations.ports import Model
 from crp_integrations.relay.drive import adrive, adrive_live, adrive_stream
 from crp_integrations.relay.steps import Outcome, Release, Step
 from crp_integrations.relay.strategies.compose import IN_PARTS
@@ -26,7 +28,9 @@ from crp_integrations.relay.turn import Turn
 async def completions(call: Call) -> Answered:
     """Answer a conversation's last question from the tenant's facts, examined and sealed."""
     asked = await _asked(call)
-    model = Asked(call.upstream, asked.arguments, asked.before, asked.results)
+    most = call.settings.answer_characters
+    upstream = Asked(call.upstream, asked.arguments, most, asked.before, asked.results)
+    model = observed(upstream, call.relay.observer)
     if asked.stream:
         return await _streamed(call, asked, model)
     outcome = await adrive(call.relay.play(asked.query, **asked.asking), model)
@@ -53,15 +57,7 @@ async def preview(call: Call) -> Answered:
 
 async def _asked(call: Call) -> Question:
     """The question, for a model that is asked here."""
-    fields = call.settings.pass_fields
-    asked = await asyncio.to_thread(question, call.body, call.headers, pass_fields=fields)
-    most = call.settings.question_characters
-    length = sum(map(len, (asked.query, *(asked.asking.get("sub_queries") or ()))))
-    if length > most:
-        raise RequestError(
-            f"the question and its sub-queries have {length} characters, at most {most} are taken; "
-            "what is not the question belongs into earlier messages"
-        )
+    asked = await asyncio.to_thread(question, call.body, call.headers, call.settings)
     check_model(asked.model, call.models)
     await asyncio.to_thread(call.upstream.known, asked.model)
     call.noted.session_id = asked.asking.get("session_id") or ""
@@ -85,7 +81,7 @@ def _of_preview(envelope: Envelope, session_id: str, show_community: bool) -> di
     )
 
 
-async def _streamed(call: Call, asked: Question, model: Asked) -> Answered:
+async def _streamed(call: Call, asked: Question, model: Model) -> Answered:
     """The answer in events: as it comes, or, where it may be withheld, after the verdict.
 
     Spec: related facts §7

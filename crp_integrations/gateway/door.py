@@ -32,7 +32,7 @@ from crp_integrations.gateway.settings import GatewaySettings
 from crp_integrations.gateway.tenants import Tenants
 from crp_integrations.gateway.upstream import Upstream
 from crp_integrations.headers import names
-from crp_integrations.ports import Clock
+from crp_integrations.ports import Clock, KeyRing
 
 CLOSE: Final = {"Connection": "close"}
 # The headers whose values are read here; printable ASCII alone.
@@ -59,12 +59,14 @@ class Operation:
         scope: that a key needs; None for what needs no key.
         body: whether a body is read.
         large: whether the body is a batch of facts.
+        admit: who an address without a key lets in; raises AccessDenied for nobody.
     """
 
     handler: Handler
     scope: KeyScope | None = None
     body: bool = False
     large: bool = False
+    admit: Callable[[House, Scope], Key] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,7 @@ class House:
 
     Attributes:
         models: names that are asked here; empty for any.
+        keyring: of the store, for signed addresses.
         now: seconds of a clock that never goes back.
     """
 
@@ -85,6 +88,7 @@ class House:
     together: Together
     metrics: Metrics
     clock: Clock
+    keyring: KeyRing
     now: Callable[[], float] = time.monotonic
 
 
@@ -179,6 +183,10 @@ class Door:
     def _admitted(self, visit: Visit, operation: Operation) -> Key | None:
         """The key of the request, with its right to the operation and its rate checked."""
         house = self._house
+        if operation.admit is not None:
+            let_in = operation.admit(house, visit.scope)
+            house.rates.take(let_in.key_id, house.now())
+            return let_in
         wanted = operation.scope
         if wanted is None or (wanted is KeyScope.METRICS and house.settings.open_metrics):
             return None

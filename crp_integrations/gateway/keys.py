@@ -29,11 +29,14 @@ from crp_integrations.fabric.records import Moment
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.records import Record
 from crp_integrations.relay.settings import first_problem
+from crp_integrations.stores.locks import file_held
 
 PREFIX: Final = "crp_key_"
 FILE_MODE: Final = 0o600
 ID_BYTES: Final = 6
 SECRET_BYTES: Final = 32
+# That a writer of the key file waits for another one.
+BUSY_SECONDS: Final = 30.0
 _KEY: Final = re.compile(r"crp_key_([0-9a-f]{12})_([A-Za-z0-9_-]{43})", re.ASCII)
 # What an unknown key is compared with, so that it takes as long as a known one.
 _NOBODY: Final = "sha256:" + "0" * 64
@@ -140,7 +143,10 @@ class FixedKeys:
 
 
 class KeyFile:
-    """Keys in a file, one JSON line each; noticed when it changes. Safe under threads."""
+    """Keys in a file, one JSON line each; noticed when it changes.
+
+    Safe under threads, and writers of several processes take turns.
+    """
 
     def __init__(self, path: str | Path, *, every_seconds: float = 1.0) -> None:
         """Point at a file, there or not.
@@ -172,8 +178,13 @@ class KeyFile:
             return self._keys
 
     def add(self, key: Key) -> None:
-        """Write a key to the file, which is made with mode 0600 when it is not there."""
-        with self._lock:
+        """Write a key to the file, which is made with mode 0600 when it is not there.
+
+        Raises:
+            ConfigError: the file cannot be read or written.
+            StoreBusy: another process wrote it for too long.
+        """
+        with self._lock, file_held(self._path, BUSY_SECONDS):
             kept = self._read() if self._state() else []
             self._write([*kept, key])
 
@@ -182,8 +193,9 @@ class KeyFile:
 
         Raises:
             RequestError: the file has no such key.
+            ConfigError, StoreBusy: as for `add`.
         """
-        with self._lock:
+        with self._lock, file_held(self._path, BUSY_SECONDS):
             kept = self._read()
             left = [key for key in kept if key.key_id != key_id]
             if len(left) == len(kept):

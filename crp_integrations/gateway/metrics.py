@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from typing import Final, Protocol, runtime_checkable
 
 # Seconds.
 BOUNDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -20,6 +20,15 @@ _HELP: Final = {
 }
 
 
+@runtime_checkable
+class Exposed(Protocol):
+    """Metrics of others, such as `observability.prometheus.Metrics`."""
+
+    def text(self) -> str:
+        """Everything, as Prometheus reads it."""
+        ...
+
+
 class Metrics:
     """What happened since the gateway began. For one event loop alone."""
 
@@ -30,6 +39,11 @@ class Metrics:
         self._tokens: Counter[str] = Counter()
         self._outcomes: Counter[str] = Counter()
         self._gauges: dict[str, Callable[[], int]] = {}
+        self._others: list[Exposed] = []
+
+    def also(self, other: Exposed) -> None:
+        """Tell the metrics of another registry as well, behind the gateway's own."""
+        self._others.append(other)
 
     def gauge(self, name: str, value: Callable[[], int]) -> None:
         """Tell a number whenever it is asked for."""
@@ -55,7 +69,8 @@ class Metrics:
 
     def text(self) -> str:
         """Everything, as Prometheus reads it."""
-        return "\n".join(self._lines()) + "\n"
+        own = "\n".join(self._lines()) + "\n"
+        return own + "".join(other.text() for other in self._others)
 
     def _lines(self) -> Iterator[str]:
         requests = {

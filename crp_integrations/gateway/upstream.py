@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 from crp_integrations.engines.extractive import EXTRACTIVE, ExtractiveModel
 from crp_integrations.engines.litellm import LiteLLMModel
 from crp_integrations.engines.openai_server import OpenAIServer
+from crp_integrations.errors import ModelError
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.ports import Model
 from crp_integrations.vocabulary import Purpose
@@ -107,6 +108,7 @@ class Asked:
     Attributes:
         arguments: the caller's fields. A call that prepares, checks or joins answers has none of
             them, which a `response_format` or a stop word would spoil.
+        most_characters: of an answer; what is longer is none.
         before: messages of the caller that stand before the question in a call, without the
             system message.
         results: how many of those belong behind it: tool calls with what the tools answered.
@@ -114,24 +116,49 @@ class Asked:
 
     upstream: Upstream
     arguments: Mapping[str, Any]
+    most_characters: int
     before: int = 0
     results: int = 0
 
     def call(self, call: ModelCall) -> Reply:
-        """Answer a call."""
-        return self._of(call).call(self._ordered(call))
+        """Answer a call.
+
+        Raises:
+            ModelError: the answer is too long to be examined here.
+        """
+        return self._short(self._of(call).call(self._ordered(call)))
 
     async def acall(self, call: ModelCall) -> Reply:
         """Answer a call without blocking the event loop."""
-        return await self._of(call).acall(self._ordered(call))
+        return self._short(await self._of(call).acall(self._ordered(call)))
 
     def stream(self, call: ModelCall) -> Iterator[str | Reply]:
         """Pieces of text as they come, then the whole reply."""
-        return self._of(call).stream(self._ordered(call))
+        length = 0
+        for part in self._of(call).stream(self._ordered(call)):
+            length = self._counted(length, part)
+            yield part
 
-    def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
+    async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
         """The asynchronous twin of `stream`."""
-        return self._of(call).astream(self._ordered(call))
+        length = 0
+        async for part in self._of(call).astream(self._ordered(call)):
+            length = self._counted(length, part)
+            yield part
+
+    def _short(self, reply: Reply) -> Reply:
+        self._counted(0, reply)
+        return reply
+
+    def _counted(self, length: int, part: str | Reply) -> int:
+        """The characters so far; a reply has all of them once more."""
+        length = len(part.text) if isinstance(part, Reply) else length + len(part)
+        if length > self.most_characters:
+            raise ModelError(
+                f"the model's answer has more than {self.most_characters} characters, the most "
+                "that are examined here; ask for a shorter one, as by max_tokens"
+            )
+        return length
 
     def _of(self, call: ModelCall) -> Model:
         given = self.arguments if call.purpose is Purpose.ANSWER else {}

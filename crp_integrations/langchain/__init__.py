@@ -4,9 +4,9 @@ In: any chain, agent or graph. Out: the same with documents that fit a token bud
 that carry a report, or are withheld before a stream shows them. Read `retriever.py` with
 `documents.py` and `compressor.py`; `runnable.py` with `wire.py`, `model.py` and `sessions.py`;
 `callbacks.py` with `listening.py` and `ancestry.py`; `gate.py` with `silence.py`; `middleware.py`
-with `model_calls.py`, `results.py` and `agents.py`; `chat_model.py`; then `vector_store.py` with
-`embeddings.py`, and `reranker.py`; `store.py` with `matching.py`, and `document_store.py`, which
-keep what they are given by `kept.py` and `values.py`.
+with `model_calls.py`, `compacting.py`, `results.py` and `agents.py`; `emitting.py`;
+`chat_model.py`; then `vector_store.py` with `embeddings.py`, and `reranker.py`; `store.py` with
+`matching.py`, and `document_store.py`, which keep what they are given by `kept.py` and `values.py`.
 The room never puts CRP metadata into a prompt and never alters a model's text.
 """
 
@@ -33,6 +33,7 @@ from crp_integrations.langchain.runnable import CRPRunnable
 from crp_integrations.langchain.vector_store import CRPVectorStore
 
 if TYPE_CHECKING:
+    from crp_integrations.langchain.emitting import EmittingMiddleware
     from crp_integrations.langchain.middleware import CRPMiddleware
     from crp_integrations.langchain.store import CRPStore
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 _LATER = {
     "CRPMiddleware": ("crp_integrations.langchain.middleware", "langgraph"),
     "CRPStore": ("crp_integrations.langchain.store", "langgraph"),
+    "EmittingMiddleware": ("crp_integrations.langchain.emitting", "langgraph"),
 }
 
 __all__ = [
@@ -53,6 +55,7 @@ __all__ = [
     "CRPStore",
     "CRPVectorStore",
     "DPECallbackHandler",
+    "EmittingMiddleware",
     "FabricEmbeddings",
     "LangChainReranker",
     "envelope_text",

@@ -21,7 +21,9 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command
 
 from crp_integrations.errors import AccessDenied, LimitReached, RequestError, SafetyHalt
+from crp_integrations.headers.cache import CacheDirectives
 from crp_integrations.langchain.agents import Outer, depth_of, outer, within
+from crp_integrations.langchain.compacting import COMPACTION_KEY, Compacted, compacted
 from crp_integrations.langchain.documents import METADATA_KEY, RECEIPT_KEY
 from crp_integrations.langchain.model import model_name
 from crp_integrations.langchain.model_calls import ModelCalls, tools_of
@@ -42,7 +44,8 @@ STRATEGIES: Final = (Strategy.PUSH, Strategy.PULL, Strategy.REFLEXIVE)
 # Filled in from the agent, or without meaning for one window of it.
 _FILLED: Final = frozenset(
     "history tools system_prompt session_id continuation_ids loop_depth parent_session previous "
-    "prior if_match temperature max_tokens seed inherited_policy session_token".split()
+    "prior if_match temperature max_tokens seed inherited_policy session_token "
+    "compaction".split()
 )
 
 
@@ -75,6 +78,10 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
     turn) beside it. A withheld answer ends the run with `SafetyHalt`. What tools answer is held in
     memory as facts of the run's session. An agent in a tool call of another one gets that one's
     policy, safety budget and depth.
+
+    With `compact=True`, or the setting `compaction.enabled`, messages that fill their share of the
+    model's context are shortened before it is asked; the run's state keeps them all, and
+    `crp_compaction` on the answer accounts for what was left out.
 
     LangGraph's `thread_id` names the session; a run without one has its own, which ends with it.
 
@@ -223,8 +230,12 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
 
     def _window(self, request: ModelRequest[Any]) -> tuple[Turn, ModelCalls]:
         system = [request.system_message] if request.system_message is not None else []
-        read = asked([*system, *request.messages], results=True)
         model = str(self._asking.get("model") or model_name(request.model) or "")
+        compact = self._compacted(request, model)
+        if compact is not None:
+            messages: Any = compact.messages
+            request = request.override(messages=messages)
+        read = asked([*system, *request.messages], results=True)
         room = getattr(request.model, "max_tokens", None)
         state: Any = request.state
         asking: dict[str, Any] = {
@@ -235,6 +246,8 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
             "system_prompt": read.system or None,
             "history": read.history,
             "tools": tools_of(request),
+            "compact": False,
+            "compaction": compact.account if compact is not None else None,
             "max_tokens": room if isinstance(room, int) and room > 0 else None,
         }
         own, theirs = self._asking.get("safety_budget"), asking.get("safety_budget")
@@ -243,7 +256,25 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         if model:
             asking["model"] = model
         turn = self.relay.turn(read.question, **asking)
-        return turn, ModelCalls(request, read, model, silently=self._block)
+        told = compact.told if compact is not None else {}
+        return turn, ModelCalls(request, read, model, silently=self._block, compaction=told)
+
+    def _compacted(self, request: ModelRequest[Any], model: str) -> Compacted | None:
+        """What the model is sent of the agent's messages; None where that is all of them."""
+        wanted = self._asking.get("compact")
+        if not (self.relay.settings.compaction.enabled if wanted is None else wanted):
+            return None
+        cache: Any = self._asking.get("cache") or CacheDirectives()
+        directives = CacheDirectives.parse(cache) if isinstance(cache, str) else cache
+        state: Any = request.state
+        return compacted(
+            self.relay,
+            request.messages,
+            system=request.system_message,
+            tools=tools_of(request),
+            model=model or None,
+            session_id="" if directives.no_store else state.get("crp_session", ""),
+        )
 
     def _released(
         self, request: ModelRequest[Any], calls: ModelCalls, answer: Answer
@@ -262,6 +293,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
                 RECEIPT_KEY: answer.receipt_id,
                 "crp_envelope": {**told, "facts": facts},
                 "crp_headers": dict(answer.headers),
+                **({COMPACTION_KEY: calls.compaction} if calls.compaction else {}),
                 "crp_agent": {
                     "session_id": answer.session_id,
                     "parent_session": state.get("crp_parent", ""),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from langchain_core.callbacks import Callbacks
@@ -10,18 +9,17 @@ from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from crp_integrations.errors import CRPError
 from crp_integrations.langchain.silence import silent, unheard
 from crp_integrations.langchain.wire import langchain_of, reply_of
 from crp_integrations.messages import ModelCall, Reply
-from crp_integrations.relay.translating import translated
+from crp_integrations.relay.foreign import ForeignModel
 
 
-class LangChainModel:
+class LangChainModel(ForeignModel):
     """Any `BaseChatModel` behind the `Model` port.
 
-    It is called whole, also where a stream is asked for, and no handler that streams sees the call:
-    an answer that is withheld shows in none of LangChain's streams.
+    No handler that streams sees its calls: an answer that is withheld shows in none of LangChain's
+    streams.
 
     Args:
         model: the chat model; its own settings hold where a call sets none.
@@ -32,42 +30,14 @@ class LangChainModel:
         self._model = silent(model)
         self._config: RunnableConfig = {"callbacks": unheard(callbacks)}
 
-    def call(self, call: ModelCall) -> Reply:
-        """Answer a call.
+    def said(self, call: ModelCall) -> Reply:
+        """Answer a call, with whatever LangChain raises."""
+        return reply_of(self._bound(call).invoke(_sent(call), self._config), call.model)
 
-        Raises:
-            ModelError: the chat model failed; its own error is the cause.
-        """
-        try:
-            return reply_of(self._bound(call).invoke(_sent(call), self._config), call.model)
-        except CRPError:
-            raise
-        except Exception as error:
-            raise translated(error, call.model) from error
-
-    async def acall(self, call: ModelCall) -> Reply:
-        """The asynchronous twin of `call`."""
-        try:
-            said = await self._bound(call).ainvoke(_sent(call), self._config)
-            return reply_of(said, call.model)
-        except CRPError:
-            raise
-        except Exception as error:
-            raise translated(error, call.model) from error
-
-    def stream(self, call: ModelCall) -> Iterator[str | Reply]:
-        """The whole text, then the reply."""
-        reply = self.call(call)
-        if reply.text:
-            yield reply.text
-        yield reply
-
-    async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
-        """The asynchronous twin of `stream`."""
-        reply = await self.acall(call)
-        if reply.text:
-            yield reply.text
-        yield reply
+    async def asaid(self, call: ModelCall) -> Reply:
+        """The asynchronous twin of `said`."""
+        said = await self._bound(call).ainvoke(_sent(call), self._config)
+        return reply_of(said, call.model)
 
     def _bound(self, call: ModelCall) -> Runnable[LanguageModelInput, BaseMessage]:
         given = sampling(self._model, call)

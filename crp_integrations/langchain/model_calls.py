@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -32,12 +32,20 @@ class ModelCalls:
     """
 
     def __init__(
-        self, request: ModelRequest[Any], asked: Asked, model: str, *, silently: bool
+        self,
+        request: ModelRequest[Any],
+        asked: Asked,
+        model: str,
+        *,
+        silently: bool,
+        compaction: Mapping[str, Any] | None = None,
     ) -> None:
         self._request = request
         self._asked = asked
         self._model = model
         self._silently = silently
+        # What is told of messages that were shortened; empty for nothing.
+        self.compaction = compaction or {}
         self._answers: list[tuple[Reply, ModelResponse[Any]]] = []
         self._handler: Handler | None = None
         self._ahandler: AsyncHandler | None = None

@@ -23,6 +23,7 @@ from langchain_core.messages import (
 from langchain_core.messages.tool import tool_call
 
 from crp_integrations.errors import RequestError
+from crp_integrations.governance.compaction.history import last_asked
 from crp_integrations.langchain.documents import METADATA_KEY, RECEIPT_KEY
 from crp_integrations.messages import Message, Reply, ToolCall, Usage
 from crp_integrations.relay.records import Answer
@@ -71,10 +72,9 @@ def asked(messages: Sequence[Any], *, results: bool = False) -> Asked:
     if not results:
         # What the fabric is asked and what the model is sent are made anew, of text.
         text_alone(given)
-    places = [place for place, one in enumerate(read) if one.role == "user"]
-    if not places:
+    last = last_asked(read)
+    if last < 0:
         raise RequestError("the messages hold no question of a user; give one, as the last message")
-    last = places[-1]
     system = "\n\n".join(one.content for one in read if one.role == "system" and one.content)
     before = [one for one in read[:last] if one.role != "system"]
     after = [one for one in read[last + 1 :] if one.role != "system"]

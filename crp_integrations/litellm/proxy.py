@@ -133,6 +133,7 @@ class CRPProxyHook(CustomLogger):
             "model": _first(router, group),
             "system_prompt": question.system,
             "history": question.history,
+            "compact": False if question.results else None,
             "max_tokens": data.get("max_completion_tokens") or data.get("max_tokens"),
             "temperature": data.get("temperature"),
             "tools": data.get("tools"),

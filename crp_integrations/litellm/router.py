@@ -13,7 +13,7 @@ from crp_integrations.litellm.attach import attached
 from crp_integrations.litellm.deployments import Deployments
 from crp_integrations.litellm.hook import install
 from crp_integrations.litellm.loop import made_in_a_loop, wait
-from crp_integrations.litellm.wire import asked, further, refuse_metadata
+from crp_integrations.litellm.wire import asked, further, refuse_metadata, tools_of
 from crp_integrations.relay import outcomes
 from crp_integrations.relay.drive import adrive
 from crp_integrations.relay.relay import Relay
@@ -136,10 +136,11 @@ class CRPRouter:
                 "model": self._first(model),
                 "system_prompt": question.system,
                 "history": question.history,
+                "compact": False if question.results else None,
                 "max_tokens": kwargs.get("max_completion_tokens") or kwargs.get("max_tokens"),
                 "temperature": kwargs.get("temperature"),
                 "seed": kwargs.get("seed"),
-                "tools": _tools(kwargs),
+                "tools": tools_of(kwargs),
             },
         )
         if kwargs.get("tools"):
@@ -166,10 +167,3 @@ class CRPRouter:
             info = entry.get("model_info") or {}
             return str(info.get("base_model") or entry["litellm_params"]["model"])
         return group
-
-
-def _tools(kwargs: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Tools whose definitions take room in the model's context, those of the old form too."""
-    functions = kwargs.get("functions") or ()
-    old = [{"type": "function", "function": function} for function in functions]
-    return [*(kwargs.get("tools") or ()), *old]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from crp_integrations.engines.litellm import message_json
+from crp_integrations.engines.litellm import message_json, plain_tools
 from crp_integrations.errors import ConfigError, RequestError
 from crp_integrations.messages import Message
 from crp_integrations.relay.asking import Asking
@@ -17,6 +17,7 @@ from crp_integrations.vocabulary import Purpose
 TOOLS: Final = frozenset(
     {"tools", "tool_choice", "parallel_tool_calls", "functions", "function_call"}
 )
+_OLD: Final = frozenset({"functions", "function_call"})
 # What shapes an answer, and has no place in a call that prepares, checks or joins answers.
 SHAPING: Final = TOOLS | frozenset(
     {"response_format", "stop", "logit_bias", "logprobs", "top_logprobs", "modalities"}
@@ -26,6 +27,7 @@ SHAPING: Final = TOOLS | frozenset(
 # Fields of a question that the router fills in from LiteLLM's arguments.
 FILLED: Final = frozenset(
     {"model", "system_prompt", "history", "max_tokens", "temperature", "seed", "tools"}
+    | {"compact", "compaction"}
 )
 
 
@@ -101,6 +103,12 @@ def arguments(step: Dispatch, given: Mapping[str, Any]) -> dict[str, Any]:
     call = step.call
     whole = answers(step)
     kept = {name: value for name, value in given.items() if whole or name not in SHAPING}
+    if whole and any(tool not in tools_of(given) for tool in call.tools):
+        # The turn has tools of its own, such as the search of the agentic strategy.
+        kept = {name: value for name, value in kept.items() if name not in _OLD}
+        kept |= {"tools": list(call.tools), **plain_tools()}
+        if given.get("function_call"):
+            kept["tool_choice"] = _choice(given["function_call"])
     if not call.tools:
         kept = {name: value for name, value in kept.items() if name not in TOOLS}
     for name in ("temperature", "seed"):
@@ -110,6 +118,13 @@ def arguments(step: Dispatch, given: Mapping[str, Any]) -> dict[str, Any]:
     if not whole and call.max_tokens is not None:
         kept["max_tokens"] = call.max_tokens
     return kept
+
+
+def tools_of(given: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The caller's tools, those of the old form too; their definitions take room in a context."""
+    functions = given.get("functions") or ()
+    old = [{"type": "function", "function": function} for function in functions]
+    return [*(given.get("tools") or ()), *old]
 
 
 def further(crp: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -142,3 +157,10 @@ def refuse_metadata(arguments: Mapping[str, Any]) -> None:
                 f"argument {str(name)!r:.80} would send CRP metadata to a provider; fields of a "
                 "question go into crp={…}"
             )
+
+
+def _choice(function_call: Any) -> Any:
+    """The old form's choice of a function in the form that goes with tools."""
+    if isinstance(function_call, Mapping):
+        return {"type": "function", "function": dict(function_call)}
+    return function_call

@@ -5,8 +5,8 @@ answers that carry a report, or are withheld before a stream shows them. Read `r
 `packing.py`, `nodes.py`, `postprocessor.py` and `synthesizer.py`; `query_engine.py` with `wire.py`,
 `model.py` and `sessions.py`; `handler.py` with `events.py`, `evidence.py`, `listening.py`,
 `tree.py`, `spans.py` and `streams.py`; `agent_llm.py` with `agent_calls.py`; `llm.py` with
-`completing.py`; `memory.py`; then `vector_store.py` with `embedding.py` and `filters.py`, and
-`reranker.py`.
+`completing.py`; `memory.py`; `emitting.py`; then `vector_store.py` with `embedding.py` and
+`filters.py`, and `reranker.py`.
 The room never changes a caller's node or message, never puts CRP metadata into a prompt or
 embedding and never alters a model's text.
 """
@@ -20,6 +20,7 @@ except ImportError as error:
 
 from crp_integrations.llama_index.agent_llm import CRPAgentLLM
 from crp_integrations.llama_index.embedding import FabricEmbedding
+from crp_integrations.llama_index.emitting import EmittingHandler
 from crp_integrations.llama_index.events import EnvelopeEvent, ReportEvent
 from crp_integrations.llama_index.handler import DPEEventHandler
 from crp_integrations.llama_index.listening import DPESpanHandler
@@ -43,6 +44,7 @@ __all__ = [
     "CRPVectorStore",
     "DPEEventHandler",
     "DPESpanHandler",
+    "EmittingHandler",
     "EnvelopeEvent",
     "FabricEmbedding",
     "LlamaIndexReranker",

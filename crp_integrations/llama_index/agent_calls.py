@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse
-from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import LLM
 
-from crp_integrations.llama_index.model import sampling
-from crp_integrations.llama_index.wire import Asked, calls_in, chat_message_of, reply_of
-from crp_integrations.messages import Message, ModelCall, Reply, ToolCall
+from crp_integrations.llama_index.model import sampling, selected
+from crp_integrations.llama_index.wire import Asked, chat_message_of, reply_of
+from crp_integrations.messages import Message, ModelCall, Reply
 from crp_integrations.relay.records import Answer
 from crp_integrations.vocabulary import Purpose
 
@@ -105,22 +103,9 @@ class AgentCalls:
         return system, messages[place + 1 :]
 
     def _reply(self, response: ChatResponse) -> Reply:
-        reply = reply_of(response, self._model, self._calls(response))
+        reply = reply_of(response, self._model, selected(self._llm, response))
         self._answers.append((reply, response))
         return reply
-
-    def _calls(self, response: ChatResponse) -> list[ToolCall]:
-        if not isinstance(self._llm, FunctionCallingLLM):
-            return list(calls_in(response.message))
-        found = self._llm.get_tool_calls_from_response(response, error_on_no_tool_call=False)
-        return [
-            ToolCall(
-                id=one.tool_id,
-                name=one.tool_name,
-                arguments=json.dumps(one.tool_kwargs, ensure_ascii=False, default=str),
-            )
-            for one in found
-        ]
 
 
 _SYSTEM: Final = ("system", "developer")

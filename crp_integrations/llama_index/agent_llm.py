@@ -17,7 +17,6 @@ from llama_index.core.base.llms.types import (
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.llms.callbacks import llm_chat_callback
-from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import LLM, ToolSelection
 from llama_index.core.tools import BaseTool
 
@@ -26,11 +25,12 @@ from crp_integrations.llama_index.agent_calls import TOOLS, AgentCalls
 from crp_integrations.llama_index.completing import Chatting
 from crp_integrations.llama_index.events import ReportEvent
 from crp_integrations.llama_index.listening import here, listen, session_in
-from crp_integrations.llama_index.model import model_name
+from crp_integrations.llama_index.model import calling, model_name
 from crp_integrations.llama_index.packing import METADATA_KEY
+from crp_integrations.llama_index.reasoning import NUMBERED
 from crp_integrations.llama_index.sessions import named_session, new_session
 from crp_integrations.llama_index.spans import Span, run_of, standing
-from crp_integrations.llama_index.wire import asked, tool_results
+from crp_integrations.llama_index.wire import asked, receipt_told, tool_results
 from crp_integrations.loaders.text import paragraphs
 from crp_integrations.relay import outcomes
 from crp_integrations.relay.asking import Asking
@@ -47,7 +47,8 @@ STRATEGIES: Final = (Strategy.PUSH, Strategy.PULL, Strategy.REFLEXIVE)
 # Filled in from the agent, or without meaning for one window of it.
 _FILLED: Final = frozenset(
     "history tools system_prompt continuation_ids loop_depth parent_session previous prior "
-    "if_match temperature max_tokens seed inherited_policy session_token".split()
+    "if_match temperature max_tokens seed inherited_policy session_token compact "
+    "compaction".split()
 )
 
 dispatcher = get_dispatcher(__name__)
@@ -206,7 +207,7 @@ class CRPAgentLLM(Chatting):
         self, response: ChatResponse, error_on_no_tool_call: bool = True, **kwargs: Any
     ) -> list[ToolSelection]:
         """The tool calls as the model itself reads them."""
-        return self._calling().get_tool_calls_from_response(
+        return calling(self._llm).get_tool_calls_from_response(
             response, error_on_no_tool_call=error_on_no_tool_call, **kwargs
         )
 
@@ -220,7 +221,7 @@ class CRPAgentLLM(Chatting):
         tool_required: bool = False,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        prepared = self._calling()._prepare_chat_with_tools_compat(
+        prepared = calling(self._llm)._prepare_chat_with_tools_compat(
             tools,
             user_msg=user_msg,
             chat_history=chat_history,
@@ -231,11 +232,6 @@ class CRPAgentLLM(Chatting):
         )
         told = [tool.metadata.to_openai_tool(skip_length_check=True) for tool in tools]
         return {**prepared, TOOLS: told}
-
-    def _calling(self) -> FunctionCallingLLM:
-        if not isinstance(self._llm, FunctionCallingLLM):
-            raise RequestError(f"{self._llm.class_name()} takes no tools; give another LLM")
-        return self._llm
 
     # --- a window --------------------------------------------------------------------------
 
@@ -255,6 +251,8 @@ class CRPAgentLLM(Chatting):
             "loop_depth": run.depth,
             "system_prompt": read.system or None,
             "history": read.history,
+            # Its own memory shortens an agent's history; what it gives is sent as it is.
+            "compact": False,
             "tools": given.get(TOOLS) or None,
             "max_tokens": room if room > 0 else None,
         }
@@ -304,8 +302,11 @@ class CRPAgentLLM(Chatting):
         if not self._facts:
             return
         unfounded = at.unfounded if at is not None else ()
+        wrong = {text for _, text in unfounded}
         for one in tool_results(messages, after=True):
             if one.id in run.held or (one.id, one.text) in unfounded:
+                continue
+            if one.id.startswith(NUMBERED) and one.text in wrong:
                 continue
             facts = list(
                 result_facts(self._relay, paragraphs, one.name, one.asked, one.text, one.id)
@@ -331,6 +332,7 @@ class CRPAgentLLM(Chatting):
                 "window_id": answer.window_id,
                 "window_number": answer.window_number,
             },
+            **receipt_told(answer.receipt_id),
         }
         if window.span is not None:
             listen().said(window.span, proof)

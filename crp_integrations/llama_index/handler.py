@@ -33,10 +33,15 @@ from crp_integrations.llama_index.events import ReportEvent
 from crp_integrations.llama_index.evidence import facts_in
 from crp_integrations.llama_index.listening import listen
 from crp_integrations.llama_index.packing import METADATA_KEY
+from crp_integrations.llama_index.reasoning import reasoned
 from crp_integrations.llama_index.spans import Found, Span, Standing, run_of, standing
 from crp_integrations.llama_index.tree import Tree
-from crp_integrations.llama_index.wire import tool_results
+from crp_integrations.llama_index.wire import messages_of, receipt_told, tool_results
+from crp_integrations.messages import Message
+from crp_integrations.receipt.records import Receipt
 from crp_integrations.relay.doors import examine
+from crp_integrations.relay.relay import Relay
+from crp_integrations.relay.witnessing import witness
 from crp_integrations.vocabulary import Checked, GroundingMode, HaltReason, RiskLevel
 
 log = logging.getLogger("crp_integrations.llama_index")
@@ -58,6 +63,7 @@ class _Call:
     Attributes:
         inner: it is how another call in progress is made, and that one is examined.
         sent: its messages by identity.
+        messages, model: what was sent and to which model, where answers are sealed.
     """
 
     span: Span | None
@@ -66,6 +72,8 @@ class _Call:
     question: str
     inner: bool
     sent: tuple[int, ...]
+    messages: tuple[Message, ...] = ()
+    model: str = ""
 
 
 _Calls: TypeAlias = OrderedDict[str, list[_Call]]
@@ -89,12 +97,18 @@ class DPEEventHandler(BaseEventHandler):
         with DPEEventHandler(on_critical="raise") as heard:
             response = engine.query(question)
 
+    With a relay an answer is examined by its engines and sealed as a window of its store, and the
+    receipt of what was seen goes to `on_receipt`; its id stands beside the report as `crp_receipt`.
+
     Args:
         on_critical: `record`, or `raise` to end the `with` block with `SafetyHalt` when an answer
             within had the risk CRITICAL. The answer exists by then, and a stream has been read:
             `CRPQueryEngine` and `CRPAgentLLM` withhold it.
         grounding: how far the prompt lets the model go beyond the context.
         on_report: called with each event.
+        relay: seals the answers; None seals nothing, and there are no receipts.
+        on_receipt: called with the receipt on each sealed answer. One with texts that are not in
+            the relay's fabric is kept by nobody else.
 
     Raises:
         RequestError: the grounding mode is not one of the three, or `on_critical` neither of two.
@@ -103,6 +117,8 @@ class DPEEventHandler(BaseEventHandler):
     _grounding: GroundingMode = PrivateAttr()
     _raises: bool = PrivateAttr()
     _on_report: Callable[[ReportEvent], None] | None = PrivateAttr()
+    _relay: Relay | None = PrivateAttr()
+    _on_receipt: Callable[[Receipt], None] | None = PrivateAttr()
     _tree: Tree = PrivateAttr()
     _lock: Any = PrivateAttr(default_factory=Lock)
     _calls: _Calls = PrivateAttr(default_factory=OrderedDict)
@@ -116,6 +132,8 @@ class DPEEventHandler(BaseEventHandler):
         grounding: GroundingMode | str = GroundingMode.PREFERRED,
         on_report: Callable[[ReportEvent], None] | None = None,
         on_critical: Literal["record", "raise"] = "record",
+        relay: Relay | None = None,
+        on_receipt: Callable[[Receipt], None] | None = None,
     ) -> None:
         super().__init__()
         if grounding not in tuple(GroundingMode):
@@ -125,6 +143,8 @@ class DPEEventHandler(BaseEventHandler):
             raise RequestError(f"on_critical {on_critical!r:.40} is neither record nor raise")
         self._grounding = GroundingMode(grounding)
         self._on_report = on_report
+        self._relay = relay
+        self._on_receipt = on_receipt
         self._raises = on_critical == "raise"
         self._tree = listen()
 
@@ -198,29 +218,33 @@ class DPEEventHandler(BaseEventHandler):
         match event:
             case LLMChatStartEvent():
                 sent = tuple(id(message) for message in event.messages)
-                self._note(
-                    self._calls, event.span_id, self._call(event.span_id, event.messages, sent)
-                )
+                call = self._call(event.span_id, event.messages, sent, _model(event))
+                self._note(self._calls, event.span_id, call)
             case LLMCompletionStartEvent():
                 said = [ChatMessage(role="user", content=event.prompt)]
-                self._note(self._calls, event.span_id, self._call(event.span_id, said))
+                call = self._call(event.span_id, said, (), _model(event))
+                self._note(self._calls, event.span_id, call)
             case LLMPredictStartEvent():
                 self._note(self._predicted, event.span_id, self._call(event.span_id, ()))
             case ExceptionEvent() | SpanDropEvent():
                 self._taken(self._calls, event.span_id)
                 self._taken(self._predicted, event.span_id)
             case LLMChatEndEvent() | LLMCompletionEndEvent():
-                call = self._taken(self._calls, event.span_id)
-                if call is not None and event.response is not None:
-                    self._ended(call, event.response, _text(event.response))
+                begun = self._taken(self._calls, event.span_id)
+                if begun is not None and event.response is not None:
+                    self._ended(begun, event.response, _text(event.response))
             case LLMPredictEndEvent():
-                call = self._taken(self._predicted, event.span_id)
+                begun = self._taken(self._predicted, event.span_id)
                 # An LLM whose methods tell nothing by themselves, as LlamaIndex's decorators would.
-                if call is not None and call.span is not None and call.span.said is None:
-                    self._ended(call, None, event.output)
+                if begun is not None and begun.span is not None and begun.span.said is None:
+                    self._ended(begun, None, event.output)
 
     def _call(
-        self, span_id: str | None, messages: Sequence[ChatMessage], sent: tuple[int, ...] = ()
+        self,
+        span_id: str | None,
+        messages: Sequence[ChatMessage],
+        sent: tuple[int, ...] = (),
+        model: str = "",
     ) -> _Call:
         span = self._tree.span(span_id)
         inner = self._within_another(span, sent)
@@ -240,10 +264,13 @@ class DPEEventHandler(BaseEventHandler):
             )
         question = next((one.query for one in found if one.query), "")
         if run is not None or not question:
+            until = len(messages) - reasoned(messages)
             question = next(
-                (one.content or "" for one in reversed(messages) if one.role == "user"), question
+                (one.content or "" for one in reversed(messages[:until]) if one.role == "user"),
+                question,
             )
-        return _Call(span, standing(span), found, question, inner, sent)
+        seen = () if self._relay is None else messages_of(messages)
+        return _Call(span, standing(span), found, question, inner, sent, seen, model)
 
     def _note(self, calls: _Calls, span_id: str | None, call: _Call) -> None:
         with self._lock:
@@ -286,13 +313,19 @@ class DPEEventHandler(BaseEventHandler):
             return
         told = None if response is None else _already(response)
         seen = told is not None
+        receipt = None
         if told is None:
-            found = self._examined(call, answer)
+            found, receipt = self._examined(call, answer)
+            receipt_id = receipt.receipt_id if receipt else ""
             if isinstance(found, Report):
                 if found.risk_level is RiskLevel.CRITICAL:
                     self._critical = self._critical or found
                 found = found.model_dump(mode="json")
-            told = {METADATA_KEY: found, AGENT_KEY: call.standing.told()}
+            told = {
+                METADATA_KEY: found,
+                AGENT_KEY: call.standing.told(),
+                **receipt_told(receipt_id),
+            }
             if response is not None:
                 # A new dict each time: answers out of a cache share theirs with those before them.
                 response.additional_kwargs = {**response.additional_kwargs, **told}
@@ -307,26 +340,43 @@ class DPEEventHandler(BaseEventHandler):
             dispatcher.event(event)
         if self._on_report is not None:
             self._on_report(event)
+        if receipt is not None and self._on_receipt is not None:
+            self._on_receipt(receipt)
 
-    def _examined(self, call: _Call, answer: str) -> Report | dict[str, Any]:
+    def _examined(self, call: _Call, answer: str) -> tuple[Report | dict[str, Any], Receipt | None]:
         if not answer.strip():
-            return _not_checked("the answer holds no text")
+            return _not_checked("the answer holds no text"), None
         if call.span is None:
-            return _not_checked("the spans around the call are not known")
+            return _not_checked("the spans around the call are not known"), None
         if not call.found:
-            return _not_checked("nothing was retrieved for this call, and no tool has answered")
+            why = "nothing was retrieved for this call, and no tool has answered"
+            return _not_checked(why), None
         try:
-            return examine(
-                answer,
-                context=facts_in(call.found),
-                question=call.question or None,
-                grounding=self._grounding,
+            facts = facts_in(call.found)
+            if self._relay is not None:
+                found = witness(
+                    self._relay,
+                    answer,
+                    facts,
+                    call.question,
+                    messages=call.messages,
+                    model=call.model,
+                    grounding=self._grounding,
+                )
+                return found.report, found.receipt
+            report = examine(
+                answer, context=facts, question=call.question or None, grounding=self._grounding
             )
+            return report, None
         except Exception as error:  # noqa: BLE001 - whatever it is, it becomes NOT_CHECKED
             # LlamaIndex would swallow it; the answer must say that it was not checked. The
             # error's own words may quote a text, which no log may hold.
             log.error("the examination of an answer failed with %s", type(error).__name__)
-            return _not_checked(f"the examination failed with {type(error).__name__}")
+            return _not_checked(f"the examination failed with {type(error).__name__}"), None
+
+
+def _model(event: LLMChatStartEvent | LLMCompletionStartEvent) -> str:
+    return str(event.model_dict.get("model") or "")
 
 
 def _text(response: ChatResponse | CompletionResponse) -> str:

@@ -15,6 +15,8 @@ from crp_integrations.relay.offering import Offer, about
 from crp_integrations.relay.relay import Relay
 
 METADATA_KEY: Final = "crp"
+# The id of the receipt on an answer; of ours, the one value that is no object.
+RECEIPT_KEY: Final = "crp_receipt"
 # What stands in the metadata of a response.
 _KEYS: Final = frozenset({METADATA_KEY, "crp_envelope", "crp_headers", "crp_session", "crp_agent"})
 
@@ -88,8 +90,11 @@ def hide(nodes: Iterable[NodeWithScore]) -> None:
         ours = [
             key
             for key, value in node.metadata.items()
-            if isinstance(value, dict)
-            and (key in _KEYS or isinstance(value.get(METADATA_KEY), dict))
+            if key == RECEIPT_KEY
+            or (
+                isinstance(value, dict)
+                and (key in _KEYS or isinstance(value.get(METADATA_KEY), dict))
+            )
         ]
         if ours:
             _hide(node, ours)

@@ -33,7 +33,7 @@ from crp_integrations.relay.records import Answer
 from crp_integrations.relay.relay import Relay
 
 # A query engine is asked one question at a time, and has no tools.
-_FILLED: Final = frozenset({"history", "tools"})
+_FILLED: Final = frozenset({"history", "tools", "compact", "compaction"})
 
 dispatcher = get_dispatcher(__name__)
 

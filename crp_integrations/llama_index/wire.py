@@ -14,7 +14,8 @@ from llama_index.core.base.llms.types import ChatMessage, ChatResponse, MessageR
 from llama_index.core.llms.llm import ToolSelection
 
 from crp_integrations.errors import RequestError
-from crp_integrations.llama_index.packing import METADATA_KEY
+from crp_integrations.llama_index.packing import METADATA_KEY, RECEIPT_KEY
+from crp_integrations.llama_index.reasoning import NUMBERED, observations, reasoned
 from crp_integrations.messages import Message, Reply, ToolCall, Usage
 from crp_integrations.relay.records import Answer
 from crp_integrations.vocabulary import Role
@@ -69,7 +70,8 @@ def asked(messages: Sequence[ChatMessage]) -> Asked:
         RequestError: no message of a user is there.
     """
     read = [message_of(message) for message in messages]
-    places = [place for place, one in enumerate(read) if one.role == "user"]
+    until = len(messages) - reasoned(messages)
+    places = [place for place, one in enumerate(read[:until]) if one.role == "user"]
     if not places:
         raise RequestError("the messages hold no question of a user; give one")
     system = "\n\n".join(one.content for one in read if one.role == "system" and one.content)
@@ -95,6 +97,14 @@ def message_of(message: ChatMessage) -> Message:
         tool_calls=tuple(calls_in(message)) if role == "assistant" else (),
         tool_call_id=message.additional_kwargs.get("tool_call_id") if role == "tool" else None,
     )
+
+
+def messages_of(said: Sequence[ChatMessage]) -> tuple[Message, ...]:
+    """What is sent, as far as it is text; nothing of a conversation with a role of its own."""
+    try:
+        return tuple(map(message_of, said))
+    except RequestError:
+        return ()
 
 
 def text_alone(messages: Sequence[ChatMessage]) -> None:
@@ -174,11 +184,12 @@ def tool_results(messages: Sequence[ChatMessage], *, after: bool = False) -> lis
     """What tools answered in a conversation.
 
     Args:
-        after: only what stands behind the user's last message.
+        after: only what stands behind the user's question.
     """
     called = {call.id: call for message in messages for call in calls_in(message)}
     found: list[Result] = []
-    for message in messages:
+    until = len(messages) - reasoned(messages)
+    for message in messages[:until]:
         role = _ROLES.get(str(getattr(message.role, "value", message.role)))
         if after and role == "user":
             found.clear()
@@ -195,7 +206,12 @@ def tool_results(messages: Sequence[ChatMessage], *, after: bool = False) -> lis
                     asked=arguments(call) if call else {},
                 )
             )
-    return found
+    reasoning = observations(messages[until:])
+    seen = [
+        Result(f"{NUMBERED}{number}", name, text, given)
+        for number, (name, given, text) in enumerate(reasoning, 1)
+    ]
+    return [*found, *seen]
 
 
 def usage_of(response: ChatResponse) -> Usage:
@@ -233,7 +249,7 @@ def proof_of(answer: Answer) -> dict[str, Any]:
 
     Returns:
         `crp`, the report; `crp_envelope`, what the model saw; `crp_headers`; `crp_session`:
-        session, window and continuation.
+        session, window and continuation; `crp_receipt`, the id of the receipt.
     """
     return {
         METADATA_KEY: answer.report.model_dump(mode="json"),
@@ -245,7 +261,13 @@ def proof_of(answer: Answer) -> dict[str, Any]:
             "window_number": answer.window_number,
             "continuation_id": answer.continuation_id,
         },
+        **receipt_told(answer.receipt_id),
     }
+
+
+def receipt_told(receipt_id: str) -> dict[str, str]:
+    """The id of the receipt on an answer, for its metadata; nothing where there is none."""
+    return {RECEIPT_KEY: receipt_id} if receipt_id else {}
 
 
 def _call(id_: Any, name: Any, given: Any) -> ToolCall:

@@ -25,6 +25,7 @@ def told(kept: list[MemoryItem]) -> set[tuple[str, str]]:
     return {(one.type, one.category) for one in kept}
 
 
+@pytest.mark.requirement("SUM-write-3")
 @pytest.mark.parametrize("loop", [False, True])
 async def test_a_langchain_agent_emits_all_three_types(loop: bool) -> None:
     from langchain.agents import create_agent
@@ -32,7 +33,7 @@ async def test_a_langchain_agent_emits_all_three_types(loop: bool) -> None:
     from langchain_core.messages import AIMessage
     from langchain_core.tools import tool
 
-    from crp_integrations.langchain.emitting import EmittingMiddleware
+    from crp_integrations.langchain import EmittingMiddleware
 
     class Model(FakeMessagesListChatModel):
         def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
@@ -77,8 +78,8 @@ def test_every_kind_of_agent_has_hooks_for_three_types() -> None:
     from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
     from llama_index.core.tools import ToolMetadata
 
-    from crp_integrations.langchain.emitting import EmittingMiddleware
-    from crp_integrations.llama_index.emitting import EmittingHandler
+    from crp_integrations.langchain import EmittingMiddleware
+    from crp_integrations.llama_index import EmittingHandler
 
     kept: list[MemoryItem] = []
     handler = EmittingHandler(emitting(kept.append))
@@ -102,7 +103,7 @@ def test_every_kind_of_agent_has_hooks_for_three_types() -> None:
 def test_what_the_fabric_refuses_stops_no_run() -> None:
     from llama_index.core.instrumentation.events.query import QueryStartEvent
 
-    from crp_integrations.llama_index.emitting import EmittingHandler
+    from crp_integrations.llama_index import EmittingHandler
 
     door = writer(fabric())
     handler = EmittingHandler(emitting(written(door, CONTEXT)))

@@ -380,8 +380,11 @@ def asked_plant(messages):
     return next(m for m in messages if m.type == "human").text.split()[-1].rstrip("?")
 
 
-def a_plants_agent(relay, seen, deepest=3, inner_graph=False):
-    """Three agents deep, two tools at once on each level; each is asked about one plant."""
+def a_plants_agent(relay, seen, deepest=3, inner_graph=False, sync_alone=False):
+    """Three agents deep, two tools at once on each level; each is asked about one plant.
+
+    `sync_alone` makes tools that an asynchronous run has to call in threads.
+    """
 
     def level(depth):
         def reply(messages):
@@ -413,7 +416,7 @@ def a_plants_agent(relay, seen, deepest=3, inner_graph=False):
                 """Ask another agent."""
                 return answers(await inner.ainvoke(question(plant)))[-1].content
 
-            ask.coroutine = aask.coroutine
+            ask.coroutine = None if sync_alone else aask.coroutine
             tools = [ask]
         model = Chat(reply=reply)
         agent = create_agent(
@@ -433,16 +436,18 @@ def a_plants_agent(relay, seen, deepest=3, inner_graph=False):
 
 @pytest.mark.parametrize(
     ("graph", "way"),
-    [(False, "astream"), (True, "batch")],
-    ids=["create_agent-astream", "StateGraph-batch"],
+    [(False, "astream"), (True, "batch"), (False, "abatch")],
+    ids=["create_agent-astream", "StateGraph-batch", "create_agent-abatch-of-sync-tools"],
 )
 async def test_32_callers_three_agents_deep_each_have_their_own(graph, way):
     relay, seen = opened(*PLANTS), []
-    agent = a_plants_agent(relay, seen, inner_graph=graph)
+    agent = a_plants_agent(relay, seen, inner_graph=graph, sync_alone=way == "abatch")
     asks = [{"messages": [("user", f"What delivers plant p{n}?")]} for n in range(32)]
     match way:
         case "batch":
             results = await asyncio.to_thread(agent.batch, asks, {"max_concurrency": 8})
+        case "abatch":
+            results = await agent.abatch(asks)
         case "astream":
 
             async def streamed(ask):

@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 
 from crp_integrations.gateway import GatewaySettings
+from crp_integrations.seals import sha256
 from tests.gateway.houses import ASKED, BODY, FACTS, FAST, SECRET, Gateway, opened
 from tests.servers import Double
 
 CHAT = "/v1/chat/completions"
+OWN_ID = "Plant-3-belongs-to-Jane-Doe-of-Elm-Street"
+OWN_TEXT = "The harbour crane of Rotterdam lifts forty tonnes on a windless day."
 LOGGER = "crp_integrations.gateway.access"
 
 
@@ -97,14 +100,18 @@ def test_the_access_log_holds_ids_of_facts_and_no_content(
             gateway.post(CHAT, {**BODY, "model": "m", "messages": [*ASKED, {"role": SECRET}]})
             gateway.post(CHAT, {**BODY, "user": SECRET}, **{"CRP-Safety-Policy": SECRET})
             gateway.ask(**{"X-Request-Id": SECRET[:60]})
+            # A caller chooses the ids of his facts.
+            gateway.post("/v1/facts", {"facts": [{"content": OWN_TEXT, "fact_id": OWN_ID}]})
+            gateway.post(CHAT, {**BODY, "messages": [{"role": "user", "content": OWN_TEXT}]})
+            gateway.get(f"/v1/facts/{OWN_ID}")
             server.fault = "bad-request"
             gateway.ask()
     finally:
         root.removeHandler(lines)
     access = [json.loads(text) for name, text in lines.said if name == LOGGER]
-    assert len(access) == 15
+    assert len(access) == 18
     asked = [one for one in access if one["route"] == CHAT and one["outcome"] == "released"]
-    assert len(asked) == 4 - 1
+    assert len(asked) == 4
     window = whole.json()["crp"]["window_id"]
     (line,) = [one for one in access if one["window"] == window]
     shown = [fact for fact in FACTS if fact in server.requests[0].context]
@@ -113,8 +120,10 @@ def test_the_access_log_holds_ids_of_facts_and_no_content(
     assert line["session"] == whole.headers["CRP-Context-Session-Id"]
     (deleted,) = [one for one in access if one["method"] == "DELETE"]
     assert deleted["facts"] == [stored]
+    named = [one for one in access if sha256(OWN_ID) in one["facts"]]
+    assert [one["route"] for one in named][:3] == ["/v1/facts", CHAT, "/v1/facts/{fact_id}"]
     ours = "\n".join(text for name, text in lines.said if name.startswith("crp_integrations"))
-    for text in [*FACTS, SECRET, server.text]:
+    for text in [*FACTS, SECRET, server.text, OWN_ID, OWN_TEXT]:
         assert text not in ours
         # Nor a part of it that would tell as much.
         assert text[10:50] not in ours

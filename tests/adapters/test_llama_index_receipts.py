@@ -1,0 +1,118 @@
+"""Receipts on answers of LlamaIndex's query engines and agents."""
+
+from __future__ import annotations
+
+import pytest
+from llama_index.core import Document, VectorStoreIndex
+from llama_index.core.embeddings import MockEmbedding
+from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
+
+from crp_integrations.llama_index import (
+    CRPAgentLLM,
+    CRPQueryEngine,
+    CRPRetriever,
+    DPEEventHandler,
+    ReportEvent,
+)
+from crp_integrations.llama_index.packing import hide
+from crp_integrations.receipt.again import EQUAL
+from crp_integrations.receipt.records import Receipt, read, write
+from crp_integrations.receipt.replay import replay
+from crp_integrations.receipt.verify import verify
+from tests.adapters.llama_index_doubles import (
+    FACTS,
+    QUESTION,
+    WRONG,
+    agent,
+    heard,
+    opened,
+    outputs,
+    scripted,
+)
+from tests.doubles import ScriptedModel
+
+
+def sound(receipt: Receipt) -> bool:
+    """Whether a receipt verifies, and nothing of it differs when it is done again."""
+    data = write(receipt)
+    found = replay(read(data))
+    return verify(data).ok and found.same and found.part("examination").state == EQUAL
+
+
+@pytest.mark.parametrize("way", ["query", "aquery"])
+async def test_a_handler_with_a_relay_hands_receipts_on(way: str) -> None:
+    relay = opened()
+    receipts: list[Receipt] = []
+    reported: list[ReportEvent] = []
+    retriever = CRPRetriever(relay, model="gpt-4o", budget_tokens=2_000)
+    llm = scripted(WRONG)
+    engine = RetrieverQueryEngine.from_args(retriever, llm=llm)
+    with DPEEventHandler(relay=relay, on_receipt=receipts.append, on_report=reported.append):
+        response = engine.query(QUESTION) if way == "query" else await engine.aquery(QUESTION)
+    (receipt,) = receipts
+    assert response.metadata["crp_receipt"] == receipt.receipt_id
+    assert response.metadata["crp"]["distortion_types"] == ["NUMBER_CHANGED"]
+    assert reported[0].report == response.metadata["crp"]
+    assert sound(receipt)
+    assert receipt.text(receipt.number("request")) == QUESTION
+    sent = receipt.content["calls"][0]["messages"]
+    said = [receipt.text(one["leaf"]) for one in sent]
+    assert said == [message.content for message in llm.seen[-1]]
+    # Its facts are the fabric's, so it is in the log.
+    assert relay.receipts().ids(receipt.chain.session_id) == [receipt.receipt_id]
+    relay.verify()
+
+
+def test_nodes_of_nobodys_fabric_are_in_the_receipt_and_on_no_disk() -> None:
+    relay = opened()
+    receipts: list[Receipt] = []
+    text = "The dam was built in 1987 and is 40 metres high."
+    index = VectorStoreIndex.from_documents(
+        [Document(text=text)], embed_model=MockEmbedding(embed_dim=8)
+    )
+    with DPEEventHandler(relay=relay, on_receipt=receipts.append):
+        index.as_query_engine(llm=scripted("It was built in 1987.")).query("When was it built?")
+    (receipt,) = receipts
+    assert sound(receipt)
+    assert text in [one.text for one in receipt.texts if not isinstance(one, str)]
+    assert relay.receipts().head().head.size == 0
+
+
+def test_without_a_relay_nothing_is_sealed() -> None:
+    receipts: list[Receipt] = []
+    index = VectorStoreIndex.from_documents(
+        [Document(text=FACTS[0])], embed_model=MockEmbedding(embed_dim=8)
+    )
+    with DPEEventHandler(on_receipt=receipts.append):
+        response = index.as_query_engine(llm=scripted(FACTS[0])).query(QUESTION)
+    assert "crp_receipt" not in (response.metadata or {})
+    assert receipts == []
+
+
+def test_a_query_engines_window_names_its_receipt() -> None:
+    relay = opened(models=ScriptedModel(FACTS[0]))
+    response = CRPQueryEngine(relay, model="gpt-4o", budget_tokens=60).query(QUESTION)
+    receipt = relay.receipt(response.metadata["crp_receipt"])
+    assert receipt is not None
+    assert sound(receipt)
+    assert replay(receipt).whole
+
+
+async def test_an_agents_windows_name_their_receipts() -> None:
+    relay = opened()
+    events, _, error = await heard(agent(CRPAgentLLM(relay, scripted(FACTS[0])), []).run(QUESTION))
+    assert error is None
+    (told,) = [one.metadata["crp_receipt"] for one in outputs(events)]
+    receipt = relay.receipt(told)
+    assert receipt is not None
+    assert sound(receipt)
+
+
+def test_the_id_of_a_receipt_is_hidden_from_models() -> None:
+    """An index node with a query engine behind it is given the response's whole metadata."""
+    node = TextNode(text="An answer.", metadata={"crp_receipt": "crp_rcpt_1", "page": 3})
+    hide([NodeWithScore(node=node)])
+    assert "crp_rcpt" not in node.get_content(metadata_mode=MetadataMode.LLM)
+    assert "crp_rcpt" not in node.get_content(metadata_mode=MetadataMode.EMBED)
+    assert "page: 3" in node.get_content(metadata_mode=MetadataMode.LLM)

@@ -1,0 +1,108 @@
+"""Each part of a request and of an answer has its own limit, and a refusal that names it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crp_integrations.gateway import GatewaySettings
+from tests.gateway.houses import ASKED, BODY, FAST, Gateway, opened
+from tests.servers import Double
+
+CHAT = "/v1/chat/completions"
+LIMITS = GatewaySettings(
+    **FAST,
+    question_characters=60,
+    messages=4,
+    conversation_characters=200,
+    field_characters=300,
+    answer_characters=80,
+    fact_characters=100,
+)
+CALL = {"id": "c1", "type": "function", "function": {"name": "look_up", "arguments": "{}"}}
+
+
+def called(arguments: str, result: str) -> list[dict[str, Any]]:
+    function = {"name": "look_up", "arguments": arguments}
+    asked = {"role": "assistant", "content": None, "tool_calls": [{**CALL, "function": function}]}
+    return [*ASKED, asked, {"role": "tool", "tool_call_id": "c1", "content": result}]
+
+
+def tool(description: str) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": "f", "description": description}}
+
+
+@pytest.mark.parametrize("path", [CHAT, "/v1/preview"])
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"messages": [{"role": "user", "content": "a" * 61}]}, "question and its sub-queries"),
+        ({"crp": {"sub_queries": ["a" * 20, "b" * 20]}}, "question and its sub-queries"),
+        ({"messages": [*ASKED] * 5}, "the conversation has 5 messages, at most 4"),
+        ({"messages": [{"role": "system", "content": "a" * 201}, *ASKED]}, "201 characters"),
+        ({"messages": [{"role": "user", "content": "a" * 201}, *ASKED]}, "201 characters"),
+        ({"messages": called("{}", "a" * 200)}, "209 characters"),
+        ({"messages": called('"' + "a" * 200 + '"', "b")}, "210 characters"),
+        ({"tools": [tool("a" * 300)]}, "the fields beside the messages"),
+        ({"response_format": {"schema": "a" * 300}}, "the fields beside the messages"),
+        ({"metadata": {"a": "b" * 300}}, "the fields beside the messages"),
+    ],
+    ids=range(10),
+)
+def test_a_part_that_is_too_long_is_400(
+    tmp_path: Path, server: Double, path: str, given: dict[str, Any], told: str
+) -> None:
+    with opened(tmp_path, server, settings=LIMITS) as gateway:
+        response = gateway.post(path, {**BODY, **given})
+        assert response.status_code == 400
+        assert told in response.json()["error"]["message"]
+        assert "aaaa" not in response.text
+        assert not server.requests
+        # What is within all of them is answered.
+        assert gateway.post(path, {**BODY, "messages": called("{}", "It runs.")}).status_code == 200
+
+
+def test_a_fact_that_is_too_long_is_400_and_none_is_stored(tmp_path: Path, server: Double) -> None:
+    with opened(tmp_path, server, settings=LIMITS) as gateway:
+        before = gateway.get("/v1/facts").json()
+        short, long = ({"content": "Plant 8 hums. " * times} for times in (7, 8))
+        response = gateway.post("/v1/facts", {"facts": [short, long]})
+        assert response.status_code == 400
+        assert "facts.1.content has 112 characters, at most 100" in response.text
+        assert gateway.get("/v1/facts").json() == before
+        assert gateway.post("/v1/facts", {"facts": [short]}).status_code == 200
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("policy", ["", "halt-on CRITICAL"])
+def test_an_answer_that_is_too_long_is_none(
+    tmp_path: Path, server: Double, stream: bool, policy: str
+) -> None:
+    server.text = "Plant 7 was built in 1957. " * 4
+    headers = {"CRP-Safety-Policy": policy} if policy else {}
+    with opened(tmp_path, server, settings=LIMITS) as gateway:
+        response = gateway.post(CHAT, {**BODY, "stream": stream}, **headers)
+        if stream and not policy:
+            # It was being shown as it came: it ends in an error, and without its end.
+            assert response.status_code == 200
+            assert '"error"' in response.text
+            assert "[DONE]" not in response.text
+        else:
+            assert response.status_code == 502
+            assert "Plant 7" not in response.text
+        outcomes = ended(gateway)
+        assert outcomes == ["failed"]
+        server.text = "Plant 7 was built in 1957."
+        assert gateway.post(CHAT, {**BODY, "stream": stream}, **headers).status_code == 200
+
+
+def ended(gateway: Gateway) -> list[str]:
+    """How the windows of the tenant ended."""
+    with gateway.relay() as relay, relay.fabric.begin(write=False) as transaction:
+        return [
+            seal.outcome
+            for session in {event.session_id for event in transaction.journal.events()} - {""}
+            for seal in transaction.journal.seals(session)
+        ]
