@@ -1,7 +1,7 @@
 """Context Relay Protocol for agent stacks: what a model saw, why, and whether its answer holds.
 
-`Relay` is the whole path over a store; `pack`, `examine` and `count_tokens` need none. Names
-load when they are first used, so importing the package costs nothing.
+`Relay` is the whole path over a store; `pack`, `examine`, `compact` and `count_tokens` need none.
+Names load when they are first used, so importing the package costs nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from crp_integrations.fabric.records import Fact
     from crp_integrations.messages import Message, Reply
     from crp_integrations.relay.delegating import asked_by, result_of
-    from crp_integrations.relay.doors import count_tokens, examine, pack
+    from crp_integrations.relay.doors import compact, count_tokens, examine, pack
     from crp_integrations.relay.from_headers import from_headers
     from crp_integrations.relay.records import Answer, Request, TokenCount
     from crp_integrations.relay.relay import Relay
@@ -38,6 +38,7 @@ _HOMES = {
     "SourceKind": "vocabulary",
     "TokenCount": "relay.records",
     "asked_by": "relay.delegating",
+    "compact": "relay.doors",
     "count_tokens": "relay.doors",
     "examine": "relay.doors",
     "from_headers": "relay.from_headers",
@@ -59,6 +60,7 @@ __all__ = [
     "SourceKind",
     "TokenCount",
     "asked_by",
+    "compact",
     "count_tokens",
     "examine",
     "from_headers",

@@ -255,6 +255,20 @@ class StoreNewer(StoreError):
     """The store was written by a newer version of the package."""
 
 
+class StepStopped(CRPError):
+    """A guardrail of one of the four steps stopped a run before its model was asked.
+
+    Attributes:
+        step: `write`, `select`, `compress` or `isolate`.
+    """
+
+    status_hint = 422
+
+    def __init__(self, step: str, why: str) -> None:
+        super().__init__(f"the run is stopped at step {step}: {why}")
+        self.step = step
+
+
 class IngestError(CRPError):
     """A path or document could not be ingested; the store is as it was."""
 

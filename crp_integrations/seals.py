@@ -22,6 +22,7 @@ SEPARATOR = "\u241f"
 SESSION_INFO = b"crp-session-hmac-v3"
 SIGN_INFO = b"crp-session-sign-v3"
 JOURNAL_INFO = b"crp-journal-hmac-v1"
+ARTIFACT_INFO = b"crp-artifact-url-v1"
 _written = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")
 ).encode
@@ -32,6 +33,7 @@ _MARKED = re.compile(f'"{_MARK}([0-9.e-]+){_MARK}"')
 _DOUBTFUL = re.compile(r"(?:^|[:\[,])-?(?:[0-9]{16}|[0-9.]+e[^-])")
 # First field of what a nonce's seal covers: no other seal begins so.
 NONCE_INFO = "crp-safety-nonce-v1"
+ADDRESS_INFO = "crp-artifact-address-v1"
 # {"alg":"HS256","typ":"CRP"} in base64url; it is signed and never sent.
 _TOKEN_HEADER = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkNSUCJ9"
 
@@ -195,6 +197,16 @@ def policy_nonce(key: bytes, *, random: bytes, policy_hash: str) -> str:
         policy_hash: `sha256:…` of the policy's canonical text.
     """
     return _seal(key, (NONCE_INFO, random.hex(), policy_hash)).removeprefix("sha256:")
+
+
+def address_hmac(key: bytes, claim: str) -> str:
+    """Seal of an artifact's address: 64 hexadecimal digits.
+
+    Args:
+        key: the tenant's key for addresses, 32 bytes.
+        claim: as it is sent, in base64url.
+    """
+    return _seal(key, (ADDRESS_INFO, claim)).removeprefix("sha256:")
 
 
 def same(left: str, right: str) -> bool:

@@ -156,8 +156,8 @@ class OpenAIShape:
             for part in (arguments[:half], arguments[half:]):
                 yield chunk({"tool_calls": [{"index": place, "function": {"arguments": part}}]})
         if not double.tool_calls:
-            for word in words(double.answer(seen)):
-                yield chunk({"content": word})
+            for piece in words(double.answer(seen), double.piece_words):
+                yield chunk({"content": piece})
         yield chunk({}, "tool_calls" if double.tool_calls else "stop")
         yield event({**frame, "choices": [], "usage": self.usage(double, seen)}), True
 
@@ -174,6 +174,7 @@ class Double:
 
     Attributes:
         answers: the text for a request; None answers `text` to all.
+        piece_words: words of one piece of a stream, in the OpenAI shape.
         windows: what models take, by name; a request that does not fit is refused with numbers.
     """
 
@@ -189,6 +190,7 @@ class Double:
     released: threading.Event = field(default_factory=threading.Event)
     shape: Any = field(default_factory=OpenAIShape)
     pause_s: float = 0.02
+    piece_words: int = 1
 
     def answer(self, seen: Recorded) -> str:
         return self.answers(seen) if self.answers else self.text
@@ -217,10 +219,11 @@ def event(value: dict[str, Any], name: str = "") -> str:
     return f"{head}data: {json.dumps(value)}\n\n"
 
 
-def words(text: str) -> list[str]:
-    """The pieces of a streamed text, which joined are the text."""
+def words(text: str, at_once: int = 1) -> list[str]:
+    """The pieces of a streamed text, so many words each, which joined are the text."""
     first, *rest = text.split(" ")
-    return [first, *(" " + word for word in rest)]
+    single = [first, *(" " + word for word in rest)]
+    return ["".join(single[at : at + at_once]) for at in range(0, len(single), at_once)]
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -17,10 +17,12 @@ from typing import Any, TypeAlias
 from crp_integrations.errors import StoreError
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import (
+    AgentRole,
     AiActClass,
     ChainIntegrity,
     Circuit,
     CompletenessLevel,
+    DropReason,
     EventType,
     HaltReason,
     Oversight,
@@ -29,6 +31,7 @@ from crp_integrations.vocabulary import (
     QualityTier,
     RepetitionLevel,
     RiskLevel,
+    RotSignal,
     Strategy,
     TransferType,
 )
@@ -60,6 +63,19 @@ CAUSES = (
 FACT_FIELDS = (
     "content", "metadata", "importance_weight", "labels", "kind", "ttl", "valid_from", "valid_to",
 )  # fmt: skip
+
+# Of a context pack.
+SECTIONS = ("user", "task", "tools", "knowledge", "memory", "policy")
+# What starts a compaction, and why something is not shown as it was.
+COMPACTING = ("budget", "items", "tool-call")
+LEFT_OUT = (
+    "duplicate", "targeted", "irrelevant", "offloaded", "pruned", "summarised", "budget",
+)  # fmt: skip
+SUMMARY_LEVELS = ("source", "cluster", "session", "targeted")
+# What the guard is asked about.
+ACCESS = ("read", "write", "erase")
+ARTIFACT_ACTIONS = ("put", "read", "signed", "opened", "refused", "erased")
+ARTIFACT_REFUSALS = ("expired", "replayed", "denied", "unknown")
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@+#=-]{0,159}")
 _HASH = re.compile(r"(sha256:[0-9a-f]{64})?")
@@ -209,6 +225,7 @@ def _either(*kinds: Kind) -> Kind:
 
 
 _names = _many(_name)
+_counts = _many(_count)
 _risk = _word(RiskLevel, empty=True)
 _strategy = _word(Strategy)
 # The journal's own fields, and those by which a window's last event speaks of its seal.
@@ -239,9 +256,14 @@ SHAPES: Mapping[EventType, Mapping[str, Kind]] = {
         "cause": _word(CAUSES),
     },
     EventType.DISPATCH_STARTED: {
-        "model": _name, "strategy": _strategy, "attempt": _count,
+        "model": _name, "strategy": _strategy, "attempt": _count, "invocation_hash": _hash,
+        # Of the four steps: items before and after, tokens before and after.
+        "write": _counts, "select": _counts, "compress": _counts, "isolate": _counts,
     },
-    EventType.DISPATCH_COMPLETED: {"tokens": _count, "model": _name},
+    EventType.DISPATCH_COMPLETED: {
+        "tokens": _count, "model": _name, "prompt_tokens": _count, "completion_tokens": _count,
+        "cost_microusd": _count,
+    },
     EventType.DISPATCH_FAILED: {"error": _name},
     EventType.RE_DISPATCH: {
         "attempt": _count, "triggers": _many(_word(TRIGGERS, DIRECTIVES)), "strategy": _strategy,
@@ -275,11 +297,17 @@ SHAPES: Mapping[EventType, Mapping[str, Kind]] = {
     EventType.EU_AI_ACT_CLASSIFIED: {"class": _word(AiActClass)},
     EventType.FACT_RETRIEVED: {
         "state_hash": _hash, "facts": _names, "dropped": _count, "held": _count,
+        "decisions": _many(_either(_hash, _name)),
+        "sources": _names, "labels": _names, "item_tokens": _counts, "scores": _many(_fraction),
+        "budget_tokens": _count, "tokens": _count, "available": _count, "assembly_us": _count,
+        "reasons": _many(_word(DropReason)), "reason_counts": _counts, "reason_tokens": _counts,
+        "reason_hashes": _many(_hash),
     },
     EventType.FACT_INGESTED: {
         "source": _name, "document_hash": _hash, "content_hash": _hash, "count": _count,
         "facts": _names, "changed": _names, "active_again": _names, "stale": _names,
         "relabelled": _names, "fields": _many(_word(FACT_FIELDS)), "signer": _name,
+        "summary_hash": _hash,
     },
     EventType.FACT_DELETED: {
         "source": _name, "facts": _names, "count": _count, "cause": _word(CAUSES),
@@ -310,6 +338,36 @@ SHAPES: Mapping[EventType, Mapping[str, Kind]] = {
     },
     EventType.FLOW_STITCH: {
         "of": _name, "stitch_hash": _hash, "flow": _fraction, "remedy": _word(REMEDIES),
+    },
+    EventType.CONTEXT_COMPACTED: {
+        "triggers": _many(_word(COMPACTING)), "before": _count, "after": _count,
+        "budget": _count, "fits": _flag, "artifacts": _names, "fallbacks": _count,
+    },
+    EventType.CONTEXT_DROPPED: {
+        "report": _name, "reason": _word(LEFT_OUT), "items": _names, "tokens": _count,
+    },
+    EventType.SUMMARY_WRITTEN: {
+        "summary": _name, "level": _word(SUMMARY_LEVELS), "content_hash": _hash,
+        "signer": _name, "method": _name, "items": _names,
+    },
+    EventType.CONTEXT_PACKED: {
+        "pack": _name, "shown_hash": _hash, "items": _names, "item_hashes": _many(_hash),
+        "sections": _many(_word(SECTIONS)), "item_counts": _counts, "section_tokens": _counts,
+        "budget": _count, "tokens": _count, "decisions": _names, "minimal": _flag,
+        "reports": _names,
+    },
+    EventType.ARTIFACT_ACCESS: {
+        "artifacts": _names, "action": _word(ARTIFACT_ACTIONS), "reason": _word(ARTIFACT_REFUSALS),
+        "subject": _name, "nonce": _name, "count": _count,
+    },
+    EventType.ROLE_HANDOVER: {
+        "run": _name, "number": _count, "giver": _word(AgentRole), "taker": _word(AgentRole),
+        "record": _name, "record_hash": _hash, "items": _names, "tokens": _count,
+        "decisions": _names, "allowed": _flag, "signals": _many(_word(RotSignal)),
+    },
+    EventType.EXCEPTION_USED: {
+        "exception": _name, "subject": _name, "action": _word(ACCESS), "labels": _names,
+        "decisions": _names,
     },
     EventType.SUB_AGENT_RESULT: {
         "session": _name, "chain_tip": _hash, "budget": _fraction, "agent": _name,

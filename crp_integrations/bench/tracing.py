@@ -40,7 +40,7 @@ from crp_integrations.relay.settings_dispatch import DispatchSettings
 MODULE = "crp_integrations.bench.tracing"
 WARM = 5
 BUDGET = 2_048
-# What the issue allows guard and trace together, as a share of a whole assembly.
+# What guard and trace together are to take at most, as a share of a whole assembly.
 WANTED = 0.10
 
 
@@ -220,7 +220,7 @@ def _timed(plain: Callable[..., object], into: list[float]) -> Callable[..., obj
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print; the status is 1 above what the issue allows."""
+    """Measure and print; the status is 1 above a tenth of an assembly."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--facts", type=int, default=2_000)
     parser.add_argument("--questions", type=int, default=60)

@@ -14,15 +14,20 @@ from crp_integrations.cli import (
     assemble,
     audit,
     bench,
+    bench_compaction,
     bench_gateway,
+    bench_guard,
     bench_receipts,
+    bench_rot,
     conformance,
     fabric,
+    guard,
     ingest,
     memory,
     quickstart,
     receipt,
     serve,
+    slo,
     tokens,
 )
 from crp_integrations.errors import CRPError
@@ -50,8 +55,13 @@ app.add_typer(fabric.app, name="fabric")
 app.add_typer(audit.app, name="audit")
 app.add_typer(receipt.app, name="receipt")
 app.add_typer(memory.app, name="memory")
+app.add_typer(guard.app, name="guard")
+app.add_typer(slo.app, name="slo")
+bench.app.command("compaction")(bench_compaction.compaction)
 bench.app.command("receipts")(bench_receipts.receipts)
 bench.app.command("gateway")(bench_gateway.gateway)
+bench.app.command("guard")(bench_guard.guard)
+bench.app.command("rot")(bench_rot.rot)
 app.add_typer(bench.app, name="bench")
 app.add_typer(serve.app, name="keys")
 

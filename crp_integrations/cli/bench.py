@@ -80,9 +80,16 @@ def fabric(
     embedder: Annotated[
         str, typer.Option("--embedder", help="minilm, or hash for trying this out.")
     ] = "minilm",
+    store: Annotated[
+        str, typer.Option("--store", help="postgresql:// address: measure that beside plain SQL.")
+    ] = "",
 ) -> None:
     """Search, filter, communities, ingestion and opening beside other stores, on real text."""
     _checked(facts, embedder)
+    if store:
+        given = ["--store", store, "--facts", facts.rpartition(",")[2]]
+        given += ["--json", str(json_path)] if json_path else []
+        raise typer.Exit(in_one_thread(f"{FABRIC}.postgres", given))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "report.json"
         given = ["--facts", facts, "--embedder", embedder, "--quiet", "--json", str(path)]

@@ -27,7 +27,7 @@ def gateway(
     ] = "minilm",
     json_path: Json = None,
 ) -> None:
-    """Load on the gateway over loopback: errors, times, memory; status 1 with any error."""
+    """Load on the gateway over loopback; status 1 with an error, or when memory grows."""
     if embedder not in ("minilm", "hash"):
         raise RequestError(f"--embedder is {embedder!r:.40}, wanted minilm or hash")
     given = ["--minutes", str(minutes), "--at-once", str(at_once), "--facts", str(facts)]

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from crp_integrations.cli import facts, options, show, show_fabric
+from crp_integrations.cli.migrate import migrate
 from crp_integrations.cli.opening import kept, moving
 from crp_integrations.fabric.namespace import Namespace
 
@@ -26,6 +27,7 @@ for _name, _help, _change in (
 app.command("forget")(facts.forget)
 app.command("erase")(facts.erase)
 app.command("export")(facts.export)
+app.command("migrate")(migrate)
 
 
 @app.command("stats")

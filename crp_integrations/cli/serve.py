@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -73,6 +74,10 @@ def serve(
     no_log: Annotated[
         bool, typer.Option("--no-log", help="No line of ids for each request.")
     ] = False,
+    observe: Annotated[
+        bool,
+        typer.Option("--observe", help="Windows on /metrics, and spans to OTEL_EXPORTER_OTLP_…"),
+    ] = False,
 ) -> None:
     """Serve the protocol over HTTP in front of an OpenAI-compatible server, or of LiteLLM."""
     from crp_integrations.gateway import (
@@ -109,15 +114,28 @@ def serve(
             most_bytes=limits.upstream_bytes,
         )
     arguments: dict[str, Any] = {} if policy is None else {"policy": policy}
-    application = create_app(store, keys=known, upstream=server, settings=limits, **arguments)
-    _logging(access=not no_log)
+    with ExitStack() as stack:
+        options: dict[str, Any] = {}
+        if observe:
+            from crp_integrations.observability.opening import serving
+
+            options["tracer"] = stack.enter_context(serving())
+        application = create_app(
+            store, keys=known, upstream=server, settings=limits, options=options, **arguments
+        )
+        _logging(access=not no_log)
+        _warned(host)
+        served(application, host=host, port=port, settings=limits)
+
+
+def _warned(host: str) -> None:
+    """Say that keys go over plain HTTP, where other machines can reach it."""
     if host not in LOOPBACK:
         typer.echo(
             f"crp: {host} is reached from other machines, and keys and texts go over plain HTTP; "
             "put TLS in front",
             err=True,
         )
-    served(application, host=host, port=port, settings=limits)
 
 
 @app.command("new")

@@ -256,11 +256,13 @@ class Operations(Clustered):
             StoreBusy: another process held the write lock for too long.
         """
         require(self._guard, self.subject, "erase", NAMESPACE)
+        writing = self._writing()
+        if session_id:
+            writing.erase_elsewhere([session_id])
         with self._fabric.begin(self._own.name, write=False) as transaction:
             shown = shown_in(transaction)
             if shown is None or not shown.has(session_id):
                 return False
-        writing = self._writing()
         gone = forget_sessions(writing, lambda _: [session_id], "forgotten")
         if gone and scrub:
             windows_scrubbed(writing)

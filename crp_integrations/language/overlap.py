@@ -64,6 +64,18 @@ def coverage(claim: str, passage: str, idf: Mapping[str, float] | None = None) -
     return sum(_weight(found, idf) for found in wanted if found in have) / total
 
 
+def coverages(claim: str, passages: Sequence[str]) -> list[float]:
+    """As `coverage` of each passage by the rarity over all of them; each is read once."""
+    stems = [set(content_stems(passage)) for passage in passages]
+    wanted = sorted(set(content_stems(claim)))
+    if not wanted:
+        return [1.0] * len(stems)
+    idf = _weights(stems)
+    weights = [(found, _weight(found, idf)) for found in wanted]
+    total = sum(weight for _, weight in weights)
+    return [sum(weight for found, weight in weights if found in have) / total for have in stems]
+
+
 class Index:
     """An inverted index over passages, built once and asked for every claim.
 

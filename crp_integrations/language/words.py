@@ -76,7 +76,8 @@ def content_stems(text: str) -> list[str]:
     >>> content_stems("The policy applies to state-owned firms")
     ['polici', 'appli', 'state', 'own', 'firm']
     """
-    return [found.stem for found in content_words(text)]
+    lowered = (match.group().casefold() for match in _PART.finditer(fold(text).text))
+    return [stem(lower) for lower in lowered if lower not in STOP_WORDS]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,7 @@
 """Names of attributes: OpenTelemetry's GenAI conventions, OpenInference's, and our own.
 
-Spec: OpenTelemetry semantic conventions for generative AI (Development), OpenInference 0.1
-
-They are written out, since both packages of constants call these names unstable.
+They are of OpenTelemetry's semantic conventions for generative AI (Development) and of
+OpenInference 0.1, written out, since both packages of constants call these names unstable.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from typing import Any, TypedDict
 
 from crp_integrations.envelope.prior import PriorWindow
 from crp_integrations.envelope.records import Envelope
+from crp_integrations.governance.compaction.records import Account
 from crp_integrations.headers.cache import CacheDirectives
 from crp_integrations.headers.words import Phase
 from crp_integrations.messages import Message
@@ -62,3 +63,5 @@ class Asking(TypedDict, total=False):
     report_uri: str | None
     nonce: str | None
     phase: Phase | str | None
+    compact: bool | None
+    compaction: Account | None

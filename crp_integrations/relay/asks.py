@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Collection,
+    Generator,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing, closing
-from typing import Final, Unpack
+from typing import Any, Final, Unpack
 
 from crp_integrations.envelope.assemble import preview
 from crp_integrations.envelope.records import EnvelopePreview
+from crp_integrations.governance.compaction.records import CompactHistory
+from crp_integrations.governance.compaction.settings import HistorySettings
+from crp_integrations.governance.tracing import Observer
 from crp_integrations.ports import Model
 from crp_integrations.relay import outcomes
 from crp_integrations.relay.admit import admit, admit_depth
 from crp_integrations.relay.asking import Asking
+from crp_integrations.relay.compacting import shortened
+from crp_integrations.relay.conversation import message_of
+from crp_integrations.relay.counting import Conversation
 from crp_integrations.relay.drive import (
     adrive,
     adrive_live,
@@ -44,6 +59,11 @@ class Asks:
         self._known = known
         self._residency = residency
 
+    @property
+    def observer(self) -> Observer | None:
+        """Who is told of windows and model calls; for who calls a model himself."""
+        return self._world.observer
+
     def turn(self, query: str, **asking: Unpack[Asking]) -> Turn:
         """A window for who calls the model himself: `begin`, then `receive` or `fail`."""
         return Turn(self._request(query, asking), self._world)
@@ -63,13 +83,15 @@ class Asks:
         """
         turn = self.play(query, **asking)
         self._known(turn.request.model)
-        return outcomes.answer(drive(turn, self._models))
+        with self._world.tracer.step("ask"):
+            return outcomes.answer(drive(turn, self._models))
 
     async def aask(self, query: str, **asking: Unpack[Asking]) -> Answer:
         """The asynchronous twin of `ask`."""
         turn = self.play(query, **asking)
         await asyncio.to_thread(self._known, turn.request.model)
-        return outcomes.answer(await adrive(turn, self._models))
+        with self._world.tracer.step("ask"):
+            return outcomes.answer(await adrive(turn, self._models))
 
     def stream(
         self, query: str, *, live: bool = False, **asking: Unpack[Asking]
@@ -127,7 +149,8 @@ class Asks:
         for model in {request.model for request in requests}:
             self._known(model)
         together = Together(requests, self._world)
-        drive(together, self._models)
+        with self._world.tracer.step("batch"):
+            drive(together, self._models)
         return together.batch()
 
     async def abatch(self, queries: Sequence[str], **asking: Unpack[Asking]) -> Batch:
@@ -136,7 +159,8 @@ class Asks:
         for model in {request.model for request in requests}:
             await asyncio.to_thread(self._known, model)
         together = Together(requests, self._world)
-        await adrive(together, self._models)
+        with self._world.tracer.step("batch"):
+            await adrive(together, self._models)
         return together.batch()
 
     def preview(self, query: str, **asking: Unpack[Asking]) -> EnvelopePreview:
@@ -152,6 +176,58 @@ class Asks:
         turn = self.turn(query, **asking)
         self._known(turn.request.model)
         return preview(turn.preview())
+
+    def compact(
+        self,
+        messages: Conversation,
+        *,
+        model: str | None = None,
+        tools: Sequence[Mapping[str, Any]] = (),
+        question: str | None = None,
+        budget_tokens: int | None = None,
+        ids: Sequence[str] | None = None,
+        pinned: Collection[str] = (),
+        session_id: str = "",
+        residency: str | None = None,
+        settings: HistorySettings | None = None,
+    ) -> CompactHistory:
+        """Shorten an agent's messages where there is a reason to; nothing is journalled.
+
+        Hand the account to the question that they are sent with (`compaction=`), and it is
+        journalled with its window.
+
+        Spec: Summit §Compression Strategy
+
+        Args:
+            messages: of this package or in the OpenAI shape, in the order that a model is sent.
+            model: whose tokens are counted; None takes the settings' model.
+            tools: definitions in the OpenAI shape that are sent beside them.
+            question: what they are looked at by; None for the user's last message.
+            budget_tokens: for messages and tools; None for a share of the model's context limit.
+            ids: of the messages, each once; None makes them from what the messages say.
+            pinned: ids of messages that stay as they are.
+            session_id: whose artifacts large results become, where the settings say `offload`;
+                empty keeps none.
+            settings: None takes the relay's, switched on.
+
+        Raises:
+            RequestError: a call has no result, a result no call, or the budget is not above 0.
+            CompactionRefused: what came out does not account for what was left out.
+        """
+        own = self._world.settings.compaction.model_copy(update={"enabled": True})
+        return shortened(
+            [message_of(message) for message in messages],
+            self._world,
+            settings or own,
+            model=model or self._world.settings.model,
+            tools=tools,
+            question=question,
+            budget=budget_tokens,
+            ids=ids,
+            pinned=pinned,
+            residency=self._residency if residency is None else residency,
+            session_id=session_id,
+        )
 
     def _request(self, query: str, asking: Asking) -> Request:
         given = {name: value for name, value in asking.items() if value is not None}

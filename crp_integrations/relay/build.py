@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from datetime import datetime
 from functools import cache, lru_cache
-from importlib.metadata import PackageNotFoundError, distribution
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -17,24 +15,32 @@ from crp_integrations.dpe.ports import Recogniser, Verifier
 from crp_integrations.dpe.verifier.alignment import AlignmentVerifier
 from crp_integrations.dpe.verifier.calibrated import FeaturesVerifier
 from crp_integrations.engines import hnsw
+from crp_integrations.engines.guards import guard_of, read_exceptions
 from crp_integrations.engines.leiden import engine_for
 from crp_integrations.engines.models import Models
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.engines.rego import RegoEngine
 from crp_integrations.engines.reporting import HttpReports
 from crp_integrations.engines.system import RandomIds, clock_of
+from crp_integrations.engines.tantivy import lexical_for
 from crp_integrations.engines.tokens import LaterCounter, counter_for
+from crp_integrations.engines.walks import NetworkxWalker
 from crp_integrations.engines.windows import context_limit
 from crp_integrations.envelope.ports import Reranker
 from crp_integrations.envelope.reuse import KnownEnvelopes
 from crp_integrations.errors import ConfigError, EngineError, StoreBusy
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
-from crp_integrations.fabric.ports import LexicalEngine, Store
-from crp_integrations.guard.decisions import AllowAll, Guard
+from crp_integrations.fabric.ports import Store
+from crp_integrations.governance.artifacts.ports import ObjectStore
+from crp_integrations.governance.tracing import Observer
+from crp_integrations.guard.decisions import NAMESPACE, Guard
+from crp_integrations.guard.injection.detector import Detector
+from crp_integrations.guard.injection.ports import InjectionModel
 from crp_integrations.guard.ports import PolicyEngine
 from crp_integrations.guard.subjects import LOCAL, Subject
 from crp_integrations.loaders.given import documents as load_documents
+from crp_integrations.observability.calls import observed
 from crp_integrations.policy.ports import ViolationSink
 from crp_integrations.ports import (
     Clock,
@@ -47,17 +53,22 @@ from crp_integrations.ports import (
     Tracer,
 )
 from crp_integrations.relay import settings as settings_file
+from crp_integrations.relay.excepting import excepting
+from crp_integrations.relay.redacting import Redacting
 from crp_integrations.relay.relay import Relay
+from crp_integrations.relay.sandboxes import erasing_in
 from crp_integrations.relay.settings import Settings
+from crp_integrations.relay.verified import verified_engine as verified_engine
 from crp_integrations.relay.world import Receiver, Reviewer, World
+from crp_integrations.stores.address import is_address, place_of
 from crp_integrations.stores.keys import NAMESPACES, FileKeyRing, FixedKeyRing, MemoryKeyRing
-from crp_integrations.stores.memory import MemoryStore
+from crp_integrations.stores.objects import FolderObjects, MemoryObjects
 from crp_integrations.stores.sqlite import SqliteStore
-from crp_integrations.weights.manifest import NAME as MANIFEST
-from crp_integrations.weights.manifest import PACKAGE, verify_code
 
 # What fact lengths are counted with; o200k and cl100k both come with the default install.
 FACT_TOKENIZER_MODEL = "gpt-4"
+# Folder of artifacts beside a store's files.
+ARTIFACTS = "artifacts"
 
 _LOG = logging.getLogger("crp_integrations.relay")
 
@@ -70,6 +81,7 @@ def open_relay(
     embedder: Embedder | None = None,
     verifier: Verifier | None = None,
     reranker: Reranker | None = None,
+    injections: InjectionModel | None = None,
     policy: PolicyEngine | str | None = None,
     recognisers: Sequence[Recogniser] = (),
     models: Model | None = None,
@@ -80,6 +92,7 @@ def open_relay(
     reviewer: Reviewer | None = None,
     violations: ViolationSink | None = None,
     receiver: Receiver | None = None,
+    artifacts: ObjectStore | None = None,
     settings: Settings | None = None,
     residency: str = "",
     shared: str = "",
@@ -88,17 +101,18 @@ def open_relay(
     """Put a relay together.
 
     Args:
-        store: folder, store object, or None for memory.
+        store: folder, `postgresql://` address, store object, or None for memory.
         subject: tenant and user; a subject without a tenant is refused.
-        guard: who may read what; the default allows everything and says so in the report.
+        guard: who may read what; None for the settings', which allow everything and say so.
         embedder: None for the MiniLM that ships.
         verifier: None for the one that the settings name, `features` by default.
         reranker: looks at the best candidates again before they are ranked; None for none.
+        injections: a model that is asked beside the rules of `envelope.screening`; None for none.
         policy: evaluates Rego, for the control catalogue; None for regopy. A text is the
             operator's safety policy, as in the settings.
         recognisers: look for personal data beside the package's own, such as `PresidioRecogniser`.
         models: a `Model` for all names; None for `extractive` and LiteLLM.
-        tracer: opens a span around each step; None for none.
+        tracer: opens a span around each step; an `Observer` is told of windows and calls too.
         clock: a clock, or a moment at which it stands still; None for the settings' moment,
             else the system's clock.
         ids: makes session ids; None for the system's randomness.
@@ -107,6 +121,7 @@ def open_relay(
         reviewer: a person's word on an answer that must be reviewed; None withholds it.
         violations: takes violations of safety policies; None posts them over HTTP.
         receiver: gets the report on each sealed window, as a compliance system does (005 §15.4).
+        artifacts: keeps bulky texts; None for the place in the settings, else beside the store.
         settings: a whole tree; else it is read from `arguments`, `CRP_*` and crp.toml.
         residency: region, one of the settings' `regions`, that calls without one belong to; empty
             for the store itself.
@@ -120,12 +135,12 @@ def open_relay(
         RequestError: there is no such region.
     """
     code_verified = verified_engine()
-    place = _place(store)
+    place = place_of(store)
     opened: Store = SqliteStore(place) if isinstance(place, Path) else place
     root = opened.root if isinstance(opened, SqliteStore) else None
     with ExitStack() as opening:
         # Should anything fail, no store that was opened here stays open; the caller's own does.
-        if opened is not place:
+        if opened is not store:
             opening.callback(opened.close)
         if isinstance(clock, datetime | str):
             arguments["clock"], clock = clock, None
@@ -137,13 +152,26 @@ def open_relay(
         regions = {name: SqliteStore(folder) for name, folder in chosen.regions.items()}
         for region in regions.values():
             opening.callback(region.close)
+        if is_address(store) and keyring is None and chosen.key is None:
+            # Many machines open it, and each would seal with a key of its own.
+            raise ConfigError(
+                "a database keeps no key beside what it seals; give `keyring`, or set CRP_KEY to "
+                "64 hexadecimal digits that every process shares"
+            )
         if regions and root is None and keyring is None and chosen.key is None:
             # A key made in memory would be gone, and the regions' journals with it.
             raise ConfigError("regions keep their journals on disk; give a key or a store's folder")
         keys = keyring or keyring_of(chosen, root)
         now = clock or clock_of(chosen.clock)
+        objects = {"": artifacts or _objects(chosen, root)}
+        objects |= {
+            name: FolderObjects(folder / ARTIFACTS) for name, folder in chosen.regions.items()
+        }
+        stores: dict[str, Store] = {"": opened, **regions}
         reading = tracer or Silent()
         count = tokenizers(chosen)
+        registered = read_exceptions(chosen.guard)
+        allowing = excepting(guard or guard_of(chosen.guard), registered, lambda: fabric)
         fabric = Fabric(
             opened,
             embedder or default_embedder(),
@@ -153,11 +181,17 @@ def open_relay(
             settings=chosen.fabric,
             tracer=reading,
             regions=regions,
-            graphs=hnsw.available(),
-            lexical=_lexical(chosen),
+            # A database searches vectors with an index of its own.
+            graphs=None if is_address(store) else hnsw.available(),
+            lexical=lexical_for(chosen.fabric.lexical),
             leiden=engine_for(chosen.fabric.communities.engine),
+            elsewhere={
+                name: erasing_in(stores[name], place, keys) for name, place in objects.items()
+            },
+            guard=allowing,
+            redactor=Redacting(chosen.dpe.personal, recognisers),
         )
-        allowing = guard or AllowAll()
+        observer = tracer if isinstance(tracer, Observer) else None
 
         def bound(region: str) -> Namespace:
             if shared:
@@ -167,6 +201,7 @@ def open_relay(
         world = World(
             namespace=bound(""),
             regions={name: bound(name) for name in regions},
+            objects=objects,
             clock=now,
             ids=ids or RandomIds(),
             keyring=keys,
@@ -184,15 +219,18 @@ def open_relay(
             reviewer=reviewer,
             sink=violations or HttpReports(chosen.reports),
             receiver=receiver,
+            observer=observer,
+            detector=Detector(chosen.envelope.screening.injection, injections),
+            walker=NetworkxWalker(),
         )
         world.namespace_in(residency)
-        if chosen.fabric.maintain_on_open and allowing.decide(subject, "write", ()).allowed:
+        if chosen.fabric.maintain_on_open and allowing.decide(subject, "write", NAMESPACE).allowed:
             for kept in (world.namespace, *world.regions.values()):
                 _maintain(kept)
         own = Models(timeout_s=chosen.timeout_s)
         relay = Relay(
             world,
-            models or own,
+            observed(models or own, observer),
             opened,
             load_documents,
             known=own.known if models is None else _any_name,
@@ -220,7 +258,7 @@ def moving_fabric(folder: str, model: Path | None = None) -> Iterator[Fabric]:
         ConfigError: a setting or the store's address has no usable value.
         EngineError: there is no readable card in the folder, or a file is not the one it names.
     """
-    place = _place(folder)
+    place = place_of(folder)
     if not isinstance(place, Path):
         raise ConfigError(f"store {folder!r:.80} is no folder")
     embedder: Embedder = default_embedder()
@@ -241,17 +279,17 @@ def moving_fabric(folder: str, model: Path | None = None) -> Iterator[Fabric]:
         )
 
 
-def _lexical(settings: Settings) -> LexicalEngine | None:
-    """The engine of the word search; None for the store's own.
+def _objects(settings: Settings, root: Path | None) -> ObjectStore:
+    """Where artifacts lie.
 
     Raises:
-        MissingExtra: the settings name one that is not installed.
+        MissingExtra: the settings name a store whose library is not installed.
     """
-    if settings.fabric.lexical == "fts5":
-        return None
-    from crp_integrations.engines.tantivy import TantivyLexical
+    if settings.artifacts.place:
+        from crp_integrations.engines.obstore import CloudObjects
 
-    return TantivyLexical()
+        return CloudObjects(settings.artifacts.place)
+    return MemoryObjects() if root is None else FolderObjects(root / ARTIFACTS)
 
 
 def _maintain(namespace: Namespace) -> None:
@@ -294,38 +332,6 @@ def default_verifier(name: str = "features") -> Verifier:
 
 
 @cache
-def verified_engine() -> bool:
-    """Check the engine's code and every shipped weight, once a process.
-
-    Spec: CRP-SPEC-005 §21.1 (decision D19)
-
-    Returns:
-        Whether the code was checked; False in a working tree, which has no manifest.
-
-    Raises:
-        EngineError: a file of the code or of the weights is not the one that was published.
-    """
-    root = Path(str(files(PACKAGE)))
-    checked = verify_code(root, installed=_has_manifest())
-    for name in weights.names():
-        weights.load(name)
-    return checked
-
-
-def _has_manifest() -> bool:
-    """Whether the installed distribution came with a manifest; an editable one does not."""
-    try:
-        listed = distribution("crp-integrations").files or []
-    except PackageNotFoundError:
-        return False
-    root = Path(str(files(PACKAGE))).resolve()
-    return any(
-        str(path) == f"{PACKAGE}/{MANIFEST}" and Path(str(path.locate())).resolve().parent == root
-        for path in listed
-    )
-
-
-@cache
 def default_policy() -> PolicyEngine:
     """Rego by regopy, which is loaded at the first decision."""
     return RegoEngine()
@@ -361,29 +367,19 @@ def limits(settings: Settings) -> Callable[[str], tuple[int, str]]:
 
 
 def holds_store(folder: str) -> bool:
-    """Whether something was ever written to a store in this folder; makes nothing.
+    """Whether something was ever written to the store in this folder or database.
 
     Raises:
         ConfigError: it is no folder's name.
     """
-    place = _place(folder)
+    place = place_of(folder)
+    if not isinstance(place, Path):
+        with closing(place):
+            return bool(place.namespaces())
     try:
-        return isinstance(place, Path) and (place / NAMESPACES).is_dir()
+        return (place / NAMESPACES).is_dir()
     except OSError as error:
         raise ConfigError(f"store {folder!r:.80} cannot be used: {error.strerror}") from error
-
-
-def _place(store: str | Path | Store | None) -> Path | Store:
-    if store is None:
-        return MemoryStore()
-    if not isinstance(store, str | Path):
-        return store
-    if "://" in str(store):
-        scheme = str(store).partition("://")[0]
-        raise ConfigError(f"store {scheme}:// is not supported in this version; give a folder")
-    if not str(store).strip():
-        raise ConfigError("store is empty; give a folder")
-    return Path(store)
 
 
 def keyring_of(settings: Settings, root: Path | None) -> KeyRing:

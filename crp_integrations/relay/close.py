@@ -9,23 +9,25 @@ from datetime import datetime
 from crp_integrations.audit import windows
 from crp_integrations.audit.journal import EventDraft, append
 from crp_integrations.audit.keys import journal_key, session_key
-from crp_integrations.audit.records import WindowSeal
+from crp_integrations.audit.records import Event, WindowSeal
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.stages.s13_report import finish
 from crp_integrations.envelope.evolution import SUMMARY_SOURCE
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Transaction
 from crp_integrations.fabric.search.shelves import Use
+from crp_integrations.governance.tracing import PackTrace
 from crp_integrations.relay.ending import Ending, Note
 from crp_integrations.relay.entering import Entered
 from crp_integrations.relay.faulting import EXAMINED, due, quarantine
 from crp_integrations.relay.leaving import Left, leave
 from crp_integrations.relay.receipting import record
 from crp_integrations.relay.telling import told
+from crp_integrations.relay.tracing import observe, trace_of
 from crp_integrations.relay.world import World
 from crp_integrations.seals import iso, sha256, sha256_hex, window_hmac
 from crp_integrations.session.history import falling
-from crp_integrations.vocabulary import ChainIntegrity
+from crp_integrations.vocabulary import ChainIntegrity, EventType
 
 WINDOW_ID_LENGTH = 16
 
@@ -124,19 +126,20 @@ def close(
         left = leave(
             transaction, world, entered, ending, seal, finished, now, follows, on_disk=on_disk
         )
+        pack = trace_of(seal, ending, envelope, stored) if envelope else None
         drafts = [
             EventDraft(event_type, data, session_id=session_id, window_id=identity)
             for event_type, data in told(
                 seal,
                 ending,
-                stored,
                 finished,
                 left,
                 world.settings.sessions.budget,
                 _fallen(entered, ending, world),
+                pack,
             )
         ]
-        append(
+        written = append(
             transaction.journal,
             journal_key(world.keyring, namespace.subject.tenant),
             drafts,
@@ -155,7 +158,9 @@ def close(
     quarantine(namespace, bad)
     if left.prior is not None and not on_disk:
         world.remembered.say(session_id, left.prior)
-    receipt_id = world.unwritten.noted(receipt)
+    receipt_id = world.unwritten.noted(receipt, namespace.residency)
+    if world.observer is not None:
+        observe(world, ending, seal, finished, _sealed(pack, written), receipt_id)
     alone = window_hmac(
         key,
         session_id=session_id,
@@ -195,6 +200,14 @@ def _fallen(entered: Entered | None, ending: Ending, world: World) -> Mapping[st
     history = [*(window.quality_tier for window in before), ending.envelope.quality_tier]
     found = falling(history, world.settings.envelope)
     return found.data if found else {}
+
+
+def _sealed(pack: PackTrace | None, written: Sequence[Event]) -> PackTrace | None:
+    """A pack's trace with the HMAC under which the journal has it."""
+    if pack is None:
+        return None
+    events = (one for one in written if one.event_type is EventType.FACT_RETRIEVED)
+    return pack.model_copy(update={"ledger_hmac": next(events).hmac})
 
 
 def _used(transaction: Transaction, ending: Ending, now: datetime) -> list[str]:

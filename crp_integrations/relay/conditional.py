@@ -22,7 +22,7 @@ from crp_integrations.headers import names
 from crp_integrations.headers.records import CacheOutcome
 from crp_integrations.policy.records import Policy
 from crp_integrations.policy.render import render
-from crp_integrations.relay.deciding import RISKS, accepted
+from crp_integrations.policy.settling import RISKS, accepted
 from crp_integrations.relay.emitting import before_its_answer
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.steps import NotModified
@@ -115,9 +115,14 @@ class Conditional:
         )
         known = match.known
         if known is not None and known.candidates is not None:
-            ids = [fact.fact_id for fact in known.candidates.facts]
-            # A guard may have changed its mind on a fact while the number of facts is the same.
-            if len(view.facts(ids)) < len(ids):
+            texts = {
+                fact.fact_id: fact.content_hash or sha256(fact.content)
+                for fact in known.candidates.facts
+            }
+            found = {fact.fact_id: fact.content_hash for fact in view.facts(list(texts))}
+            # A guard may have changed its mind on a fact while the number of facts is the same, or
+            # wants personal data gone from it by now.
+            if found != texts:
                 match = Match(CacheStatus.MISS, (Changed.ACCESS,))
         self.match = match
         if match.status is CacheStatus.HIT and known and known.candidates is not None:

@@ -15,7 +15,8 @@ from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.remedies import Redispatch
 from crp_integrations.errors import QualityUnreachable
 from crp_integrations.policy.records import Judgement, Policy
-from crp_integrations.policy.words import Demand, ViolationType
+from crp_integrations.policy.settling import UNREACHABLE, Terms, accepted, settled, too_risky
+from crp_integrations.policy.words import Demand
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.settings_dispatch import DispatchSettings
 from crp_integrations.vocabulary import (
@@ -23,12 +24,10 @@ from crp_integrations.vocabulary import (
     HaltReason,
     QualityTier,
     RepetitionLevel,
-    RiskLevel,
     Severity,
     Strategy,
 )
 
-RISKS = tuple(RiskLevel)
 # Demands that an answer closer to its context may meet; the others have remedies of their own.
 MENDED = (
     Demand.RISK,
@@ -90,7 +89,7 @@ def decide(
     text: str,
     attempts: int,
     settings: DispatchSettings,
-    part: bool = False,
+    terms: Terms,
 ) -> Decision:
     """What becomes of an answer.
 
@@ -100,8 +99,7 @@ def decide(
         tier: of the envelope, capped by the answer's quality.
         judgement: of the policy in force on this report.
         attempts: re-dispatches of this window so far.
-        part: whether other windows may go on with the answer; then whether it is complete enough
-            is for the last of them to say.
+        terms: of the request and the window.
     """
     if report.classification.halts:
         return Withhold(HaltReason.UNACCEPTABLE)
@@ -109,34 +107,13 @@ def decide(
         again = _again(report, tier, judgement, request, policy, text, attempts, settings)
         if again is not None:
             return again
-    if judgement.halt is not None:
-        return Withhold(judgement.halt)
-    if _too_risky(report, request):
-        critical = report.risk_level is RiskLevel.CRITICAL
-        return Withhold(HaltReason.CRITICAL_RISK if critical else HaltReason.POLICY)
-    wanted = request.accept_quality
-    poor = [
-        one
-        for one in judgement.violations
-        if not one.withholds and not (part and one.violation_type is ViolationType.COMPLETENESS)
-    ]
-    if not accepted(tier, wanted) or (judgement.unreachable and poor):
+    found = settled(report, tier, judgement, terms)
+    if found.reason is not None:
+        return Withhold(found.reason)
+    if found.word == UNREACHABLE:
+        wanted = terms.accept_quality
         return Unreachable(unreachable(tier, wanted, judgement, policy.require_quality))
     return Deliver()
-
-
-def _too_risky(report: Report, request: Request) -> bool:
-    """Whether the risk is higher than the caller accepts."""
-    most = request.accept_risk
-    return most is not None and RISKS.index(report.risk_level) > RISKS.index(most)
-
-
-def accepted(tier: QualityTier, wanted: Sequence[QualityTier]) -> bool:
-    """Whether a tier is at least as good as the worst one listed.
-
-    Spec: CRP-SPEC-003 §8.4 (decision E14)
-    """
-    return not wanted or tier.place <= max(one.place for one in wanted)
 
 
 def unreachable(
@@ -201,7 +178,7 @@ def _again(
         unmet = set(judgement.unmet)
         if not accepted(tier, request.accept_quality):
             unmet.add(Demand.QUALITY)
-        if _too_risky(report, request):
+        if too_risky(report, request.accept_risk):
             unmet.add(Demand.RISK)
         mended = [demand for demand in MENDED if demand in unmet]
         if mended:

@@ -1,4 +1,4 @@
-"""Verbs that need no store: `pack` facts, `examine` an answer, `count_tokens` for a model."""
+"""Verbs that need no store: `pack`, `examine`, `compact` messages, `count_tokens`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,14 @@ from crp_integrations.envelope.offered import offered
 from crp_integrations.envelope.ports import Reranker
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.rerank import reranked
+from crp_integrations.envelope.screen import screened
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.records import Fact
+from crp_integrations.governance.compaction import AutoCompactor
+from crp_integrations.governance.compaction.records import CompactHistory
+from crp_integrations.governance.compaction.triggers import share
+from crp_integrations.guard.injection.detector import Detector
+from crp_integrations.guard.injection.ports import InjectionModel
 from crp_integrations.ports import Embedder
 from crp_integrations.relay import prompt
 from crp_integrations.relay.admit import admit
@@ -29,6 +35,7 @@ from crp_integrations.relay.build import (
     tokenizers,
     verified_engine,
 )
+from crp_integrations.relay.conversation import message_of
 from crp_integrations.relay.counting import Conversation, counted
 from crp_integrations.relay.decomposing import Needs
 from crp_integrations.relay.examining import VERIFIED
@@ -55,6 +62,7 @@ def pack(
     now: datetime | None = None,
     embedder: Embedder | None = None,
     reranker: Reranker | None = None,
+    injections: InjectionModel | None = None,
     settings: Settings | None = None,
 ) -> Envelope:
     """Rank facts for a question and pack them into a token budget, without any store.
@@ -70,6 +78,7 @@ def pack(
         now: the moment that freshness is counted to; None for the clock's.
         embedder: None for the one that ships.
         reranker: looks at the best candidates again; None for none.
+        injections: asked beside the rules where `envelope.screening` is enabled.
         settings: None reads `CRP_*` and the defaults.
 
     Returns:
@@ -98,6 +107,8 @@ def pack(
         counter=counter,
         settings=chosen.envelope,
     )
+    screening = chosen.envelope.screening
+    candidates = screened(candidates, screening, Detector(screening.injection, injections))
     if reranker is not None:
         candidates = reranked(candidates, reranker, chosen.envelope)
     envelope = assemble(
@@ -197,3 +208,46 @@ def count_tokens(
         ConfigError: the model's tokenizer file cannot be read.
     """
     return counted(what, tokenizers(settings or load())(model), tools)
+
+
+def compact(
+    messages: Conversation,
+    *,
+    model: str,
+    budget_tokens: int | None = None,
+    question: str | None = None,
+    tools: Sequence[Mapping[str, Any]] = (),
+    now: datetime | None = None,
+    settings: Settings | None = None,
+) -> CompactHistory:
+    """Shorten an agent's messages where there is a reason to, with an account of what is left out.
+
+    Spec: Summit §Compression Strategy
+
+    Args:
+        messages: of this package or in the OpenAI shape, in the order that a model is sent.
+        model: whose tokenizer counts.
+        budget_tokens: for messages and tools; None for the settings' share of the model's limit.
+        question: what they are looked at by; None for the user's last message.
+        tools: definitions in the OpenAI shape that are sent beside them; they count, and stay.
+        now: moment of the drop reports; None for the clock's.
+        settings: None reads `CRP_*` and the defaults; `enabled` is not looked at.
+
+    Returns:
+        The same messages where no trigger fires.
+
+    Raises:
+        RequestError: a call has no result, a result no call, or the budget is not above 0.
+        CompactionRefused: what came out does not account for what was left out.
+    """
+    chosen = settings or load()
+    own = chosen.compaction.model_copy(update={"enabled": True})
+    if budget_tokens is None:
+        budget_tokens = share(limits(chosen)(model)[0], own.limit_share)
+    return AutoCompactor(tokenizers(chosen)(model), own).compact_history(
+        [message_of(message) for message in messages],
+        budget_tokens,
+        now=now or clock(chosen).now(),
+        question=question,
+        tools=tools,
+    )

@@ -9,6 +9,8 @@ from typing import Any, TypeAlias
 from crp_integrations.audit.records import WindowSeal
 from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.records import Envelope
+from crp_integrations.governance.steps import Measured
+from crp_integrations.messages import Usage
 from crp_integrations.receipt.records import Draft
 from crp_integrations.session.transfer import Transfer
 from crp_integrations.vocabulary import EventType, Strategy
@@ -42,6 +44,12 @@ class Ending:
         born: fields of the session, should it begin with this window.
         draft: makes what its receipt holds; None for no receipt.
         candidates: ids of the facts that its receipt names, shown or not.
+        labels: access labels of the envelope's facts, by id.
+        decisions: ids of the guard's decisions that let them be read, by id of the fact.
+        invocation_hash: of the call that the envelope was made for; empty for none.
+        assembly_us: microseconds that the envelope took, by the relay's clock.
+        usage: of all model calls.
+        steps: what the four steps came to for the last call; empty where none was packed.
     """
 
     outcome: str
@@ -62,3 +70,9 @@ class Ending:
     born: Mapping[str, Any] = field(default_factory=dict)
     draft: Drafting | None = None
     candidates: tuple[str, ...] = ()
+    labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    decisions: Mapping[str, str] = field(default_factory=dict)
+    invocation_hash: str = ""
+    assembly_us: int = 0
+    usage: Usage = field(default_factory=Usage)
+    steps: tuple[Measured, ...] = ()

@@ -23,7 +23,6 @@ from crp_integrations.relay.records import Request
 from crp_integrations.relay.settings import Settings
 from crp_integrations.relay.world import World
 from crp_integrations.vectors import FloatRows
-from crp_integrations.vocabulary import AiActClass
 
 # What the relay keeps of every window, as evidence for the control catalogue.
 KEPT: Final = ("window-sealed", "events-chained", "settings-recorded")
@@ -39,8 +38,9 @@ def may_be_forbidden(settings: Settings) -> bool:
     Spec: CRP-SPEC-005 §14.2
     """
     domain = settings.system.domain
-    found = catalogue().data["domains"].get(domain.value, {}) if domain else {}
-    return AiActClass.UNACCEPTABLE in found.values()
+    data = catalogue().data
+    found = data["domains"].get(domain.value, {}) if domain else {}
+    return not set(data["forbidden"]).isdisjoint(found.values())
 
 
 class Asked(TypedDict):

@@ -16,16 +16,20 @@ from crp_integrations.envelope.layouts import Shown
 from crp_integrations.envelope.records import Candidates, Envelope
 from crp_integrations.envelope.rerank import reranked
 from crp_integrations.envelope.reuse import Match
+from crp_integrations.envelope.screen import screened
 from crp_integrations.envelope.validators import Validators
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.view import View
+from crp_integrations.governance.steps import Measured, guard
 from crp_integrations.messages import ModelCall
 from crp_integrations.ports import TokenCounter
 from crp_integrations.relay import prompt
 from crp_integrations.relay.conditional import Conditional
 from crp_integrations.relay.decomposing import Needs
+from crp_integrations.relay.measuring import measured
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.steps import Fitted
+from crp_integrations.relay.tracing import microseconds
 from crp_integrations.relay.world import World
 from crp_integrations.vocabulary import QualityTier, Strategy
 
@@ -38,12 +42,16 @@ class Fitting:
             re-dispatch with further instructions.
         last: the call last made.
         made: everything that its envelope was made of; None before there is one.
+        assembly_us: microseconds that the envelope took, by the relay's clock.
+        steps: what writing, selecting, compressing and isolating came to for the last call.
     """
 
     def __init__(self, request: Request, session_id: str, world: World) -> None:
-        self.request = request
+        self.request = self._given = request
+        self.steps: tuple[Measured, ...] = ()
         self.last: Fitted | None = None
         self.made: Fit | None = None
+        self.assembly_us = 0
         self.namespace = world.namespace_in(request.residency)
         self.conditional = Conditional(request, session_id, self.namespace, world)
         self.needs = Needs(request, world.settings.envelope.decompose)
@@ -63,6 +71,21 @@ class Fitting:
         """Ids of the facts that the envelope was made of, shown or not."""
         return tuple(one.fact_id for one in self.made.candidates.facts) if self.made else ()
 
+    @property
+    def decisions(self) -> dict[str, str]:
+        """Ids of the decisions that let the candidates be read, where the guard has ids."""
+        found = self.made.candidates.facts if self.made else ()
+        return {one.fact_id: one.decision for one in found if one.decision}
+
+    def labels(self, envelope: Envelope | None) -> dict[str, tuple[str, ...]]:
+        """Access labels of an envelope's facts, by id."""
+        if envelope is None or self.made is None:
+            return {}
+        shown = {fact.fact_id for fact in envelope.facts}
+        return {
+            one.fact_id: one.labels for one in self.made.candidates.facts if one.fact_id in shown
+        }
+
     def reads(self) -> View:
         """What the window reads; what its session held at the first read stays within reach."""
         if self._view is None:
@@ -80,9 +103,11 @@ class Fitting:
         limit = context_limit or world.limit_for(model)[0]
         room = prompt.reckoned(request, counter, limit, world.settings.envelope)
         self._packed_for = (model, counter.identity, room.tokens)
+        began = world.clock.now()
         with world.tracer.step("envelope"):
             packed = self._earlier() or self._assembled(model, counter, room)
             envelope = self.needs.named(packed)
+        self.assembly_us = microseconds(began, world.clock.now())
         call = ModelCall(
             model=model,
             messages=prompt.messages(request, envelope.text),
@@ -92,6 +117,8 @@ class Fitting:
             tools=request.tools,
         )
         self.last = Fitted(call, envelope)
+        self.steps = measured(self._given, request, self.made, envelope, self.reads())
+        guard(self.steps, world.settings.steps)
         return self.last
 
     def match(self) -> Match:
@@ -225,7 +252,11 @@ class Fitting:
                 # What was seen goes again, and should leave as much behind as without.
                 k_nearest=max(world.settings.envelope.k_nearest, request.k_nearest or 0) + more,
                 also=deferred(request.prior),
+                walker=world.walker,
             )
+        if world.settings.envelope.screening.enabled:
+            with world.tracer.step("screen"):
+                found = screened(found, world.settings.envelope.screening, world.detector)
         if world.reranker is None:
             return found
         with world.tracer.step("rerank"):

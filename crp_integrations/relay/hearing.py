@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.prior import PriorWindow
 from crp_integrations.fabric.namespace import Namespace
+from crp_integrations.fabric.records import Fact
 from crp_integrations.session.history import before
 from crp_integrations.session.ports import sessions_of
 from crp_integrations.session.records import WindowNode
@@ -31,11 +32,26 @@ def unheard(
         StoreError: the store cannot be read.
     """
     shown = {id_: [seen.fact_id for seen in window.facts_seen] for id_, window in said.items()}
-    hidden = denied(namespace, {id_ for ids in shown.values() for id_ in ids})
+    ids = {id_ for own in shown.values() for id_ in own}
+    seen_now = namespace.facts(sorted(ids)) if ids else []
+    hidden = denied(namespace, ids, seen_now)
+    cut = redacted(namespace, seen_now)
+    whole = {
+        id_
+        for id_, window in said.items()
+        if any(
+            cut.get(seen.fact_id, seen.content_hash) != seen.content_hash
+            for seen in window.facts_seen
+        )
+    }
     found: set[str] = set()
-    for window in windows if hidden else ():
+    for window in windows if hidden or whole else ():
         own = shown.get(window.window_id, ())
-        if not hidden.isdisjoint(own) or not found.isdisjoint(window.parents):
+        if (
+            window.window_id in whole
+            or not hidden.isdisjoint(own)
+            or not found.isdisjoint(window.parents)
+        ):
             found.add(window.window_id)
     return found
 
@@ -60,17 +76,26 @@ def report_on(namespace: Namespace, window_id: str) -> Report | None:
     shown = {evidence.fact_id for claim in report.claims for evidence in claim.evidence}
     if denied(namespace, shown) or window_id in unheard(namespace, windows, said):
         return None
+    if window_id not in said and redacted(namespace, namespace.facts(sorted(shown))):
+        # Nothing tells whether it was shown more than the subject may see.
+        return None
     return report
 
 
-def denied(namespace: Namespace, fact_ids: Collection[str]) -> set[str]:
+def denied(
+    namespace: Namespace, fact_ids: Collection[str], seen: Sequence[Fact] | None = None
+) -> set[str]:
     """Those of the facts that are there for others, and not for the subject.
 
     A fact that is there for nobody any more is not denied: what was said with one that was
     withdrawn is gone with it.
+
+    Args:
+        seen: those that the subject may read, where they are at hand.
     """
-    ids = sorted(fact_ids)
-    missing = {*ids} - {fact.fact_id for fact in namespace.facts(ids)} if ids else set()
+    if seen is None:
+        seen = namespace.facts(sorted(fact_ids)) if fact_ids else []
+    missing = {*fact_ids} - {fact.fact_id for fact in seen}
     if not missing:
         return set()
     with namespace.begin(write=False) as transaction:
@@ -78,3 +103,16 @@ def denied(namespace: Namespace, fact_ids: Collection[str]) -> set[str]:
     elsewhere = sorted(missing - own.keys())
     shared = namespace.stored(elsewhere) if elsewhere else set()
     return {id_ for id_, fact in own.items() if fact.retrievable} | shared
+
+
+def redacted(namespace: Namespace, seen: Sequence[Fact]) -> dict[str, str]:
+    """Of facts whose personal data the guard takes out: the hash of what the subject is shown.
+
+    A window that showed another text of such a fact may have shown more.
+
+    Args:
+        seen: facts as the subject may read them.
+    """
+    return {
+        fact.fact_id: fact.content_hash for fact in seen if namespace.decision(fact.labels).redact
+    }

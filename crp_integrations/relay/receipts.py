@@ -8,9 +8,10 @@ from crp_integrations.errors import RequestError, StoreError
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Transaction
 from crp_integrations.ports import RotatedKeyRing
-from crp_integrations.receipt.dsse import signing_key
+from crp_integrations.receipt.dsse import IN_TOTO, Signed, signing_key
 from crp_integrations.receipt.erase import erased
 from crp_integrations.receipt.ledger import (
+    HEAD_TYPE,
     Consistency,
     Head,
     Inclusion,
@@ -52,7 +53,7 @@ class Receipts:
         if found is None:
             return None
         hidden = denied(self.namespace, {leaf.fact_id for leaf in found.leaves if leaf.fact_id})
-        return None if hidden else found
+        return None if hidden or self._uncut(found) else found
 
     def ids(self, session_id: str = "", *, after: int = -1, limit: int = 1_000) -> list[str]:
         """Ids of receipts, oldest first; behind those of the log those held in memory.
@@ -67,7 +68,7 @@ class Receipts:
         """
         with self.namespace.begin(write=False) as transaction:
             found = _of(transaction).ids(after=after, limit=limit, session_id=session_id)
-        return [*found, *self.world.unwritten.of_session(session_id)]
+        return [*found, *self.world.unwritten.of_session(session_id, self.namespace.residency)]
 
     @property
     def key(self) -> bytes:
@@ -80,6 +81,16 @@ class Receipts:
         ring = self.world.keyring
         retired = ring.retired() if isinstance(ring, RotatedKeyRing) else ()
         return tuple(signing_key(one, self._tenant).public for one in (*retired, ring.master()))
+
+    def sign(self, payload_type: str, payload: bytes) -> Signed:
+        """Sign something that goes with receipts, such as the manifest of an evidence bundle.
+
+        Raises:
+            RequestError: it would be taken for a receipt or for a head of the log.
+        """
+        if payload_type in (IN_TOTO, HEAD_TYPE):
+            raise RequestError(f"payload type {payload_type!r:.60} is the ledger's own")
+        return signing_key(self.world.keyring.master(), self._tenant).sign(payload_type, payload)
 
     def head(self) -> SignedHead:
         """The log as it is now, signed.
@@ -180,10 +191,25 @@ class Receipts:
 
         What repeats earlier windows goes as well, once one of those has lost a text.
         """
-        found = self.world.unwritten.find(name)
+        found = self.world.unwritten.find(name, self.namespace.residency)
         if found is None:
             return None
         return erased(found, self._gone(found), said=self._emptied(found))
+
+    def _uncut(self, receipt: Receipt) -> bool:
+        """Whether it has personal data that the guard keeps from the relay's subject."""
+        texts = {
+            leaf.fact_id: receipt.text(number) or ""
+            for number, leaf in enumerate(receipt.leaves)
+            if leaf.fact_id
+        }
+        for fact in self.namespace.facts(sorted(texts)):
+            kinds, text = self.namespace.decision(fact.labels).redact, texts[fact.fact_id]
+            if kinds and text not in fact.content:
+                redactor = self.namespace.redactor
+                if redactor is None or redactor.redacted(text, kinds) != text:
+                    return True
+        return False
 
     def _gone(self, receipt: Receipt) -> set[str]:
         """Facts of a receipt that are neither stored nor held any more."""
@@ -194,10 +220,10 @@ class Receipts:
 
     def _emptied(self, receipt: Receipt) -> bool:
         """Whether a window before this one of its session has lost a text."""
-        chain, held = receipt.chain, self.world.unwritten
+        chain, held, region = receipt.chain, self.world.unwritten, self.namespace.residency
         if chain.window_number == 1:
             return False
-        before = [held.find(id_) for id_ in held.of_session(chain.session_id)]
+        before = [held.find(id_, region) for id_ in held.of_session(chain.session_id, region)]
         if any(
             one is not None and one.chain.window_number < chain.window_number and self._gone(one)
             for one in before

@@ -12,6 +12,7 @@ from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.policy.records import Policy
+from crp_integrations.policy.settling import DELIVER, UNREACHABLE, WITHHOLD, reviewed
 from crp_integrations.receipt.building import draft
 from crp_integrations.receipt.records import Draft
 from crp_integrations.receipt.told import Asked, Call, Decided, InForce, Told
@@ -124,11 +125,11 @@ def decided(
     left = entered.safety_budget if entered else 1.0
     if verdict is None:
         return Decided(policy, entered.report_only if entered else None, safety_budget=left)
-    decision = "deliver"
+    decision = DELIVER
     if isinstance(verdict.decision, Withhold):
-        decision = "withhold"
+        decision = WITHHOLD
     elif isinstance(verdict.decision, Unreachable):
-        decision = "unreachable"
+        decision = UNREACHABLE
     return Decided(
         policy=verdict.policy,
         report_only=verdict.report_only,
@@ -139,6 +140,6 @@ def decided(
         reason=str(verdict.reason or ""),
         approved=verdict.approved,
         safety_budget=left,
-        reviewed=verdict.judgement.needs_review
-        or safety.needs_review(left, world.settings.sessions.budget),
+        reviewed=reviewed(verdict.judgement, safety.rounded(left), verdict.terms),
+        terms=verdict.terms,
     )

@@ -10,6 +10,7 @@ from pydantic_core import PydanticSerializationError, to_json
 from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.prior import PriorWindow
 from crp_integrations.envelope.records import Envelope
+from crp_integrations.governance.compaction.records import Account
 from crp_integrations.headers import names, values
 from crp_integrations.headers.cache import CacheDirectives
 from crp_integrations.headers.words import Phase
@@ -67,9 +68,11 @@ class Request(Record):
         phase: what the asking agent is doing; it is handed through.
         k_nearest: candidates that are looked for, None for the settings' number.
         instructions: what the relay adds to the system message, as remedies do.
+        compact: whether the conversation is shortened where it is long; None for the setting.
+        compaction: what was left out of the conversation; None where nobody looked at it.
     """
 
-    SCHEMA = "request/5"
+    SCHEMA = "request/6"
 
     query: str = Field(min_length=1)
     sub_queries: tuple[str, ...] = ()
@@ -112,6 +115,8 @@ class Request(Record):
     phase: Phase | None = None
     k_nearest: int | None = Field(default=None, gt=0)
     instructions: tuple[str, ...] = ()
+    compact: bool | None = None
+    compaction: Account | None = None
 
     @field_validator("budget_tokens", "k", "max_tokens", mode="before")
     @classmethod
@@ -185,9 +190,10 @@ class Answer(Record):
         pieces: of an answer over several windows, in order; empty for an answer of one.
         parts: ids of the windows that answered parts of the question; empty for none.
         receipt_id: of the receipt on its window, of several the last one's; empty for none.
+        compaction: what was left out of the conversation; None where nobody looked at it.
     """
 
-    SCHEMA = "answer/3"
+    SCHEMA = "answer/4"
 
     text: str
     envelope: Envelope
@@ -201,6 +207,7 @@ class Answer(Record):
     pieces: tuple[Piece, ...] = ()
     parts: tuple[str, ...] = ()
     receipt_id: str = ""
+    compaction: Account | None = None
 
     def as_prior(self, summary: str = "") -> PriorWindow:
         """What the next window needs to know of this one, its answer among it.

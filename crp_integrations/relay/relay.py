@@ -22,13 +22,14 @@ from crp_integrations.policy.ports import ViolationSink
 from crp_integrations.ports import Model
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.relay.admit import checked_session
-from crp_integrations.relay.asks import Asks
 from crp_integrations.relay.assembling import assembled
 from crp_integrations.relay.counting import Conversation, counted
 from crp_integrations.relay.delegating import delegate, take
 from crp_integrations.relay.hearing import report_on
+from crp_integrations.relay.packing import Packing
 from crp_integrations.relay.receipts import Receipts
 from crp_integrations.relay.records import TokenCount
+from crp_integrations.relay.sandboxing import Sandboxing
 from crp_integrations.relay.world import World
 from crp_integrations.session.agents import Downward, Upward
 from crp_integrations.vocabulary import SafetyMode, SourceKind
@@ -48,7 +49,7 @@ class Loader(Protocol):
         ...
 
 
-class Relay(Asks):
+class Relay(Packing, Sandboxing):
     """Answers questions from a fabric and checks every answer. Safe under threads.
 
     Made by `Relay.open`. Every call takes the same optional fields of a `Request`: `model`,

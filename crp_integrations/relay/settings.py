@@ -24,6 +24,11 @@ from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import ConfigError, PolicySyntaxError
 from crp_integrations.fabric.settings import FabricSettings
+from crp_integrations.governance.artifacts.settings import ArtifactSettings
+from crp_integrations.governance.compaction.settings import HistorySettings
+from crp_integrations.governance.pack_settings import PackSettings
+from crp_integrations.governance.steps import StepSettings
+from crp_integrations.guard.settings import GuardSettings
 from crp_integrations.headers import values
 from crp_integrations.headers.settings import HeaderSettings
 from crp_integrations.policy.parse import parse
@@ -52,12 +57,17 @@ class Settings(BaseSettings):
             the current one last. None for the one kept with the store.
         regions: folder of a store for each region whose data stay apart (CRP-SPEC-009 §7.2), by a
             name in lower case; a header can name those of two letters.
+        guard: which policy guards the fabric, and the registered exceptions.
         system: what is registered about the AI system that answers (CRP-SPEC-005 §14).
         headers: what response headers tell.
         sessions: numbers of sessions, safety budgets and agents.
+        packs: shares, depths and floors of context packs.
         dispatch: re-dispatches, continuations and strategies.
         policy: the operator's safety policy, which no session and no call can relax.
         reports: delivery of violation reports.
+        artifacts: where bulky texts lie, and how long an address opens one.
+        compaction: how a conversation is shortened before a model is asked; off unless enabled.
+        steps: guardrails of writing, selecting, compressing and isolating; none unless given.
         receipts: whether a receipt is signed and kept for each window.
         receipt_weights: whether receipts tell weights of the operator's own; those of a published
             preset are always told, of others their digest (decision D18).
@@ -84,12 +94,17 @@ class Settings(BaseSettings):
     envelope: EnvelopeSettings = EnvelopeSettings()
     fabric: FabricSettings = FabricSettings()
     dpe: DpeSettings = DpeSettings()
+    guard: GuardSettings = GuardSettings()
     system: Registration = Registration()
     headers: HeaderSettings = HeaderSettings()
     sessions: SessionSettings = SessionSettings()
     dispatch: DispatchSettings = DispatchSettings()
+    packs: PackSettings = PackSettings()
     policy: str = ""
     reports: ReportSettings = ReportSettings()
+    artifacts: ArtifactSettings = ArtifactSettings()
+    compaction: HistorySettings = HistorySettings()
+    steps: StepSettings = StepSettings()
     receipts: bool = True
     receipt_weights: bool = False
 
@@ -174,6 +189,7 @@ class Settings(BaseSettings):
     def digest(self) -> str:
         """`sha256:` hash of every setting that can decide an answer; no key, clock or place."""
         aside = {"clock", "key", "timeout_s", "regions", "reports", "receipts", "receipt_weights"}
+        aside |= {"artifacts"}
         return digest(self.model_dump(mode="json", exclude=aside))
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from crp_integrations.audit.events import session_created
 from crp_integrations.audit.records import WindowSeal
 from crp_integrations.audit.trail import closing
 from crp_integrations.dpe.records import Report
+from crp_integrations.governance.tracing import PackTrace
 from crp_integrations.relay.ending import Ending
 from crp_integrations.relay.leaving import Left
+from crp_integrations.relay.tracing import spent
 from crp_integrations.seals import sha256
 from crp_integrations.session import budget as safety
 from crp_integrations.session.settings import BudgetSettings
@@ -20,11 +22,11 @@ from crp_integrations.vocabulary import AiActClass, EventType, Pattern
 def told(
     seal: WindowSeal,
     ending: Ending,
-    stored: Set[str],
     report: Report,
     left: Left,
     settings: BudgetSettings,
     fallen: Mapping[str, object],
+    pack: PackTrace | None,
 ) -> list[tuple[EventType, dict[str, Any]]]:
     """The window's events; ids, hashes, counts and words of closed lists only.
 
@@ -32,15 +34,16 @@ def told(
 
     Args:
         fallen: what is warned of when tiers fall from window to window; empty for nothing.
+        pack: the trace of its pack; None when it ended before there was one.
 
     Facts that a session holds in memory leave nothing on disk, so they are counted and not named:
     an id follows from what the fact says, and would confirm a guess at it.
     """
     events = [
-        *_begun(seal, ending, stored, left),
+        *_begun(seal, ending, left, pack),
         *((event_type, dict(data)) for event_type, data in ending.notes),
         *(
-            _examined(seal, report, ending.reason, fallen)
+            _examined(seal, report, ending, fallen)
             if seal.outcome in ("released", "halted")
             else [(EventType.DISPATCH_FAILED, {"outcome": seal.outcome, "error": ending.error})]
         ),
@@ -52,7 +55,7 @@ def told(
 
 
 def _begun(
-    seal: WindowSeal, ending: Ending, stored: Set[str], left: Left
+    seal: WindowSeal, ending: Ending, left: Left, pack: PackTrace | None
 ) -> Iterator[tuple[EventType, dict[str, Any]]]:
     if seal.window_number == 1:
         session = left.session
@@ -70,26 +73,20 @@ def _begun(
         if ending.outdated:
             told["outdated"] = list(ending.outdated)
         yield EventType.SESSION_CONTINUED, told
-    envelope = ending.envelope
-    if envelope is None:
+    if pack is None:
         return
-    told = {
-        "etag": envelope.etag,
-        "state_hash": envelope.state_hash,
-        "facts": [fact.fact_id for fact in envelope.facts if fact.fact_id in stored],
-        "dropped": len(envelope.dropped),
-    }
-    held = sum(fact.fact_id not in stored for fact in envelope.facts)
-    if held:
-        told["held"] = held
-    yield EventType.FACT_RETRIEVED, told
-    yield EventType.DISPATCH_STARTED, {"model": ending.model, "etag": envelope.etag}
+    yield EventType.FACT_RETRIEVED, pack.told()
+    began: dict[str, Any] = {"model": ending.model, "etag": pack.etag}
+    began |= {one.step.value: one.counts for one in ending.steps}
+    if ending.invocation_hash:
+        began["invocation_hash"] = ending.invocation_hash
+    yield EventType.DISPATCH_STARTED, began
 
 
 def _examined(
-    seal: WindowSeal, report: Report, reason: str, fallen: Mapping[str, object]
+    seal: WindowSeal, report: Report, ending: Ending, fallen: Mapping[str, object]
 ) -> Iterator[tuple[EventType, dict[str, Any]]]:
-    yield EventType.DISPATCH_COMPLETED, {"response_hash": seal.response_hash}
+    yield EventType.DISPATCH_COMPLETED, {"response_hash": seal.response_hash, **spent(ending.usage)}
     yield (
         EventType.DPE_COMPLETED,
         {"report_hash": seal.report_hash, "risk_level": report.risk_level.value, **fallen},
@@ -107,7 +104,7 @@ def _examined(
     if report.eu_ai_act_class is not AiActClass.UNKNOWN:
         yield EventType.EU_AI_ACT_CLASSIFIED, {"class": report.eu_ai_act_class.value}
     if seal.outcome == "halted":
-        yield EventType.SAFETY_HALT, {"reason": reason} if reason else {}
+        yield EventType.SAFETY_HALT, {"reason": ending.reason} if ending.reason else {}
 
 
 def _session(left: Left, settings: BudgetSettings) -> Iterator[tuple[EventType, dict[str, Any]]]:

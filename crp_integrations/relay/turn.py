@@ -244,6 +244,7 @@ class Turn(Window):
 
     def _dispatch_as(self, request: Request) -> None:
         """Ask in another way from now on; the question stays the same."""
+        request = self._compacted(request)
         if request.strategy is Strategy.PULL:
             request = request.changed(
                 grounding=GroundingMode.STRICT, k_nearest=self._world.settings.dispatch.pull_k

@@ -24,43 +24,56 @@ class Unwritten:
 
     def __init__(self, most: int = 1_000) -> None:
         self._most = most
-        self._receipts: OrderedDict[str, Receipt] = OrderedDict()
+        # By region and id; a region's receipts are read there alone.
+        self._receipts: OrderedDict[tuple[str, str], Receipt] = OrderedDict()
         self._lock = threading.Lock()
 
-    def noted(self, made: Made | None) -> str:
-        """Hold a receipt unless it was written; its id, empty for none."""
+    def noted(self, made: Made | None, residency: str) -> str:
+        """Hold a receipt unless it was written; its id, empty for none.
+
+        Args:
+            residency: the region of its window.
+        """
         if made is None:
             return ""
         id_ = made.receipt.receipt_id
         if not made.written:
             with self._lock:
-                self._receipts[id_] = made.receipt
+                self._receipts[residency, id_] = made.receipt
                 while len(self._receipts) > self._most:
                     self._receipts.popitem(last=False)
         return id_
 
-    def find(self, name: str) -> Receipt | None:
-        """A receipt by its id or its window's."""
+    def find(self, name: str, residency: str) -> Receipt | None:
+        """A region's receipt by its id or its window's."""
         with self._lock:
-            found = self._receipts.get(name)
+            found = self._receipts.get((residency, name))
             if found is not None:
                 return found
-            held = reversed(self._receipts.values())
-            return next((one for one in held if one.chain.window_id == name), None)
+            held = reversed(self._receipts.items())
+            return next(
+                (
+                    one
+                    for (region, _), one in held
+                    if region == residency and one.chain.window_id == name
+                ),
+                None,
+            )
 
-    def of_session(self, session_id: str) -> list[str]:
-        """Ids of a session's receipts, oldest first."""
+    def of_session(self, session_id: str, residency: str) -> list[str]:
+        """Ids of a session's receipts in a region, oldest first; of every session for no name."""
         with self._lock:
             return [
                 id_
-                for id_, one in self._receipts.items()
-                if session_id in ("", one.chain.session_id)
+                for (region, id_), one in self._receipts.items()
+                if region == residency and session_id in ("", one.chain.session_id)
             ]
 
     def end(self, session_id: str) -> None:
-        """Forget those of a session."""
+        """Forget those of a session, in every region."""
         with self._lock:
-            for id_ in [
-                id_ for id_, one in self._receipts.items() if one.chain.session_id == session_id
-            ]:
-                del self._receipts[id_]
+            ended = [
+                key for key, one in self._receipts.items() if one.chain.session_id == session_id
+            ]
+            for key in ended:
+                del self._receipts[key]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from crp_integrations.dpe.records import Report
 from crp_integrations.messages import Reply
@@ -13,6 +13,7 @@ from crp_integrations.policy.ports import ViolationSink
 from crp_integrations.policy.records import Judgement, Policy, ViolationReport
 from crp_integrations.policy.render import policy_hash
 from crp_integrations.policy.reports import violation_report
+from crp_integrations.policy.settling import Terms, reviewed
 from crp_integrations.relay.deciding import Decision, Deliver, Withhold, decide
 from crp_integrations.relay.ending import Note
 from crp_integrations.relay.entering import Entered
@@ -33,6 +34,7 @@ class Verdict:
         reported: of the policy that is reported and not enforced; None without one.
         report_uri: where the request wants violations reported, empty for nowhere else.
         approved: a person had to approve the answer, and has.
+        terms: what the answer was held against besides the policies.
     """
 
     decision: Decision
@@ -42,6 +44,7 @@ class Verdict:
     report_only: Policy | None
     report_uri: str = ""
     approved: bool = False
+    terms: Terms = field(default_factory=Terms)
 
     @classmethod
     def of(
@@ -71,8 +74,14 @@ class Verdict:
         only = entered.report_only
         reported = None if only is None else judge(only, report, tier=tier, enforced=False)
         decision: Decision = Deliver()
-        unanswered = bool(reply.tool_calls) and not reply.text.strip()
-        if not unanswered:
+        terms = Terms(
+            accept_risk=request.accept_risk,
+            accept_quality=tuple(request.accept_quality),
+            part=part,
+            unanswered=bool(reply.tool_calls) and not reply.text.strip(),
+            review_below=world.settings.sessions.budget.review,
+        )
+        if not terms.unanswered:
             decision = decide(
                 report,
                 tier,
@@ -82,17 +91,16 @@ class Verdict:
                 text=reply.text,
                 attempts=attempts,
                 settings=world.settings.dispatch,
-                part=part,
+                terms=terms,
             )
-        reviewed = judgement.needs_review or safety.needs_review(
-            entered.safety_budget, world.settings.sessions.budget
-        )
+        wanted = reviewed(judgement, safety.rounded(entered.safety_budget), terms)
         approved = False
-        if isinstance(decision, Deliver) and reviewed and not unanswered:
+        if isinstance(decision, Deliver) and wanted and not terms.unanswered:
             approved = _approved(request, report, reply, world)
             if not approved:
                 decision = Withhold(HaltReason.OVERSIGHT)
-        return cls(decision, judgement, reported, policy, only, request.report_uri, approved)
+        uri = request.report_uri
+        return cls(decision, judgement, reported, policy, only, uri, approved, terms)
 
     def post(self, world: World, report: Report) -> None:
         """Hand violations to where the policies want them reported; never waits.

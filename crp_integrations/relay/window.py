@@ -23,8 +23,11 @@ from crp_integrations.errors import (
     SafetyHalt,
     StoreError,
 )
+from crp_integrations.governance.compaction.records import Account
+from crp_integrations.governance.tracing import invocation_hash
 from crp_integrations.messages import Reply
 from crp_integrations.policy.records import Policy
+from crp_integrations.relay import compacting
 from crp_integrations.relay.attempts import Attempts
 from crp_integrations.relay.bridging import may_be_laid
 from crp_integrations.relay.carrying import Carrying
@@ -67,6 +70,8 @@ class Window:
         self._carrying: Carrying | None = None
         self._attempts = Attempts()
         self._searching: Searching | None = None
+        # What was left out of the conversation; None before anybody looked at it.
+        self._compaction: Account | None = None
         # Whether other windows may go on with the answer.
         self.part = False
         # Whether the answer was shown as it came.
@@ -104,6 +109,23 @@ class Window:
         """
         self._attempts.remedies.append(remedy)
         self.note(EventType.FLOW_REMEDIATION, remedy=remedy)
+
+    def _compacted(self, request: Request) -> Request:
+        """The request with its conversation shortened, where that is wanted and has a reason."""
+        if self._compaction is not None:
+            return request
+        world = self._world
+        # A preview writes nothing, so it keeps no artifact either.
+        sealed = self._entered is not None and not request.cache.no_store
+        session = self.session_id if sealed else ""
+        if request.compaction is None and compacting.wanted(request, world):
+            with world.tracer.step("compact"):
+                request = compacting.compacted(request, world, session)
+        self._compaction = request.compaction
+        if self._compaction is not None:
+            signer = self._fitting.namespace.subject.name
+            self._attempts.notes += compacting.notes(self._compaction, signer)
+        return request
 
     def journal(self, event_type: EventType, **data: object) -> None:
         """Journal something about the window after its end.
@@ -252,6 +274,12 @@ class Window:
             outdated=self._outdated,
             draft=self._draft(envelope, text, report, verdict),
             candidates=self._fitting.candidates if world.settings.receipts else (),
+            labels=self._fitting.labels(envelope),
+            decisions=self._fitting.decisions,
+            invocation_hash=invocation_hash(fitted.call) if fitted else "",
+            assembly_us=self._fitting.assembly_us,
+            usage=attempts.usage,
+            steps=self._fitting.steps,
             transfer=self._carrying.given if self._carrying else None,
             born={
                 "parent_session": self.request.parent_session,
@@ -306,6 +334,7 @@ class Window:
             window_number=seal.window_number,
             continuation_id=closed.left.node.continuation_id,
             receipt_id=closed.receipt_id,
+            compaction=self._compaction,
         )
 
     def _headers(self, envelope: Envelope, closed: Closed) -> dict[str, str]:

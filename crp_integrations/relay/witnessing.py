@@ -150,7 +150,8 @@ def witness(
     )
     closed = close(namespace, world, session, None, ending)
     # With all of its texts: those that are in no fabric are left out of what is read later.
-    made = world.unwritten.find(closed.receipt_id) if closed.receipt_id else None
-    if made is None and closed.receipt_id:
-        made = relay.receipt(closed.receipt_id)
+    made = None
+    if closed.receipt_id:
+        made = world.unwritten.find(closed.receipt_id, namespace.residency)
+        made = made or relay.receipt(closed.receipt_id)
     return Witnessed(closed.report, session, closed.seal.window_id, made)

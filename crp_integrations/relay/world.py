@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 
 from crp_integrations.dpe.ports import Recogniser, Verifier
 from crp_integrations.dpe.records import Report
-from crp_integrations.envelope.ports import Reranker
+from crp_integrations.envelope.ports import Reranker, Walker
 from crp_integrations.envelope.reuse import KnownEnvelopes
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.namespace import Namespace
+from crp_integrations.governance.artifacts.ports import ObjectStore
+from crp_integrations.governance.tracing import Observer
+from crp_integrations.guard.injection.detector import Detector
 from crp_integrations.guard.ports import PolicyEngine
 from crp_integrations.policy.ports import ViolationSink
 from crp_integrations.ports import Clock, Ids, KeyRing, TokenCounter, Tracer
@@ -32,6 +35,7 @@ class World:
     Attributes:
         namespace: the only way to facts, bound to tenant, subject and guard.
         regions: the same by region, for requests that name one.
+        objects: where artifacts lie, by region; `""` for none.
         reranker: looks at the best candidates again; None for none.
         counter_for: the token counter of a model.
         limit_for: a model's context limit in tokens and where the number is from.
@@ -46,6 +50,9 @@ class World:
         receiver: gets the report on each sealed window; None for nobody.
         personal: which facts hold personal data, as far as they were looked at.
         unwritten: receipts that may not be on disk.
+        observer: told of each window that is sealed; None for nobody.
+        detector: looks for injections in what is selected.
+        walker: walks the graph around the best facts; None for no graph.
     """
 
     namespace: Namespace
@@ -60,6 +67,7 @@ class World:
     settings_digest: str
     known: KnownEnvelopes
     regions: Mapping[str, Namespace] = field(default_factory=dict)
+    objects: Mapping[str, ObjectStore] = field(default_factory=dict)
     reranker: Reranker | None = None
     policy: PolicyEngine | None = None
     recognisers: tuple[Recogniser, ...] = ()
@@ -70,6 +78,9 @@ class World:
     receiver: Receiver | None = None
     personal: Searched = field(default_factory=Searched)
     unwritten: Unwritten = field(default_factory=Unwritten)
+    observer: Observer | None = None
+    detector: Detector = field(default_factory=Detector)
+    walker: Walker | None = None
 
     def namespace_in(self, residency: str) -> Namespace:
         """The namespace of a region; the one of no region for an empty name.

@@ -14,6 +14,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, distribution
+from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
@@ -88,6 +90,19 @@ def verify_code(root: Path, *, installed: bool) -> bool:
         if found[name] != wanted[name]:
             _refuse(f"{name} has SHA-256 {found[name]}, wanted {wanted[name]}")
     return True
+
+
+def has_manifest() -> bool:
+    """Whether the installed distribution came with a manifest; an editable one does not."""
+    try:
+        listed = distribution("crp-integrations").files or []
+    except PackageNotFoundError:
+        return False
+    root = Path(str(files(PACKAGE))).resolve()
+    return any(
+        str(path) == f"{PACKAGE}/{NAME}" and Path(str(path.locate())).resolve().parent == root
+        for path in listed
+    )
 
 
 def _refuse(what: str) -> None:

@@ -90,6 +90,9 @@ def test_every_scenario_is_run_for_every_system(report: dict[str, Any]) -> None:
     for system in ("langchain", "llama_index"):
         small, large = points(report, "distractors", system=system, passages=12)
         assert small["gold"] <= large["gold"]
+    # Context grows by what is stored and by what there is room for.
+    grown = {(point["passages"], point["budget"]) for point in report["results"]["distractors"]}
+    assert grown == {(passages, room) for passages in (4, 12) for room in (128, 512)}
     sizes = [point["k"] for point in points(report, "growing", system="langchain")]
     assert sizes == [2, 4, 8]
     assert report["settings"]["missing"] == {}
@@ -100,6 +103,7 @@ def test_no_canary_reaches_another_tenant(report: dict[str, Any]) -> None:
     assert (point["own"], point["leaked"]) == (1.0, 0.0)
 
 
+@pytest.mark.requirement("SUM-select-8")
 def test_injected_passages_are_screened_where_that_is_set(report: dict[str, Any]) -> None:
     (screened,) = points(report, "noise", system=scenarios.SCREENED)
     (plain,) = points(report, "noise", system=CRP)
@@ -114,6 +118,7 @@ def test_a_prefix_is_reused_where_the_layout_keeps_it(report: dict[str, Any]) ->
     assert stable["reused"] > plain["reused"]
 
 
+@pytest.mark.requirement("SUM-eval-3")
 def test_a_model_that_reads_the_head_alone_shows_it(report: dict[str, Any]) -> None:
     placed = {p["depth"]: p["right"] for p in points(report, "answered", system="placed")}
     assert (placed[0.0], placed[1.0]) == (1.0, 0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import networkx
@@ -58,7 +59,7 @@ def chained(labels: dict[int, tuple[str, ...]] | None = None) -> tuple[Relay, li
     ids = [fact.fact_id for fact in facts]
     relay.fabric.link(
         Edge(source_fact=left, target_fact=right, kind="feeds", weight=0.9)
-        for left, right in zip(ids, ids[1:], strict=False)
+        for left, right in pairwise(ids)
     )
     return relay, ids
 
@@ -153,9 +154,7 @@ def test_what_the_guard_withholds_is_not_walked_past() -> None:
     relay = Relay.open(store, embedder=HashEmbedder(), key=KEY, clock=NOON, guard=NoSecrets())
     relay.fabric.add(facts)
     ids = [fact.fact_id for fact in facts]
-    relay.fabric.link(
-        Edge(source_fact=a, target_fact=b, kind="feeds") for a, b in zip(ids, ids[1:], strict=False)
-    )
+    relay.fabric.link(Edge(source_fact=a, target_fact=b, kind="feeds") for a, b in pairwise(ids))
     reader = Relay.open(
         store, embedder=HashEmbedder(), key=KEY, clock=NOON, guard=NoSecrets(),
         subject=Subject(tenant=LOCAL.tenant, name="reader"),
@@ -219,7 +218,6 @@ def test_names_and_communities_link_facts_too() -> None:
     assert ("community", "community") in vias
 
 
-@pytest.mark.requirement("SUM-princ-3")
 def test_an_ordinary_turn_walks_by_a_setting() -> None:
     relay, ids = chained()
     assert "graph@1" not in relay.ask(QUESTION).envelope.algorithms

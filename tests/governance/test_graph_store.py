@@ -113,8 +113,8 @@ def test_an_edge_names_two_ends_that_are_there() -> None:
     text = {"relation": "r", "text": BETWEEN + " And more of it."}
     with pytest.raises(RequestError, match="has 1 graph_refs"):
         graph.upsert_edge(one(20, text, "graph-edge", graph_refs=[memory(1).id]), CONTEXT)
+    ends = [memory(1).id, memory(99).id]
     with pytest.raises(RequestError, match="not stored here"):
-        ends = [memory(1).id, memory(99).id]
         graph.upsert_edge(one(20, text, "graph-edge", graph_refs=ends), CONTEXT)
     with pytest.raises(RequestError, match="wanted semantic, graph-node"):
         graph.upsert_node(one(20, text, "graph-edge"), CONTEXT)

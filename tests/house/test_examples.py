@@ -19,6 +19,7 @@ KEYS = ("KEY", "TOKEN", "SECRET")
 # Keeps the receipts of a script that knows nothing of it.
 WATCH = ROOT / "tests" / "receipt" / "watch"
 ASKING = ("relay.ask(", "CRPMiddleware(", "CRPRunnable(", "CRPQueryEngine(")
+SLICE = [pytest.mark.requirement("SUM-proto-4", "SUM-proto-5", "SUM-proto-6", "SUM-proto-7")]
 
 
 def test_there_is_an_example_for_each_framework() -> None:
@@ -28,7 +29,12 @@ def test_there_is_an_example_for_each_framework() -> None:
 
 
 @pytest.mark.requirement("CARD-16")
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "script",
+    # The governed agent ends with status 1 when one of its numbers is missed.
+    [pytest.param(path, marks=SLICE * (path.stem == "governed_agent")) for path in SCRIPTS],
+    ids=lambda path: path.stem,
+)
 def test_an_example_runs_without_a_key_and_its_receipts_verify(
     script: Path, tmp_path: Path
 ) -> None:

@@ -36,7 +36,7 @@ GROUND = LEVEL["records"]
 
 # Which files may import a framework or a heavy library, by the start of their path.
 HOMES: dict[str, tuple[str, ...]] = {
-    "langchain": ("langchain/",),
+    "langchain": ("langchain/", "bench/peers/"),
     "langchain_core": ("langchain/", "bench/peers/"),
     "langgraph": ("langchain/",),
     "llama_index": ("llama_index/", "bench/peers/"),
@@ -57,7 +57,10 @@ HOMES: dict[str, tuple[str, ...]] = {
     "leidenalg": ("engines/",),
     "sqlite3": ("stores/", "testing/", "bench/peers/"),
     "tantivy": ("engines/",),
+    "obstore": ("engines/",),
     "bm25s": ("bench/peers/",),
+    "opentelemetry": ("observability/", "bench/tracing.py"),
+    "prometheus_client": ("observability/",),
     "pypdf": ("loaders/",),
     "selectolax": ("loaders/",),
     "markdown_it": ("loaders/",),
@@ -181,8 +184,10 @@ def test_only_the_drivers_of_relay_await() -> None:
         if room_of_file(file) == "relay"
         and any(isinstance(node, ast.Await | ast.AsyncFor) for node in ast.walk(tree))
     }
-    # asks.py and doors.py hand a coroutine on; drive.py plays it.
-    assert awaiting <= {"relay/drive.py", "relay/asks.py", "relay/doors.py"}
+    # asks.py and doors.py hand a coroutine on; drive.py plays it. foreign.py is no step of a turn
+    # but a model, both halves of the port.
+    allowed = {"relay/drive.py", "relay/asks.py", "relay/doors.py", "relay/foreign.py"}
+    assert awaiting <= allowed
 
 
 def test_no_module_is_long() -> None:

@@ -137,14 +137,17 @@ def test_every_requirement_has_a_floor_and_a_ceiling() -> None:
     extras = [line for lines in project["optional-dependencies"].values() for line in lines]
     for line in [*project["dependencies"], *extras]:
         if not line.startswith("crp-integrations["):
-            assert re.fullmatch(r"[\w.-]+(\[\w+\])?>=[\d.]+,<[\d.]+", line), line
+            assert re.fullmatch(r"[\w.-]+(\[[\w,]+\])?>=[\d.]+,<[\d.]+", line), line
 
 
 def test_the_default_install_has_no_torch_no_gpl_and_no_compiler() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
     assert extras["all"] == [
-        "crp-integrations[langchain,langgraph,llama-index,litellm,gateway,tokenizers,pdf,lexical]"
+        (
+            "crp-integrations[langchain,langgraph,llama-index,litellm,gateway,tokenizers,pdf,lexical,"
+            "observability]"
+        )
     ]
     plain = [*project["dependencies"]]
     for name in (
@@ -156,6 +159,7 @@ def test_the_default_install_has_no_torch_no_gpl_and_no_compiler() -> None:
         "tokenizers",
         "pdf",
         "lexical",
+        "observability",
         "test",
     ):
         plain += extras[name]

@@ -15,10 +15,10 @@ import pytest
 from tests.laws.packs import OFFERED, USED, digests, pack
 
 ROOT = Path(__file__).parents[2]
-SEEDS = ("0", "1", "2", "3", "17", "255", "1000", "4242", "65535", "4294967295")
-BLOCK = 1_000
+SEEDS = ("0", "1", "17", "4242", "4294967295")
+BLOCK = 2_000
 # A block that every process makes too; it lies behind the others.
-SHARED = (10_000, 20)
+SHARED = (1_000, 20)
 
 
 def run(place: int) -> dict[str, str]:

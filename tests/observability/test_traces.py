@@ -392,6 +392,8 @@ def test_a_collector_gets_the_trace_over_otlp_http(opener: Opener) -> None:
     pack = spans["retrieval context_pack"]
     first = answer.envelope.facts[0]
     assert pack["retrieval.documents.0.document.id"].string_value == first.fact_id
+    metadata = json.loads(pack["retrieval.documents.0.document.metadata"].string_value)
+    assert (metadata["tokens"], metadata["security_label"]) == (first.token_count, "unlabelled")
     assert pack["crp.pack.tokens"].int_value == answer.envelope.token_count
     assert pack["openinference.span.kind"].string_value == "RETRIEVER"
 

@@ -9,8 +9,8 @@ import pytest
 from crp_integrations import Relay
 from crp_integrations.errors import QualityUnreachable
 from crp_integrations.headers import names
+from crp_integrations.policy.settling import accepted
 from crp_integrations.relay import outcomes
-from crp_integrations.relay.deciding import accepted
 from crp_integrations.relay.steps import Halt, Refusal
 from crp_integrations.vocabulary import EventType, HaltReason, Purpose, QualityTier, RiskLevel
 from tests.doubles import ScriptedModel

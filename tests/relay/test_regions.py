@@ -196,3 +196,21 @@ def test_a_region_is_made_of_the_same_parts() -> None:
     assert {name: getattr(region, name) for name in parts} == parts
     assert region.store is not fabric.store
     assert region.hot is not fabric.hot
+
+
+@pytest.mark.parametrize("cache", ["no-store", "max-age=60"])
+def test_a_receipt_is_read_in_its_own_region_alone(
+    open_relay: Opener, tmp_path: Path, cache: str
+) -> None:
+    """One that is in memory alone, as one in the store."""
+    made = open_relay(models=ScriptedModel(EUROPE), regions={"eu": tmp_path / "eu"})
+    made.add([EUROPE], residency="eu")
+    answer = made.ask(QUESTION, model="any/model", session_id=SESSION, residency="eu", cache=cache)
+    for name in (answer.receipt_id, answer.window_id):
+        assert made.receipt(name, residency="eu") is not None
+        assert made.receipt(name) is None
+    assert made.receipts(residency="eu").ids() == [answer.receipt_id]
+    assert made.receipts().ids() == []
+    made.end_session(SESSION)
+    kept = [] if cache == "no-store" else [answer.receipt_id]
+    assert made.receipts(residency="eu").ids() == kept

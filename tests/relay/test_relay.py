@@ -190,6 +190,11 @@ def test_tenants_of_one_store_do_not_see_each_other(open_relay):
 
 def test_an_address_of_an_unknown_kind_is_refused():
     with pytest.raises(ConfigError, match="postgresql"):
+        Relay.open("redis://somewhere/db")
+
+
+def test_a_database_is_opened_with_a_key_that_its_processes_share():
+    with pytest.raises(ConfigError, match="CRP_KEY"):
         Relay.open("postgresql://somewhere/db")
 
 

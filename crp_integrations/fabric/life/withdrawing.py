@@ -88,6 +88,8 @@ def forget_sessions(
             drafts = [EventDraft(kind, {"cause": cause}, session_id=named(id_)) for id_ in gone]
             append(transaction.journal, key, drafts, iso(now))
             _note(transaction.facts)
+    if gone:
+        writing.erase_elsewhere(gone)
     return gone
 
 

@@ -94,14 +94,16 @@ class Sandbox:
             media_type=media_type,
             checksum=sha256(data),
             size=len(data),
-            sources=tuple(sorted(set(sources))),
+            # With a session that is forgotten goes what was kept of it.
+            sources=tuple(sorted({*sources, *([self.session_id] if self.session_id else [])})),
             labels=tuple(sorted(held)),
             redacted=tuple(sorted(set(redacted))),
         )
         self._ask("write", artifact.labels)
         ref = places.keep(self.objects, self.subject.tenant, artifact, data)
         self._note("put", ref)
-        return ArtifactRef(ref=ref, checksum=artifact.checksum, kind=kind, sources=artifact.sources)
+        said = tuple(sorted(set(sources)))
+        return ArtifactRef(ref=ref, checksum=artifact.checksum, kind=kind, sources=said)
 
     def get(self, ref: str) -> Content:
         """An artifact, for a tool or a person; a model is shown extracts.
@@ -180,7 +182,7 @@ class Sandbox:
         found = []
         for ref in places.refs(self.objects, self.subject.tenant):
             content = places.find(self.objects, self.subject.tenant, ref)
-            if content is not None and self._may("read", content.artifact.labels):
+            if content is not None and self._may("read", self._labels(content.artifact)):
                 found.append(ref)
         return tuple(found)
 
@@ -207,6 +209,10 @@ class Sandbox:
             return False
         return True
 
+    def _labels(self, artifact: Artifact) -> tuple[str, ...]:
+        """Its own labels, and those that what it comes from has by now."""
+        return tuple(sorted({*artifact.labels, *self.labels_of(artifact.sources)}))
+
     def _readable(self, ref: str) -> Content:
         return self._known(ref, "read")
 
@@ -216,7 +222,7 @@ class Sandbox:
             content = places.find(self.objects, self.subject.tenant, ref)
         if content is None:
             raise RequestError(f"no artifact is kept as {ref!r:.60}")
-        decision = self._ask(action, content.artifact.labels)
+        decision = self._ask(action, self._labels(content.artifact))
         return content if action == "erase" else self._clean(content, decision)
 
     def _clean(self, content: Content, decision: Decision) -> Content:
@@ -229,7 +235,10 @@ class Sandbox:
             text = None
         if text is None or self.redactor is None:
             raise AccessDenied(f"personal data must be taken out of {content.ref}, and cannot be")
-        return replace(content, data=self.redactor.redacted(text, decision.redact).encode())
+        data = self.redactor.redacted(text, decision.redact).encode()
+        # The hash of the whole would confirm a guess at what was taken out.
+        told = {"checksum": sha256(data), "size": len(data)}
+        return replace(content, artifact=content.artifact.model_copy(update=told), data=data)
 
     def _refused(self, claim: Claim, reason: str, message: str) -> AccessDenied:
         self._tell_refusal(claim, reason)

@@ -37,17 +37,19 @@ def admit(
     Raises:
         StoreError: the password is empty, or a namespace to read was never written.
     """
-    if not password:
-        raise StoreError("the password of a tenant's role is empty; give one")
+    if not password or "\0" in password:
+        raise StoreError("the password of a tenant's role is empty or has a NUL; give one")
     role = role_of(namespace)
     raw = connection.raw
     name = sql.Identifier(role)
     there = connection.one("SELECT 1 FROM pg_roles WHERE rolname = ?", [role])
     verb = "ALTER" if there else "CREATE"
+    # The server may log what it is sent, so it is not sent the password.
+    verifier = raw.pgconn.encrypt_password(password.encode(), role.encode(), b"scram-sha-256")
     raw.execute(
         sql.SQL(
             f"{verb} ROLE {{}} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOINHERIT PASSWORD {{}}"
-        ).format(name, sql.Literal(password))
+        ).format(name, sql.Literal(verifier.decode()))
     )
     # Nobody else makes anything in this database, and no tenant sees another's schema.
     raw.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")

@@ -1,0 +1,111 @@
+"""`crp guard …`: what a policy decides, whether its tests hold, and the registered exceptions."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, get_args
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from crp_integrations import Relay
+from crp_integrations.cli import options
+from crp_integrations.cli.opening import existing
+from crp_integrations.cli.show import terminal
+from crp_integrations.engines.bundles import read_bundle, tests_of
+from crp_integrations.engines.guards import guard_of
+from crp_integrations.engines.rego_tests import run_tests
+from crp_integrations.errors import RequestError
+from crp_integrations.guard import access as shipped
+from crp_integrations.guard.decisions import Action
+from crp_integrations.guard.exceptions import Excepting, LedgerEntry
+from crp_integrations.guard.settings import GuardSettings
+from crp_integrations.guard.subjects import Subject
+from crp_integrations.vocabulary import EventType
+
+app = typer.Typer(help="Who may read what.", no_args_is_help=True, rich_markup_mode=None)
+Bundle = Annotated[
+    Path | None, typer.Option("--bundle", help="Folder of a policy; without, the one that ships.")
+]
+
+
+@app.command("decide")
+def decide(
+    tenant: Annotated[str, typer.Option("--tenant", help="Of the subject.")],
+    labels: Annotated[
+        list[str] | None, typer.Option("--label", help="Of the things; may be repeated.")
+    ] = None,
+    roles: Annotated[
+        list[str] | None, typer.Option("--role", help="Of the subject; may be repeated.")
+    ] = None,
+    name: Annotated[str, typer.Option("--name", help="Of the subject.")] = "local",
+    action: Annotated[str, typer.Option("--action", help="read, write or erase.")] = "read",
+    bundle: Bundle = None,
+) -> None:
+    """Say what the policy decides about a class of things, as one JSON object; status 1 denies."""
+    if action not in get_args(Action):
+        raise RequestError(f"--action is {action!r:.40}, wanted one of {get_args(Action)}")
+    guard = guard_of(GuardSettings(policy=True, bundle=bundle))
+    subject = Subject(tenant=tenant, name=name, roles=tuple(roles or ()))
+    found = guard.decide(subject, action, tuple(sorted(set(labels or ()))))  # type: ignore[arg-type]
+    typer.echo(json.dumps(found.model_dump(mode="json"), indent=2))
+    if not found.allowed:
+        raise typer.Exit(1)
+
+
+@app.command("test")
+def run(bundle: Bundle = None) -> None:
+    """Ask a policy what its `*_test.rego` files ask; status 1 when a decision is another one."""
+    if bundle is None:
+        name = "access_test.rego"
+        policy = shipped.access()
+        tests = {name: (files(shipped) / name).read_text(encoding="utf-8")}
+    else:
+        policy = read_bundle(bundle, shipped.ENTRYPOINT)
+        tests = tests_of(bundle)
+    if not tests:
+        raise RequestError(f"policy {policy.name} has no *_test.rego file, so nothing holds it")
+    results = list(run_tests(policy, tests))
+    wrong = [one for one in results if not one.passed]
+    for one in wrong:
+        typer.echo(f"{one.module}: {one.name}: {one.failure}")
+    typer.echo(f"{policy.name}: {len(results)} cases, {len(wrong)} failed")
+    if wrong:
+        raise typer.Exit(1)
+
+
+@app.command("exceptions")
+def exceptions(
+    store: options.Store = options.DEFAULT_STORE, as_json: options.AsJson = False
+) -> None:
+    """List the registered exceptions: what each allows, who answers, its state and its uses."""
+    with Relay.open(existing(store), fabric={"maintain_on_open": False}) as relay:
+        guard = relay.fabric.guard
+        entries = guard.ledger() if isinstance(guard, Excepting) else ()
+        with relay.fabric.begin(write=False) as transaction:
+            uses = Counter(
+                event.data["exception"]
+                for event in transaction.journal.events()
+                if event.event_type is EventType.EXCEPTION_USED
+            )
+    found = [one.model_copy(update={"uses": uses[one.id]}) for one in entries]
+    if as_json:
+        typer.echo(json.dumps([one.model_dump(mode="json") for one in found], indent=2))
+    else:
+        _drawn(found)
+
+
+def _drawn(found: list[LedgerEntry]) -> None:
+    drawn = Table(title="Governed exceptions", title_justify="left")
+    for name in ("id", "owner", "state", "expires", "tenant", "subjects", "actions", "labels"):
+        drawn.add_column(name)
+    drawn.add_column("uses", justify="right")
+    for one in found:
+        cells = (one.id, one.owner, one.state, one.expires_at.isoformat(), one.scope.tenant)
+        lists = (one.scope.subjects, one.scope.actions, one.scope.labels)
+        drawn.add_row(*map(Text, cells), *(Text(" ".join(part)) for part in lists), str(one.uses))
+    terminal().print(drawn)

@@ -1,0 +1,328 @@
+"""`crp slo …`: service levels from what was sealed, drift of a golden set, evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+from pydantic import ValidationError
+from rich.table import Table as Drawn
+from rich.text import Text
+
+from crp_integrations import Relay, __version__
+from crp_integrations.audit.exports import Selection, ndjson
+from crp_integrations.cli import options
+from crp_integrations.cli.audit import Residency
+from crp_integrations.cli.facts import opened
+from crp_integrations.cli.opening import existing
+from crp_integrations.cli.receipt_files import data_of, keys_of
+from crp_integrations.cli.show import many, terminal
+from crp_integrations.errors import ConfigError, RequestError
+from crp_integrations.observability import bundle as bundles
+from crp_integrations.observability.drift import (
+    PRECISION,
+    RECALL,
+    Drift,
+    GoldenRun,
+    Shown,
+    compare,
+    read_golden,
+    run_golden,
+)
+from crp_integrations.observability.evaluations import (
+    Evaluation,
+    EvaluationLog,
+    Feedback,
+    merged,
+)
+from crp_integrations.observability.ledger import Ledger
+from crp_integrations.observability.slo import Baseline, Table, baseline_of, table
+from crp_integrations.records import Record
+from crp_integrations.relay.build import clock
+
+app = typer.Typer(
+    help="Service levels of what was sealed, drift of a golden set, evidence.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+_Read = TypeVar("_Read", bound=Record)
+
+JsonPath = Annotated[str, typer.Option("--json", help="Where to write the report, a new file.")]
+BaselinePath = Annotated[
+    str, typer.Option("--baseline", help="A baseline that was captured before.")
+]
+MetricsPath = Annotated[
+    str,
+    typer.Option("--metrics", help="A .prom file for the node exporter; needs observability."),
+]
+Evaluations = Annotated[
+    str, typer.Option("--evaluations", help="A log of evaluations, one JSON a line.")
+]
+
+
+@contextmanager
+def _kept(store: str, shared: str, residency: str) -> Iterator[Relay]:
+    """The relay of a store that is there, as it is."""
+    untouched = {"maintain_on_open": False}
+    with Relay.open(existing(store), shared=shared, residency=residency, fabric=untouched) as relay:
+        yield relay
+
+
+def _ledger(relay: Relay, residency: str, after: int = 0) -> Ledger:
+    with relay.region(residency or None).begin(write=False) as transaction:
+        return Ledger.read(transaction, after=after)
+
+
+@app.command("check")
+def check(
+    baseline: BaselinePath = "",
+    evaluations: Evaluations = "",
+    strict: Annotated[
+        bool, typer.Option("--strict", help="A level that could not be measured fails as well.")
+    ] = False,
+    json_path: JsonPath = "",
+    metrics: MetricsPath = "",
+    store: options.Store = options.DEFAULT_STORE,
+    shared: options.Shared = "",
+    residency: Residency = "",
+) -> None:
+    """The table of service levels; status 1 when one is not met."""
+    before = _record(baseline, Baseline) if baseline else None
+    with _kept(store, shared, residency) as relay:
+        found = _table(relay, residency, before, evaluations)
+    if metrics:
+        _write_levels(metrics, found, before)
+    if json_path:
+        _save(found, json_path)
+    _draw(found)
+    if found.missed or found.hard_failure or (strict and found.unmeasured):
+        raise typer.Exit(1)
+
+
+def _table(relay: Relay, residency: str, before: Baseline | None, evaluations: str) -> Table:
+    after = before.last_seq if before else 0
+    log = merged(EvaluationLog(Path(evaluations)).read()) if evaluations else {}
+    return table(_ledger(relay, residency, after), evaluations=log, baseline=before)
+
+
+@app.command("baseline")
+def baseline(
+    out: Annotated[str, typer.Option("--out", "-o", help="Where to write it, a new file.")] = "",
+    store: options.Store = options.DEFAULT_STORE,
+    shared: options.Shared = "",
+    residency: Residency = "",
+) -> None:
+    """Capture the latency up to now; a later check compares what comes after with it."""
+    with _kept(store, shared, residency) as relay:
+        now = clock(relay.settings).now()
+        found = baseline_of(_ledger(relay, residency), now)
+    if found is None:
+        raise RequestError("no window of this store has a measured assembly; ask something first")
+    _save(found, out)
+
+
+@app.command("review")
+def review(
+    window: Annotated[str, typer.Argument(help="Id of the window.")],
+    evaluations: Evaluations,
+    correct: Annotated[
+        bool | None, typer.Option("--correct/--wrong", help="Whether the pack was the right one.")
+    ] = None,
+    answered: Annotated[
+        bool | None, typer.Option("--answered/--not-answered", help="Whether the answer is right.")
+    ] = None,
+    completed: Annotated[
+        bool | None,
+        typer.Option("--completed/--abandoned", help="Whether the user's task was done with it."),
+    ] = None,
+    csat: Annotated[
+        int | None, typer.Option("--csat", min=1, max=5, help="The user's satisfaction.")
+    ] = None,
+    store: options.Store = options.DEFAULT_STORE,
+    shared: options.Shared = "",
+    residency: Residency = "",
+) -> None:
+    """Add a person's word on a window to a log of evaluations."""
+    said = Feedback(pack_correct=correct, task_correct=answered, completed=completed, csat=csat)
+    if said == Feedback():
+        raise RequestError("nothing was said; give --correct, --answered, --completed or --csat")
+    with _kept(store, shared, residency) as relay:
+        packs = {pack.window_id: pack for pack in _ledger(relay, residency).packs}
+    pack = packs.get(window)
+    if pack is None:
+        raise RequestError(f"no window {window!r:.60} with a pack was sealed in this store")
+    EvaluationLog(Path(evaluations)).add(
+        Evaluation(
+            window_id=window,
+            session_id=pack.session_id,
+            ledger_hmac=pack.ledger_hmac,
+            latency_us=pack.assembly_us,
+            feedback=said,
+        )
+    )
+
+
+@app.command("drift")
+def drift(
+    golden: Annotated[
+        str, typer.Argument(help="Golden questions, one JSON a line: id, question, sources.")
+    ],
+    baseline: BaselinePath = "",
+    json_path: JsonPath = "",
+    metrics: MetricsPath = "",
+    model: options.ModelName = None,
+    budget_tokens: options.BudgetTokens = None,
+    store: options.Store = options.DEFAULT_STORE,
+    shared: options.Shared = "",
+    residency: Residency = "",
+) -> None:
+    """Run a golden set; with a baseline, status 1 when recall or precision fell too far."""
+    questions = read_golden(Path(golden))
+    before = _record(baseline, GoldenRun) if baseline else None
+    with _kept(store, shared, residency) as relay:
+        namespace = relay.region(residency or None)
+        uris = {source.source_id: source.uri for source in namespace.sources()}
+
+        def retrieve(question: str) -> Iterator[Shown]:
+            envelope = relay.turn(question, model=model, budget_tokens=budget_tokens).preview()
+            for fact in envelope.facts:
+                yield Shown(source_id=fact.source_id, uri=uris.get(fact.source_id) or "")
+
+        now = clock(relay.settings).now()
+        run = run_golden(questions, retrieve, now=now, state_hash=namespace.state_hash())
+    found = compare(run, before) if before else None
+    if metrics:
+        _write_golden(metrics, run, before)
+    if json_path:
+        _save(found or run, json_path)
+    _draw_golden(run, before, found)
+    if found and found.alerts:
+        raise typer.Exit(1)
+
+
+@app.command("bundle")
+def bundle(
+    reports: Annotated[
+        list[Path] | None, typer.Argument(help="Reports of harnesses to put in, as they are.")
+    ] = None,
+    out: Annotated[
+        str, typer.Option("--out", "-o", help="Where to write the bundle, a new file.")
+    ] = "evidence.tar.gz",
+    baseline: BaselinePath = "",
+    evaluations: Evaluations = "",
+    store: options.Store = options.DEFAULT_STORE,
+    shared: options.Shared = "",
+    residency: Residency = "",
+) -> None:
+    """Put traces, service levels, trail, log head and given reports into a signed bundle."""
+    before = _record(baseline, Baseline) if baseline else None
+    files = {f"reports/{path.name}": data_of(str(path)) for path in reports or ()}
+    if len(files) < len(reports or ()):
+        raise RequestError("two reports have one name; rename one of them")
+    if evaluations:
+        files["evaluations.ndjson"] = data_of(evaluations)
+    with _kept(store, shared, residency) as relay:
+        namespace = relay.region(residency or None)
+        with namespace.begin(write=False) as transaction:
+            events = list(transaction.journal.events())
+        files["trail.ndjson"] = "".join(f"{one}\n" for one in ndjson(events, Selection())).encode()
+        files["traces.ndjson"] = bundles.lines(_ledger(relay, residency).packs)
+        files["slo.json"] = bundles.lines([_table(relay, residency, before, evaluations)])
+        files["log-head.json"] = relay.receipts(residency=residency or None).head().write()
+        made = bundles.pack(
+            files,
+            relay.receipts(residency=residency or None).sign,
+            created_at=clock(relay.settings).now(),
+            version=__version__,
+            state_hash=namespace.state_hash(),
+        )
+    try:
+        with Path(out).open("xb") as target:
+            target.write(made)
+    except OSError as error:
+        raise ConfigError(f"{out!r:.200} cannot be written: {error.strerror}") from error
+    terminal().print(f"{many(len(files), 'file')} in {out}", soft_wrap=True)
+
+
+@app.command("verify")
+def verify(
+    file: Annotated[str, typer.Argument(help="A bundle.")],
+    key: Annotated[str, typer.Option("--key", help="Public key, as crp receipt key writes it.")],
+) -> None:
+    """Check a bundle's signature and the hash of each of its files; status 1 when one differs."""
+    manifest, files = bundles.unpack(data_of(file), keys_of(key))
+    names = ", ".join(sorted(files))
+    terminal().print(f"verifies: {many(len(manifest.files), 'file')}: {names}", soft_wrap=True)
+
+
+def _record(path: str, kind: type[_Read]) -> _Read:
+    """A record of a file.
+
+    Raises:
+        ConfigError: it cannot be read, or is none.
+    """
+    try:
+        return kind.model_validate_json(data_of(path))
+    except ValidationError:
+        raise ConfigError(f"{path!r:.200} is no {kind.SCHEMA}") from None
+
+
+def _save(record: Record, path: str) -> None:
+    with opened(path) as target:
+        target.write(record.model_dump_json(indent=2) + "\n")
+
+
+def _write_levels(path: str, found: Table, before: Baseline | None) -> None:
+    from crp_integrations.observability.prometheus import Levels
+
+    levels = Levels()
+    for level in found.levels:
+        levels.level(level.name, level.value, level.met)
+    if before is not None:
+        levels.latency(before.p95_us / 1_000_000)
+    levels.write(Path(path))
+
+
+def _write_golden(path: str, run: GoldenRun, before: GoldenRun | None) -> None:
+    from crp_integrations.observability.prometheus import Levels
+
+    levels, at = Levels(), run.ran_at.timestamp()
+    levels.golden(RECALL, run.recall, before.recall if before else None, at)
+    levels.golden(PRECISION, run.precision, before.precision if before else None, at)
+    levels.write(Path(path))
+
+
+def _draw(found: Table) -> None:
+    drawn = Drawn(title=f"Service levels over {many(found.windows, 'window')}")
+    for name in ("level", "value", "target", "met", "on"):
+        drawn.add_column(name)
+    for level in found.levels:
+        value = "–" if level.value is None else f"{level.value:.3f}"
+        drawn.add_row(level.name, value, f"{level.target:.2f}", _met(level.met), Text(level.said))
+    terminal().print(drawn)
+    if found.hard_failure:
+        terminal().print(Text("a pack is above its budget by more than a tenth", "bold red"))
+
+
+def _met(met: bool | None) -> Text:
+    if met is None:
+        return Text("not measured", "yellow")
+    return Text("met", "green") if met else Text("missed", "bold red")
+
+
+def _draw_golden(run: GoldenRun, before: GoldenRun | None, found: Drift | None) -> None:
+    drawn = Drawn(title=f"Golden set of {many(len(run.scores), 'question')}")
+    for name in ("score", "now", "baseline", "state"):
+        drawn.add_column(name)
+    for name in (RECALL, PRECISION):
+        then = f"{getattr(before, name):.3f}" if before else "–"
+        fell = found is not None and name in found.alerts
+        state = Text("fell", "bold red") if fell else Text("" if found is None else "holds")
+        drawn.add_row(name, f"{getattr(run, name):.3f}", then, state)
+    terminal().print(drawn)
+    if found and found.worse:
+        terminal().print(Text("worse: " + ", ".join(found.worse)), soft_wrap=True)

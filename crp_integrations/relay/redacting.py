@@ -1,0 +1,82 @@
+"""Personal data taken out of a text before a subject sees it, where the guard's policy says so.
+
+Spec: CRP-SPEC-003 §17.1 (decision E22)
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Final
+
+from crp_integrations.dpe.pii import find_personal_data
+from crp_integrations.dpe.pii.spans import PersonalSpan, apart
+from crp_integrations.dpe.ports import Recogniser
+from crp_integrations.dpe.settings_compliance import PersonalSettings
+from crp_integrations.seals import sha256_hex
+
+EVERY: Final = "*"
+MOST_KEPT: Final = 10_000
+
+
+class Redacting:
+    """Replaces each place of personal data by its kind, as in `[redacted email]` (`redact@1`).
+
+    Safe between threads.
+
+    Args:
+        settings: how sure a recogniser must be, and which kinds are left aside.
+        recognisers: look beside the package's own.
+        most_kept: redacted texts kept in memory, by the hash of what they were made of.
+    """
+
+    def __init__(
+        self,
+        settings: PersonalSettings,
+        recognisers: Sequence[Recogniser] = (),
+        *,
+        most_kept: int = MOST_KEPT,
+    ) -> None:
+        self._settings = settings
+        self._recognisers = tuple(recognisers)
+        self._most = most_kept
+        self._known: OrderedDict[tuple[str, tuple[str, ...]], str] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def redacted(self, text: str, kinds: tuple[str, ...]) -> str:
+        """The text without the personal data of these kinds.
+
+        Args:
+            kinds: of `crp_integrations.dpe.pii.KINDS` or of another recogniser's; `*` for all.
+
+        Raises:
+            EngineError: a recogniser failed.
+        """
+        key = sha256_hex(text.encode("utf-8", "surrogatepass")), kinds
+        with self._lock:
+            known = self._known.get(key)
+            if known is not None:
+                self._known.move_to_end(key)
+                return known
+        made = self._without(text, kinds)
+        with self._lock:
+            self._known[key] = made
+            while len(self._known) > self._most:
+                self._known.popitem(last=False)
+        return made
+
+    def _without(self, text: str, kinds: tuple[str, ...]) -> str:
+        found: list[PersonalSpan] = list(find_personal_data(text, settings=self._settings))
+        for recogniser in self._recognisers:
+            found += [
+                one
+                for one in recogniser.find(text)
+                if one.score >= self._settings.least_score and one.kind not in self._settings.aside
+            ]
+        wanted = [one for one in found if EVERY in kinds or one.kind in kinds]
+        parts, end = [], 0
+        for one in apart(wanted):
+            parts += [text[end : one.start], f"[redacted {one.kind}]"]
+            end = one.end
+        return "".join([*parts, text[end:]])

@@ -1,0 +1,85 @@
+"""`crp guard …`."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from crp_integrations import Relay
+from crp_integrations.guard.access import access
+from tests.cli.test_cli import KEY
+
+NAME = "access_test.rego"
+
+
+@pytest.fixture
+def guard(here, tmp_path: Path):
+    """Runs `crp guard` in a folder of its own."""
+
+    def run(*words: object, status: int = 0, **environment: str):
+        said = here("guard", *words, cwd=tmp_path, **environment)
+        assert said.returncode == status, said.stdout + said.stderr
+        return said
+
+    return run
+
+
+def bundle(folder: Path, change: tuple[str, str] = ("", "")) -> Path:
+    made = folder / "policy"
+    made.mkdir()
+    (made / "access.rego").write_text(access().module.replace(*change), encoding="utf-8")
+    (made / "data.json").write_text(json.dumps({"name": "own@1", **access().data}))
+    tests = (files("crp_integrations.guard.access") / NAME).read_text(encoding="utf-8")
+    (made / NAME).write_text(tests, encoding="utf-8")
+    return made
+
+
+def test_a_decision_is_told_with_its_id_and_a_denial_has_status_1(guard) -> None:
+    words = ("--tenant", "acme", "--label", "class:internal")
+    found = json.loads(guard("decide", *words, "--role", "reader").stdout)
+    assert found["allowed"]
+    assert found["id"].startswith("pd:")
+    assert not json.loads(guard("decide", *words, status=1).stdout)["allowed"]
+    assert "wanted one of" in guard("decide", *words, "--action", "copy", status=1).stderr
+
+
+@pytest.mark.requirement("SUM-policy-3")
+def test_a_policy_that_breaks_its_tests_fails_the_command(guard, tmp_path: Path) -> None:
+    assert "0 failed" in guard("test").stdout
+    assert "own@1" in guard("test", "--bundle", bundle(tmp_path)).stdout
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    loose = bundle(broken, ("count(covered) == count(labels)", "count(labels) > 0"))
+    said = guard("test", "--bundle", loose, status=1).stdout
+    assert "nobody without a role reads what is internal: decided" in said
+    (loose / NAME).unlink()
+    assert "no *_test.rego file" in guard("test", "--bundle", loose, status=1).stderr
+
+
+def test_registered_exceptions_are_listed_with_state_and_scope(guard, tmp_path: Path) -> None:
+    with Relay.open(tmp_path / "kb", key=KEY) as relay:
+        relay.add(["The vault of the old mill was opened by the miller's daughter in spring."])
+    one = {
+        "id": "old-dump",
+        "owner": "kim",
+        "reason": "The old dump runs until the new one is there.",
+        "granted_at": "2026-05-25T11:00:00Z",
+        "expires_at": "2026-05-25T13:00:00Z",
+        "rollback": {"event": "POLICY_VIOLATION"},
+        "scope": {"tenant": "local", "subjects": ["*"], "actions": ["read"], "labels": ["a:b"]},
+        "decisions": ["board-7"],
+        "hooks": ["journal"],
+    }
+    (tmp_path / "exceptions.json").write_text(json.dumps([one]))
+    settings = {"CRP_KEY": KEY, "CRP_GUARD__EXCEPTIONS": "exceptions.json"}
+    for clock, state in (("2026-05-25T12:00:00Z", "active"), ("2026-05-25T13:00:00Z", "expired")):
+        words = ("exceptions", "--store", "kb", "--json")
+        (found,) = json.loads(guard(*words, CRP_CLOCK=clock, **settings).stdout)
+        assert (found["id"], found["state"], found["uses"]) == ("old-dump", state, 0)
+        assert found["scope"]["labels"] == ["a:b"]
+    shown = guard("exceptions", "--store", "kb", COLUMNS="200", **settings).stdout
+    assert "old-dump" in shown
+    assert json.loads(guard("exceptions", "--store", "kb", "--json", CRP_KEY=KEY).stdout) == []

@@ -1,0 +1,121 @@
+"""`crp slo …` over a store on disk."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Here
+
+MANUAL = "The Meridian reactor was commissioned on 4 March 2019 and delivers 412 megawatts.\n"
+GARDEN = "The gardens of the valley grow tulips and roses, and are open from April to October.\n"
+GOLDEN = (
+    '{"id": "start", "question": "When was the Meridian reactor commissioned?",'
+    ' "sources": ["manual.md"]}\n'
+)
+
+
+@pytest.fixture
+def asked(here: Here, tmp_path: Path) -> Path:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "manual.md").write_text(MANUAL)
+    (docs / "garden.md").write_text(GARDEN)
+    assert here("ingest", "docs", "--store", "kb", cwd=tmp_path).returncode == 0
+    for question in ("When was the Meridian reactor commissioned?", "What do the gardens grow?"):
+        ran = here("ask", question, "--store", "kb", "--model", "extractive", cwd=tmp_path)
+        assert ran.returncode == 0, ran.stderr
+    return tmp_path
+
+
+@pytest.mark.requirement("SUM-evalobs-20", "SUM-slo-4")
+def test_the_table_is_computed_and_a_missed_level_is_the_status(here: Here, asked: Path) -> None:
+    ran = here("slo", "check", "--store", "kb", "--json", "slo.json", cwd=asked)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    levels = {one["name"]: one for one in json.loads((asked / "slo.json").read_text())["levels"]}
+    assert levels["citation_accuracy"]["value"] == 1.0
+    assert levels["assembly_p95"]["met"] is None
+    # What was not measured fails where everything is demanded.
+    assert here("slo", "check", "--store", "kb", "--strict", cwd=asked).returncode == 1
+    made = here("slo", "baseline", "--store", "kb", "--out", "base.json", cwd=asked)
+    assert made.returncode == 0, made.stderr
+    here("ask", "What do the gardens grow?", "--store", "kb", "--model", "extractive", cwd=asked)
+    base = json.loads((asked / "base.json").read_text())
+    (asked / "fast.json").write_text(json.dumps({**base, "p95_us": 1}))
+    checked = ("slo", "check", "--store", "kb", "--baseline", "fast.json", "--metrics", "slo.prom")
+    assert here(*checked, cwd=asked).returncode == 1
+    metrics = (asked / "slo.prom").read_text()
+    assert 'crp_slo_met{slo="assembly_p95"} 0.0' in metrics
+    assert 'crp_slo_met{slo="citation_accuracy"} 1.0' in metrics
+    (asked / "slow.json").write_text(json.dumps({**base, "p95_us": 10**9}))
+    assert (
+        here("slo", "check", "--store", "kb", "--baseline", "slow.json", cwd=asked).returncode == 0
+    )
+
+
+@pytest.mark.requirement("SUM-slo-1")
+def test_a_persons_word_is_recorded_and_counts(here: Here, asked: Path) -> None:
+    ran = here("audit", "export", "--store", "kb", "--type", "FACT_RETRIEVED", cwd=asked)
+    lines = [json.loads(line) for line in ran.stdout.splitlines()]
+    window = next(line["window_id"] for line in lines if line.get("window_id"))
+    said = ("slo", "review", window, "--evaluations", "log", "--store", "kb")
+    assert here(*said, "--wrong", "--csat", "2", "--abandoned", cwd=asked).returncode == 0
+    checked = here("slo", "check", "--store", "kb", "--evaluations", "log", cwd=asked)
+    assert checked.returncode == 1
+    assert "1 by people" in checked.stdout
+    assert here(*said, cwd=asked).returncode == 1
+    assert "nothing was said" in here(*said, cwd=asked).stderr
+    unknown = ("slo", "review", "w", "--evaluations", "log", "--store", "kb", "--correct")
+    assert "no window" in here(*unknown, cwd=asked).stderr
+
+
+@pytest.mark.requirement("SUM-fail-4")
+def test_a_golden_set_that_loses_a_source_alerts(here: Here, asked: Path) -> None:
+    (asked / "golden.ndjson").write_text(GOLDEN)
+    drift = ("slo", "drift", "golden.ndjson", "--store", "kb", "--metrics", "golden.prom")
+    first = here(*drift, "--json", "base.json", cwd=asked)
+    assert first.returncode == 0, first.stderr
+    assert json.loads((asked / "base.json").read_text())["recall"] == 1.0
+    assert here(*drift, "--baseline", "base.json", cwd=asked).returncode == 0
+    removed = here("fabric", "erase", "docs/manual.md", "--yes", "--store", "kb", cwd=asked)
+    assert removed.returncode == 0, removed.stderr
+    fallen = here(*drift, "--baseline", "base.json", "--json", "drift.json", cwd=asked)
+    assert fallen.returncode == 1
+    assert "worse: start" in fallen.stdout
+    told = json.loads((asked / "drift.json").read_text())
+    assert "recall" in told["alerts"]
+    assert 'crp_golden_score{score="recall"} 0.0' in (asked / "golden.prom").read_text()
+    assert "Meridian" not in json.dumps(told)
+
+
+@pytest.mark.requirement("SUM-evalobs-21")
+def test_the_bundle_that_is_emitted_verifies_and_holds_no_content(here: Here, asked: Path) -> None:
+    (asked / "rot.json").write_text('{"harness": "rot", "score": 0.9}\n')
+    made = here("slo", "bundle", "rot.json", "--store", "kb", "--out", "e.tar.gz", cwd=asked)
+    assert made.returncode == 0, made.stderr
+    assert here("receipt", "key", "--store", "kb", "--out", "key.pem", cwd=asked).returncode == 0
+    checked = here("slo", "verify", "e.tar.gz", "--key", "key.pem", cwd=asked)
+    assert checked.returncode == 0, checked.stderr
+    with tarfile.open(asked / "e.tar.gz") as archive:
+        files = {m.name: archive.extractfile(m).read() for m in archive}  # type: ignore[union-attr]
+    assert files["reports/rot.json"] == (asked / "rot.json").read_bytes()
+    traces = [json.loads(line) for line in files["traces.ndjson"].splitlines()]
+    assert len(traces) == 2
+    assert all(trace["items"] and trace["invocation_hash"] for trace in traces)
+    assert json.loads(files["slo.json"])["schema"] == "slo-table/1"
+    # The trail in it verifies by itself.
+    (asked / "trail.ndjson").write_bytes(files["trail.ndjson"])
+    trail = here("audit", "verify", "--store", "kb", "--file", "trail.ndjson", cwd=asked)
+    assert trail.returncode == 0, trail.stderr
+    everything = b"".join(files.values()).decode()
+    for text in (MANUAL, GARDEN, "Meridian", "tulips"):
+        assert text not in everything
+    data = bytearray((asked / "e.tar.gz").read_bytes())
+    data[len(data) // 2] ^= 1
+    (asked / "bad.tar.gz").write_bytes(bytes(data))
+    assert here("slo", "verify", "bad.tar.gz", "--key", "key.pem", cwd=asked).returncode == 1
+    again = here("slo", "bundle", "--store", "kb", "--out", "e.tar.gz", cwd=asked)
+    assert "cannot be written" in again.stderr
