@@ -109,13 +109,6 @@ def _given(call: Call) -> list[Fact]:
         raise RequestError(
             f"the batch has {len(given.facts)} facts, at most {call.settings.facts_batch} are taken"
         )
-    most = call.settings.fact_characters
-    for place, one in enumerate(given.facts):
-        if len(one.content) > most:
-            raise RequestError(
-                f"facts.{place}.content has {len(one.content)} characters, at most {most} are "
-                "taken; send a long text in several facts of one source"
-            )
     return [_fact(one) for one in given.facts]
 
 

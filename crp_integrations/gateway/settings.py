@@ -25,7 +25,6 @@ class GatewaySettings(Part):
         field_characters: of the other fields as JSON, such as tools and their schemas; more are
             400.
         answer_characters: of a model's answer, all of which is examined; more is a 502.
-        fact_characters: of a fact's text; more is 400.
         facts_bytes: of a batch of facts; more is 413.
         facts_batch: facts of one batch.
         header_bytes: of all headers of a request together; more is 431.
@@ -59,7 +58,6 @@ class GatewaySettings(Part):
     conversation_characters: int = Field(default=400_000, gt=0)
     field_characters: int = Field(default=200_000, gt=0)
     answer_characters: int = Field(default=60_000, gt=0)
-    fact_characters: int = Field(default=20_000, gt=0)
     facts_bytes: int = Field(default=16_000_000, gt=0)
     facts_batch: int = Field(default=1_000, gt=0)
     header_bytes: int = Field(default=32_768, ge=1_024)

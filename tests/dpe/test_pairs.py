@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crp_integrations.dpe.settings import DpeSettings
-from crp_integrations.dpe.stages.s03c_contradiction import _pairs
+from crp_integrations.dpe.stages.s03c_contradiction import _near
 from tests.dpe.helpers import check, kinds
 
+PRESETS = (DpeSettings.preset("literal"), DpeSettings())
 SENTENCES = (
     "The tower has 40 floors.", "The tower has 60 floors.", "The bridge is open.",
     "The bridge is not open.", "The dome opened in 1990.", "The dome opened in 1991.",
@@ -36,10 +37,17 @@ def test_pairs_that_share_nothing_lose_no_contradiction(chosen: list[str]) -> No
 
 
 @pytest.mark.requirement("005-5.4-1")
-def test_literal_meets_every_pair_and_default_those_that_share() -> None:
-    claims = list(check("The tower has 40 floors. Gardens grow. The tower fell.", []).claims)
-    assert DpeSettings.preset("literal").pairs == "all"
-    every = [(a.claim_id, b.claim_id) for a, b in _pairs(claims, share=False)]
-    some = [(a.claim_id, b.claim_id) for a, b in _pairs(claims, share=True)]
-    assert every == [("c1", "c2"), ("c1", "c3"), ("c2", "c3")]
-    assert some == [("c1", "c3")]
+def test_literal_meets_every_pair_and_default_those_that_share_most() -> None:
+    claims = list(
+        check(
+            " ".join(f"The tower had {40 + n} floors in {1990 + n}." for n in range(12)), []
+        ).claims
+    )
+    every, some = ([one.places for one in _near(claims, preset)] for preset in PRESETS)
+    assert every == [tuple(range(at)) for at in range(12)]
+    assert some == [tuple(range(min(at, 8))) for at in range(12)]
+    # A pair without a common word is met too, and is about two things.
+    claims = list(
+        check("The tower has 40 floors. Gardens grow. The tower has 9 floors.", []).claims
+    )
+    assert [one.places for one in _near(claims, PRESETS[0])] == [(), (), (0,)]

@@ -19,7 +19,6 @@ LIMITS = GatewaySettings(
     conversation_characters=200,
     field_characters=300,
     answer_characters=80,
-    fact_characters=100,
 )
 CALL = {"id": "c1", "type": "function", "function": {"name": "look_up", "arguments": "{}"}}
 
@@ -62,17 +61,6 @@ def test_a_part_that_is_too_long_is_400(
         assert not server.requests
         # What is within all of them is answered.
         assert gateway.post(path, {**BODY, "messages": called("{}", "It runs.")}).status_code == 200
-
-
-def test_a_fact_that_is_too_long_is_400_and_none_is_stored(tmp_path: Path, server: Double) -> None:
-    with opened(tmp_path, server, settings=LIMITS) as gateway:
-        before = gateway.get("/v1/facts").json()
-        short, long = ({"content": "Plant 8 hums. " * times} for times in (7, 8))
-        response = gateway.post("/v1/facts", {"facts": [short, long]})
-        assert response.status_code == 400
-        assert "facts.1.content has 112 characters, at most 100" in response.text
-        assert gateway.get("/v1/facts").json() == before
-        assert gateway.post("/v1/facts", {"facts": [short]}).status_code == 200
 
 
 @pytest.mark.parametrize("stream", [False, True])
