@@ -188,11 +188,13 @@ def test_a_region_is_made_of_the_same_parts() -> None:
     parts: dict[str, Any] = {
         name: object()
         for name in inspect.signature(Fabric).parameters
-        if name not in {"store", "regions"}
+        if name not in {"store", "regions", "elsewhere"}
     }
     parts["settings"] = FabricSettings(query_terms=3)
-    fabric = Fabric(MemoryStore(), **parts, regions={"EU": MemoryStore()})
+    outside: dict[str, Any] = {"": object(), "EU": object()}
+    fabric = Fabric(MemoryStore(), **parts, regions={"EU": MemoryStore()}, elsewhere=outside)
     region = fabric.region("eu")
+    assert (fabric.elsewhere, region.elsewhere) == (outside[""], outside["EU"])
     assert {name: getattr(region, name) for name in parts} == parts
     assert region.store is not fabric.store
     assert region.hot is not fabric.hot
