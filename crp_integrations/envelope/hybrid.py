@@ -1,11 +1,12 @@
-"""Relevance from vectors, words, neighbours and a second hop (`hybrid@1`).
+"""Relevance from vectors, words, neighbours and a second hop (`hybrid@2`).
 
 The cosine alone misses exact words, words alone miss paraphrase, and both miss a passage that
 the question does not speak of although the answer lies in it: the one about the person that the
 first passage names. So a fact's score is
 
-    mix        (1 - lexical_share) * cosine + lexical_share * BM25, each over its best
-    stretch    a share of it from its best stretch of about a sentence
+    mix        (1 - lexical_share) * cosine + lexical_share * BM25, each over its best and raised
+               to a power, so that the best stand out
+    stretch    a share of it from its best stretch of about a sentence, raised likewise
     neighbour  plus a share of the better neighbour's in the same document
     hop        plus what the names in the best facts say for it
 
@@ -27,7 +28,7 @@ import numpy.typing as npt
 from crp_integrations.envelope.selection import HybridSettings
 from crp_integrations.language.profile import Profile, asked, named, profiles
 
-HYBRID = "hybrid@1"
+HYBRID = "hybrid@2"
 
 Floats = npt.NDArray[np.float64]
 _K1, _B = 1.2, 0.75
@@ -79,7 +80,7 @@ class Weighed:
         terms: stems that the question asks for.
         whole: of each text, shape (n,).
         mean: mean length of the texts in words.
-        mix: cosine and words, each over its best, shape (n,).
+        mix: powers of cosine and words, each over its best, shape (n,).
         best: positions of the facts, best of the mix first.
     """
 
@@ -215,8 +216,17 @@ def _over_best(values: Floats) -> Floats:
 
 def _mix(pool: Pool, words: Floats, settings: HybridSettings) -> Floats:
     share = settings.lexical_share
-    dense = np.maximum(pool.dense, 0.0)
-    return (1.0 - share) * _over_best(dense) + share * _over_best(words)
+    near = _sharpened(_over_best(np.maximum(pool.dense, 0.0)), settings.cosine_power)
+    return (1.0 - share) * near + share * _sharpened(_over_best(words), settings.lexical_power)
+
+
+def _sharpened(values: Floats, power: float) -> Floats:
+    """A power, a multiple of one half, by products and roots, which every machine rounds alike."""
+    whole, half = divmod(round(2.0 * power), 2)
+    made = np.sqrt(values) if half else np.ones(len(values))
+    for _ in range(whole):
+        made = made * values
+    return made
 
 
 def _in_document(
@@ -234,6 +244,7 @@ def _in_document(
         # Some text has no stretch, as one of white space alone.
         best = np.zeros(len(mix))
         np.maximum.at(best, owner, parts)
+    best = _sharpened(best, settings.stretch_power)
     mix = (1.0 - settings.stretch_share) * mix + settings.stretch_share * best
     # Position -1 is the last one, which stands for no neighbour.
     padded = np.append(mix, 0.0)

@@ -17,6 +17,10 @@ class HybridSettings(Part):
     Attributes:
         enabled: rank by the mix; otherwise by the cosine, to the letter.
         lexical_share: share of words in the mix, the rest is the cosine.
+        cosine_power: power of the cosine over its best in the mix, in halves; above 1 the best
+            stand out more.
+        lexical_power: power of the words' score over its best in the mix.
+        stretch_power: power of the score of a fact's best stretch in the fact's score.
         stretch_share: share of a fact's score that its best stretch gives.
         neighbour_share: added of the better neighbour in the same document.
         neighbour_gap: most characters between two facts that are neighbours.
@@ -35,6 +39,9 @@ class HybridSettings(Part):
 
     enabled: bool = True
     lexical_share: float = Field(default=0.30, ge=0.0, le=1.0)
+    cosine_power: float = Field(default=2.0, ge=0.5, le=8.0, multiple_of=0.5)
+    lexical_power: float = Field(default=1.5, ge=0.5, le=8.0, multiple_of=0.5)
+    stretch_power: float = Field(default=2.0, ge=0.5, le=8.0, multiple_of=0.5)
     stretch_share: float = Field(default=0.20, ge=0.0, le=1.0)
     neighbour_share: float = Field(default=0.15, ge=0.0, le=1.0)
     neighbour_gap: int = Field(default=80, ge=0)

@@ -217,7 +217,9 @@ class ToolSelector:
         near = np.maximum(cosine(rows, self._embedder.embed_query(query)), 0.0)
         dense: npt.NDArray[np.float64] = near.astype(np.float64)
         nobody = np.full((len(specs), 2), -1, dtype=np.intp)
-        mixing = HybridSettings(lexical_share=settings.words_share)
+        mixing = HybridSettings(
+            lexical_share=settings.words_share, cosine_power=1.0, lexical_power=1.0
+        )
         found = weighed(Pool(query, [tool.searched for tool in specs], dense, nobody), mixing)
         words = found.whole / max(float(found.whole.max(initial=0.0)), 1e-9)
         relevant = (dense >= settings.relevance_floor) | (

@@ -110,21 +110,44 @@ def of(*contents: str, source: str = "s", start: int = 0, gap: int = 2) -> list[
 # --- the mix -------------------------------------------------------------------------------
 
 ALONE = {"stretch_share": 0.0, "neighbour_share": 0.0, "hop_weight": 0.0}
+LINEAR = {"cosine_power": 1.0, "lexical_power": 1.0, "stretch_power": 1.0}
 
 
 def test_the_mix_is_shares_of_the_cosine_and_of_the_words_each_over_its_best() -> None:
     facts = of("a quay of granite", "the quay is paid for by the harbour board", "milk and cheese")
     query = "who paid for the quay"
     dense = cosine(HASHER.embed_passages([f.content for f in facts]), HASHER.embed_query(query))
-    vectors = score(query, facts, lexical_share=0.0, **ALONE)
+    vectors = score(query, facts, lexical_share=0.0, **ALONE, **LINEAR)
     assert np.allclose(vectors.total, np.maximum(dense, 0) / dense.max())
-    words = score(query, facts, lexical_share=1.0, **ALONE)
+    words = score(query, facts, lexical_share=1.0, **ALONE, **LINEAR)
     assert np.array_equal(words.total, words.lexical)
     assert words.lexical.argmax() == 1
     assert words.lexical[2] == 0.0
-    both = score(query, facts, lexical_share=0.3, **ALONE)
+    both = score(query, facts, lexical_share=0.3, **ALONE, **LINEAR)
     mixed = 0.7 * vectors.total + 0.3 * words.total
     assert np.allclose(both.total, mixed / mixed.max())
+    powers = {"cosine_power": 2.5, "lexical_power": 1.5}
+    sharp = score(query, facts, lexical_share=0.3, **ALONE, **powers)
+    raised = 0.7 * vectors.total**2.5 + 0.3 * words.total**1.5
+    assert np.allclose(sharp.total, raised / raised.max())
+
+
+def test_a_power_of_the_best_sentence_lets_it_alone_lift_a_fact() -> None:
+    facts = of("Granite is a stone. A quay is long. Boards are paid.", "The quay of granite.")
+    plain = {**ALONE, **LINEAR, "stretch_share": 1.0}
+    linear, sharp = (
+        score("who paid for the granite quay", facts, **{**plain, "stretch_power": power}).total
+        for power in (1.0, 3.0)
+    )
+    assert linear[0] == sharp[0] == 1.0
+    assert 0.0 < linear[1] < 1.0
+    assert sharp[1] == pytest.approx(linear[1] ** 3)
+
+
+@pytest.mark.parametrize("power", [0.0, 0.7, 9.0])
+def test_a_power_is_in_halves_and_above_nothing(power: float) -> None:
+    with pytest.raises(ValueError, match="cosine_power"):
+        HybridSettings(cosine_power=power)
 
 
 def test_a_rare_word_counts_more_than_one_that_all_have() -> None:
@@ -200,7 +223,7 @@ def test_the_cosine_stays_the_relevance_beside_the_mixed_score() -> None:
         assert one.hop_score * SCALE == pytest.approx(held.hop)
     mean = sum(one.relevance_score for one in envelope.facts) / len(envelope.facts)
     assert envelope.relevance_mean == pytest.approx(mean, abs=1e-6)
-    assert "hybrid@1" in envelope.algorithms
+    assert "hybrid@2" in envelope.algorithms
 
 
 def test_the_literal_preset_has_none_of_it() -> None:
@@ -212,7 +235,7 @@ def test_the_literal_preset_has_none_of_it() -> None:
     envelope = made(found, budget_tokens=200, settings=LITERAL)
     assert envelope.facts
     assert not any(one.spans or one.selection_score is not None for one in envelope.facts)
-    assert not {"hybrid@1", "excerpt@1"} & set(envelope.algorithms)
+    assert not {"hybrid@2", "excerpt@1"} & set(envelope.algorithms)
     by_cosine = sorted(found.facts, key=lambda fact: (-fact.relevance, fact.fact_id))
     plain = LITERAL.model_copy(update={"importance_factor": 0.0, "freshness_weight": 0.0})
     first = made(found, k=3, settings=plain).facts
@@ -425,6 +448,6 @@ def test_a_relay_takes_the_numbers() -> None:
     for relay in (plain, off):
         relay.add([BRIDGE, BORN])
     one, other = (relay.turn(QUESTION).preview() for relay in (plain, off))
-    assert "hybrid@1" in one.algorithms
-    assert "hybrid@1" not in other.algorithms
+    assert "hybrid@2" in one.algorithms
+    assert "hybrid@2" not in other.algorithms
     assert one.settings_digest != other.settings_digest

@@ -53,7 +53,8 @@ class Relevance:
         self._question = question
         self._texts = texts
         self._bonus = bonus
-        self._settings = HybridSettings()
+        # Powers were measured for whole facts; pieces of a history are weighed as they are.
+        self._settings = HybridSettings(cosine_power=1.0, lexical_power=1.0, stretch_power=1.0)
         self._readings: dict[int, Reading] = {}
         self._fixed: dict[int, list[int]] = {}
         count = len(texts)
