@@ -103,10 +103,7 @@ class Columns:
     @cached_property
     def in_parts(self) -> npt.NDArray[np.bool_]:
         """Whether some of each fact can be shown without the rest."""
-        stretches = [fact.stretches for fact in self.facts]
-        if stretches.count(()) == len(stretches):
-            return np.zeros(len(stretches), dtype=bool)
-        return np.array([len(own) > 1 for own in stretches], dtype=bool)
+        return np.array([len(fact.stretches) > 1 for fact in self.facts], dtype=bool)
 
     @cached_property
     def by_id(self) -> Integers | None:

@@ -124,6 +124,8 @@ def _read(
         found.update(hit.fact_id for hit in early[-1].hits)
         if not early[-1].cold:
             continue
+        if where is None and settings.k_lexical:
+            namespace.foresee(vector, k_nearest + 1, need, settings.k_lexical)
         # One more than wanted tells whether as near a fact was left out.
         ranked = namespace.nearest(vector, k_nearest + 1, where)
         hits = ranked[:k_nearest]

@@ -114,7 +114,12 @@ def blended(
     return replace(
         candidates,
         facts=tuple(
-            replace(fact, score=total * SCALE // top, hop=max(fact.hop, way.strength if way else 0))
+            # Most are as they were: the graph says nothing of them, and no score is above 1.
+            fact
+            if way is None and fact.score == total * SCALE // top
+            else replace(
+                fact, score=total * SCALE // top, hop=max(fact.hop, way.strength if way else 0)
+            )
             for fact, way, total in zip(facts, ways, totals, strict=True)
         ),
         algorithms=(*candidates.algorithms, GRAPH),

@@ -108,7 +108,7 @@ def pack(
         fits = left.tokens <= room
         left, cut = left.where(~fits), left.where(fits)
     return Packing(
-        packed=tuple([ranked[at] for at in chosen]),
+        packed=tuple(ranked.those(chosen)),
         over_budget=left,
         over_k=cut,
         duplicates=tuple(

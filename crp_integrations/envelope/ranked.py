@@ -106,6 +106,10 @@ class RankedFacts(Sequence[RankedFact]):
         """Those at the places that are true."""
         return self._at(self.at[chosen])
 
+    def those(self, places: Sequence[int]) -> RankedFacts:
+        """Those at these places, in the order of the places."""
+        return self._at(self.at[np.array(places, dtype=np.intp)])
+
     def without(self, taken: Sequence[int], start: int, end: int) -> RankedFacts:
         """The facts from `start` up to `end` apart from those at these places."""
         left = np.zeros(len(self.at), dtype=bool)

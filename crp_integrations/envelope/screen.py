@@ -8,6 +8,8 @@ Spec: Summit §Context Assembly Pipeline
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from crp_integrations.envelope.records import Candidate, Candidates
 from crp_integrations.envelope.refused import refusing
 from crp_integrations.guard.injection.detect import RULES
@@ -34,20 +36,32 @@ def screened(candidates: Candidates, settings: ScreeningSettings, detector: Dete
     if not settings.enabled:
         return candidates
     facts = [fact for fact in candidates.facts if fact.refused is None]
-    near = {fact.fact_id: _near(fact, settings) for fact in facts}
+    told = [(fact.fact_id, fact.content, _near(fact, settings)) for fact in facts]
+    reasons, algorithms = refusals(told, settings, detector)
+    return refusing(candidates, reasons, algorithms)
+
+
+def refusals(
+    told: Sequence[tuple[str, str, int]], settings: ScreeningSettings, detector: Detector
+) -> tuple[dict[str, DropReason], tuple[str, ...]]:
+    """Why each of these may not enter, by its id, and the algorithms that decided.
+
+    Args:
+        told: id, text and nearness to the topic (fixed point) of each, ids unique.
+
+    Raises:
+        EngineError: a model that is asked too failed.
+    """
     floor = to_fixed(settings.relevance_floor)
-    asked = [fact for fact in facts if near[fact.fact_id] >= floor]
-    reports = detector.reports([fact.content for fact in asked])
-    found = screen(
-        [(fact.fact_id, fact.content, near[fact.fact_id]) for fact in facts],
-        settings,
-        known={fact.fact_id: report for fact, report in zip(asked, reports, strict=True)},
-    )
+    asked = [(id_, text) for id_, text, near in told if near >= floor]
+    reports = detector.reports([text for _, text in asked])
+    known = {id_: report for (id_, _), report in zip(asked, reports, strict=True)}
+    found = screen(told, settings, known=known)
     reasons = {one.id: DropReason(one.reason) for one in found.refused}
     if found.minimal:
         reasons |= dict.fromkeys(found.kept, DropReason.MINIMAL)
     model = f"+{detector.model}" if detector.model else ""
-    return refusing(candidates, reasons, (f"{SCREEN}:{RULES}{model}",))
+    return reasons, (f"{SCREEN}:{RULES}{model}",)
 
 
 def _near(fact: Candidate, settings: ScreeningSettings) -> int:

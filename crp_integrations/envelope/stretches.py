@@ -69,3 +69,11 @@ def scores_of(stretches: Sequence[Stretch]) -> Sequence[int]:
     if isinstance(stretches, Stretches):
         return stretches.scores
     return [stretch.score for stretch in stretches]
+
+
+def flat(stretches: Sequence[Stretch]) -> list[int]:
+    """Start, end and score of each stretch, one after the other."""
+    if isinstance(stretches, Stretches):
+        columns = zip(stretches.starts, stretches.ends, stretches.scores, strict=False)
+        return [number for stretch in columns for number in stretch]
+    return [number for stretch in stretches for number in stretch]

@@ -229,17 +229,21 @@ class ContextAssembler:
         """Sections with so many tokens for knowledge and memory, and by how much they are over."""
         settings = self._parts.settings
         share = to_fixed(settings.memory_share) * room // SCALE
-        memory = self._packed(selected.memory, share, session, now)
+        # Most fabrics store no memories, and nothing is packed for them.
+        stored = selected.memory if selected.memory.facts else None
+        memory = self._packed(stored, share, session, now) if stored else None
         knowledge = self._packed(selected.knowledge, room - _tokens(memory), session, now)
         left = room - _tokens(memory) - _tokens(knowledge)
+        lost = memory.dropped if memory else ()
         # A remainder that no item fits into is left where it is.
-        if left * 20 > room and any(drop.reason is DropReason.BUDGET for drop in memory.dropped):
+        if stored and left * 20 > room and any(one.reason is DropReason.BUDGET for one in lost):
             share = _tokens(memory) + left
-            memory = self._packed(selected.memory, share, session, now)
+            memory = self._packed(stored, share, session, now)
+        remembered = memory.facts if memory else ()
         before = [given[name] for name in ("user", "task", "tools") if name in given]
         place = 1 + sum(len(one.facts) for one in before)
         notes, warnings = warned(
-            [*knowledge.facts, *memory.facts],
+            [*knowledge.facts, *remembered],
             place,
             selected.memories,
             settings,
@@ -249,14 +253,14 @@ class ContextAssembler:
         runs = [
             *(Run(one.name, one.facts, max(one.budget, one.tokens)) for one in before),
             Run("knowledge", knowledge.facts, room - _tokens(memory)),
-            Run("memory", memory.facts, share),
+            Run("memory", remembered, share),
             Run(
                 "policy",
                 (*policy.facts, *notes),
                 max(policy.budget, policy.tokens + sum(note.token_count for note in notes)),
             ),
         ]
-        dropped = (*knowledge.dropped, *memory.dropped)
+        dropped = (*knowledge.dropped, *(memory.dropped if memory else ()))
         shown = sum(len(run.facts) for run in runs)
         envelope = sectioned(
             knowledge,
@@ -334,9 +338,9 @@ class ContextAssembler:
         )
 
 
-def _tokens(envelope: Envelope) -> int:
+def _tokens(envelope: Envelope | None) -> int:
     """Tokens of an envelope's items with their markers and separators."""
-    return sum(fact.token_count for fact in envelope.facts)
+    return sum(fact.token_count for fact in envelope.facts) if envelope is not None else 0
 
 
 def _firm(section: Filled) -> Filled:

@@ -51,6 +51,8 @@ def told(
     seen: dict[str, tuple[Sighting, ...]] = {}
     decisions: dict[str, PolicyDecisionRef] = {}
     asked: dict[tuple[str, ...], Decision] = {}
+    # Few classes of labels, many items.
+    names: dict[tuple[str, ...], str] = {}
 
     def decided(id_: str, own: tuple[str, ...]) -> str:
         """The id of the decision that lets an item be shown; empty where none is numbered."""
@@ -91,8 +93,11 @@ def told(
             evidence[id_] = RetrievalEvidence(
                 retriever="keyword", query="", filters=dict(GIVEN), score=fact.composite_score
             )
-        bare = not any(label.startswith("tenant:") for label in own)
-        labels[id_] = security_label((*own, tenant) if bare else own)
+        name = names.get(own)
+        if name is None:
+            bare = not any(label.startswith("tenant:") for label in own)
+            name = names[own] = security_label((*own, tenant) if bare else own)
+        labels[id_] = name
     return Told(labels, evidence, seen, decisions)
 
 
@@ -111,7 +116,8 @@ def reports(
     found: dict[DropReason, tuple[list[str], int]] = {}
     for drop in dropped:
         ids, tokens = found.get(drop.reason, ([], 0))
-        found[drop.reason] = ([*ids, drop.fact_id], tokens + drop.tokens)
+        ids.append(drop.fact_id)
+        found[drop.reason] = (ids, tokens + drop.tokens)
     for fact in shown:
         whole = candidates.get(fact.fact_id)
         if whole is None or not fact.spans or whole.spans:

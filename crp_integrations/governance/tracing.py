@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol, runtime_checkable
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from crp_integrations.audit.drafts import named
 from crp_integrations.audit.records import Event
@@ -46,6 +46,9 @@ class TracedItem(Part):
     tokens: int = Field(ge=0)
     score: float = Field(ge=0.0, le=1.0)
     decision: str = ""
+
+
+_ITEMS: Final = TypeAdapter(tuple[TracedItem, ...])
 
 
 class TracedDrops(Part):
@@ -191,6 +194,15 @@ def invocation_hash(call: ModelCall) -> str:
 
 def _hashed(value: Any) -> str:
     return sha256(json.dumps(value, ensure_ascii=True, sort_keys=True, separators=(",", ":")))
+
+
+def traced_items(rows: Iterable[Mapping[str, Any]]) -> tuple[TracedItem, ...]:
+    """Items of a pack by their fields, all at once: there are dozens in each window.
+
+    Raises:
+        ValidationError: a field is not what it must be.
+    """
+    return _ITEMS.validate_python(tuple(rows))
 
 
 def traced_drops(dropped: Sequence[Drop]) -> tuple[TracedDrops, ...]:

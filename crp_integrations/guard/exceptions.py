@@ -58,23 +58,27 @@ class Scope(Part):
         tenant: the one tenant.
         subjects: names of its subjects; none for no one, `*` for every one.
         actions: what may be done.
-        labels: what the things may carry; a thing with another label is not meant.
+        labels: what the things may carry, at least one; a thing with another label, or with none,
+            is not meant.
         personal: personal data may be seen; else it is taken out of every text.
     """
 
     tenant: _Word
     subjects: _Words
     actions: Annotated[tuple[Action, ...], Field(min_length=1)]
-    labels: tuple[_Word, ...] = ()
+    labels: _Words
     personal: bool = False
 
     def covers(self, subject: Subject, action: str, labels: Iterable[str]) -> bool:
         """Whether a question to the guard is one that the exception is for."""
+        carried = set(labels)
         return (
             subject.tenant == self.tenant
             and ("*" in self.subjects or subject.name in self.subjects)
             and action in self.actions
-            and set(labels) <= set(self.labels)
+            # No set of words says what a thing without a label is, so no exception is for it.
+            and bool(carried)
+            and carried <= set(self.labels)
         )
 
 

@@ -2,7 +2,9 @@
 
 What no policy may loosen is looked at first, here: a subject without a tenant, things without a
 label and things of another tenant, also by a label `tenant:NAME`, are denied before any engine is
-asked. An engine that fails, or says something else than a decision, denies.
+asked. An engine that fails, or says something else than a decision, denies. Where the policy does
+not read the subject's name, all who have the same roles are one class, and the engine is asked for
+the first of them alone; each still gets a decision, and an id, of their own.
 """
 
 from __future__ import annotations
@@ -53,6 +55,9 @@ class PolicyGuard:
         self._most = most_kept
         # Reading and setting one entry of a dict needs no lock, and a decision made twice is equal.
         self._known: dict[tuple[object, ...], Decision] = {}
+        # What the engine said of a class, for others whose names the policy does not read.
+        self._nameless = remember and not bundle.reads_names
+        self._said_of: dict[tuple[object, ...], Mapping[str, Any]] = {}
         short = bundle.digest.removeprefix("sha256:")[:_SHORT]
         self._name = f"policy {bundle.name} {short}"
 
@@ -114,10 +119,19 @@ class PolicyGuard:
         if against:
             return self._said(question, {"allow": False, "reason": against}, lasting=True)
         try:
-            told = self._engine.decide(self._bundle, question)
-            found = self._said(question, told, lasting=self._remember)
+            of = (subject.roles, action, subject.tenant, *classes)
+            told = self._said_of.get(of) if self._nameless else None
+            new = told is None
+            if told is None:
+                told = self._engine.decide(self._bundle, question)
             # Whoever writes or erases is shown no text.
-            return found if action == "read" else found.model_copy(update={"redact": ()})
+            shown = action == "read"
+            found = self._said(question, told, lasting=self._remember, shown=shown)
+            if new and self._nameless:
+                if len(self._said_of) >= self._most:
+                    self._said_of.clear()
+                self._said_of[of] = told
+            return found
         except EngineError as error:
             _LOG.error("%s denies %s: the policy engine failed: %s", self._name, action, error)
             reason = f"the policy engine failed: {error}"
@@ -125,9 +139,17 @@ class PolicyGuard:
             return denied.model_copy(update={"failed": True})
 
     def _said(
-        self, question: Mapping[str, Any], told: Mapping[str, Any], *, lasting: bool
+        self,
+        question: Mapping[str, Any],
+        told: Mapping[str, Any],
+        *,
+        lasting: bool,
+        shown: bool = True,
     ) -> Decision:
         """The engine's answer as a decision.
+
+        Args:
+            shown: whether a text may be shown by it, so that something is to be redacted.
 
         Raises:
             EngineError: it is none.
@@ -151,7 +173,7 @@ class PolicyGuard:
             guard=self._name,
             reason=reason or f"the policy says {'yes' if allowed else 'no'}",
             id=own or self._numbered(question, allowed),
-            redact=tuple(sorted(set(redact))) if allowed else (),
+            redact=tuple(sorted(set(redact))) if allowed and shown else (),
             lasting=lasting,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,6 +12,9 @@ from crp_integrations.seals import digest
 
 # What becomes of a text without its personal data; it decides bytes.
 REDACTION: Final = "redact@1"
+# Where a policy reads its input, and the paths that are no subject's name.
+_INPUT: Final = re.compile(r"\binput\b")
+_NAMELESS: Final = re.compile(r"\.(?:action|resource|subject\.(?:tenant|roles))\b")
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,26 @@ class Bundle:
         """`sha256:` hash of everything that decides."""
         said = {"module": self.module, "data": dict(self.data), "entrypoint": self.entrypoint}
         return digest(said | ({"further": dict(self.further)} if self.further else {}))
+
+    @cached_property
+    def reads_names(self) -> bool:
+        """Whether a decision may hang on the subject's name.
+
+        False only where the sources are here and each `input` in them, also one in a comment or a
+        text, is followed by the path of something else; a subject taken as a whole, an alias or
+        a computed key count as reading it.
+
+        >>> Bundle("a@1", "x := input.subject.roles", {}, "a/x").reads_names
+        False
+        >>> Bundle("a@1", "who := input.subject", {}, "a/x").reads_names
+        True
+        """
+        sources = [self.module, *self.further.values()]
+        return not all(sources) or any(
+            _NAMELESS.match(source, read.end()) is None
+            for source in sources
+            for read in _INPUT.finditer(source)
+        )
 
 
 class Redactor(Protocol):

@@ -6,6 +6,7 @@ OpenInference 0.1, written out, since both packages of constants call these name
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Final
 
 # OpenTelemetry, GenAI.
@@ -49,6 +50,7 @@ COST: Final = "llm.cost.total"
 
 # Ours.
 OWN: Final = "crp."
+STOPPED: Final = "crp.stopped"
 # The kind of span of a step, by the beginning of its name; the others are parts of a chain.
 KINDS: Final = (
     ("agent.", "AGENT"),
@@ -60,6 +62,7 @@ KINDS: Final = (
 )
 
 
+@cache
 def kind_of(step: str) -> str:
     """The OpenInference kind of a step.
 

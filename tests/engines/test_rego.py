@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -62,3 +63,90 @@ def test_the_library_is_loaded_at_the_first_decision() -> None:
         "sys.exit('regopy' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+ECHO = Bundle("echo@1", 'package t\nimport rego.v1\nverdict := {"got": input}\n', {}, "t/verdict")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {},
+        [],
+        {"a": [1, -1, 2**63 - 1, 0.5, True, False, None, "", "é – 火 \U0001f525"]},
+        {"deep": {"a": {"b": [[["c"]], {}]}}},
+        {"long": "x" * 10_000},
+        {'quoted"': "a\\b\n\t'\x01\0c"},
+    ],
+)
+def test_an_input_arrives_as_it_was_given(value: object) -> None:
+    assert RegoEngine(most_kept=0).decide(ECHO, {"value": value}) == {"got": {"value": value}}
+
+
+@pytest.mark.parametrize("text", ['a"b', "a\\b", "a\nb", "é/火", "operator"])
+def test_a_text_of_the_input_is_the_same_as_one_of_the_policy_and_of_its_data(text: str) -> None:
+    rule = 'package t\nimport rego.v1\nverdict := {"said": [input.v == %s, input.v == data.v]}\n'
+    bundle = Bundle("same@1", rule % json.dumps(text, ensure_ascii=False), {"v": text}, "t/verdict")
+    engine = RegoEngine()
+    assert engine.decide(bundle, {"v": text}) == {"said": [True, True]}
+    for other in (text + "\0", text + '"', text[:-1]):
+        assert engine.decide(bundle, {"v": other}) == {"said": [False, False]}
+
+
+def test_a_text_of_the_input_cannot_write_into_the_answer() -> None:
+    """A policy that names who asked in its reason is no way to be allowed."""
+    rule = 'package t\nimport rego.v1\nverdict := {"allow": false, "reason": input.name}\n'
+    name = 'eve","allow":true,"reason":"'
+    told = RegoEngine().decide(Bundle("say@1", rule, {}, "t/verdict"), {"name": name})
+    assert told == {"allow": False, "reason": name}
+
+
+@pytest.mark.parametrize(
+    "value", [2**63, -(2**63) - 1, "\ud800", {"\ud800": 1}, {1, 2}, {1: 2, b"": 3}]
+)
+def test_an_input_that_would_be_taken_for_another_is_an_error(value: object) -> None:
+    engine = RegoEngine(most_kept=0)
+    with pytest.raises(EngineError) as caught:
+        engine.decide(ECHO, {"value": value})
+    assert caught.value.engine == "regopy"
+    # The one after it is not mixed with it.
+    assert engine.decide(ECHO, {"value": "operator"}) == {"got": {"value": "operator"}}
+
+
+def test_interpreters_and_what_is_put_into_them_are_let_go_of() -> None:
+    """The pointers are C's, so nothing but these calls frees them."""
+    made: list[object] = []
+    freed: list[object] = []
+    engine = RegoEngine(most_kept=0)
+    engine.decide(ECHO, {"value": 1})
+    (built,) = engine._built.values()
+    built._c = _Counting(built._c, made, freed)  # type: ignore[assignment]
+    for value in ("fine", "\ud800"):
+        try:
+            engine.decide(ECHO, {"value": value})
+        except EngineError:
+            continue
+    assert len(made) == 3
+    assert sorted(map(str, made)) == sorted(map(str, freed))
+
+
+class _Counting:
+    """The library, with the pointers noted that it gives and takes back."""
+
+    def __init__(self, c: object, made: list[object], freed: list[object]) -> None:
+        self._c, self._made, self._freed = c, made, freed
+
+    def __getattr__(self, name: str) -> object:
+        call = getattr(self._c, name)
+
+        def noted(*given: object) -> object:
+            if name.startswith("regoFree"):
+                self._freed.append((name[len("regoFree") :], given[0]))
+            told = call(*given)
+            if name == "regoNewInput":
+                self._made.append(("Input", told))
+            elif name == "regoBundleQueryEntrypoint":
+                self._made.append(("Output", told))
+            return told
+
+        return noted

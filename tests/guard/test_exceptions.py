@@ -158,6 +158,38 @@ def test_outside_of_its_scope_it_changes_nothing(subject: Any, action: Any, labe
     assert World().guard.decide(ANNA, "read", ()).guard == "denying"
 
 
+class Strict:
+    """A guard that denies whatever it is asked."""
+
+    name = "strict"
+
+    def decide(self, subject: Subject, action: str, labels: tuple[str, ...]) -> Decision:
+        return Decision(allowed=False, guard=self.name, reason="everything is denied")
+
+
+def test_what_carries_no_label_is_covered_by_no_exception() -> None:
+    uses: list[Used] = []
+    registered = granted(written())
+    guard = Excepting(Strict(), [registered], FixedClock(), {"journal": uses.append})
+    assert guard.decide(ANNA, "read", LABELS).allowed
+    assert not registered.scope.covers(ANNA, "read", ())
+    assert not guard.decide(ANNA, "read", ()).allowed
+    with pytest.raises(AccessDenied, match="is not for read"):
+        guard.bypass("legacy-export", ANNA, "read", ())
+    assert len(uses) == 1
+
+
+@pytest.mark.requirement("SUM-exception-1")
+@pytest.mark.parametrize("labels", [None, [], [" "]])
+def test_an_exception_that_names_no_label_is_refused(labels: Any) -> None:
+    scope = dict(written()["scope"])
+    del scope["labels"]
+    if labels is not None:
+        scope["labels"] = labels
+    with pytest.raises(RequestError, match=r"scope\.labels"):
+        granted(written(scope=scope))
+
+
 def test_a_runtime_audit_names_each_bypass_that_nobody_answers_for() -> None:
     registry = [granted(written()), granted(written(id="old-import"))]
     assert audited(registry, ["legacy-export", "old-import"], NOON) == ()

@@ -149,11 +149,91 @@ def test_a_class_of_things_is_decided_once_and_a_server_that_may_change_each_tim
     assert len(engine.asked) == 2
 
 
+def test_subjects_of_the_same_roles_are_one_class_where_no_name_is_read() -> None:
+    shared, engine = guard({"allow": True})
+    assert not access().reads_names
+    boris = ANNA.model_copy(update={"name": "boris"})
+    first, second = (shared.decide(one, "read", ("a:b",)) for one in (ANNA, boris))
+    assert len(engine.asked) == 1
+    # Each has a decision of their own, the same as from a guard that nobody asked before.
+    assert first.id != second.id
+    assert second == guard({"allow": True})[0].decide(boris, "read", ("a:b",))
+    other = [
+        (boris.model_copy(update={"roles": ("writer",)}), "read", ("a:b",)),
+        (boris.model_copy(update={"roles": ("reader", "a:b")}), "read", ()),
+        (boris.model_copy(update={"tenant": "globex"}), "read", ("a:b",)),
+        (boris, "write", ("a:b",)),
+        (boris, "read", ("a:b", "c:d")),
+    ]
+    for subject, action, labels in other:
+        shared.decide(subject, action, labels)  # type: ignore[arg-type]
+    # Things without a label are denied before the engine is asked.
+    assert len(engine.asked) == 1 + len(other) - 1
+
+
+def test_an_answer_that_is_no_decision_is_kept_for_nobody() -> None:
+    failing, engine = guard({"allow": "yes"})
+    assert failing.decide(ANNA, "read", ("a:b",)).failed
+    engine.told = {"allow": True}
+    assert failing.decide(ANNA.model_copy(update={"name": "boris"}), "read", ("a:b",)).allowed
+
+
+NAMED = """package crp.access
+import rego.v1
+default decision := {"allow": false}
+decision := {"allow": true} if {%s}
+"""
+
+
+@pytest.mark.parametrize(
+    "reading",
+    [
+        'input.subject.name == "anna"',
+        'input["subject"]["name"] == "anna"',
+        'input.subject["name"] == "anna"',
+        'who := input.subject; who.name == "anna"',
+        'all := input; all.subject.name == "anna"',
+        'some key; input.subject[key] == "anna"',
+        'object.get(input, ["subject", "name"], "") == "anna"',
+    ],
+)
+def test_a_policy_that_reads_the_name_is_asked_for_each_subject(reading: str) -> None:
+    bundle = Bundle("own@1", NAMED % reading, {}, "crp/access/decision")
+    assert bundle.reads_names
+    own = PolicyGuard(ENGINE, bundle)
+    assert own.decide(ANNA, "read", ("a:b",)).allowed
+    assert not own.decide(ANNA.model_copy(update={"name": "boris"}), "read", ("a:b",)).allowed
+
+
+def test_what_a_server_or_a_further_module_reads_is_not_taken_for_nothing() -> None:
+    assert Bundle("opa", "", {"url": "http://127.0.0.1"}, "a/b").reads_names
+    roles = "package a\nb := input.subject.roles"
+    assert not Bundle("own@1", roles, {}, "a/b").reads_names
+    further = {"who.rego": "package who\nname := input.subject.name"}
+    assert Bundle("own@1", roles, {}, "a/b", further).reads_names
+
+
+@pytest.mark.requirement("SUM-store-4")
+@pytest.mark.parametrize(
+    ("subject", "label"),
+    [
+        (ANNA, "class:public\0secret"),
+        (ANNA.model_copy(update={"roles": ("operator\0",)}), "class:secret"),
+    ],
+)
+def test_a_zero_character_does_not_end_a_word_that_is_decided_about(
+    subject: Subject, label: str
+) -> None:
+    found = PolicyGuard(ENGINE, access()).decide(subject, "read", (label,))
+    assert (found.allowed, found.failed) == (False, False)
+
+
 def test_what_is_kept_is_bounded() -> None:
     small, engine = guard({"allow": True}, most_kept=3)
     for number in range(10):
         small.decide(ANNA, "read", (f"a:{number}",))
     assert len(small._known) <= 3
+    assert len(small._said_of) <= 3
     assert len(engine.asked) == 10
 
 
@@ -180,6 +260,13 @@ def test_every_case_that_ships_with_a_policy_holds(name: str) -> None:
     assert [f"{one.name}: {one.failure}" for one in results if not one.passed] == []
 
 
+# Each label once, by however many roles it is granted.
+COVERED = (
+    "{label: of | some label in labels; of := data.labels[label]; "
+    "some role in of[input.action]; role in who}"
+)
+
+
 @pytest.mark.requirement("SUM-policy-3")
 @pytest.mark.parametrize(
     ("change", "case"),
@@ -192,8 +279,12 @@ def test_every_case_that_ships_with_a_policy_holds(name: str) -> None:
         (("one in data.every_label", "true"), "only an operator erases"),
         (("count(labels) > 0", "true"), "things without a label are denied"),
         (
-            ("count(exempt) == 0", "count(exempt) == 9"),
+            ("role in who]) == 0", "role in who]) == 9"),
             "high personal data lose every kind",
+        ),
+        (
+            (COVERED, COVERED.replace("{label: of |", "[of |").replace("}", "]")),
+            "a label that two roles are granted stands for no other",
         ),
     ],
 )

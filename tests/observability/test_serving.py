@@ -11,6 +11,9 @@ pytest.importorskip("opentelemetry.sdk", reason="the extra observability is not 
 pytest.importorskip("prometheus_client", reason="the extra observability is not installed")
 pytest.importorskip("starlette", reason="the extra gateway is not installed")
 
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client.parser import text_string_to_metric_families
 
 from crp_integrations.observability.opening import serving
@@ -72,3 +75,22 @@ def test_spans_are_exported_where_an_endpoint_is_set(
     names = {span.name for one in resources for scope in one.scope_spans for span in scope.spans}
     assert service == {"plant"}
     assert {"retrieval context_pack", "chat gpt-4o-mini"} <= names
+
+
+def test_a_request_is_one_trace_whole_or_streamed(tmp_path: Path, server: Double) -> None:
+    kept = InMemorySpanExporter()
+    tracers = TracerProvider()
+    tracers.add_span_processor(SimpleSpanProcessor(kept))
+    body = {"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "Which plant?"}]}
+    options = {"tracer": OpenTelemetry(tracers)}
+    with opened(tmp_path, server, options=options) as gateway:
+        assert gateway.ask().status_code == 200
+        answer = gateway.post("/v1/chat/completions", {**body, "stream": True})
+        assert answer.status_code == 200
+    spans = kept.get_finished_spans()
+    for name in ("crp.ask", "crp.stream"):
+        (root,) = [span for span in spans if span.name == name]
+        assert root.parent is None
+        inside = {s.name for s in spans if s.context.trace_id == root.context.trace_id}
+        assert {"crp.gather", "chat gpt-4o-mini", "retrieval context_pack", "crp.close"} <= inside
+    assert len({span.context.trace_id for span in spans}) == 2

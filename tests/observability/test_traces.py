@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -23,6 +23,8 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+from opentelemetry.trace import INVALID_SPAN
 
 from crp_integrations.errors import CRPError, ModelError
 from crp_integrations.governance.tracing import (
@@ -32,7 +34,7 @@ from crp_integrations.governance.tracing import (
     WindowTrace,
     pack_traces,
 )
-from crp_integrations.observability.otel import OpenTelemetry
+from crp_integrations.observability.otel import OpenTelemetry, pack_attributes, trace_span
 from crp_integrations.observability.prometheus import Metrics
 from crp_integrations.observability.together import Together
 from crp_integrations.receipt.records import Receipt
@@ -44,10 +46,10 @@ from tests.observability.conftest import ANSWER, QUESTION, SECRETS, WRONG, Opene
 class Recorded:
     """Providers of the SDK that keep everything in memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, tracers: TracerProvider | None = None) -> None:
         self.spans_kept = InMemorySpanExporter()
         self.reader = InMemoryMetricReader()
-        self.tracers = TracerProvider()
+        self.tracers = tracers or TracerProvider()
         self.tracers.add_span_processor(SimpleSpanProcessor(self.spans_kept))
         self.meters = MeterProvider([self.reader])
         self.observer = OpenTelemetry(self.tracers, self.meters)
@@ -68,6 +70,12 @@ class Recorded:
             for scope in resource.scope_metrics
             for metric in scope.metrics
         }
+
+
+def outcomes(spans: Iterable[ReadableSpan]) -> list[str]:
+    """How the windows ended that were sealed within these."""
+    told = [span.attributes.get("crp.window.outcome") for span in spans if span.name == "crp.close"]
+    return [str(one) for one in told if one]
 
 
 @pytest.fixture
@@ -316,6 +324,88 @@ async def test_the_ways_to_ask_are_all_traced(opener: Opener, recorded: Recorded
     assert all(span.end_time is not None for span in recorded.spans)
 
 
+@pytest.mark.requirement("SUM-evalobs-17")
+@pytest.mark.parametrize("live", [False, True])
+async def test_a_stream_is_one_trace_and_its_reader_is_not_in_it(
+    opener: Opener, recorded: Recorded, live: bool
+) -> None:
+    mine = recorded.tracers.get_tracer("reader")
+    with opener(tracer=recorded.observer) as relay:
+        for part in relay.stream(QUESTION, live=live):
+            # What the reader does between pieces belongs to nobody's stream.
+            assert trace_span() is INVALID_SPAN
+            mine.start_span(f"sync reader of {type(part).__name__}").end()
+        async for part in relay.astream(QUESTION, live=live):
+            assert trace_span() is INVALID_SPAN
+            mine.start_span(f"async reader of {type(part).__name__}").end()
+    assert trace_span() is INVALID_SPAN
+    roots = recorded.named("crp.stream")
+    assert len(roots) == 2
+    for root in roots:
+        assert root.parent is None
+        inside = [span for span in recorded.spans if span.context.trace_id == root.context.trace_id]
+        names = {span.name.split(" ")[0] for span in inside}
+        assert {"crp.envelope", "crp.gather", "crp.close", "chat", "retrieval"} <= names
+        assert not any("reader" in span.name for span in inside)
+        assert all(span.end_time <= root.end_time for span in inside)
+        assert outcomes(inside) == ["released"]
+        assert "crp.stopped" not in root.attributes
+
+
+async def test_a_reader_within_a_span_has_the_stream_in_it(
+    opener: Opener, recorded: Recorded
+) -> None:
+    mine = recorded.tracers.get_tracer("reader")
+    with (
+        opener(tracer=recorded.observer) as relay,
+        mine.start_as_current_span("request") as request,
+    ):
+        list(relay.stream(QUESTION))
+        assert trace_span() is request
+        async for _ in relay.astream(QUESTION):
+            assert trace_span() is request
+    for root in recorded.named("crp.stream"):
+        assert root.parent is not None
+        assert root.parent.span_id == request.get_span_context().span_id
+
+
+async def test_a_stream_that_fails_says_so_at_its_root(opener: Opener, recorded: Recorded) -> None:
+    failing = ScriptedModel(ModelError("no"), ModelError("no"))
+    with opener(tracer=recorded.observer, models=failing) as relay:
+        with pytest.raises(ModelError):
+            list(relay.stream(QUESTION))
+        with pytest.raises(ModelError):
+            async for _ in relay.astream(QUESTION):
+                pass
+    roots = recorded.named("crp.stream")
+    assert [root.attributes["error.type"] for root in roots] == ["ModelError"] * 2
+    assert all(root.status.status_code.name == "ERROR" for root in roots)
+
+
+async def test_a_cancelled_stream_ends_its_span(opener: Opener, recorded: Recorded) -> None:
+    waits = asyncio.Event()
+
+    class Waiting(ScriptedModel):
+        async def astream(self, call: Any) -> Any:
+            yield "word "
+            waits.set()
+            await asyncio.Event().wait()
+
+    async def read() -> None:
+        async for _ in relay.astream(QUESTION, live=True):
+            pass
+
+    with opener(tracer=recorded.observer, models=Waiting(replied(ANSWER))) as relay:
+        reading = asyncio.create_task(read())
+        await waits.wait()
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+    (root,) = recorded.named("crp.stream")
+    assert root.attributes["error.type"] == "CancelledError"
+    assert outcomes(recorded.spans) == ["cancelled"]
+
+
 async def test_who_stops_listening_ends_the_span_and_the_models_stream(
     opener: Opener, recorded: Recorded
 ) -> None:
@@ -345,6 +435,19 @@ async def test_who_stops_listening_ends_the_span_and_the_models_stream(
         await more.aclose()  # type: ignore[attr-defined]
     assert ended == ["sync", "async"]
     assert len(recorded.named("chat ")) == 2
+    roots = recorded.named("crp.stream")
+    assert len(roots) == 2
+    for one in (*roots, *recorded.named("chat ")):
+        assert one.attributes["crp.stopped"] is True
+        # That somebody has read enough is no error.
+        assert one.status.status_code.name == "UNSET"
+    assert outcomes(recorded.spans) == ["cancelled", "cancelled"]
+    # Its window is sealed within the stream, not after it.
+    sealed = {span.context.trace_id for span in recorded.named("crp.close")}
+    assert sealed == {root.context.trace_id for root in roots}
+    points = recorded.metrics()["gen_ai.client.operation.duration"]
+    assert not any("error.type" in point.attributes for point in points)
+    assert trace_span() is INVALID_SPAN
 
 
 @contextmanager
@@ -425,3 +528,85 @@ def test_no_text_stands_in_spans_metrics_or_logs(
         assert text not in everything
         # Nor a part of it that would tell as much.
         assert text[8:30] not in everything
+
+
+def test_what_a_sampler_left_out_is_not_put_together(
+    opener: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*given: Any) -> Any:
+        raise AssertionError("attributes of a span that nobody sees")
+
+    monkeypatch.setattr("crp_integrations.observability.otel.pack_attributes", never)
+    left_out = Recorded(TracerProvider(sampler=ALWAYS_OFF))
+    with opener(tracer=left_out.observer) as relay:
+        assert relay.ask(QUESTION).text == ANSWER
+    assert left_out.spans == ()
+    # What is counted is counted all the same.
+    points = left_out.metrics()
+    assert sum(point.value for point in points["crp.windows"]) == 1
+    assert "crp.evaluation.score" in points
+
+
+def test_attributes_that_are_json_hold_whatever_an_id_holds() -> None:
+    hostile = ('a"b', "c\\d", "e\nf", "\u2028", "é", "\0")
+    items = tuple(
+        TracedItem(id=one, source=one + "s", label=one + "l", tokens=3, score=0.25)
+        for one in hostile
+    )
+    pack = PackTrace(
+        session_id="s", window_id="w", timestamp="t", etag="e", state_hash="h", items=items
+    )
+    for most in (0, 2, 24):
+        told = pack_attributes(pack, most)
+        scored = json.loads(str(told["gen_ai.retrieval.documents"]))
+        assert scored == [{"id": one, "score": 0.25} for one in hostile]
+        for place, one in enumerate(hostile[:most]):
+            said = json.loads(str(told[f"retrieval.documents.{place}.document.metadata"]))
+            assert said == {"source": one + "s", "security_label": one + "l", "tokens": 3}
+        assert ("crp.pack.documents" in told) == (len(hostile) > most)
+    every = json.loads(str(pack_attributes(pack, 0)["crp.pack.documents"]))
+    assert every[0] == {**scored[0], "source": 'a"bs', "security_label": 'a"bl', "tokens": 3}
+
+
+class Noting(Seen):
+    """An observer that notes when its steps begin and end, and may fail at one of them."""
+
+    def __init__(self, name: str, seen: list[str], fails: str = "") -> None:
+        super().__init__()
+        self.name, self.seen, self.fails = name, seen, fails
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        self.seen.append(f"{self.name} begins")
+        if self.fails == "begins":
+            raise RuntimeError(self.name)
+        try:
+            yield
+        finally:
+            self.seen.append(f"{self.name} ends")
+            if self.fails == "ends":
+                raise RuntimeError(self.name)
+
+
+@pytest.mark.parametrize("fails", ["", "begins", "ends", "within"])
+def test_each_of_several_observers_has_its_step_ended(fails: str) -> None:
+    seen: list[str] = []
+    both = Together(Noting("a", seen), Wordless(), Noting("b", seen, fails), Noting("c", seen))
+
+    def stepped() -> None:
+        with both.step("gather"):
+            seen.append("within")
+            if fails == "within":
+                raise RuntimeError("within")
+
+    if fails:
+        with pytest.raises(RuntimeError):
+            stepped()
+    else:
+        stepped()
+    whole = ["a begins", "b begins", "c begins", "within", "c ends", "b ends", "a ends"]
+    assert seen == (["a begins", "b begins", "a ends"] if fails == "begins" else whole)
+
+
+class Wordless(Seen):
+    """An observer to which no step is worth a word."""

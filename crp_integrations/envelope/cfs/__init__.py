@@ -7,8 +7,8 @@ Goes out: an `AssembledContext` with its text, its chunks, the tokens of content
 apart, what was left out and why, and the five desired properties as measured.
 
 Read in this order: `records`, `settings`, `tokens`, `search` (the one file that calls the
-fabric), `assemble` (the whole path on one screen), then its steps `ranking`, `dedup`, `pack`,
-`rendered`, `format`, `properties`; `cache` and `verify` stand around it.
+fabric), `assemble` (the whole path on one screen), then its steps `screening`, `ranking`, `dedup`,
+`pack`, `rendered`, `format`, `properties`; `cache` and `verify` stand around it.
 
 It is another assembler than the envelope of CRP-SPEC-003 beside it: chunks are grouped by
 document and marked with its path, and no quality tier is given. The room never reads a clock,

@@ -29,6 +29,7 @@ from crp_integrations.envelope.cfs.records import (
     TokenBudget,
 )
 from crp_integrations.envelope.cfs.rendered import WHOLE, fitted
+from crp_integrations.envelope.cfs.screening import Screen
 from crp_integrations.envelope.cfs.search import RRF, Both, hybrid_search, in_turn
 from crp_integrations.envelope.cfs.settings import AssemblySettings
 from crp_integrations.envelope.cfs.tokens import SimpleTokenizer, Tokenizer
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 _SIMPLE = SimpleTokenizer()
 _DEFAULTS = AssemblySettings()
+_NONE: Mapping[str, DropReason] = {}
 
 
 def assemble_context(
@@ -55,6 +57,7 @@ def assemble_context(
     both: Both = in_turn,
     cache: ContextCache | None = None,
     scope: str = "",
+    screen: Screen | None = None,
 ) -> AssembledContext:
     """Search a fabric for a question and assemble the context.
 
@@ -66,10 +69,13 @@ def assemble_context(
         both: runs the two searches; in turn, or at once with the same result.
         cache: contexts made before; one with an equal key comes back with its own timestamp.
         scope: keeps apart in a cache what different subjects or regions read.
+        screen: looks at what was found before it is ranked; None looks at nothing. A cache is
+            for contexts of one screen.
 
     Raises:
         RequestError: the query is empty or no Unicode text, or `now` has no time zone.
         StoreBusy: the fabric changed during every one of three attempts to read it.
+        EngineError: a model that the screen asks failed.
     """
     query_hash = _query_hash(query)
     now = _aware(now)
@@ -93,6 +99,7 @@ def assemble_context(
         if known is not None:
             return known
     found = hybrid_search(view, query, tokenizer=tokenizer, settings=settings, both=both)
+    refused, screened = screen.refused(found.results) if screen is not None else ({}, ())
     context = assemble(
         query,
         found.results,
@@ -102,7 +109,8 @@ def assemble_context(
         settings=settings,
         state_root=found.state_root,
         counts=found.counts,
-        algorithms=(RRF,),
+        algorithms=(RRF, *screened),
+        refused=refused,
     )
     if cache is not None:
         cache.put(key(found.state_root, found.generation), context)
@@ -120,6 +128,7 @@ def assemble(
     state_root: str = "",
     counts: Mapping[str, int] | None = None,
     algorithms: tuple[str, ...] = (),
+    refused: Mapping[str, DropReason] = _NONE,
 ) -> AssembledContext:
     """Assemble a context of results that were found already, in whatever order they come.
 
@@ -131,6 +140,8 @@ def assemble(
         state_root: hash of the state that was searched.
         counts: tokens by chunk id under the tokenizer; None has them counted.
         algorithms: what decided the results.
+        refused: why a chunk may not be shown, by its id; it is dropped before any other is
+            compared with it.
 
     Returns:
         A context of which content and markers are at most `budget.available` tokens.
@@ -143,7 +154,8 @@ def assemble(
     boosted = prefer_recent(results, settings) if settings.prefer_recent else results
     ranked = unique(boosted)
     tokens = _counted(ranked, tokenizer) if counts is None else counts
-    kept, duplicates = deduplicate(ranked, settings.dedup_threshold)
+    allowed = [result for result in ranked if result.chunk.id not in refused]
+    kept, duplicates = deduplicate(allowed, settings.dedup_threshold)
     chosen, over = best_of_each(kept, settings.max_chunks_per_doc)
     packing = pack(
         group_by_document(chosen, tokens),
@@ -168,6 +180,7 @@ def assemble(
     unfitting = [result for result in chosen if result.chunk.id not in shown]
     stands = {result.chunk.id: kept_id for result, kept_id in duplicates}
     reasons = {
+        **refused,
         **dict.fromkeys(stands, DropReason.DUPLICATE),
         **{result.chunk.id: DropReason.K for result in over},
         **{result.chunk.id: DropReason.BUDGET for result in unfitting},

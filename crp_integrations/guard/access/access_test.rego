@@ -26,6 +26,10 @@ cases := {
 		"input": asked("anna", ["reader"], "read", ["class:internal", "class:secret"]),
 		"want": {"allow": false, "reason": "a label is not granted to the subject"},
 	},
+	"a label that two roles are granted stands for no other": {
+		"input": asked("rita", ["reader", "writer"], "read", ["class:internal", "class:secret"]),
+		"want": {"allow": false},
+	},
 	"a reader does not write": {
 		"input": asked("anna", ["reader"], "write", ["class:public"]),
 		"want": {"allow": false},
