@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from copy import copy
 from dataclasses import replace
 
+from pydantic import JsonValue
+
 from crp_integrations.errors import AccessDenied, EngineError
 from crp_integrations.fabric.ports.facts import Brief
 from crp_integrations.fabric.records import Fact
@@ -87,15 +89,18 @@ class Gate:
     def facts(self, found: Iterable[Fact]) -> list[Fact]:
         """Those that may be read, in their order, without what must be redacted.
 
-        A redacted fact has the hash of the text that is shown: that of the whole text would
-        confirm a guess at what was taken out.
+        A redacted fact has the hash of the text that is shown, and its metadata have an empty text
+        where they told that of the whole: it would confirm a guess at what was taken out.
         """
         shown = []
         for one in found:
             decision = self.decision(one.labels)
             if decision.redact and decision.allowed:
                 text = self._redacted(one.content, decision)
-                one = one.model_copy(update={"content": text, "content_hash": sha256(text)})
+                shown_as: dict[str, object] = {"content": text, "content_hash": sha256(text)}
+                if one.metadata and text != one.content:
+                    shown_as["metadata"] = _without(one.metadata, sha256(one.content))
+                one = one.model_copy(update=shown_as)
             if decision.allowed:
                 shown.append(one)
         return shown
@@ -115,3 +120,12 @@ class Gate:
                 f"({type(error).__name__}), so read is denied"
             ) from error
         raise AccessDenied("personal data must be redacted, and there is no redactor")
+
+
+def _without(value: JsonValue, text: str) -> JsonValue:
+    """The same, with an empty text wherever exactly this one stands."""
+    if isinstance(value, dict):
+        return {name: _without(one, text) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_without(one, text) for one in value]
+    return "" if value == text else value

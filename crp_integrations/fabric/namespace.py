@@ -15,6 +15,7 @@ from crp_integrations.fabric.inspection import Inspection
 from crp_integrations.fabric.life.holding import Holding
 from crp_integrations.fabric.operations import Operations
 from crp_integrations.fabric.ports import Transaction
+from crp_integrations.fabric.ports.faulted import Counted
 from crp_integrations.fabric.progress import Progress, silent
 from crp_integrations.fabric.reading import Reading
 from crp_integrations.fabric.records import (
@@ -145,6 +146,15 @@ class Namespace(View, Operations, Inspection):
         for shared in self._shared:
             shared.note_use([id_ for id_ in ids if id_ not in own], now)
 
+    def note_shared_findings(self, ids: Sequence[str]) -> dict[str, Counted]:
+        """Count for the operator that an answer went wrong with shared facts; by id.
+
+        Spec: CRP-SPEC-009 §8.4
+        """
+        left = [*{*ids} - self._own.holds(ids)] if self._shared and ids else []
+        noted = [shared.note_findings(left) for shared in self._shared] if left else []
+        return {id_: counted for one in noted for id_, counted in one.items()}
+
     def stored(self, ids: Sequence[str]) -> set[str]:
         """Those of the ids that are stored, here or in a shared namespace; the guard is not asked.
 
@@ -154,6 +164,19 @@ class Namespace(View, Operations, Inspection):
         for shared in self._shared:
             found |= shared.holds([id_ for id_ in ids if id_ not in found])
         return found
+
+    def withdrawn(self, ids: Sequence[str]) -> bool:
+        """Whether any of the facts or sources was forgotten or is in quarantine, wherever it is.
+
+        For what is kept beside the store and comes from them; the guard is not asked. A source is
+        meant as soon as one of its facts is in quarantine.
+
+        Spec: CRP-SPEC-009 §2.2, §8.4
+        """
+        if self._own.withdrawn(ids):
+            return True
+        others = [*{*ids} - self._own.holds(ids)] if self._shared else []
+        return any(shared.withdrawn(others) for shared in self._shared)
 
     def find_own(self, where: Where) -> list[str]:
         """Ids of the tenant's own retrievable facts that are meant, ascending.

@@ -149,7 +149,7 @@ class Operations(Clustered):
         """Delete facts, or a source with all of its facts; they are unretrievable at once.
 
         Their bytes leave the store at the first `maintain` after the retention period; for bytes
-        that must go now there is `erase`.
+        that must go now there is `erase`. Artifacts that name them among their sources go at once.
 
         Spec: CRP-SPEC-009 §2.2
 
@@ -190,6 +190,8 @@ class Operations(Clustered):
 
     def quarantine(self, ids: Sequence[str], reason: str = "") -> ChangeReport:
         """Take facts out of retrieval, and tell the operator which sources to review.
+
+        Artifacts that come from them, or from their sources, are read by nobody until `lift`.
 
         Spec: CRP-SPEC-009 §8.4
 

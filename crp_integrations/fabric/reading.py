@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from crp_integrations.errors import StoreBusy
@@ -14,11 +15,13 @@ from crp_integrations.fabric.ports import Brief, Transaction
 from crp_integrations.fabric.records import Edge, Fact, Source, Where
 from crp_integrations.fabric.search.index import Hit, Index
 from crp_integrations.fabric.search.live import Picture
+from crp_integrations.fabric.search.redacted import merged, redacted_hits, searched
 from crp_integrations.fabric.search.stored import StoredIndex, StoredPicture, stored_picture
 from crp_integrations.guard.decisions import Decision, Guard
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.language.words import STOP_WORDS, words
 from crp_integrations.vectors import FloatRows
+from crp_integrations.vocabulary import RETRIEVABLE, FactStatus, SourceStatus
 
 if TYPE_CHECKING:
     from crp_integrations.fabric.fabric import Fabric
@@ -131,15 +134,30 @@ class Reading:
             scan_rows=self._fabric.settings.scan_rows,
         )
 
+    def foresee(self, vector: FloatRows, k: int, query: str, k_words: int) -> None:
+        """Tell that `nearest` and `search_text` come next, for a store that does both at once."""
+        if self._moment is None or not (terms := self._terms(query)):
+            return
+        picture = self._picture(self._moment.transaction)
+        # Words that are searched in memory ask the store for nothing.
+        if isinstance(picture, StoredPicture) and not self._fabric.words(
+            self.name, len(picture.index)
+        ):
+            allowed = self._allowed(picture.index)
+            picture.index.foresee(vector, k, terms, k_words, allowed)
+
     def search_text(self, query: str, k: int, where: Where | None = None) -> list[Hit]:
         """The k best facts that hold any word of a query; ties by id.
+
+        What the subject is shown redacted is found by the words that are left in it.
 
         Args:
             query: raw text from anybody; no character of it has a meaning.
             k: how many; fewer come when there are fewer.
 
         Returns:
-            Ids with their BM25 score, highest first.
+            Ids with their BM25 score, highest first; where texts of the namespace are redacted for
+            the subject, one through the rank among those, or among the others.
         """
         terms = self._terms(query)
         if not terms or k <= 0:
@@ -147,26 +165,31 @@ class Reading:
         with self._fabric.tracer.step("fabric.words"), self._begun() as transaction:
             facts = transaction.facts
             index = self._picture(transaction).index
-            allowed = self._allowed(index)
+            gate = self.gate()
+            decided = [gate.decision(labels) for labels in index.label_sets]
+            whole = [one.allowed and not one.redact for one in decided]
+            cut = [one.allowed and bool(one.redact) for one in decided]
             meant = None if where is None else set(facts.find(where))
             words = self._fabric.words(self.name, len(index))
-            wanted = k
-            while True:
-                found = (
-                    facts.search_text(terms, wanted)
-                    if words is None
-                    else words.search(facts, terms, wanted)
-                )
-                hits = [
-                    Hit(id_, score)
-                    for id_, score in found
-                    if (meant is None or id_ in meant) and index.seen(id_, allowed)
-                ]
-                # What is not meant or withheld took places, so ask for more until there are
-                # enough.
-                if len(hits) >= k or len(found) < wanted:
-                    return hits[:k]
-                wanted *= 4
+            search = facts.search_text if words is None else partial(words.search, facts)
+
+            def passing(allowed: list[bool], ids: Sequence[str]) -> set[str]:
+                asked = ids if meant is None else [id_ for id_ in ids if id_ in meant]
+                return index.seen(asked, allowed)
+
+            hits = searched(search, terms, k, partial(passing, whole))
+            if not any(cut):
+                return hits
+            most = self._fabric.settings.redacted_hits
+            redacted = redacted_hits(
+                search,
+                terms,
+                k,
+                partial(passing, cut),
+                lambda ids: {one.fact_id: one.content for one in gate.briefs(facts.briefs(ids))},
+                most,
+            )
+            return merged((hits, redacted), k)
 
     def holds(self, ids: Sequence[str]) -> set[str]:
         """Those of the ids that are stored here, whatever their status and labels."""
@@ -175,6 +198,24 @@ class Reading:
             found = {id_ for id_, _ in transaction.facts.retrievable(ids)}
             others = [id_ for id_ in ids if id_ not in found]
             return found | {fact.fact_id for fact in transaction.facts.get(others)}
+
+    def withdrawn(self, ids: Sequence[str]) -> set[str]:
+        """Those of the ids whose facts were deleted or are in quarantine; nobody is asked.
+
+        Also ids of sources that were removed, or of which a fact is in quarantine.
+        """
+        with self._begun() as transaction:
+            facts = transaction.facts
+            status = {fact.fact_id: fact.status for fact in facts.get(ids)}
+            gone = {id_ for id_, own in status.items() if own not in RETRIEVABLE}
+            for id_ in {*ids} - status.keys():
+                source = facts.source(id_)
+                if source is None:
+                    continue
+                quarantined = Where(sources=(id_,), statuses=(FactStatus.QUARANTINED,))
+                if source.status is SourceStatus.REMOVED or facts.find(quarantined):
+                    gone.add(id_)
+        return gone
 
     def facts(self, ids: Sequence[str]) -> list[Fact]:
         """Facts in the order asked for; what may not be retrieved is left out."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from crp_integrations.errors import AccessDenied, ConfigError, StoreError
+from crp_integrations.fabric.ports.faulted import Counted, faulted_in
 from crp_integrations.fabric.reading import Reading
 from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.fabric.search.index import Hit
@@ -83,6 +84,21 @@ class SharedReading(Reading):
                 transaction.facts.touch(ids, now)
         except StoreError:
             return
+
+    def note_findings(self, ids: Sequence[str]) -> dict[str, Counted]:
+        """Count for the operator that an answer went wrong with facts; ids of others do nothing.
+
+        Spec: CRP-SPEC-009 §8.4
+
+        Returns:
+            What is counted of each; nothing where the store cannot be written.
+        """
+        try:
+            with self._fabric.begin(self.name, write=True) as transaction:
+                facet = faulted_in(transaction)
+                return facet.count(ids) if facet is not None else {}
+        except StoreError:
+            return {}
 
 
 def refuse_shared(shared: Iterable[SharedReading], ids: Sequence[str], source_id: str) -> None:

@@ -91,6 +91,10 @@ class Stored(Layer, Protocol):
         """Ids of the facts that are meant, ascending."""
         ...
 
+    def foresee(self, vector: FloatRows, k: int, query: str, k_words: int) -> None:
+        """Tell that vectors and words are searched next."""
+        ...
+
     def decision(self, labels: tuple[str, ...]) -> Decision:
         """The guard's decision on reading what carries exactly these labels."""
         ...
@@ -240,6 +244,11 @@ class View:
             return found[0]
         hits = [hit for layer in found for hit in layer]
         return sorted(hits, key=lambda hit: (-hit.score, hit.fact_id))[:k]
+
+    def foresee(self, vector: FloatRows, k: int, query: str, k_words: int) -> None:
+        """Tell that both are searched next; a store of its own then does it in one statement."""
+        if len(self._layers) == 1 and self._stored:
+            self._stored[0].foresee(vector, k, query, k_words)
 
     def search_text(self, query: str, k: int, where: Where | None = None) -> list[Hit]:
         """The k best facts that hold any word of a query; ties by id.

@@ -61,8 +61,11 @@ class MemoryEventStore:
 
         Args:
             events: the tenant's whole journal in its order, verified before.
+
+        Raises:
+            FactRejected: a memory was changed so that it makes no item any more; names the fact.
         """
-        return rebuild(tuple(self._writer.items()), events)
+        return rebuild(tuple(self._writer.items(strict=True)), events)
 
 
 def replay(log: Rebuilt, into: Emptied) -> str:

@@ -275,8 +275,11 @@ def as_fact(one: MemoryItem) -> Fact:
 def of_fact(fact: Fact) -> MemoryItem | None:
     """The item that a fact stores, None for a fact that stores none.
 
+    Of a fact that is shown without personal data the item says what is shown: it has the checksum
+    of that text and no summary, and its content is a text where it is no canonical JSON any more.
+
     Raises:
-        FactRejected: its metadata do not make an item; names the fact.
+        FactRejected: its metadata and content do not make an item; names the fact.
     """
     told = fact.metadata.get(MEMORY_KEY)
     if not isinstance(told, dict):
@@ -284,8 +287,14 @@ def of_fact(fact: Fact) -> MemoryItem | None:
     fields: dict[str, Any] = {
         key: value for key, value in told.items() if key not in ("checksum", "json", "label_order")
     }
+    # The gate empties the hash of a text that it shows in part.
+    cut = told.get("checksum") == ""
+    if cut:
+        fields["summary"] = None
+        if isinstance(fields.get("provenance"), dict):
+            fields["provenance"] = {**fields["provenance"], "checksum": sha256(fact.content)}
     fields |= {
-        "content": json.loads(fact.content) if told.get("json") else fact.content,
+        "content": _content(fact, cut) if told.get("json") else fact.content,
         "ttl": fact.ttl,
         "decay_fn": fact.metadata.get(DECAY_KEY),
         "security_label": told.get("label_order") or list(fact.labels),
@@ -296,3 +305,21 @@ def of_fact(fact: Fact) -> MemoryItem | None:
         return item(fields)
     except FactRejected as error:
         raise FactRejected(f"fact {fact.fact_id} stores no memory item: {error}") from error
+
+
+def _content(fact: Fact, cut: bool) -> JsonValue:
+    """What a fact holds that was stored as canonical JSON.
+
+    Args:
+        cut: something was taken out of it, so that it need not be JSON any more.
+    """
+    try:
+        found: JsonValue = json.loads(fact.content)
+        if not cut or canonical(found).decode() == fact.content:
+            return found
+    except (ValueError, RecursionError):
+        if not cut:
+            raise FactRejected(
+                f"fact {fact.fact_id} stores no memory item: its content is no JSON"
+            ) from None
+    return fact.content

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import logging
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Protocol
 
@@ -23,6 +24,7 @@ from crp_integrations.records import Part
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import RETRIEVABLE, FactStatus
 
+_LOG = logging.getLogger("crp_integrations.governance")
 _KEPT = (FactStatus.ACTIVE, FactStatus.STALE)
 
 
@@ -165,15 +167,50 @@ class MemoryWriter:
         Reads every memory of the namespace that the guard lets the subject see.
         """
         self._subject(context)
-        return valid_at(self.items(), moment)
+        unread: list[Fact] = []
+        items = list(self._items(unread.append))
+        # What an item corrects that cannot be read must not hold again.
+        corrected = {
+            fact.supersedes
+            for fact in unread
+            if fact.valid_from is None or fact.valid_from <= moment
+        }
+        held = valid_at(items, moment)
+        return tuple(one for one in held if one.fact_id not in corrected)
 
-    def items(self) -> Iterator[MemoryItem]:
-        """Every stored item that the subject may see, corrected and retracted ones too."""
-        for record in self._namespace.export(Where(statuses=_KEPT)):
-            if isinstance(record, Fact) and (one := of_fact(record)) is not None:
-                yield one
+    def items(self, *, strict: bool = False) -> Iterator[MemoryItem]:
+        """Every stored item that the subject may see, corrected and retracted ones too.
+
+        A fact that was changed so that it makes no item is left out, and named in the log.
+
+        Args:
+            strict: whether such a fact is an error.
+
+        Raises:
+            FactRejected: there is one, and it is an error; names the fact.
+        """
+
+        def unread(fact: Fact) -> None:
+            if strict:
+                raise FactRejected(f"fact {fact.fact_id} stores no memory item any more")
+
+        return self._items(unread)
 
     # --- within ------------------------------------------------------------------------
+
+    def _items(self, unread: Callable[[Fact], object]) -> Iterator[MemoryItem]:
+        """The items; facts that make none are handed to `unread`."""
+        for record in self._namespace.export(Where(statuses=_KEPT)):
+            if not isinstance(record, Fact):
+                continue
+            try:
+                one = of_fact(record)
+            except FactRejected:
+                _LOG.warning("fact %s stores no memory item and is left out", record.fact_id)
+                unread(record)
+                continue
+            if one is not None:
+                yield one
 
     def _subject(self, context: PolicyContext) -> Subject:
         subject = self._namespace.subject

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,18 +18,21 @@ from crp_integrations.errors import (
     StoreDamaged,
     StoreError,
 )
+from crp_integrations.fabric.settings import FabricSettings
 from crp_integrations.governance.artifacts import Artifact, Sandbox, places
 from crp_integrations.governance.artifacts.records import packed, unpacked
 from crp_integrations.governance.compaction import AutoCompactor
 from crp_integrations.guard.decisions import Decision
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.messages import Message, ToolCall
-from crp_integrations.seals import sha256
+from crp_integrations.relay.settings import Settings
+from crp_integrations.seals import canonical, sha256, sha256_hex
 from crp_integrations.stores.objects import FolderObjects, MemoryObjects
 from crp_integrations.vocabulary import EventType
 from tests.doubles import FixedClock, HashEmbedder
 
 SOURCE = "The crane on pier 7 lifts eighteen tons and was inspected by Northfield in the spring."
+KEY, OTHER_KEY = b"k" * 32, b"o" * 32
 LOG = "2026-05-01 12:00:01 ERROR crane 7 stopped at 18 tons, wind 31 knots\n" * 300
 
 
@@ -54,13 +58,48 @@ def bytes_below(folder: Path) -> bytes:
 @given(data=st.binary(max_size=200), kind=st.sampled_from(["log", "prose"]), flip=st.integers(0))
 def test_any_changed_byte_is_noticed(data: bytes, kind: str, flip: int) -> None:
     artifact = Artifact(kind=kind, checksum=sha256(data), size=len(data), sources=("s",))
-    ref, whole = packed(artifact, data)
-    assert packed(artifact, data) == (ref, whole)
-    assert unpacked(ref, whole).data == data
+    ref, whole = packed(artifact, data, KEY)
+    assert packed(artifact, data, KEY) == (ref, whole)
+    assert unpacked(ref, whole, [OTHER_KEY, KEY]).data == data
     place = flip % len(whole)
     changed = whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :]
-    with pytest.raises(StoreDamaged):
-        unpacked(ref, changed)
+    for bytes_, keys in ((changed, [KEY]), (whole, [OTHER_KEY]), (whole, [])):
+        with pytest.raises(StoreDamaged):
+            unpacked(ref, bytes_, keys)
+
+
+def test_a_handle_confirms_no_guess_at_a_text(tmp_path: Path) -> None:
+    """Whoever sees a handle and guesses the rest has no key to try the guess with."""
+    refs = []
+    for name in ("one", "other"):
+        with opened(tmp_path / name) as relay:
+            sandbox = relay.sandbox()
+            refs.append(sandbox.put(LOG, kind="log", sources=["a"]).ref)
+            assert sandbox.put(LOG, kind="log", sources=["a"]).ref == refs[-1]
+            artifact = sandbox.get(refs[-1]).artifact
+    # The same text with the same things said of it, in a store with another key.
+    assert refs[0] != refs[1]
+    whole = canonical(artifact.model_dump(mode="json")) + b"\n" + LOG.encode()
+    assert not any(sha256_hex(whole).startswith(ref.partition(":")[2]) for ref in refs)
+    # Nor has another tenant's process, which holds the same master key.
+    with opened(tmp_path / "one", subject=Subject(tenant="globex")) as relay:
+        assert relay.sandbox().put(LOG, kind="log", sources=["a"]).ref not in refs
+
+
+def test_handles_stay_when_the_key_is_rotated(tmp_path: Path) -> None:
+    with opened(tmp_path) as relay:
+        sandbox = relay.sandbox()
+        before = sandbox.put(LOG, kind="log", sources=["a"])
+        sandbox.keyring.rotate()  # type: ignore[attr-defined]
+    with opened(tmp_path) as relay:
+        sandbox = relay.sandbox()
+        assert sandbox.get(before.ref).text == LOG
+        # What is compacted again is shown as it was.
+        assert sandbox.put(LOG, kind="log", sources=["a"]) == before
+        assert sandbox.refs() == (before.ref,)
+        new = sandbox.put("another text", kind="log", sources=["a"]).ref
+        assert sandbox.get(new).text == "another text"
+        assert places.erase(sandbox.objects, "local", ["a"]) == sorted([before.ref, new])
 
 
 @pytest.mark.requirement("SUM-isolation-4")
@@ -189,12 +228,116 @@ def test_what_retention_purges_takes_its_artifacts_along(tmp_path: Path) -> None
     clock = FixedClock()
     with opened(tmp_path, clock=clock) as relay:
         report = relay.fabric.add([SOURCE])
-        ref = relay.sandbox().put(LOG, kind="log", sources=report.facts).ref
+        sandbox = relay.sandbox()
         relay.fabric.forget(facts=report.facts)
-        assert relay.sandbox().refs() == (ref,)
+        # What somebody puts past the sandbox after the fact was forgotten is handed to nobody.
+        past = replace(sandbox, withdrawn=lambda ids: False)
+        ref = past.put(LOG, kind="log", sources=report.facts).ref
+        assert list(places.refs(sandbox.objects, "local")) == [ref]
+        assert sandbox.refs() == ()
         clock.moment += timedelta(days=40)
         relay.fabric.maintain()
+        assert list(places.refs(sandbox.objects, "local")) == []
+
+
+@pytest.mark.parametrize("by", ["fact", "source"])
+def test_forgetting_takes_what_came_from_it_at_once(tmp_path: Path, by: str) -> None:
+    with opened(tmp_path) as relay:
+        report = relay.fabric.add([SOURCE, f"{SOURCE} A second crane stands beside it."])
+        one, two = relay.fabric.facts(report.facts)
+        sandbox = relay.sandbox()
+        of_one = sandbox.put(LOG, kind="log", sources=[one.fact_id]).ref
+        of_two = sandbox.put("of two " + LOG, kind="log", sources=[two.fact_id, "call-1"]).ref
+        of_both = sandbox.put("the source " + LOG, kind="log", sources=[one.source_id]).ref
+        other = sandbox.put("of something else", kind="log", sources=["call-1"]).ref
+        if by == "fact":
+            relay.fabric.forget(facts=[one.fact_id])
+            left = {of_two, of_both, other}
+        else:
+            relay.fabric.forget(source=one.source_id)
+            left = {other}
+        assert set(places.refs(sandbox.objects, "local")) == left
+        assert set(sandbox.refs()) == left
+        assert of_one not in left
+        with pytest.raises(RequestError):
+            sandbox.get(of_one)
+        # Nor is anything kept that comes from what is gone.
+        with pytest.raises(AccessDenied, match="withdrawn"):
+            sandbox.put(LOG, kind="log", sources=[one.fact_id])
+        relay.verify()
+
+
+@pytest.mark.parametrize("of", ["fact", "source"])
+def test_what_comes_from_a_quarantined_fact_is_read_by_nobody_until_it_is_lifted(
+    tmp_path: Path, of: str
+) -> None:
+    with opened(tmp_path) as relay:
+        (fact,) = relay.fabric.facts(relay.fabric.add([SOURCE]).facts)
+        sandbox = relay.sandbox()
+        sources = [fact.fact_id if of == "fact" else fact.source_id, "call-1"]
+        ref = sandbox.put(LOG, kind="log", sources=sources).ref
+        other = sandbox.put("of something else", kind="log", sources=["call-1"]).ref
+        address = sandbox.sign(ref)
+        artifact_id, _, token = address.rpartition("/")[2].partition("?token=")
+        relay.fabric.quarantine([fact.fact_id])
+        for use in (sandbox.get, sandbox.sign, lambda _: sandbox.open(artifact_id, token)):
+            with pytest.raises(AccessDenied, match="withdrawn"):
+                use(ref)
+        with pytest.raises(AccessDenied, match="withdrawn"):
+            sandbox.put("more of it", kind="log", sources=sources)
+        assert sandbox.refs() == (other,)
+        relay.fabric.lift([fact.fact_id])
+        assert sandbox.get(ref).text == LOG
+        # The address was not used up by the refusal.
+        assert sandbox.open(artifact_id, token).text == LOG
+        relay.fabric.quarantine([fact.fact_id])
+        sandbox.erase(ref)
+        assert list(places.refs(sandbox.objects, "local")) == [other]
+        with relay.fabric.begin(write=False) as transaction:
+            told = [
+                event.data
+                for event in transaction.journal.events()
+                if event.event_type is EventType.ARTIFACT_ACCESS
+            ]
+        assert [one["reason"] for one in told if one["action"] == "refused"] == ["withdrawn"]
+
+
+def test_what_an_operator_quarantines_is_read_by_no_tenant(tmp_path: Path) -> None:
+    settings = Settings(fabric=FabricSettings(shared=("law",)))
+    with opened(tmp_path, settings=settings) as relay:
+        law = relay.fabric._fabric.bind_shared("law")
+        (fact,) = law.facts(law.add([SOURCE]).facts)
+        sandbox = relay.sandbox()
+        ref = sandbox.put(LOG, kind="log", sources=[fact.fact_id]).ref
+        law.quarantine([fact.fact_id])
+        with pytest.raises(AccessDenied, match="withdrawn"):
+            sandbox.get(ref)
+        law.lift([fact.fact_id])
+        assert sandbox.get(ref).text == LOG
+        law.forget(facts=[fact.fact_id])
+        assert list(places.refs(sandbox.objects, "local")) == []
+
+
+def test_of_a_session_that_keeps_nothing_artifacts_are_in_memory_alone(tmp_path: Path) -> None:
+    session = "crp_sess_" + "a" * 16
+    with opened(tmp_path) as relay:
+        # The store's key alone is made at the first use.
+        relay.keyring.master()
+        before = bytes_below(tmp_path)
+        sandbox = relay.sandbox(session_id=session, cache="no-store")
+        ref = sandbox.put(LOG, kind="log", sources=["call-1"]).ref
+        assert sandbox.get(ref).text == LOG
+        artifact_id, _, token = sandbox.sign(ref).rpartition("/")[2].partition("?token=")
+        assert sandbox.open(artifact_id, token).text == LOG
+        # Not a byte of it, of its handle or of the session reached the disk.
+        assert bytes_below(tmp_path) == before
         assert relay.sandbox().refs() == ()
+        with pytest.raises(RequestError, match="wanted no-store"):
+            relay.sandbox(cache="max-age=60")
+        # A session that holds facts in memory said so already.
+        relay.add([SOURCE], session_id=session, cache="no-store")
+        relay.sandbox(session_id=session).put(LOG, kind="log", sources=["call-1"])
+        assert bytes_below(tmp_path) == before
 
 
 def test_an_artifact_whose_source_is_erased_meanwhile_is_not_kept() -> None:
@@ -210,7 +353,7 @@ def test_an_artifact_whose_source_is_erased_meanwhile_is_not_kept() -> None:
     objects = Slow()
     artifact = Artifact(kind="log", checksum=sha256(b"x"), size=1, sources=("gone", "there"))
     with pytest.raises(StoreError, match="erased meanwhile"):
-        places.keep(objects, "t", artifact, b"x")
+        places.keep(objects, "t", artifact, b"x", [KEY])
     assert list(places.refs(objects, "t")) == []
     assert list(objects._held) == []
 
@@ -257,9 +400,15 @@ def test_an_address_outlives_a_rotation_and_spent_nonces_are_swept(tmp_path: Pat
         assert sandbox.open(artifact_id, token).text == LOG
         spent = [key for key in sandbox.objects.list(key_folder(sandbox)) if "/spent/" in key]
         assert len(spent) == 1
-        clock.moment += timedelta(minutes=10)
+        clock.moment += timedelta(minutes=6)
         with pytest.raises(AccessDenied, match="expired"):
             sandbox.open(artifact_id, token)
+        sandbox.sign(ref)
+        # A machine whose clock is behind still finds the address used.
+        late = FixedClock(clock.moment - timedelta(minutes=4))
+        with pytest.raises(AccessDenied, match="was used"):
+            replace(sandbox, clock=late).open(artifact_id, token)
+        clock.moment += timedelta(minutes=5)
         sandbox.sign(ref)
         assert [key for key in sandbox.objects.list(key_folder(sandbox)) if "/spent/" in key] == []
 

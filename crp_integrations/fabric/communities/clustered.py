@@ -13,7 +13,7 @@ from crp_integrations.fabric.communities.clustering import Clustering
 from crp_integrations.fabric.communities.clusters import ClusterReport, Community, FactGraph
 from crp_integrations.fabric.communities.schedule import due, due_after_ingestion
 from crp_integrations.fabric.life.writing import Writing
-from crp_integrations.fabric.ports import FactsFacet
+from crp_integrations.fabric.ports import FactsFacet, alone_in
 from crp_integrations.fabric.reading import Reading
 from crp_integrations.fabric.records import IngestReport
 from crp_integrations.guard.decisions import NAMESPACE, Guard, require
@@ -57,7 +57,8 @@ class Clustered:
             ConfigError: the fabric has no engine for it, or the stored vectors are of another
                 embedder.
             EngineError: the engine failed; nothing was changed.
-            StoreBusy: another process held the write lock for too long; nothing was changed.
+            StoreBusy: another process does the same or did it meanwhile, or held the write lock
+                for too long; nothing was changed.
         """
         require(self._guard, self.subject, "write", NAMESPACE)
         return self._clustering().run(afresh=afresh)
@@ -86,6 +87,7 @@ class Clustered:
             embedder=fabric.embedder,
             index=lambda facts: fabric.live(self._own.name).picture(facts).index,
             kept=fabric.similarities,
+            alone=lambda: alone_in(fabric.store, self._own.name, "recluster"),
         )
 
     def _recluster_due(self, facts: FactsFacet, now: datetime) -> bool:

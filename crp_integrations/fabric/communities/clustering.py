@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from crp_integrations.audit.journal import EventDraft, append
-from crp_integrations.errors import ConfigError
+from crp_integrations.errors import ConfigError, StoreBusy
 from crp_integrations.fabric.communities.around import around, starting_from
 from crp_integrations.fabric.communities.clusters import (
     ClusterReport,
@@ -24,15 +25,19 @@ from crp_integrations.fabric.communities.clusters import (
     groups_of,
     modularity,
 )
+from crp_integrations.fabric.communities.moment import Read, members
 from crp_integrations.fabric.communities.naming import (
-    Member,
     compared,
     kept_names,
     main_facts,
     names_for,
 )
 from crp_integrations.fabric.communities.neighbours import Places
-from crp_integrations.fabric.communities.schedule import RECLUSTERED_SETTING, note_reclustering
+from crp_integrations.fabric.communities.schedule import (
+    RECLUSTERED_SETTING,
+    note_reclustering,
+    times_found,
+)
 from crp_integrations.fabric.communities.similarity import (
     Candidates,
     Found,
@@ -44,28 +49,12 @@ from crp_integrations.fabric.communities.similarity import (
 )
 from crp_integrations.fabric.epoch import advance
 from crp_integrations.fabric.life.writing import Writing
-from crp_integrations.fabric.ports import CommunityEngine, FactsFacet, Mark, Outline
+from crp_integrations.fabric.ports import CommunityEngine, FactsFacet, Outline
 from crp_integrations.fabric.search.index import Index
 from crp_integrations.fabric.settings import CommunitySettings
 from crp_integrations.ports import Embedder
 from crp_integrations.seals import iso
-from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import EventType
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """What was read at one moment: facts by id, with their rows."""
-
-    mark: Mark
-    outline: tuple[Outline, ...]
-    labels: tuple[tuple[str, ...], ...]
-    index: Index
-    rows: FloatRows
-
-    @property
-    def ids(self) -> tuple[str, ...]:
-        return tuple(fact.fact_id for fact in self.outline)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +66,8 @@ class Clustering:
         embedder: made the vectors.
         index: what a reading transaction sees, as rows.
         kept: similarity graphs by namespace, for a store that has no place for files.
+        alone: keeps other processes from doing the same, where the store can; False while another
+            one does it.
     """
 
     writing: Writing
@@ -84,6 +75,7 @@ class Clustering:
     embedder: Embedder
     index: Callable[[FactsFacet], Index]
     kept: MutableMapping[str, Similarity]
+    alone: Callable[[], AbstractContextManager[bool]]
 
     def run(self, *, afresh: bool = False) -> ClusterReport:
         """Find the communities anew.
@@ -98,10 +90,17 @@ class Clustering:
         Raises:
             ConfigError: there is no engine, or the stored vectors are of another embedder.
             EngineError: the engine failed; nothing was changed.
-            StoreBusy: another process held the write lock for too long; nothing was changed.
+            StoreBusy: another process finds them, or found them meanwhile, or held the write lock
+                for too long; nothing was changed.
         """
         if self.engine is None:
             raise ConfigError("communities need an engine; give the fabric one, such as leiden")
+        with self.alone() as ours:
+            if not ours:
+                raise self._outrun("are being found")
+            return self._found(self.engine, afresh=afresh)
+
+    def _found(self, engine: CommunityEngine, *, afresh: bool) -> ClusterReport:
         settings, step = self._settings, self.writing.tracer.step
         with step("fabric.recluster.read"):
             read = self._read()
@@ -148,7 +147,7 @@ class Clustering:
                     dissolved=sum(1 < len(group) < settings.min_size for group in groups),
                     modularity=modularity(membership, left, right, weights, settings.resolution),
                     warm=warm,
-                    engine=self.engine.name,
+                    engine=engine.name,
                 ),
             )
 
@@ -201,18 +200,25 @@ class Clustering:
     def _settings(self) -> CommunitySettings:
         return self.writing.settings.communities
 
-    def _read(self) -> _Read:
+    def _read(self) -> Read:
         with self.writing.begin(False) as transaction:
             facts = transaction.facts
             self.writing.check(facts)
             index = self.index(facts)
-            return _Read(
+            return Read(
                 mark=facts.mark(),
+                times=times_found(facts),
                 outline=tuple(facts.outline()),
                 labels=tuple(labels for _, labels in facts.retrievable()),
                 index=index,
                 rows=index.all_rows()[1],
             )
+
+    def _outrun(self, what: str) -> StoreBusy:
+        return StoreBusy(
+            f"the communities of namespace {self.writing.namespace!r:.80} {what} by somebody else "
+            "at the same time; nothing was changed here"
+        )
 
     def _nothing(self, facts: int) -> ClusterReport:
         with self.writing.begin(False) as transaction:
@@ -245,7 +251,7 @@ class Clustering:
             initial=initial,
         )
 
-    def _neighbours(self, read: _Read, *, afresh: bool = False) -> Found:
+    def _neighbours(self, read: Read, *, afresh: bool = False) -> Found:
         """The neighbours of every fact."""
         cache, name = self.writing.cache(), self.writing.namespace
         known = None
@@ -270,7 +276,7 @@ class Clustering:
                 save(cache, made, read.mark)
         return found
 
-    def _candidates(self, read: _Read) -> Candidates | None:
+    def _candidates(self, read: Read) -> Candidates | None:
         """The index' graph as a source of neighbours; None where every pair is compared."""
         index = read.index
         if index.graph is None or len(read.outline) <= self.writing.settings.graph.exact_up_to:
@@ -288,7 +294,7 @@ class Clustering:
 
     def _names(
         self,
-        read: _Read,
+        read: Read,
         groups: Sequence[Sequence[int]],
         before: Sequence[str | None],
         strength: Sequence[float],
@@ -306,7 +312,7 @@ class Clustering:
             nameless.sort(key=lambda number: (-len(groups[number]), groups[number][0]))
             chosen = {
                 number: main_facts(
-                    _members(read, groups[number], strength), self._settings.label_facts
+                    members(read, groups[number], strength), self._settings.label_facts
                 )
                 for number in compared([len(group) for group in groups], nameless)
             }
@@ -323,7 +329,7 @@ class Clustering:
             for number, ids in chosen.items()
         }
 
-    def _write(self, read: _Read, wanted: dict[str, str], report: ClusterReport) -> ClusterReport:
+    def _write(self, read: Read, wanted: dict[str, str], report: ClusterReport) -> ClusterReport:
         """Write what differs, and make every ETag invalid, in one transaction.
 
         Spec: CRP-SPEC-009 §5.5, §6.2
@@ -335,6 +341,8 @@ class Clustering:
             facts = transaction.facts
             # The vectors may be another embedder's by now.
             writing.check(facts)
+            if times_found(facts) != read.times:
+                raise self._outrun("were found")
             before = writing.hash_in(facts)
             # Mostly nothing has changed since it was read, and then it is not read again.
             outline = read.outline if facts.mark() == read.mark else facts.outline()
@@ -377,19 +385,3 @@ class Clustering:
             relabelled=len(labels),
             state_hash=after,
         )
-
-
-def _members(
-    read: _Read,
-    group: Sequence[int],
-    strength: Sequence[float],
-) -> list[Member]:
-    return [
-        Member(
-            fact_id=read.outline[place].fact_id,
-            importance=read.outline[place].importance,
-            strength=strength[place],
-            labels=read.labels[place],
-        )
-        for place in group
-    ]

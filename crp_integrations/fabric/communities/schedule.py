@@ -20,6 +20,8 @@ RECLUSTERED_SETTING = "reclustered_at"
 NEW_FACTS_SETTING = "facts_since_recluster"
 # How many communities the last reclustering left; its presence says that there was one.
 COMMUNITIES_SETTING = "communities"
+# How often communities were found; who began before the last time does not write over it.
+TIMES_SETTING = "reclusterings"
 
 
 def note_new_facts(facts: FactsFacet, count: int) -> None:
@@ -37,6 +39,12 @@ def note_reclustering(facts: FactsFacet, now: datetime, communities: int, new: i
     facts.set_setting(RECLUSTERED_SETTING, iso(now))
     facts.set_setting(NEW_FACTS_SETTING, str(new))
     facts.set_setting(COMMUNITIES_SETTING, str(communities))
+    facts.set_setting(TIMES_SETTING, str(times_found(facts) + 1))
+
+
+def times_found(facts: FactsFacet) -> int:
+    """How often communities were found; 0 before the first time."""
+    return _number(facts, TIMES_SETTING)
 
 
 def communities_found(facts: FactsFacet) -> int:

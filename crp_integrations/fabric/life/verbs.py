@@ -141,9 +141,12 @@ class Verbs:
         if source_id is None:
             if not ids:
                 raise RequestError("forget was given neither facts nor a source")
-            return self._change(
+            report = self._change(
                 "deleted", ids, "erase", lambda facts: check(facts, FactStatus.DELETED), _delete
             )
+            # Until here their status kept everybody from what is outside of the store.
+            self.writing.erase_elsewhere(report.facts)
+            return report
 
         def choose(facts: FactsFacet) -> tuple[list[Fact], Source]:
             source = self.writing.source(facts, source_id, "erase")
@@ -163,8 +166,12 @@ class Verbs:
         writing, now = self.writing, self.writing.clock.now()
         with writing.begin(False) as transaction:
             chosen, source = choose(transaction.facts)
-            if not chosen and source.status is SourceStatus.REMOVED:
-                return ChangeReport(verb="deleted", state_hash=writing.hash_in(transaction.facts))
+            over = not chosen and source.status is SourceStatus.REMOVED
+            before = writing.hash_in(transaction.facts) if over else ""
+        # A call that was killed before its end is finished by the next one.
+        writing.erase_elsewhere([source_id])
+        if over:
+            return ChangeReport(verb="deleted", state_hash=before)
         key = writing.key()
         withdraw_elsewhere(writing, _ids(chosen), now, source_id=source_id)
         with writing.tracer.step("fabric.forget"), writing.begin(True) as transaction:
@@ -180,6 +187,7 @@ class Verbs:
             after, _ = writing.tell(
                 transaction, drafts, before=before, cause="deleted", now=now, key=key
             )
+        writing.erase_elsewhere([source_id, *_ids(chosen)])
         if said:
             windows_scrubbed(writing)
         return ChangeReport(

@@ -15,7 +15,15 @@ from crp_integrations.fabric.ports.engines import (
 )
 from crp_integrations.fabric.ports.facts import Brief, FactsFacet, Mark, Outline
 from crp_integrations.fabric.ports.shown import ShownFacet, shown_in
-from crp_integrations.fabric.ports.store import Cache, Cached, Elsewhere, Found, Store, Transaction
+from crp_integrations.fabric.ports.store import (
+    Cache,
+    Cached,
+    Elsewhere,
+    Found,
+    Store,
+    Transaction,
+    alone_in,
+)
 
 __all__ = [
     "Brief",
@@ -35,5 +43,6 @@ __all__ = [
     "ShownFacet",
     "Store",
     "Transaction",
+    "alone_in",
     "shown_in",
 ]

@@ -35,6 +35,16 @@ class FaultedFacet(Protocol):
         """
         ...
 
+    def due(self, findings: int, share: float) -> list[str]:
+        """Retrievable facts with at least so many findings, in such a share of their uses.
+
+        Spec: CRP-SPEC-009 §8.4
+
+        Returns:
+            Their ids, ascending.
+        """
+        ...
+
     def reset(self, fact_ids: Sequence[str]) -> None:
         """Begin anew, so that a fact whose quarantine is lifted is not held against its past."""
         ...

@@ -45,6 +45,24 @@ class Searching(Protocol):
         """
         ...
 
+    def foresee(
+        self,
+        vector: npt.NDArray[np.float32],
+        k: int,
+        terms: Sequence[str],
+        k_words: int,
+        *,
+        label_sets: Sequence[Labels] | None = None,
+    ) -> None:
+        """Search for a vector and for words at once, since both are going to be asked for.
+
+        `nearest`, and `search_text` of the same transaction, give the same with it as without.
+
+        Args:
+            terms, k_words: as `search_text` is going to be asked.
+        """
+        ...
+
 
 def searching_in(facts: FactsFacet) -> Searching | None:
     """The vector search of an open transaction's store; None for a store that has none."""

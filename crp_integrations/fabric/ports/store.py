@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, cast
 
 from pydantic import JsonValue
 
@@ -183,3 +183,27 @@ class Store(Protocol):
     def close(self) -> None:
         """Release files and connections; calling it twice does nothing."""
         ...
+
+
+class Alone(Protocol):
+    """What a store has that many processes open, beside `Store`."""
+
+    def alone(self, namespace: str, work: str) -> AbstractContextManager[bool]:
+        """Keep other processes from a long work on a namespace for the length of the block.
+
+        What is written must not rest on it: a lock goes with a connection that is lost.
+
+        Args:
+            work: its name.
+
+        Returns:
+            Whether nobody else has it; at once.
+        """
+        ...
+
+
+def alone_in(store: Store, namespace: str, work: str) -> AbstractContextManager[bool]:
+    """As `Alone`; a store that has no such lock lets everyone begin."""
+    if not hasattr(store, "alone"):
+        return nullcontext(True)
+    return cast("Alone", store).alone(namespace, work)

@@ -213,10 +213,10 @@ class Rows:
         codes = self.codes
         return [None if at is None or not allowed[codes[at]] else at for at in found]
 
-    def seen(self, fact_id: str, allowed: Sequence[bool]) -> bool:
-        """Whether a fact is here and may be seen."""
-        place = self.place(fact_id)
-        return place is not None and allowed[self.codes[place]]
+    def seen(self, ids: Sequence[str], allowed: Sequence[bool]) -> set[str]:
+        """Those of the facts that are here and may be seen."""
+        places = self.places(ids, allowed)
+        return {id_ for id_, place in zip(ids, places, strict=True) if place is not None}
 
     def count(self, allowed: Sequence[bool]) -> int:
         """How many facts may be seen."""

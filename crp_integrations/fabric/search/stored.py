@@ -56,9 +56,12 @@ class StoredIndex:
             for number, id_ in enumerate(ids)
         ]
 
-    def seen(self, fact_id: str, allowed: Sequence[bool]) -> bool:
-        """Whether a retrievable fact may be seen."""
-        return all(allowed) or self.places([fact_id], allowed)[0] is not None
+    def seen(self, ids: Sequence[str], allowed: Sequence[bool]) -> set[str]:
+        """Those of some retrievable facts that may be seen."""
+        if all(allowed) or not ids:
+            return {*ids}
+        places = self.places(ids, allowed)
+        return {id_ for id_, place in zip(ids, places, strict=True) if place is not None}
 
     def rows(self, ids: Sequence[str], *, allowed: Sequence[bool] | None = None) -> FloatRows:
         """Unit rows in the order asked for, shape (len(ids), dimensions).
@@ -110,6 +113,20 @@ class StoredIndex:
             )
         ranked = sorted(zip((-cosine(rows, wanted)).tolist(), ids, strict=True))
         return [Hit(id_, -score) for score, id_ in ranked[:k]]
+
+    def foresee(
+        self,
+        vector: npt.NDArray[np.float32],
+        k: int,
+        terms: Sequence[str],
+        k_words: int,
+        allowed: Sequence[bool],
+    ) -> None:
+        """Let the store search for vector and words at once; both are asked for right after it."""
+        wanted = np.ascontiguousarray(vector, dtype=np.float32)
+        if k > 0 and wanted.ndim == 1 and np.isfinite(wanted).all():
+            sets = None if all(allowed) else self._allowed(allowed)
+            self.searching.foresee(wanted, k, terms, k_words, label_sets=sets)
 
     def _allowed(self, allowed: Sequence[bool]) -> list[Labels]:
         return [labels for labels, may in zip(self.label_sets, allowed, strict=True) if may]

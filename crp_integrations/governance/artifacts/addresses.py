@@ -15,11 +15,12 @@ from pydantic import Field, ValidationError
 
 from crp_integrations.errors import AccessDenied
 from crp_integrations.fabric.records import Moment
+from crp_integrations.governance.artifacts.keys import keys_of
 from crp_integrations.governance.artifacts.records import PATTERN, PREFIX
 from crp_integrations.guard.subjects import Subject
-from crp_integrations.ports import Ids, KeyRing, RotatedKeyRing
+from crp_integrations.ports import Ids, KeyRing
 from crp_integrations.records import Record
-from crp_integrations.seals import ARTIFACT_INFO, address_hmac, derive_key, same, sha256_hex
+from crp_integrations.seals import ARTIFACT_INFO, address_hmac, same, sha256_hex
 
 PATH = "/v1/artifacts/{artifact_id}"
 REF = re.compile(PATTERN)
@@ -67,7 +68,7 @@ def signed(
         nonce=sha256_hex(ids.new("nonce_"))[:_NONCE_DIGITS],
     )
     said = urlsafe_b64encode(claim.model_dump_json().encode()).decode().rstrip("=")
-    seal = address_hmac(_keys(keyring, subject.tenant)[-1], said)
+    seal = address_hmac(keys_of(keyring, subject.tenant, ARTIFACT_INFO)[-1], said)
     path = PATH.format(artifact_id=ref.removeprefix(PREFIX))
     return claim, f"{path}?token={said}.{seal}"
 
@@ -89,7 +90,7 @@ def claimed(artifact_id: str, token: str, keyring: KeyRing) -> Claim:
         claim = Claim.model_validate_json(urlsafe_b64decode(read[1] + "=" * (-len(read[1]) % 4)))
     except (ValueError, binascii.Error, ValidationError):
         raise _refused() from None
-    keys = _keys(keyring, claim.subject.tenant)
+    keys = keys_of(keyring, claim.subject.tenant, ARTIFACT_INFO)
     # Of all keys, so that the time says nothing; what a retired one signed still holds.
     genuine = [same(address_hmac(key, read[1]), read[2]) for key in keys]
     if not any(genuine) or claim.ref != PREFIX + artifact_id:
@@ -100,14 +101,6 @@ def claimed(artifact_id: str, token: str, keyring: KeyRing) -> Claim:
 def until(now: datetime, seconds: int) -> datetime:
     """When an address made now ends, on a whole second."""
     return now.replace(microsecond=0) + timedelta(seconds=seconds)
-
-
-def _keys(keyring: KeyRing, tenant: str) -> list[bytes]:
-    retired = keyring.retired() if isinstance(keyring, RotatedKeyRing) else ()
-    return [
-        derive_key(master, salt=tenant, info=ARTIFACT_INFO)
-        for master in (*retired, keyring.master())
-    ]
 
 
 def _refused() -> AccessDenied:

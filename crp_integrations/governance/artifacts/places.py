@@ -7,17 +7,19 @@ erasing finds them, and `spent/<second>-<nonce>` until the address would have ex
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
 
-from crp_integrations.errors import StoreDamaged, StoreError
+from crp_integrations.errors import StoreError
 from crp_integrations.governance.artifacts.addresses import Claim
 from crp_integrations.governance.artifacts.ports import ObjectStore
 from crp_integrations.governance.artifacts.records import (
     PREFIX,
     Artifact,
     Content,
+    named,
     packed,
+    told,
     unpacked,
 )
 from crp_integrations.seals import sha256_hex
@@ -25,16 +27,23 @@ from crp_integrations.seals import sha256_hex
 _DIGITS = 32
 
 
-def keep(objects: ObjectStore, tenant: str, artifact: Artifact, data: bytes) -> str:
+def keep(
+    objects: ObjectStore, tenant: str, artifact: Artifact, data: bytes, keys: Sequence[bytes]
+) -> str:
     """Keep an artifact and return its handle.
 
     What it comes from is noted first, so that there is never an artifact which erasing does not
     find.
 
+    Args:
+        keys: of handles, oldest first; what is kept under an earlier one has its handle still.
+
     Raises:
         StoreError: it could not be kept, or one of its sources was erased meanwhile.
     """
-    ref, whole = packed(artifact, data)
+    ref, whole = packed(artifact, data, keys[-1])
+    earlier = (named(whole, key) for key in keys[:-1])
+    ref = next((one for one in earlier if objects.get(_object(tenant, one)) is not None), ref)
     marks = [_mark(tenant, source, ref) for source in artifact.sources]
     for mark in marks:
         objects.create(mark, b"")
@@ -46,14 +55,17 @@ def keep(objects: ObjectStore, tenant: str, artifact: Artifact, data: bytes) -> 
     return ref
 
 
-def find(objects: ObjectStore, tenant: str, ref: str) -> Content | None:
+def find(objects: ObjectStore, tenant: str, ref: str, keys: Sequence[bytes]) -> Content | None:
     """An artifact of a tenant; None where there is none.
+
+    Args:
+        keys: of handles, in any order.
 
     Raises:
         StoreDamaged: its bytes are not those that were kept.
     """
     whole = objects.get(_object(tenant, ref))
-    return None if whole is None else unpacked(ref, whole)
+    return None if whole is None else unpacked(ref, whole, keys)
 
 
 def remove(objects: ObjectStore, tenant: str, ref: str, sources: Iterable[str]) -> None:
@@ -83,8 +95,21 @@ def erase(objects: ObjectStore, tenant: str, sources: Iterable[str]) -> list[str
             objects.delete(_object(tenant, ref))
             if whole is not None:
                 gone.append(ref)
-                remove(objects, tenant, ref, _sources(ref, whole))
+                artifact = told(whole)
+                # Of a damaged one the other marks lead nowhere.
+                remove(objects, tenant, ref, artifact.sources if artifact else ())
             objects.delete(mark)
+    return gone
+
+
+def erase_all(objects: ObjectStore, tenant: str) -> int:
+    """Take away everything that lies there for a tenant; returns how many artifacts that were."""
+    gone = 0
+    # What artifacts come from goes after them, so that an erasure that was cut short finds them.
+    for part in ("objects", "sources", "spent"):
+        for key in list(objects.list(f"{_folder(tenant)}/{part}")):
+            objects.delete(key)
+            gone += part == "objects"
     return gone
 
 
@@ -100,20 +125,17 @@ def spend(objects: ObjectStore, claim: Claim, what: str = "") -> bool:
     return objects.create(key, b"")
 
 
-def sweep(objects: ObjectStore, tenant: str, now: datetime) -> None:
-    """Forget the nonces of addresses that have expired."""
-    second = int(now.timestamp())
+def sweep(objects: ObjectStore, tenant: str, now: datetime, margin: timedelta) -> None:
+    """Forget the nonces of addresses that have expired.
+
+    Args:
+        margin: by which another machine's clock may be behind this one's; until then an address
+            that was used must not look unused to it.
+    """
+    second = int((now - margin).timestamp())
     for key in list(objects.list(f"{_folder(tenant)}/spent")):
         if int(key.rpartition("/")[2].partition("-")[0]) < second:
             objects.delete(key)
-
-
-def _sources(ref: str, whole: bytes) -> tuple[str, ...]:
-    """What an object says that it comes from; of a damaged one the other marks lead nowhere."""
-    try:
-        return unpacked(ref, whole).artifact.sources
-    except StoreDamaged:
-        return ()
 
 
 def _folder(tenant: str) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pydantic import Field, ValidationError
 
 from crp_integrations.errors import StoreDamaged
 from crp_integrations.records import Record
-from crp_integrations.seals import canonical, sha256, sha256_hex
+from crp_integrations.seals import canonical, handle_hmac, sha256
 
 TEXT = "text/plain; charset=utf-8"
 PREFIX = "artifact:"
@@ -58,23 +59,38 @@ class Content:
         return self.data.decode("utf-8", "replace")
 
 
-def packed(artifact: Artifact, data: bytes) -> tuple[str, bytes]:
-    """The handle and the object of an artifact; equal ones get an equal handle."""
+def packed(artifact: Artifact, data: bytes, key: bytes) -> tuple[str, bytes]:
+    """The handle and the object of an artifact; equal ones get an equal handle under one key."""
     whole = canonical(artifact.model_dump(mode="json")) + _END + data
-    return PREFIX + sha256_hex(whole)[:_DIGITS], whole
+    return named(whole, key), whole
 
 
-def unpacked(ref: str, whole: bytes) -> Content:
+def named(whole: bytes, key: bytes) -> str:
+    """The handle of an object; without the key nobody can tell which object a handle is of."""
+    return PREFIX + handle_hmac(key, whole)[:_DIGITS]
+
+
+def unpacked(ref: str, whole: bytes, keys: Iterable[bytes]) -> Content:
     """The artifact of an object.
+
+    Args:
+        keys: under one of which the handle was made.
 
     Raises:
         StoreDamaged: the bytes are not those that the handle was made from.
     """
-    head, _, data = whole.partition(_END)
-    try:
-        artifact = Artifact.model_validate_json(head)
-    except ValidationError:
-        raise StoreDamaged(f"{ref} does not read back; restore it from a copy") from None
-    if PREFIX + sha256_hex(whole)[:_DIGITS] != ref or sha256(data) != artifact.checksum:
+    artifact = told(whole)
+    if artifact is None:
+        raise StoreDamaged(f"{ref} does not read back; restore it from a copy")
+    data = whole.partition(_END)[2]
+    if not any(named(whole, key) == ref for key in keys) or sha256(data) != artifact.checksum:
         raise StoreDamaged(f"the bytes of {ref} are other ones than were kept; restore them")
     return Content(ref, artifact, data)
+
+
+def told(whole: bytes) -> Artifact | None:
+    """What an object says of itself, genuine or not; None where it says nothing."""
+    try:
+        return Artifact.model_validate_json(whole.partition(_END)[0])
+    except ValidationError:
+        return None

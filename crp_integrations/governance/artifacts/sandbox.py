@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from crp_integrations.audit.drafts import EventDraft, filled
 from crp_integrations.errors import AccessDenied, LimitReached, RequestError
 from crp_integrations.governance.artifacts import addresses, places
 from crp_integrations.governance.artifacts.addresses import Claim
+from crp_integrations.governance.artifacts.keys import keys_of
 from crp_integrations.governance.artifacts.ports import ObjectStore
 from crp_integrations.governance.artifacts.records import TEXT, Artifact, Content
 from crp_integrations.governance.artifacts.settings import ArtifactSettings
@@ -18,12 +19,24 @@ from crp_integrations.guard.decisions import Action, Decision, Guard, require
 from crp_integrations.guard.ports import Redactor
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.ports import Clock, Ids, KeyRing
-from crp_integrations.seals import sha256
+from crp_integrations.seals import HANDLE_INFO, sha256
 from crp_integrations.vocabulary import EventType
 
 
 def _no_labels(ids: Sequence[str]) -> Iterable[str]:
     return ()
+
+
+def _none_is(ids: Sequence[str]) -> bool:
+    return False
+
+
+def _still(subject: Subject) -> bool:
+    return True
+
+
+class _WithdrawnError(AccessDenied):
+    """What an artifact comes from was forgotten, or is in quarantine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +55,8 @@ class Sandbox:
             one, such a text is handed to nobody.
         labels: of every artifact that is put here.
         labels_of: labels of what artifacts come from, which are theirs as well.
+        withdrawn: whether something that an artifact comes from was forgotten or is in quarantine;
+            so long it is kept for nobody and read by nobody.
         session_id: named in the journal; empty for none.
     """
 
@@ -55,6 +70,7 @@ class Sandbox:
     redactor: Redactor | None = None
     labels: tuple[str, ...] = ()
     labels_of: Callable[[Sequence[str]], Iterable[str]] = _no_labels
+    withdrawn: Callable[[Sequence[str]], bool] = _none_is
     session_id: str = ""
     residency: str = ""
     settings: ArtifactSettings = field(default_factory=ArtifactSettings)
@@ -80,7 +96,8 @@ class Sandbox:
             redacted: kinds of personal data that are gone from it already.
 
         Raises:
-            AccessDenied: the guard denies writing things with these labels.
+            AccessDenied: the guard denies writing things with these labels, or something that it
+                comes from was forgotten or is in quarantine.
             LimitReached: it is too large.
             StoreError: it could not be kept.
         """
@@ -100,7 +117,8 @@ class Sandbox:
             redacted=tuple(sorted(set(redacted))),
         )
         self._ask("write", artifact.labels)
-        ref = places.keep(self.objects, self.subject.tenant, artifact, data)
+        self._check_sources("what is to be kept", artifact)
+        ref = places.keep(self.objects, self.subject.tenant, artifact, data, self._keys)
         self._note("put", ref)
         said = tuple(sorted(set(sources)))
         return ArtifactRef(ref=ref, checksum=artifact.checksum, kind=kind, sources=said)
@@ -110,7 +128,8 @@ class Sandbox:
 
         Raises:
             RequestError: no such artifact is kept for this tenant.
-            AccessDenied: the guard denies reading it.
+            AccessDenied: the guard denies reading it, or something that it comes from was
+                forgotten or is in quarantine.
             StoreDamaged: its bytes are not those that were kept.
         """
         content = self._readable(ref)
@@ -127,7 +146,7 @@ class Sandbox:
 
         Raises:
             RequestError: no such artifact is kept, or the time is out of its range.
-            AccessDenied: the guard denies reading it.
+            AccessDenied: as for `get`.
         """
         chosen = self.settings.url_seconds if seconds is None else seconds
         longest = self.settings.longest_url_seconds
@@ -135,7 +154,8 @@ class Sandbox:
             raise RequestError(f"an address holds 1 to {longest} seconds; got {chosen}")
         self._readable(ref)
         now = self.clock.now()
-        places.sweep(self.objects, self.subject.tenant, now)
+        margin = timedelta(seconds=self.settings.clock_skew_seconds)
+        places.sweep(self.objects, self.subject.tenant, now, margin)
         claim, address = addresses.signed(
             ref,
             self.subject,
@@ -147,16 +167,21 @@ class Sandbox:
         self._note("signed", ref, nonce=claim.nonce)
         return address
 
-    def open(self, artifact_id: str, token: str) -> Content:
+    def open(
+        self, artifact_id: str, token: str, *, held: Callable[[Subject], bool] = _still
+    ) -> Content:
         """What a signed address opens, once.
 
         Args:
             artifact_id: of the address's path.
             token: of its query.
+            held: whether the subject for whom the address was made still has the roles in it;
+                asked now, since an address says what was so when it was made.
 
         Raises:
-            AccessDenied: the address was altered, has expired or was used, is another subject's,
-                or the guard denies reading by now. Of a genuine one the journal is told.
+            AccessDenied: the address was altered, has expired or was used, is another subject's
+                or that of one who is none any more, or reading is denied by now. Of a genuine one
+                the journal is told.
             RequestError: the artifact is gone.
         """
         claim = addresses.claimed(artifact_id, token, self.keyring)
@@ -165,8 +190,14 @@ class Sandbox:
         now = self.clock.now()
         if now >= claim.expires_at:
             raise self._refused(claim, "expired", "the address has expired; ask for another one")
+        if not held(claim.subject):
+            raise self._refused(
+                claim, "revoked", "who the address was made for has no key any more"
+            )
         try:
             content = self._readable(claim.ref)
+        except _WithdrawnError as error:
+            raise self._refused(claim, "withdrawn", str(error)) from None
         except AccessDenied:
             raise self._refused(claim, "denied", "the guard denies reading the artifact") from None
         except RequestError:
@@ -181,8 +212,12 @@ class Sandbox:
         """Handles of the artifacts that the subject may read, ascending; reads each of them."""
         found = []
         for ref in places.refs(self.objects, self.subject.tenant):
-            content = places.find(self.objects, self.subject.tenant, ref)
-            if content is not None and self._may("read", self._labels(content.artifact)):
+            content = places.find(self.objects, self.subject.tenant, ref, self._keys)
+            if (
+                content is not None
+                and self._may("read", self._labels(content.artifact))
+                and not self.withdrawn(content.artifact.sources)
+            ):
                 found.append(ref)
         return tuple(found)
 
@@ -198,6 +233,10 @@ class Sandbox:
         self._note("erased", ref)
 
     # --- within ------------------------------------------------------------------------
+
+    @property
+    def _keys(self) -> list[bytes]:
+        return keys_of(self.keyring, self.subject.tenant, HANDLE_INFO)
 
     def _ask(self, action: Action, labels: tuple[str, ...]) -> Decision:
         return require(self.guard, self.subject, action, labels)
@@ -219,11 +258,21 @@ class Sandbox:
     def _known(self, ref: str, action: Action) -> Content:
         content = None
         if addresses.REF.fullmatch(ref):
-            content = places.find(self.objects, self.subject.tenant, ref)
+            content = places.find(self.objects, self.subject.tenant, ref, self._keys)
         if content is None:
             raise RequestError(f"no artifact is kept as {ref!r:.60}")
         decision = self._ask(action, self._labels(content.artifact))
-        return content if action == "erase" else self._clean(content, decision)
+        if action == "erase":
+            return content
+        self._check_sources(ref, content.artifact)
+        return self._clean(content, decision)
+
+    def _check_sources(self, what: str, artifact: Artifact) -> None:
+        if self.withdrawn(artifact.sources):
+            raise _WithdrawnError(
+                f"{what} comes from something that was withdrawn: forgotten, or in quarantine "
+                "until it is lifted"
+            )
 
     def _clean(self, content: Content, decision: Decision) -> Content:
         """The content without the personal data that the decision takes out."""

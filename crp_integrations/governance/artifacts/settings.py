@@ -18,10 +18,13 @@ class ArtifactSettings(Part):
             folders.
         url_seconds: that an address holds when its maker names no other time.
         longest_url_seconds: that an address may hold at most.
+        clock_skew_seconds: by which the clocks of machines that open addresses may differ; so
+            long a used address is remembered after it has expired.
         most_bytes: of one artifact.
     """
 
     place: str = ""
     url_seconds: int = Field(default=300, ge=1)
     longest_url_seconds: int = Field(default=3_600, ge=1)
+    clock_skew_seconds: int = Field(default=300, ge=0)
     most_bytes: int = Field(default=50_000_000, ge=1)

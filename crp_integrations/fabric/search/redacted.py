@@ -1,0 +1,126 @@
+"""Word search over texts that a subject is shown without personal data.
+
+The store's index knows whole texts, so what it finds would confirm a guess at a word that was
+taken out. It is therefore asked for each word alone, what it finds is redacted, and a text counts
+as found by a word that is left in it. Order and scores are made of the texts that are left.
+
+A word's share of the texts to be redacted follows from the number of words asked for. So a hidden
+word brings no text among those that are looked at, and none to the front of them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from crp_integrations.fabric.search.index import Hit
+from crp_integrations.language.stems import stems_of
+
+# Ids with the scores that an index gives to the texts that hold any of some words, best first.
+Search = Callable[[Sequence[str], int], Sequence[tuple[str, float]]]
+# Those of some ids that pass.
+Passing = Callable[[Sequence[str]], Collection[str]]
+# How much a word's repetition and a text's length count, as in the stores' own BM25.
+_K1 = 1.2
+_B = 0.75
+# What stands in the place of personal data (`redact@1`); its words are none of the text's.
+_MARK = re.compile(r"\[redacted [^\[\]]*\]")
+# Between two stretches of a text; equal to no stem, so that no phrase goes across.
+_GAP = ""
+
+
+def searched(search: Search, terms: Sequence[str], k: int, passing: Passing) -> list[Hit]:
+    """The k best hits of an index that pass, best first.
+
+    Args:
+        passing: those that are meant and may be seen.
+    """
+    wanted = k
+    while wanted > 0:
+        found = search(terms, wanted)
+        kept = passing([id_ for id_, _ in found])
+        hits = [Hit(id_, score) for id_, score in found if id_ in kept]
+        # What does not pass took places, so ask for more until there are enough.
+        if len(hits) >= k or len(found) < wanted:
+            return hits[:k]
+        wanted *= 4
+    return []
+
+
+def redacted_hits(
+    search: Search,
+    terms: Sequence[str],
+    k: int,
+    passing: Passing,
+    shown: Callable[[Sequence[str]], Mapping[str, str]],
+    most: int,
+) -> list[Hit]:
+    """The k best of the redacted texts that hold any of the terms, ties by id.
+
+    Args:
+        search: over whole texts.
+        passing: those that are meant and are shown redacted.
+        shown: redacted texts by id.
+        most: texts to be redacted, at least 1; each term may find the same share of them.
+    """
+    found: dict[str, list[str]] = {}
+    for term in terms[:most]:
+        for hit in searched(search, [term], most // min(len(terms), most), passing):
+            found.setdefault(hit.fact_id, []).append(term)
+    stems = {id_: _stems(text) for id_, text in shown(sorted(found)).items()}
+    sought = {term: stems_of(term) for term in terms}
+    held = {
+        id_: own
+        for id_, own in stems.items()
+        if any(_times(own, sought[term]) for term in found[id_])
+    }
+    return _ranked(held, sought.values())[: max(0, k)]
+
+
+def merged(parts: Sequence[Sequence[Hit]], k: int) -> list[Hit]:
+    """Hits of several parts by their ranks, since scores compare within one part alone.
+
+    Returns:
+        The k first; a score is one through the rank within its part, and equal ranks go by part.
+    """
+    ranked = [
+        (rank, number, hit.fact_id)
+        for number, part in enumerate(parts)
+        for rank, hit in enumerate(part, 1)
+    ]
+    return [Hit(id_, 1.0 / rank) for rank, _, id_ in sorted(ranked)[: max(0, k)]]
+
+
+# --- within ------------------------------------------------------------------------------
+
+
+def _stems(text: str) -> tuple[str, ...]:
+    """Stems of the stretches that are left of a text, with a gap between two."""
+    stretches = (stems_of(stretch) for stretch in _MARK.split(text))
+    return tuple(stem for stretch in stretches for stem in (*stretch, _GAP))
+
+
+def _times(stems: Sequence[str], term: Sequence[str]) -> int:
+    """How often a text holds the stems of a term one behind the other."""
+    size = len(term)
+    if size == 1:
+        return stems.count(term[0])
+    if not size or term[0] not in stems:
+        return 0
+    return sum(tuple(stems[at : at + size]) == tuple(term) for at in range(len(stems)))
+
+
+def _ranked(texts: Mapping[str, Sequence[str]], terms: Collection[tuple[str, ...]]) -> list[Hit]:
+    """Texts by BM25 among themselves, best first, ties by id."""
+    lengths = {id_: sum(stem != _GAP for stem in stems) for id_, stems in texts.items()}
+    mean = sum(lengths.values()) / max(1, len(texts)) or 1.0
+    scores = dict.fromkeys(texts, 0.0)
+    for term in sorted({*terms}):
+        counts = {id_: times for id_, own in texts.items() if (times := _times(own, term))}
+        rare = math.log(1.0 + (len(texts) - len(counts) + 0.5) / (len(counts) + 0.5))
+        for id_, times in counts.items():
+            length = 1.0 - _B + _B * lengths[id_] / mean
+            scores[id_] += rare * times * (_K1 + 1.0) / (times + _K1 * length)
+    best = sorted(scores.items(), key=lambda one: (-one[1], one[0]))
+    return [Hit(id_, score) for id_, score in best]

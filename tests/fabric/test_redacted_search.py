@@ -1,0 +1,172 @@
+"""Word search for whom texts are redacted: what was taken out is found by nobody who may not see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crp_integrations.engines.tantivy import lexical_for
+from crp_integrations.fabric.fabric import Fabric
+from crp_integrations.fabric.records import Fact, Where
+from crp_integrations.fabric.search.index import Hit
+from crp_integrations.fabric.settings import FabricSettings
+from crp_integrations.stores.memory.store import MemoryStore
+from crp_integrations.stores.sqlite.store import SqliteStore
+from tests.fabric.keeping import PARAGRAPHS, fabric
+from tests.governance.hidden import LABEL, OFFICER, READER, Blackening, seen_by
+
+MAIL, PHONE = "joan.miller@waterboard.example", "49301234567"
+OPEN = "The pump station is open on workdays and has two spare keys beside the door."
+KEPT = f"Whoever finds the pump station open writes to {MAIL} about its spare keys."
+CALLED = f"The valve of the northern basin is looked after by the shift under {PHONE} at night."
+NAMED = "Joan Miller wrote the handbook of the water works, and everybody may read it."
+GUESSES = [
+    MAIL, "joan", "miller", "waterboard", "waterboard.example", "joan.miller", PHONE, "phone",
+    f'"{MAIL}"', "JOAN", "millers",
+]  # fmt: skip
+
+
+def fact(text: str, *labels: str) -> Fact:
+    return Fact(content=text, labels=labels or (LABEL,))
+
+
+FACTS = [fact(OPEN, "class:public"), fact(KEPT), fact(CALLED), fact(NAMED, "class:public")]
+
+
+@contextmanager
+def filled(
+    store: MemoryStore | SqliteStore, facts: Sequence[Fact], **settings: object
+) -> Iterator[Fabric]:
+    chosen = FabricSettings(chunking=PARAGRAPHS, **settings)  # type: ignore[arg-type]
+    made = fabric(store, redactor=Blackening(), settings=chosen)
+    seen_by(made, OFFICER).add(list(facts))
+    yield made
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def made(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Fabric]:
+    store = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "kb")
+    with filled(store, FACTS) as found:
+        yield found
+
+
+def texts(made: Fabric, query: str, k: int = 10, where: Where | None = None) -> list[str]:
+    reading = seen_by(made)
+    hits = reading.search_text(query, k, where)
+    return [one.content for one in reading.facts([hit.fact_id for hit in hits])]
+
+
+@pytest.mark.requirement("SUM-privacy-3")
+@pytest.mark.parametrize("guess", GUESSES)
+def test_a_guess_at_what_was_taken_out_finds_no_redacted_text(made: Fabric, guess: str) -> None:
+    found = texts(made, guess)
+    assert {NAMED} >= {text for text in found if "[redacted" not in text}
+    assert [text for text in found if "[redacted" in text] == []
+    found_whole = seen_by(made, OFFICER).search_text(guess, 10)
+    assert bool(found_whole) == (guess != "phone")
+
+
+@pytest.mark.requirement("SUM-privacy-3")
+@pytest.mark.parametrize("guess", GUESSES)
+def test_a_guess_beside_a_word_that_is_shown_changes_nothing(made: Fabric, guess: str) -> None:
+    """Neither whether the text comes, nor its place, nor its score."""
+    reader = seen_by(made)
+    for words in ("pump station", "valve", "spare keys writes"):
+        right = reader.search_text(f"{words} {guess}", 10)
+        wrong = reader.search_text(f"{words} zugzwang", 10)
+        named = {hit.fact_id for hit in reader.search_text(guess, 10)}
+        assert [hit for hit in right if hit.fact_id not in named] == [
+            hit for hit in wrong if hit.fact_id not in named
+        ]
+    with_filter = reader.search_text(f"pump {guess}", 10, Where(labels=(LABEL,)))
+    assert [hit.fact_id for hit in with_filter] != []
+
+
+def test_what_is_shown_is_found_as_before(made: Fabric) -> None:
+    assert texts(made, "valve basin") == [CALLED.replace(PHONE, "[redacted phone]")]
+    assert set(texts(made, "pump station")) == {OPEN, KEPT.replace(MAIL, "[redacted email]")}
+    assert texts(made, "pump station", 1) == [OPEN]
+    assert texts(made, "pump", 10, Where(labels=("class:public",))) == [OPEN]
+    assert texts(made, "joan miller") == [NAMED]
+    officer = seen_by(made, OFFICER)
+    assert len(officer.search_text("joan", 10)) == 2
+
+
+@pytest.mark.parametrize("lexical", ["fts5", "tantivy"])
+def test_hidden_words_push_no_text_among_the_best(lexical: str) -> None:
+    """Of more texts than are looked at, a hidden word brings none to the front."""
+    many = [
+        fact(f"Pump {number} stands in hall {number} and was oiled by its own fitter last spring.")
+        for number in range(40)
+    ]
+    secret = fact(
+        f"A pump of the old mill, of which nobody has thought for very many years: {MAIL}."
+    )
+    store = MemoryStore()
+    with filled(store, [*many, secret], redacted_hits=8, lexical_from=0) as made:
+        if lexical == "tantivy":
+            pytest.importorskip("tantivy")
+            made.lexical = lexical_for("tantivy")
+        reader = seen_by(made)
+        plain = [hit.fact_id for hit in reader.search_text("pump zugzwang", 40)]
+        assert 0 < len(plain) <= 8
+        assert [hit.fact_id for hit in reader.search_text(f"pump {PHONE}", 40)] == plain
+        for guess in ("joan", "waterboard"):
+            assert [hit.fact_id for hit in reader.search_text(f"pump {guess}", 40)] == plain
+
+
+def test_no_more_texts_are_redacted_than_the_setting_says() -> None:
+    many = [fact(f"Pump {n} stands in hall {n} and is oiled by the fitters.") for n in range(60)]
+    with filled(MemoryStore(), many, redacted_hits=12) as made:
+        redactor = made.redactor
+        assert isinstance(redactor, Blackening)
+        for query in ("pump", "pump hall fitters", "pump hall fitters oiled stands by the and is"):
+            redactor.texts.clear()
+            assert seen_by(made).search_text(query, 50)
+            assert len(set(redactor.texts)) <= 12
+
+
+def test_the_words_of_the_marks_and_across_them_are_none_of_the_text() -> None:
+    rows = [
+        fact(f"Passage {n} says to write to {name}@x.example about-keys for the second hall.")
+        for n, name in enumerate(["email", "redacted"])
+    ]
+    with filled(MemoryStore(), rows) as made:
+        for query in ("email", "redacted", "to-about"):
+            assert seen_by(made).search_text(query, 10) == []
+        assert len(seen_by(made).search_text("about-keys", 10)) == 2
+        assert len(seen_by(made).search_text("keys-about", 10)) == 0
+
+
+WORDS = st.lists(st.sampled_from("pump hall key door night shift basin".split()), min_size=1)
+
+
+@given(
+    visible=st.lists(WORDS, min_size=1, max_size=6),
+    secrets=st.tuples(st.sampled_from("abc"), st.sampled_from("abc")),
+    query=st.lists(st.sampled_from(["pump", "hall", "key", "aaa", "bbb", "ccc"]), max_size=4),
+)
+def test_two_fabrics_that_show_the_same_answer_alike(
+    visible: list[list[str]], secrets: tuple[str, str], query: list[str]
+) -> None:
+    """What is found depends on the texts that are shown and on nothing that is hidden."""
+    told: list[list[Hit]] = []
+    for secret in secrets:
+        rows = [
+            Fact(
+                content=f"{' '.join(words)} passage {number} is of those that tests are made with "
+                f"{secret * 3}@x{secret * 3}.example",
+                fact_id=f"f{number}",
+                labels=(LABEL,),
+            )
+            for number, words in enumerate(visible)
+        ]
+        made = fabric(MemoryStore(), redactor=Blackening())
+        seen_by(made, OFFICER).put(rows)
+        told.append(seen_by(made, READER).search_text(" ".join(query), 10))
+    assert told[0] == told[1]
