@@ -75,7 +75,7 @@ SUMMARY_LEVELS = ("source", "cluster", "session", "targeted")
 # What the guard is asked about.
 ACCESS = ("read", "write", "erase")
 ARTIFACT_ACTIONS = ("put", "read", "signed", "opened", "refused", "erased")
-ARTIFACT_REFUSALS = ("expired", "replayed", "denied", "unknown")
+ARTIFACT_REFUSALS = ("expired", "replayed", "denied", "unknown", "revoked", "withdrawn")
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@+#=-]{0,159}")
 _HASH = re.compile(r"(sha256:[0-9a-f]{64})?")

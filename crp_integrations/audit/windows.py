@@ -32,6 +32,7 @@ def seal(
     etag: str = "",
     risk_level: str = "",
     parents: Sequence[str] | None = None,
+    earlier: Sequence[WindowSeal] | None = None,
 ) -> WindowSeal:
     """Seal a window, chain it to those that it follows and store the seal.
 
@@ -45,6 +46,7 @@ def seal(
         outcome: `released`, `failed`, `cancelled`, `refused` or `halted`.
         parents: HMACs of the windows that it follows; None for the session's last one. Where
             several have the highest number, that is the one whose id comes last.
+        earlier: the session's seals, where the caller has read them in the same transaction.
 
     Raises:
         StoreError: the number does not fit, a parent is no window of the session, or the session
@@ -56,7 +58,8 @@ def seal(
         chained = [last.hmac] if last else []
     else:
         chained = sorted(set(parents))
-        lowest, highest = _room(journal.seals(session_id), chained, session_id, window_id)
+        known = journal.seals(session_id) if earlier is None else earlier
+        lowest, highest = _room(known, chained, session_id, window_id)
     if not lowest <= window_number <= highest:
         raise StoreError(
             f"window {window_number} of session {session_id!r} cannot be sealed; "

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from crp_integrations.errors import StoreDamaged
 from crp_integrations.session.graph import FaultKind
-from crp_integrations.session.records import WindowNode
+from crp_integrations.session.records import DELIVERED, WindowNode
 from crp_integrations.session.settings import GraphSettings
 from crp_integrations.vocabulary import Pattern
 
@@ -91,7 +91,14 @@ def faults(windows: Sequence[WindowNode], settings: GraphSettings) -> frozenset[
             for id_, named in known.nodes(data="parents")
         ),
         FaultKind.UNSEALED: "" in seals or len(set(seals)) < len(seals),
-        FaultKind.FAN_OUT: any(len(fan) > settings.fan_out for fan in fans.values()),
+        FaultKind.FAN_OUT: any(
+            sum(
+                known.nodes[child]["parents"] == 1 and known.nodes[child]["outcome"] in DELIVERED
+                for child in known.successors(parent)
+            )
+            > settings.fan_out
+            for parent in known
+        ),
         FaultKind.NODES: len(known) > settings.nodes,
     }
     return frozenset(kind for kind, wrong in said.items() if wrong)

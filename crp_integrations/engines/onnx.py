@@ -195,11 +195,12 @@ def _mean(session: onnxruntime.InferenceSession, tokens: Sequence[int]) -> npt.N
 
 
 def opened(
-    model: bytes, vocabulary: bytes, *, threads: int, level: str
+    model: bytes | str, vocabulary: bytes, *, threads: int, level: str
 ) -> tuple[onnxruntime.InferenceSession, tokenizers.Tokenizer]:
     """A model and its tokenizer, of the bytes that were hashed.
 
     Args:
+        model: the bytes; the path of a model whose weights may lie in files beside it.
         level: name of onnxruntime's level of graph optimisation.
 
     Raises:
@@ -217,15 +218,27 @@ def opened(
         session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # its classes share no base but Exception
         raise failed("the model cannot be loaded", onnxruntime) from error
+    return session, tokenizer_of(vocabulary)
+
+
+def tokenizer_of(vocabulary: bytes) -> tokenizers.Tokenizer:
+    """A tokenizer of whole texts, in which no text makes a control token.
+
+    Args:
+        vocabulary: what its file `tokenizer.json` holds.
+
+    Raises:
+        EngineError: it cannot be loaded.
+    """
     try:
         tokenizer = tokenizers.Tokenizer.from_str(vocabulary.decode())
         tokenizer.no_truncation()
         tokenizer.no_padding()
         # "[SEP]" in a text is text: content must not reach the model's control tokens.
         tokenizer.encode_special_tokens = True
-    except Exception as error:
+    except Exception as error:  # tokenizers has no class of its own
         raise failed("the tokenizer cannot be loaded", tokenizers) from error
-    return session, tokenizer
+    return tokenizer
 
 
 def failed(what: str, library: ModuleType) -> EngineError:

@@ -21,9 +21,10 @@ from crp_integrations.envelope.records import EnvelopePreview
 from crp_integrations.governance.compaction.records import CompactHistory
 from crp_integrations.governance.compaction.settings import HistorySettings
 from crp_integrations.governance.tracing import Observer
-from crp_integrations.ports import Model
+from crp_integrations.ports import Model, Tracer
 from crp_integrations.relay import outcomes
 from crp_integrations.relay.admit import admit, admit_depth
+from crp_integrations.relay.around import aaround, around
 from crp_integrations.relay.asking import Asking
 from crp_integrations.relay.compacting import shortened
 from crp_integrations.relay.conversation import message_of
@@ -48,6 +49,11 @@ from crp_integrations.relay.world import World
 AUTO: Final = "auto"
 
 
+# The steps around a question; a stream's lasts until its reader has the last piece, or stops.
+ASK: Final = "ask"
+STREAM: Final = "stream"
+
+
 class Asks:
     """The questions that a relay takes."""
 
@@ -63,6 +69,11 @@ class Asks:
     def observer(self) -> Observer | None:
         """Who is told of windows and model calls; for who calls a model himself."""
         return self._world.observer
+
+    @property
+    def tracer(self) -> Tracer:
+        """What opens the spans around a question; for who plays its windows himself."""
+        return self._world.tracer
 
     def turn(self, query: str, **asking: Unpack[Asking]) -> Turn:
         """A window for who calls the model himself: `begin`, then `receive` or `fail`."""
@@ -83,14 +94,14 @@ class Asks:
         """
         turn = self.play(query, **asking)
         self._known(turn.request.model)
-        with self._world.tracer.step("ask"):
+        with self._world.tracer.step(ASK):
             return outcomes.answer(drive(turn, self._models))
 
     async def aask(self, query: str, **asking: Unpack[Asking]) -> Answer:
         """The asynchronous twin of `ask`."""
         turn = self.play(query, **asking)
         await asyncio.to_thread(self._known, turn.request.model)
-        with self._world.tracer.step("ask"):
+        with self._world.tracer.step(ASK):
             return outcomes.answer(await adrive(turn, self._models))
 
     def stream(
@@ -114,9 +125,8 @@ class Asks:
         else:
             parts = drive_stream(composed(request, self._world), self._models)
         # Who stops listening ends what he listened to, at once.
-        with closing(parts):
-            for part in parts:
-                yield part if isinstance(part, str) else outcomes.answer(part)
+        with closing(around(self._world.tracer, STREAM, _answered(parts))) as told:
+            yield from told
 
     async def astream(
         self, query: str, *, live: bool = False, **asking: Unpack[Asking]
@@ -129,9 +139,9 @@ class Asks:
             parts = adrive_live(Turn(request, self._world), self._models)
         else:
             parts = adrive_stream(composed(request, self._world), self._models)
-        async with aclosing(parts):
-            async for part in parts:
-                yield part if isinstance(part, str) else outcomes.answer(part)
+        async with aclosing(aaround(self._world.tracer, STREAM, _aanswered(parts))) as told:
+            async for part in told:
+                yield part
 
     def batch(self, queries: Sequence[str], **asking: Unpack[Asking]) -> Batch:
         """Answer several questions together, each in a session of its own.
@@ -241,3 +251,15 @@ class Asks:
             return request.changed(strategy=accepted[0])
         strategy = chosen(request.strategy, accepted)
         return request if strategy is request.strategy else request.changed(strategy=strategy)
+
+
+def _answered(parts: Generator[str | Outcome]) -> Generator[str | Answer]:
+    with closing(parts):
+        for part in parts:
+            yield part if isinstance(part, str) else outcomes.answer(part)
+
+
+async def _aanswered(parts: AsyncGenerator[str | Outcome]) -> AsyncGenerator[str | Answer]:
+    async with aclosing(parts):
+        async for part in parts:
+            yield part if isinstance(part, str) else outcomes.answer(part)

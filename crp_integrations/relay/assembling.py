@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from crp_integrations.envelope.cfs.assemble import assemble_context
 from crp_integrations.envelope.cfs.cache import ContextCache
 from crp_integrations.envelope.cfs.records import AssembledContext, TokenBudget
+from crp_integrations.envelope.cfs.screening import Screen
 from crp_integrations.envelope.cfs.search import in_turn
 from crp_integrations.envelope.cfs.settings import AssemblySettings
 from crp_integrations.envelope.cfs.tokens import ModelTokenizer, SimpleTokenizer, Tokenizer
@@ -47,6 +48,7 @@ def assembled(
 
     Raises:
         RequestError: an argument has no usable value; names it.
+        EngineError: the settings have results screened, and a model that is asked too failed.
     """
     settings = _chosen(world.settings.envelope.assembly, choices)
     namespace = world.namespace_in(residency)
@@ -56,7 +58,7 @@ def assembled(
         tokenizer = SimpleTokenizer()
     else:
         tokenizer = ModelTokenizer(world.counter_for(model or world.settings.model))
-    subject = namespace.subject
+    subject, screening = namespace.subject, world.settings.envelope.screening
     with world.tracer.step("assemble"):
         return assemble_context(
             query,
@@ -68,6 +70,7 @@ def assembled(
             both=at_once if settings.parallel_search else in_turn,
             cache=None if session_id else cache,
             scope="\u241f".join((subject.tenant, subject.name, residency.lower())),
+            screen=Screen(screening, world.detector) if screening.enabled else None,
         )
 
 

@@ -54,13 +54,15 @@ from crp_integrations.ports import (
 )
 from crp_integrations.relay import settings as settings_file
 from crp_integrations.relay.excepting import excepting
+from crp_integrations.relay.faulting import quarantine_due
+from crp_integrations.relay.handing import Handing
 from crp_integrations.relay.redacting import Redacting
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.sandboxes import erasing_in
 from crp_integrations.relay.settings import Settings
 from crp_integrations.relay.verified import verified_engine as verified_engine
 from crp_integrations.relay.world import Receiver, Reviewer, World
-from crp_integrations.stores.address import is_address, place_of
+from crp_integrations.stores.address import is_database, opened_at, place_of, refuse_lost_keys
 from crp_integrations.stores.keys import NAMESPACES, FileKeyRing, FixedKeyRing, MemoryKeyRing
 from crp_integrations.stores.objects import FolderObjects, MemoryObjects
 from crp_integrations.stores.sqlite import SqliteStore
@@ -120,7 +122,8 @@ def open_relay(
             store's folder, else one that is gone with the relay.
         reviewer: a person's word on an answer that must be reviewed; None withholds it.
         violations: takes violations of safety policies; None posts them over HTTP.
-        receiver: gets the report on each sealed window, as a compliance system does (005 §15.4).
+        receiver: gets the report on each sealed window, as a compliance system does (005 §15.4),
+            one after the other on a thread of its own.
         artifacts: keeps bulky texts; None for the place in the settings, else beside the store.
         settings: a whole tree; else it is read from `arguments`, `CRP_*` and crp.toml.
         residency: region, one of the settings' `regions`, that calls without one belong to; empty
@@ -135,8 +138,7 @@ def open_relay(
         RequestError: there is no such region.
     """
     code_verified = verified_engine()
-    place = place_of(store)
-    opened: Store = SqliteStore(place) if isinstance(place, Path) else place
+    opened = opened_at(store)
     root = opened.root if isinstance(opened, SqliteStore) else None
     with ExitStack() as opening:
         # Should anything fail, no store that was opened here stays open; the caller's own does.
@@ -149,24 +151,16 @@ def open_relay(
         if settings is not None and arguments:
             raise ConfigError(f"settings and {sorted(arguments)[0]!r} were given; give one of them")
         chosen = settings or settings_file.load(root, **arguments)
-        regions = {name: SqliteStore(folder) for name, folder in chosen.regions.items()}
+        regions = {name: opened_at(place) for name, place in chosen.regions.items()}
         for region in regions.values():
             opening.callback(region.close)
-        if is_address(store) and keyring is None and chosen.key is None:
-            # Many machines open it, and each would seal with a key of its own.
-            raise ConfigError(
-                "a database keeps no key beside what it seals; give `keyring`, or set CRP_KEY to "
-                "64 hexadecimal digits that every process shares"
-            )
-        if regions and root is None and keyring is None and chosen.key is None:
-            # A key made in memory would be gone, and the regions' journals with it.
-            raise ConfigError("regions keep their journals on disk; give a key or a store's folder")
+        if keyring is None and chosen.key is None:
+            refuse_lost_keys([opened, *regions.values()])
         keys = keyring or keyring_of(chosen, root)
         now = clock or clock_of(chosen.clock)
         objects = {"": artifacts or _objects(chosen, root)}
-        objects |= {
-            name: FolderObjects(folder / ARTIFACTS) for name, folder in chosen.regions.items()
-        }
+        for name, kept_in in regions.items():
+            objects[name] = _beside(kept_in.root if isinstance(kept_in, SqliteStore) else None)
         stores: dict[str, Store] = {"": opened, **regions}
         reading = tracer or Silent()
         count = tokenizers(chosen)
@@ -182,7 +176,7 @@ def open_relay(
             tracer=reading,
             regions=regions,
             # A database searches vectors with an index of its own.
-            graphs=None if is_address(store) else hnsw.available(),
+            graphs=None if is_database(opened) else hnsw.available(),
             lexical=lexical_for(chosen.fabric.lexical),
             leiden=engine_for(chosen.fabric.communities.engine),
             elsewhere={
@@ -192,6 +186,7 @@ def open_relay(
             redactor=Redacting(chosen.dpe.personal, recognisers),
         )
         observer = tracer if isinstance(tracer, Observer) else None
+        handing = Handing(receiver, chosen.reports.capacity) if receiver else None
 
         def bound(region: str) -> Namespace:
             if shared:
@@ -201,6 +196,7 @@ def open_relay(
         world = World(
             namespace=bound(""),
             regions={name: bound(name) for name in regions},
+            fleeting=MemoryObjects,
             objects=objects,
             clock=now,
             ids=ids or RandomIds(),
@@ -218,7 +214,7 @@ def open_relay(
             code_verified=code_verified,
             reviewer=reviewer,
             sink=violations or HttpReports(chosen.reports),
-            receiver=receiver,
+            receiver=handing.take if handing else None,
             observer=observer,
             detector=Detector(chosen.envelope.screening.injection, injections),
             walker=NetworkxWalker(),
@@ -227,6 +223,7 @@ def open_relay(
         if chosen.fabric.maintain_on_open and allowing.decide(subject, "write", NAMESPACE).allowed:
             for kept in (world.namespace, *world.regions.values()):
                 _maintain(kept)
+                quarantine_due(kept, chosen.fabric.lifecycle)
         own = Models(timeout_s=chosen.timeout_s)
         relay = Relay(
             world,
@@ -236,7 +233,7 @@ def open_relay(
             known=own.known if models is None else _any_name,
             residency=residency,
             others=tuple(regions.values()),
-            reports=world.sink if violations is None else None,
+            handed=[one for one in (handing, world.sink) if one and one is not violations],
         )
         opening.pop_all()
     return relay
@@ -289,6 +286,10 @@ def _objects(settings: Settings, root: Path | None) -> ObjectStore:
         from crp_integrations.engines.obstore import CloudObjects
 
         return CloudObjects(settings.artifacts.place)
+    return _beside(root)
+
+
+def _beside(root: Path | None) -> ObjectStore:
     return MemoryObjects() if root is None else FolderObjects(root / ARTIFACTS)
 
 

@@ -19,31 +19,16 @@ from crp_integrations.fabric.search.shelves import Use
 from crp_integrations.governance.tracing import PackTrace
 from crp_integrations.relay.ending import Ending, Note
 from crp_integrations.relay.entering import Entered
-from crp_integrations.relay.faulting import EXAMINED, due, quarantine
+from crp_integrations.relay.faulting import EXAMINED, count_shared, due, quarantine
 from crp_integrations.relay.leaving import Left, leave
+from crp_integrations.relay.placing import followed, still_fits, unused
 from crp_integrations.relay.receipting import record
 from crp_integrations.relay.telling import told
 from crp_integrations.relay.tracing import observe, trace_of
 from crp_integrations.relay.world import World
-from crp_integrations.seals import iso, sha256, sha256_hex, window_hmac
+from crp_integrations.seals import iso, sha256, window_hmac
 from crp_integrations.session.history import falling
 from crp_integrations.vocabulary import ChainIntegrity, EventType
-
-WINDOW_ID_LENGTH = 16
-
-
-def window_id(session_id: str, number: int, residency: str = "", turn: int = 0) -> str:
-    """The id of a session's n-th window in a region; equal sessions replay to equal ids.
-
-    Each region has its own chain of a session's windows, so the region is part of the id.
-
-    Args:
-        turn: tells windows of one number apart; 0 for the first of them.
-    """
-    fields = [session_id, str(number), *((residency,) if residency else ())]
-    if turn:
-        fields.append(f"turn-{turn}")
-    return "crp_win_" + sha256_hex("\u241f".join(fields))[:WINDOW_ID_LENGTH]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +65,7 @@ def close(
         entered: the window's place as it was found when it began; None when it never was.
 
     Raises:
+        StaleTip, LimitReached: another answer took the window's place meanwhile.
         StoreError: nothing was committed.
     """
     envelope = ending.envelope
@@ -94,9 +80,10 @@ def close(
         namespace.begin(write=True) as transaction,
     ):
         earlier = transaction.journal.seals(session_id)
-        follows = _followed(earlier, entered)
+        still_fits(transaction, world, session_id, entered, ending.outcome)
+        follows = followed(earlier, entered)
         number = 1 + max((one.window_number for one in follows), default=0)
-        identity = _unused(earlier, session_id, number, namespace.residency, ending.sibling)
+        identity = unused(earlier, session_id, number, namespace.residency, ending.sibling)
         now = world.clock.now()
         timestamp = iso(now)
         finished = finish(
@@ -119,12 +106,21 @@ def close(
             outcome=ending.outcome,
             etag=envelope.etag if envelope else "",
             risk_level=finished.risk_level.value,
-            # Unnamed, it follows the last one; naming that would read all seals once more.
-            parents=[one.hmac for one in follows] if entered and entered.named else None,
+            parents=[one.hmac for one in follows],
+            earlier=earlier,
         )
         integrity = windows.verify(earlier, key) if earlier else ChainIntegrity.UNVERIFIED
         left = leave(
-            transaction, world, entered, ending, seal, finished, now, follows, on_disk=on_disk
+            transaction,
+            world,
+            entered,
+            ending,
+            seal,
+            finished,
+            now,
+            earlier,
+            follows,
+            on_disk=on_disk,
         )
         pack = trace_of(seal, ending, envelope, stored) if envelope else None
         drafts = [
@@ -145,7 +141,7 @@ def close(
             drafts,
             timestamp,
         )
-        if not left.stored:
+        if left.placed and not left.stored:
             held.append((left.session, left.node))
         receipt = record(transaction, namespace, world, ending, seal, finished, left, stored)
         used = _used(transaction, ending, now)
@@ -156,6 +152,7 @@ def close(
             session_id, (Use(f.fact_id, f.source_id, f.community) for f in envelope.facts)
         )
     quarantine(namespace, bad)
+    count_shared(namespace, ending, finished, world.settings.fabric.lifecycle)
     if left.prior is not None and not on_disk:
         world.remembered.say(session_id, left.prior)
     receipt_id = world.unwritten.noted(receipt, namespace.residency)
@@ -217,22 +214,3 @@ def _used(transaction: Transaction, ending: Ending, now: datetime) -> list[str]:
     if used:
         transaction.facts.touch(used, now)
     return used
-
-
-def _followed(earlier: Sequence[WindowSeal], entered: Entered | None) -> list[WindowSeal]:
-    """The windows that this one follows: those that it names, else the session's last one."""
-    if entered is not None and entered.named:
-        named = {parent.window_id for parent in entered.parents}
-        return [seal for seal in earlier if seal.window_id in named]
-    return list(earlier[-1:])
-
-
-def _unused(
-    earlier: Sequence[WindowSeal], session_id: str, number: int, residency: str, sibling: int
-) -> str:
-    """The id of a new window; windows of one fan-out have theirs by their place in it."""
-    taken = {one.window_id for one in earlier if one.window_number == number}
-    turn = sibling
-    while (made := window_id(session_id, number, residency, turn)) in taken:
-        turn += len(taken) + 1
-    return made

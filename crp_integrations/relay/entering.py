@@ -13,7 +13,7 @@ from typing import Final
 
 from crp_integrations.audit.records import WindowSeal
 from crp_integrations.envelope.prior import PriorWindow
-from crp_integrations.errors import AccessDenied, LimitReached, PolicyRelaxed, TokenRefused
+from crp_integrations.errors import AccessDenied, PolicyRelaxed, TokenRefused
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.policy.inherit import strictest, tightened
 from crp_integrations.policy.parse import parse
@@ -28,13 +28,14 @@ from crp_integrations.relay.world import World
 from crp_integrations.seals import iso, sha256
 from crp_integrations.session import agents, token
 from crp_integrations.session import budget as safety
-from crp_integrations.session.graph import pattern_of
+from crp_integrations.session.graph import last, pattern_of, room
 from crp_integrations.session.history import before as ancestry
 from crp_integrations.session.history import priors
 from crp_integrations.session.ids import continued
 from crp_integrations.session.ports import sessions_of
 from crp_integrations.session.records import Session, WindowNode
 from crp_integrations.session.registration import Agent
+from crp_integrations.session.token import SessionToken
 from crp_integrations.vocabulary import HaltReason, Oversight, Pattern, RiskLevel, Strategy
 
 
@@ -56,6 +57,8 @@ class Entered:
         named: the parents were named; else the window follows whatever is last when it closes.
         stated: whether anybody stated a policy; without one a later request may state any.
         depth: agents within agents around the window; a session's own does not fall.
+        continues: the parents were named by continuation ids.
+        token: the session token that it was asked with; None for none.
     """
 
     session: Session | None
@@ -72,6 +75,8 @@ class Entered:
     told: tuple[PriorWindow, ...] = ()
     stated: bool = False
     depth: int = 0
+    continues: bool = False
+    token: SessionToken | None = None
 
     def strategy(self, wanted: Strategy) -> Strategy:
         """The strategy of a single window: a half-open circuit asks for the reflexive one."""
@@ -110,6 +115,7 @@ def enter(
         TokenRefused: the session token is not genuine or has expired.
         StaleTip: the session has gone on since the token was given out.
         UnknownContinuation: no window of this session has such a continuation id.
+        LimitReached: no further window may go on from those that it names.
         AccessDenied: the session has ended.
         RequestError: the nonce does not belong to the policy in force.
         StoreError: the store cannot be read.
@@ -153,23 +159,24 @@ def enter(
     if place.sibling and after:
         left = safety.merged(parent.safety_budget for parent in after)
     left = safety.ceiling(left, request.safety_budget)
-    if request.session_token:
-        left = safety.ceiling(left, _token(request, session_id, nodes, world))
+    brought = _token(request, session_id, nodes, world) if request.session_token else None
+    if brought is not None:
+        left = safety.ceiling(left, brought.safety_budget)
     told = {**kept, **held.said} if before else {}
     for id_ in unheard(namespace, nodes, told):
         told.pop(id_, None)
     given = () if request.prior else tuple(priors(before, told, {}))
     prior = request.prior or united(given)
-    most = settings.sessions.graph.nodes
     # Questions that only share a session are no graph.
-    if parents and len(nodes) >= most:
-        raise LimitReached(f"session {session_id} has {len(nodes)} windows, at most {most}")
+    if parents:
+        room(nodes, [parent.window_id for parent in parents], settings.sessions.graph)
+    follows = parents or after or last(nodes)
     only = parse(request.report_only) if request.report_only else None
     return Entered(
         session=session,
         policy=policy or Policy(),
         report_only=only,
-        parents=parents or after or nodes[-1:],
+        parents=follows,
         prior=prior,
         safety_budget=left,
         barred=_barred(request, (policy or Policy(), only or Policy()), left, settings),
@@ -177,10 +184,12 @@ def enter(
         named=bool(parents or after),
         stated=policy is not None,
         depth=depth,
+        continues=bool(parents),
+        token=brought,
         preferred=_preferred(left, agent, settings),
         pattern=pattern_of(
             nodes,
-            [node.window_id for node in parents or after or nodes[-1:]],
+            [node.window_id for node in follows],
             fanned=place.sibling > 0,
         ),
         windows=nodes,
@@ -294,8 +303,10 @@ def _one(siblings: Sequence[PriorWindow]) -> PriorWindow:
     )
 
 
-def _token(request: Request, session_id: str, nodes: Sequence[WindowNode], world: World) -> float:
-    """The safety budget that a token states, once the token was found genuine and current."""
+def _token(
+    request: Request, session_id: str, nodes: Sequence[WindowNode], world: World
+) -> SessionToken:
+    """What a token states, once it was found genuine and current."""
     read = token.read(
         request.session_token,
         lambda named: token.reading_keys(world.keyring, named),
@@ -306,7 +317,7 @@ def _token(request: Request, session_id: str, nodes: Sequence[WindowNode], world
     if read.session_id != session_id:
         raise TokenRefused(f"the session token is not one of session {session_id}")
     token.tip(read, nodes)
-    return read.safety_budget
+    return read
 
 
 def token_scope(world: World) -> str:

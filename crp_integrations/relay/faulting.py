@@ -6,14 +6,14 @@ Spec: CRP-SPEC-009 §8.4
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from crp_integrations.dpe.records import Claim, Finding, Report
 from crp_integrations.errors import AccessDenied, IllegalTransition, RequestError, StoreBusy
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Transaction
-from crp_integrations.fabric.ports.faulted import faulted_in
+from crp_integrations.fabric.ports.faulted import Counted, faulted_in
 from crp_integrations.fabric.settings import LifecycleSettings
 from crp_integrations.relay.ending import Ending
 from crp_integrations.vocabulary import DistortionType
@@ -55,14 +55,37 @@ def due(
         return []
     found = faulted(report)
     facet = faulted_in(transaction) if found else None
-    if facet is None:
-        return []
-    return [
-        id_
-        for id_, counted in facet.count(found).items()
-        if counted.findings >= settings.quarantine_findings
-        and counted.findings >= settings.quarantine_share * counted.uses
-    ]
+    return [] if facet is None else _due(facet.count(found), settings)
+
+
+def count_shared(
+    namespace: Namespace, ending: Ending, report: Report, settings: LifecycleSettings
+) -> None:
+    """Count the findings of a sealed window against facts of shared namespaces, after their uses.
+
+    Who asked only reads them, and one tenant's answers take nothing away from the others: the
+    operator is told, and his own relay takes them out (`quarantine_due`).
+
+    Spec: CRP-SPEC-009 §8.4
+    """
+    if ending.outcome in EXAMINED and ending.keep:
+        for id_ in _due(namespace.note_shared_findings(faulted(report)), settings):
+            _LOG.warning("shared fact %s is due for quarantine by its operator", id_)
+
+
+def quarantine_due(namespace: Namespace, settings: LifecycleSettings) -> None:
+    """Take out what the counts say is due, and who asked could not take out.
+
+    Spec: CRP-SPEC-009 §8.4
+    """
+    try:
+        with namespace.begin(write=False) as transaction:
+            facet = faulted_in(transaction)
+            bounds = settings.quarantine_findings, settings.quarantine_share
+            bad = facet.due(*bounds) if facet is not None else []
+    except StoreBusy:
+        return
+    quarantine(namespace, bad)
 
 
 def quarantine(namespace: Namespace, fact_ids: Sequence[str]) -> None:
@@ -80,6 +103,15 @@ def quarantine(namespace: Namespace, fact_ids: Sequence[str]) -> None:
         except (AccessDenied, IllegalTransition, RequestError, StoreBusy) as error:
             why = type(error).__name__
             _LOG.warning("fact %s is due for quarantine, which was refused: %s", id_, why)
+
+
+def _due(counts: Mapping[str, Counted], settings: LifecycleSettings) -> list[str]:
+    return [
+        id_
+        for id_, counted in counts.items()
+        if counted.findings >= settings.quarantine_findings
+        and counted.findings >= settings.quarantine_share * counted.uses
+    ]
 
 
 def _fact(claim: Claim, finding: Finding) -> str:

@@ -20,7 +20,7 @@ from crp_integrations.seals import iso
 from crp_integrations.session import budget as safety
 from crp_integrations.session.ids import new_continuation
 from crp_integrations.session.ports import sessions_of
-from crp_integrations.session.records import Session, WindowNode
+from crp_integrations.session.records import REFUSED, Session, WindowNode
 from crp_integrations.vocabulary import Pattern
 
 
@@ -33,6 +33,9 @@ class Left:
         prior: what a continuation may know of the window; None when it was not delivered.
         kept: whether its report was handed to the store.
         stored: whether the store keeps the session and the window; else memory does.
+        placed: whether the window is one of the session's graph. A question that was refused
+            before it had come in is sealed behind the session that it named, and is none, unless
+            the session begins with it.
     """
 
     session: Session
@@ -41,6 +44,7 @@ class Left:
     prior: PriorWindow | None
     kept: bool = False
     stored: bool = False
+    placed: bool = True
 
 
 def leave(
@@ -51,6 +55,7 @@ def leave(
     seal: WindowSeal,
     report: Report,
     now: datetime,
+    earlier: Sequence[WindowSeal],
     follows: Sequence[WindowSeal],
     *,
     on_disk: bool,
@@ -64,7 +69,8 @@ def leave(
     answer that is delivered is charged, and a re-dispatch is none.
 
     Args:
-        follows: the windows that this one follows.
+        earlier: the session's windows so far.
+        follows: those that this one follows.
         on_disk: whether what the window said may be written; not where it shows a fact that a
             session holds in memory alone.
     """
@@ -94,8 +100,9 @@ def leave(
         policy=_policy(session.policy, entered),
         ended=session.ended or safety.ended(min(session.safety_budget, left)),
         tool_calls=session.tool_calls + ending.tool_calls,
-        **({} if kept else ending.born),
+        **(ending.born if _begins(kept, entered, ending, earlier) else {}),
     )
+    placed = entered is not None or seal.outcome != REFUSED or not earlier
     node = WindowNode(
         window_id=seal.window_id,
         session_id=seal.session_id,
@@ -122,7 +129,7 @@ def leave(
     prior = _prior(ending, seal)
     # What a window without a store spends or tightens binds a session that has one: numbers, ids
     # and hashes are kept of it, and nothing that was said.
-    if ending.keep or stored is not None:
+    if placed and (ending.keep or stored is not None):
         # One that has ended stays as it is; the window that was refused for it is sealed.
         if stored is None or not stored.ended:
             sessions.keep(session)
@@ -138,9 +145,19 @@ def leave(
         node,
         round(before - left, 4),
         prior,
-        kept=ending.keep and on_disk,
+        kept=placed and ending.keep and on_disk,
         stored=ending.keep or stored is not None,
+        placed=placed,
     )
+
+
+def _begins(
+    kept: Session | None, entered: Entered | None, ending: Ending, earlier: Sequence[WindowSeal]
+) -> bool:
+    """Whether a window says whose its session is: the first that came in, and none refused."""
+    if entered is None and ending.outcome == REFUSED:
+        return False
+    return kept is None or all(one.outcome == REFUSED for one in earlier)
 
 
 def _policy(kept: str, entered: Entered | None) -> str:

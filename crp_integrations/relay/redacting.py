@@ -6,6 +6,7 @@ Spec: CRP-SPEC-003 §17.1 (decision E22)
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
@@ -14,6 +15,7 @@ from crp_integrations.dpe.pii import find_personal_data
 from crp_integrations.dpe.pii.spans import PersonalSpan, apart
 from crp_integrations.dpe.ports import Recogniser
 from crp_integrations.dpe.settings_compliance import PersonalSettings
+from crp_integrations.language.memo import forgotten_with
 from crp_integrations.seals import sha256_hex
 
 EVERY: Final = "*"
@@ -23,7 +25,8 @@ MOST_KEPT: Final = 10_000
 class Redacting:
     """Replaces each place of personal data by its kind, as in `[redacted email]` (`redact@1`).
 
-    Safe between threads.
+    Safe between threads. `language.memo.forget` lets go of the texts that are kept, and of what is
+    being made meanwhile.
 
     Args:
         settings: how sure a recogniser must be, and which kinds are left aside.
@@ -43,6 +46,19 @@ class Redacting:
         self._most = most_kept
         self._known: OrderedDict[tuple[str, tuple[str, ...]], str] = OrderedDict()
         self._lock = threading.Lock()
+        self._erasures = 0
+        _EVERY.add(self)
+
+    @property
+    def kept(self) -> int:
+        """How many texts are kept."""
+        return len(self._known)
+
+    def forget(self) -> None:
+        """Let go of every text that is kept."""
+        with self._lock:
+            self._erasures += 1
+            self._known.clear()
 
     def redacted(self, text: str, kinds: tuple[str, ...]) -> str:
         """The text without the personal data of these kinds.
@@ -55,13 +71,15 @@ class Redacting:
         """
         key = sha256_hex(text.encode("utf-8", "surrogatepass")), kinds
         with self._lock:
+            begun = self._erasures
             known = self._known.get(key)
             if known is not None:
                 self._known.move_to_end(key)
                 return known
         made = self._without(text, kinds)
         with self._lock:
-            self._known[key] = made
+            if begun == self._erasures:
+                self._known[key] = made
             while len(self._known) > self._most:
                 self._known.popitem(last=False)
         return made
@@ -80,3 +98,14 @@ class Redacting:
             parts += [text[end : one.start], f"[redacted {one.kind}]"]
             end = one.end
         return "".join([*parts, text[end:]])
+
+
+_EVERY: weakref.WeakSet[Redacting] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for redacting in list(_EVERY):
+        redacting.forget()
+
+
+forgotten_with(_forget_all)

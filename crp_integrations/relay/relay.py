@@ -18,13 +18,13 @@ from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Document, Fact, IngestReport, StreamedDocument
 from crp_integrations.headers.cache import CacheDirectives
-from crp_integrations.policy.ports import ViolationSink
 from crp_integrations.ports import Model
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.relay.admit import checked_session
 from crp_integrations.relay.assembling import assembled
 from crp_integrations.relay.counting import Conversation, counted
 from crp_integrations.relay.delegating import delegate, take
+from crp_integrations.relay.handing import Deliveries
 from crp_integrations.relay.hearing import report_on
 from crp_integrations.relay.packing import Packing
 from crp_integrations.relay.receipts import Receipts
@@ -70,12 +70,12 @@ class Relay(Packing, Sandboxing):
         known: Callable[[str], None],
         residency: str = "",
         others: Sequence[Store] = (),
-        reports: ViolationSink | None = None,
+        handed: Sequence[Deliveries] = (),
     ) -> None:
         super().__init__(world, models, known, residency)
         self._store = store
         self._others = tuple(others)
-        self._reports = reports
+        self._handed = tuple(handed)
         self._loader = loader
         self._contexts = ContextCache(world.settings.envelope.assembly.cache_size)
 
@@ -357,8 +357,8 @@ class Relay(Packing, Sandboxing):
 
     def close(self) -> None:
         """Release the files of the store and of the regions' stores; deliver what is on its way."""
-        if self._reports is not None:
-            self._reports.close(self._world.settings.reports.close_seconds)
+        for deliveries in self._handed:
+            deliveries.close(self._world.settings.reports.close_seconds)
         for store in (self._store, *self._others):
             store.close()
 

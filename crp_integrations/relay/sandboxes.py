@@ -18,9 +18,19 @@ from crp_integrations.seals import iso
 
 
 def sandbox_of(
-    world: World, residency: str, *, session_id: str = "", labels: tuple[str, ...] = ()
+    world: World,
+    residency: str,
+    *,
+    session_id: str = "",
+    labels: tuple[str, ...] = (),
+    keep: bool = True,
 ) -> Sandbox:
-    """The artifacts of a region for the subject that a relay was opened for."""
+    """The artifacts of a region for the subject that a relay was opened for.
+
+    Args:
+        keep: whether anything may be written; else they are in the sandbox's own memory, and the
+            journal is told nothing.
+    """
     namespace = world.namespace_in(residency)
 
     def labels_of(ids: Sequence[str]) -> set[str]:
@@ -30,16 +40,17 @@ def sandbox_of(
         return {label for fact in (*own, *namespace.facts(list(ids))) for label in fact.labels}
 
     return Sandbox(
-        objects=world.objects[residency.lower()],
+        objects=world.objects[residency.lower()] if keep else world.fleeting(),
         subject=namespace.subject,
         guard=namespace.guard,
         clock=world.clock,
         ids=world.ids,
         keyring=world.keyring,
-        tell=lambda draft: _told(namespace, world, draft),
+        tell=lambda draft: _told(namespace, world, draft) if keep else None,
         redactor=namespace.redactor,
         labels=labels,
         labels_of=labels_of,
+        withdrawn=namespace.withdrawn,
         session_id=session_id,
         residency=residency.lower(),
         settings=world.settings.artifacts,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from crp_integrations.errors import RequestError
 from crp_integrations.governance.artifacts.sandbox import Sandbox
+from crp_integrations.headers.cache import CacheDirectives
 from crp_integrations.ports import KeyRing
 from crp_integrations.relay.asks import Asks
 from crp_integrations.relay.sandboxes import sandbox_of
@@ -19,12 +21,19 @@ class Sandboxing(Asks):
         return self._world.keyring
 
     def sandbox(
-        self, *, session_id: str = "", labels: Iterable[str] = (), residency: str | None = None
+        self,
+        *,
+        session_id: str = "",
+        labels: Iterable[str] = (),
+        residency: str | None = None,
+        cache: CacheDirectives | str | None = None,
     ) -> Sandbox:
         """The artifacts that the relay's subject may use.
 
-        What is put carries the labels of the stored facts that it comes from. It is written to
-        the object store whatever a session's cache directive says: under `no-store` keep none.
+        What is put carries the labels of the stored facts that it comes from. Under `no-store`
+        nothing is written: artifacts are in the memory of this sandbox alone and gone with it, so
+        that its addresses open in it alone, and the journal is told of none. So it is for a
+        session whose windows, or facts, are held in memory already.
 
         Spec: Summit §Isolation Strategy
 
@@ -32,9 +41,20 @@ class Sandboxing(Asks):
             session_id: named in the journal's events; empty for none.
             labels: access labels of everything that is put.
             residency: region whose artifacts they are; None for the relay's own.
+            cache: `no-store`, or None for what the session says.
 
         Raises:
-            RequestError: there is no such region.
+            RequestError: there is no such region, or a directive says nothing about artifacts.
         """
-        region = self._residency if residency is None else residency
-        return sandbox_of(self._world, region, session_id=session_id, labels=tuple(labels))
+        world, region = self._world, self._residency if residency is None else residency
+        directives = CacheDirectives.parse(cache) if isinstance(cache, str) else cache
+        if directives not in (None, CacheDirectives(), CacheDirectives(no_store=True)):
+            raise RequestError(
+                f"cache {directives.text!r} is more than artifacts take; wanted no-store"
+            )
+        held = bool(session_id) and (
+            world.remembered.of(session_id).session is not None
+            or bool(world.namespace_in(region).view(session_id, keep_counts=False).held())
+        )
+        keep = not held and not (directives and directives.no_store)
+        return sandbox_of(world, region, session_id=session_id, labels=tuple(labels), keep=keep)

@@ -26,8 +26,8 @@ from crp_integrations.session import budget as safety
 from crp_integrations.session import token
 from crp_integrations.session.graph import lineage, root
 from crp_integrations.session.history import tiers
-from crp_integrations.session.records import WindowNode
-from crp_integrations.session.token import DELIVERED, SessionToken
+from crp_integrations.session.records import DELIVERED, WindowNode
+from crp_integrations.session.token import SessionToken
 from crp_integrations.vocabulary import AdviceWord, HaltReason, QualityTier, Strategy
 
 INHERITANCE: Final = "inheritance"
@@ -132,6 +132,7 @@ def refused(error: CRPError, closed: Closed, world: World, residency: str = "") 
             safety_budget=left if halted else None,
             budget_warning=safety.warning(left, world.settings.sessions.budget) if halted else None,
             trail_id=trail_id(closed.seal.session_id, residency),
+            trail_uri=world.settings.headers.trail_uri.format(**_places(closed)) or None,
         )
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
@@ -55,8 +56,8 @@ class Settings(BaseSettings):
         clock: ISO 8601 moment that stands still, for reproducible runs; None for real time.
         key: master key, 64 hexadecimal digits; after a rotation all keys with commas between,
             the current one last. None for the one kept with the store.
-        regions: folder of a store for each region whose data stay apart (CRP-SPEC-009 §7.2), by a
-            name in lower case; a header can name those of two letters.
+        regions: folder or address of a store for each region whose data stay apart (CRP-SPEC-009
+            §7.2), by a name in lower case; a header can name those of two letters.
         guard: which policy guards the fabric, and the registered exceptions.
         system: what is registered about the AI system that answers (CRP-SPEC-005 §14).
         headers: what response headers tell.
@@ -90,7 +91,7 @@ class Settings(BaseSettings):
     timeout_s: float = Field(default=60.0, gt=0.0)
     clock: datetime | None = None
     key: SecretStr | None = None
-    regions: dict[str, Path] = {}
+    regions: dict[str, str | Path] = {}
     envelope: EnvelopeSettings = EnvelopeSettings()
     fabric: FabricSettings = FabricSettings()
     dpe: DpeSettings = DpeSettings()
@@ -150,7 +151,7 @@ class Settings(BaseSettings):
 
     @field_validator("regions")
     @classmethod
-    def _plain_names(cls, value: dict[str, Path]) -> dict[str, Path]:
+    def _plain_names(cls, value: dict[str, str | Path]) -> dict[str, str | Path]:
         for name in value:
             if not values.TOKEN.fullmatch(name) or name != name.lower():
                 raise ValueError(
@@ -222,6 +223,16 @@ def _toml(root: Path | None) -> Path | None:
         raise ConfigError(f"store {str(root)!r:.80} cannot be used: {error.strerror}") from error
 
 
+@lru_cache(maxsize=16)
+def _reading(path: Path | None) -> type[Settings]:
+    """The class that reads a file besides; making one takes longer than reading."""
+
+    class Located(Settings):
+        toml_file = path
+
+    return Located
+
+
 def load(root: Path | None = None, **arguments: Any) -> Settings:
     """Read the settings once.
 
@@ -233,12 +244,8 @@ def load(root: Path | None = None, **arguments: Any) -> Settings:
         ConfigError: a value is not usable; names the field and the value's problem.
     """
     path = _toml(root)
-
-    class Located(Settings):
-        toml_file = path
-
     try:
-        located = Located(**arguments)
+        located = _reading(path)(**arguments)
     except ValidationError as error:
         field, problem = first_problem(error)
         raise ConfigError(f"setting {field or 'settings'!r} is not usable: {problem}") from error

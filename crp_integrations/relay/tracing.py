@@ -13,10 +13,10 @@ from crp_integrations.envelope.records import Envelope
 from crp_integrations.governance.evaluating import evaluated
 from crp_integrations.governance.tracing import (
     PackTrace,
-    TracedItem,
     WindowTrace,
     security_label,
     traced_drops,
+    traced_items,
 )
 from crp_integrations.messages import Usage
 from crp_integrations.relay.ending import Ending
@@ -36,6 +36,13 @@ def trace_of(
         hmac: of the journal's event that holds it; empty before that is written.
     """
     shown = [fact for fact in envelope.facts if fact.fact_id in stored]
+    labels, decisions = ending.labels, ending.decisions
+    # Few classes of labels, many items.
+    named: dict[tuple[str, ...], str] = {}
+    for of in labels.values():
+        if of not in named:
+            named[of] = security_label(of)
+    unlabelled = security_label(())
     return PackTrace(
         session_id=seal.session_id,
         window_id=seal.window_id,
@@ -49,15 +56,15 @@ def trace_of(
         available=envelope.total_facts_available,
         held=len(envelope.facts) - len(shown),
         assembly_us=ending.assembly_us,
-        items=tuple(
-            TracedItem.model_construct(
-                id=fact.fact_id,
-                source=fact.source_id,
-                label=security_label(ending.labels.get(fact.fact_id, ())),
-                tokens=fact.token_count,
-                score=fact.composite_score,
-                decision=ending.decisions.get(fact.fact_id, ""),
-            )
+        items=traced_items(
+            {
+                "id": fact.fact_id,
+                "source": fact.source_id,
+                "label": named[labels[fact.fact_id]] if fact.fact_id in labels else unlabelled,
+                "tokens": fact.token_count,
+                "score": fact.composite_score,
+                "decision": decisions.get(fact.fact_id, ""),
+            }
             for fact in shown
         ),
         drops=traced_drops(envelope.dropped),

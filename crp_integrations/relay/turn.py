@@ -15,16 +15,15 @@ from crp_integrations.dpe.remedies import MOST_REDISPATCHES
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError
 from crp_integrations.messages import Reply, Usage
-from crp_integrations.policy.judge import withholds
 from crp_integrations.relay.carrying import Carrying
 from crp_integrations.relay.deciding import Again, Deliver, Unreachable, Withhold
 from crp_integrations.relay.emitting import emitted
 from crp_integrations.relay.entering import ALONE, Entered, Place, enter
-from crp_integrations.relay.examining import may_be_forbidden
 from crp_integrations.relay.outdating import outdated
 from crp_integrations.relay.passes import Passes
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.searching import Searching, wants, without_searches
+from crp_integrations.relay.showing import shows_at_once
 from crp_integrations.relay.steps import (
     Dispatch,
     Fitted,
@@ -36,9 +35,8 @@ from crp_integrations.relay.steps import (
     Step,
 )
 from crp_integrations.relay.verdict import Verdict
-from crp_integrations.relay.window import AUGMENTED, Window
+from crp_integrations.relay.window import AUGMENTED, PLACE_TAKEN, Window
 from crp_integrations.relay.world import World
-from crp_integrations.session import budget as safety
 from crp_integrations.vocabulary import EventType, GroundingMode, Strategy
 
 
@@ -119,9 +117,12 @@ class Turn(Window):
         fitted = self._fitting.last
         if fitted is None or self._entered is None or not isinstance(result, Reply):
             raise RequestError("receive takes a Reply, after begin and before the turn has ended")
-        with self._ending:
-            self._must_be_open()
-            return self._received(fitted, result, self._entered)
+        try:
+            with self._ending:
+                self._must_be_open()
+                return self._received(fitted, result, self._entered)
+        except PLACE_TAKEN as error:
+            return self._end_without_answer("refused", error)
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -145,15 +146,8 @@ class Turn(Window):
         entered = self._entered
         if entered is None or self._outcome is not None or self._searching is not None:
             return False
-        budget = self._world.settings.sessions.budget
-        if withholds(entered.policy, self.request.oversight):
-            return False
-        if may_be_forbidden(self._world.settings):
-            return False
-        reviewed = safety.needs_review(entered.safety_budget, budget)
-        if reviewed or self._fitting.request.strategy is Strategy.REFLEXIVE:
-            return False
-        self._shown = not (self.request.accept_quality or self.request.accept_risk)
+        strategy = self._fitting.request.strategy
+        self._shown = shows_at_once(entered, self.request, strategy, self._world.settings)
         return self._shown
 
     def survey(self) -> Dispatch | Outcome | None:
@@ -172,7 +166,7 @@ class Turn(Window):
         self._attempts.add(reply)
         self._fitting.needs.read(reply)
 
-    def plan(self, children: int) -> str:
+    def plan(self, children: int) -> str | Outcome:
         """Seal this window as the one that others hang from; no answer is asked for in it.
 
         Spec: related facts §5
@@ -181,13 +175,16 @@ class Turn(Window):
             children: windows that will hang from it.
 
         Returns:
-            The window's id.
+            The window's id; the refusal where its place was taken meanwhile.
         """
         self._must_be_open()
         self.note(EventType.FAN_OUT_CREATED, children=children)
-        with self._ending:
-            closed = self._close("released", None, "", self._examine(None, ""))
-            self._outcome = Refusal(RequestError("a plan has no answer"), {})
+        try:
+            with self._ending:
+                closed = self._close("released", None, "", self._examine(None, ""))
+                self._outcome = Refusal(RequestError("a plan has no answer"), {})
+        except PLACE_TAKEN as error:
+            return self._end_without_answer("refused", error)
         return closed.seal.window_id
 
     def preview(self) -> Envelope:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from collections.abc import Callable
 from typing import Final, TypeVar
@@ -17,10 +16,12 @@ from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import (
     CRPError,
+    LimitReached,
     ModelError,
     PolicyRelaxed,
     RequestError,
     SafetyHalt,
+    StaleTip,
     StoreError,
 )
 from crp_integrations.governance.compaction.records import Account
@@ -49,7 +50,8 @@ from crp_integrations.vocabulary import EventType, HaltReason
 T = TypeVar("T")
 # The remedy of a prompt that quotes what is to be gone on from.
 AUGMENTED: Final = "prompt-augmented"
-_LOG = logging.getLogger("crp_integrations.relay")
+# What closing an answer says where another one, asked at the same time, was faster.
+PLACE_TAKEN: Final = (StaleTip, LimitReached)
 
 
 class Window:
@@ -292,8 +294,9 @@ class Window:
         self._closed, self._verdict = closed, verdict
         if verdict is not None:
             verdict.post(world, closed.report)
-        if ending.keep:
-            _handed(world, closed.report)
+        if ending.keep and world.receiver is not None:
+            # No answer depends on what becomes of it.
+            world.receiver(closed.report)
         return closed
 
     def _draft(
@@ -359,20 +362,6 @@ class Window:
     def _must_be_open(self) -> None:
         if self._outcome is not None:
             raise RequestError("this turn has ended; ask the relay for a new one")
-
-
-def _handed(world: World, report: Report) -> None:
-    """Hand a report on; no answer depends on what becomes of it.
-
-    Spec: CRP-SPEC-005 §15.4
-    """
-    if world.receiver is None:
-        return
-    try:
-        world.receiver(report)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the window is sealed and stays so
-        why = type(error).__name__
-        _LOG.warning("the report on window %s was not received: %s", report.window_id, why)
 
 
 def own_error(error: BaseException) -> CRPError:

@@ -23,6 +23,7 @@ from crp_integrations.relay.settings import Settings
 from crp_integrations.relay.unwritten import Unwritten
 
 # Takes the report on each window that is sealed, such as a compliance system of the operator's.
+# That of a `World` neither waits nor raises.
 Receiver = Callable[[Report], None]
 # Whether an answer may be shown, asked of a person; the report and the text are all they get.
 Reviewer = Callable[[Report, str], bool]
@@ -35,6 +36,7 @@ class World:
     Attributes:
         namespace: the only way to facts, bound to tenant, subject and guard.
         regions: the same by region, for requests that name one.
+        fleeting: makes a place for artifacts in memory, gone with whoever holds it.
         objects: where artifacts lie, by region; `""` for none.
         reranker: looks at the best candidates again; None for none.
         counter_for: the token counter of a model.
@@ -66,6 +68,7 @@ class World:
     settings: Settings
     settings_digest: str
     known: KnownEnvelopes
+    fleeting: Callable[[], ObjectStore]
     regions: Mapping[str, Namespace] = field(default_factory=dict)
     objects: Mapping[str, ObjectStore] = field(default_factory=dict)
     reranker: Reranker | None = None

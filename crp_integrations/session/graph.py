@@ -8,18 +8,14 @@ same with networkx; a test compares the two.
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from crp_integrations.audit.records import WindowSeal
-from crp_integrations.errors import (
-    LimitReached,
-    RequestError,
-    StoreDamaged,
-    UnknownContinuation,
-)
-from crp_integrations.session.records import WindowNode
+from crp_integrations.errors import LimitReached, StoreDamaged, UnknownContinuation
+from crp_integrations.session.records import DELIVERED, REFUSED, WindowNode
 from crp_integrations.session.settings import GraphSettings
 from crp_integrations.vocabulary import Pattern
 
@@ -54,7 +50,8 @@ def faults(windows: Sequence[WindowNode], settings: GraphSettings) -> tuple[Faul
     """Everything that is wrong with a session's graph; nothing for none and for a sound one.
 
     Acyclic, one root, connected, every window sealed; numbers never fall, windows of a fan-out
-    share one; not more windows, and not more of one fan-out, than the settings allow.
+    share one; not more windows, and not more delivered ones that go on from one, than the settings
+    allow.
 
     Spec: related facts §5
     """
@@ -89,8 +86,11 @@ def faults(windows: Sequence[WindowNode], settings: GraphSettings) -> tuple[Faul
     for parent, fan in _fans(known).items():
         if len({node.window_number for node in fan}) > 1:
             found.add(Fault(FaultKind.SIBLINGS, parent))
-        if len(fan) > settings.fan_out:
-            found.add(Fault(FaultKind.FAN_OUT, parent))
+    found.update(
+        Fault(FaultKind.FAN_OUT, parent)
+        for parent, count in _hanging(known).items()
+        if count > settings.fan_out
+    )
     if len(known) > settings.nodes:
         found.add(Fault(FaultKind.NODES, session))
     return tuple(sorted(found))
@@ -136,50 +136,41 @@ def unchained(windows: Sequence[WindowNode], seals: Iterable[WindowSeal]) -> tup
     return tuple(sorted(found))
 
 
-def next_number(
-    windows: Sequence[WindowNode],
-    parents: Sequence[str],
-    *,
-    pattern: Pattern,
-    settings: GraphSettings,
-) -> int:
-    """The number of a window that is to be added.
+def room(windows: Sequence[WindowNode], parents: Sequence[str], settings: GraphSettings) -> None:
+    """Refuse a window for which there is no room behind those that it names.
 
     Spec: related facts §5
 
     Args:
-        parents: ids of the windows that it follows; none for a session's first.
+        windows: of the session so far.
+        parents: ids of the windows that it follows, as its caller named them.
 
     Raises:
-        UnknownContinuation: a parent is not one of the windows.
-        RequestError: a second root, or a pattern that does not go with so many parents.
-        LimitReached: the session, or the parent's fan-out, has as many windows as it may.
+        LimitReached: the session has as many windows as it may, or as many were delivered that
+            follow the one that is named and no other.
     """
-    known = {node.window_id: node for node in windows}
-    for parent in parents:
-        if parent not in known:
-            raise UnknownContinuation(f"the session has no window {parent!r:.60}")
-    if known and not parents:
-        raise RequestError(
-            f"a session of {len(known)} windows has its root; name the window that is followed"
-        )
-    if not _fits(pattern, tuple(parents)):
-        raise RequestError(
-            f"a {pattern.value} window follows {len(parents)} windows; wanted at least two "
-            "different ones for FAN_IN, one for FAN_OUT and BRANCH, at most one for LINEAR"
-        )
-    if len(known) >= settings.nodes:
+    if len(windows) >= settings.nodes:
         raise LimitReached(
-            f"the session has {len(known)} windows, at most {settings.nodes} allowed"
+            f"the session has {len(windows)} windows, at most {settings.nodes} allowed"
         )
-    if pattern is Pattern.FAN_OUT:
-        fan = _fans(known).get(parents[0], ())
-        if len(fan) >= settings.fan_out:
-            raise LimitReached(
-                f"{len(fan)} windows fan out of {parents[0]!r:.60}, "
-                f"at most {settings.fan_out} allowed"
-            )
-    return 1 + max((known[parent].window_number for parent in parents), default=0)
+    if len(parents) != 1:
+        return
+    hanging = _hanging({node.window_id: node for node in windows}).get(parents[0], 0)
+    if hanging >= settings.fan_out:
+        raise LimitReached(
+            f"{hanging} windows go on from {parents[0]!r:.60}, at most {settings.fan_out} allowed"
+        )
+
+
+def last(windows: Sequence[WindowNode]) -> tuple[WindowNode, ...]:
+    """The window that a question without a continuation id follows; none in a new session.
+
+    Nothing follows a refused one, unless it is all that there is.
+
+    Args:
+        windows: by number, then id.
+    """
+    return tuple(([one for one in windows if one.outcome != REFUSED] or windows[:1])[-1:])
 
 
 def pattern_of(
@@ -196,7 +187,9 @@ def pattern_of(
         return Pattern.FAN_IN
     if fanned:
         return Pattern.FAN_OUT
-    followed = any(parents[0] in node.parents for node in windows) if parents else False
+    followed = parents and any(
+        parents[0] in node.parents for node in windows if node.outcome != REFUSED
+    )
     return Pattern.BRANCH if followed else Pattern.LINEAR
 
 
@@ -219,16 +212,6 @@ def order(windows: Iterable[WindowNode]) -> list[WindowNode]:
             if not waiting[child]:
                 heapq.heappush(ready, (known[child].window_number, child))
     return ordered
-
-
-def tips(windows: Sequence[WindowNode]) -> list[WindowNode]:
-    """The windows that none follows, by number, then id.
-
-    Spec: related facts §5
-    """
-    followed = {parent for node in windows for parent in node.parents}
-    last = (node for node in windows if node.window_id not in followed)
-    return sorted(last, key=lambda node: (node.window_number, node.window_id))
 
 
 def ancestors(windows: Sequence[WindowNode], parents: Sequence[str]) -> list[WindowNode]:
@@ -310,6 +293,15 @@ def _fans(known: Mapping[str, WindowNode]) -> dict[str, list[WindowNode]]:
             for parent in _parents(node, known):
                 found.setdefault(parent, []).append(node)
     return found
+
+
+def _hanging(known: Mapping[str, WindowNode]) -> Counter[str]:
+    """How many delivered windows follow each window and no other."""
+    return Counter(
+        node.parents[0]
+        for node in known.values()
+        if len(node.parents) == 1 and node.parents[0] in known and node.outcome in DELIVERED
+    )
 
 
 def _apart(known: Mapping[str, WindowNode]) -> set[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from pydantic import Field
 
 from crp_integrations.records import Record
@@ -9,6 +11,9 @@ from crp_integrations.vocabulary import Pattern, QualityTier, RiskLevel, Strateg
 
 # Safety budgets are compared after rounding to so many digits (related facts §8).
 BUDGET_DIGITS = 4
+# Outcomes of windows whose headers reach the caller, and with them the next token.
+DELIVERED: Final = frozenset({"released", "halted"})
+REFUSED: Final = "refused"
 
 
 class Session(Record):

@@ -22,15 +22,13 @@ from crp_integrations.ports import KeyRing, RotatedKeyRing
 from crp_integrations.records import Part
 from crp_integrations.seals import SIGN_INFO, derive_key, token_signature
 from crp_integrations.session.ids import CONTINUATION_ID, SESSION_ID
-from crp_integrations.session.records import WindowNode
+from crp_integrations.session.records import DELIVERED, WindowNode
 from crp_integrations.session.settings import TokenSettings
 from crp_integrations.vocabulary import Pattern, QualityTier, Strategy
 
 _ENCODED: Final = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 # 32 bytes in base64url, without padding.
 _SIGNATURE_CHARACTERS: Final = 43
-# Outcomes of windows whose headers reach the caller, and with them the next token.
-DELIVERED: Final = frozenset({"released", "halted"})
 _REFUSED: Final = "the session token is not genuine; begin another session"
 
 Hash = Annotated[str, StringConstraints(pattern=r"^(sha256:[0-9a-f]{64})?$")]

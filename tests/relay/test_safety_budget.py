@@ -8,6 +8,8 @@ import pytest
 
 from crp_integrations.errors import AccessDenied, SafetyHalt
 from crp_integrations.headers import names
+from crp_integrations.headers.bodies import HaltBody
+from crp_integrations.relay.outcomes import body
 from crp_integrations.relay.steps import Halt, Refusal
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.vocabulary import EventType, HaltReason, Purpose, RiskLevel
@@ -118,11 +120,19 @@ def test_below_a_quarter_a_person_must_review(open_relay: Opener) -> None:
 
 @pytest.mark.parametrize("left", [0.10, 0.05])
 def test_at_a_tenth_no_model_is_asked(open_relay: Opener, left: float) -> None:
-    relay, model = opened(open_relay, LOW)
+    relay, model = opened(open_relay, LOW, headers={"trail_uri": "/trails/{session_id}"})
     ended = outcome(relay, safety_budget=left)
     assert isinstance(ended, Refusal)
     assert (ended.status, model.calls) == (451, [])
     assert ended.headers[names.RETRY_AFTER] == "new-session-required"
+    # There is no envelope, and still its trail and budget are told.
+    assert ended.envelope is None
+    assert ended.headers[names.TRAIL_ID].startswith("crp_trail_")
+    assert ended.headers[names.TRAIL_URI] == f"/trails/{SESSION}"
+    assert float(ended.headers[names.SAFETY_BUDGET]) == left
+    told = body(ended)
+    assert isinstance(told, HaltBody)
+    assert told.audit_trail_uri == f"/trails/{SESSION}"
     error = refusal(relay)
     assert isinstance(error, SafetyHalt)
     assert error.reason is HaltReason.BUDGET_DEPLETED

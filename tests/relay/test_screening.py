@@ -63,6 +63,37 @@ def test_a_retriever_screens_too(screening: Any) -> None:
     assert all("ignore all previous" not in one.page_content for one in found)
 
 
+@pytest.mark.requirement("SUM-select-8")
+def test_a_context_of_documents_is_screened_too(screening: Any) -> None:
+    relay, _ = screening(envelope=ON)
+    context = relay.assemble(QUESTION)
+    assert "412 megawatts" in context.text
+    assert "ignore all previous" not in context.text
+    assert [one.reason for one in context.dropped] == [DropReason.INJECTION]
+    assert any(one.startswith("screen@1:") for one in context.algorithms)
+    # The cache gives the same, and without the setting nothing is looked at.
+    assert relay.assemble(QUESTION) == context
+    unscreened, _ = screening()
+    found = unscreened.assemble(QUESTION)
+    assert INJECTED in found.text
+    assert not any(one.startswith("screen@") for one in found.algorithms)
+
+
+def test_a_context_of_documents_leaves_out_what_is_off_the_topic(screening: Any) -> None:
+    relay, _ = screening(envelope={"screening": {"enabled": True, "relevance_floor": 1.0}})
+    context = relay.assemble(QUESTION)
+    assert "412 megawatts" in context.text
+    # No cosine reaches the floor, so words alone say what is on the topic.
+    assert DropReason.OFF_TOPIC in {one.reason for one in context.dropped}
+    assert len(context.chunks) + len(context.dropped) == len(FACTS) + 1
+    # Too little is left: nothing is shown.
+    few = {"screening": {"enabled": True, "fewest": 100}}
+    minimal, _ = screening(envelope=few)
+    context = minimal.assemble(QUESTION)
+    assert context.chunks == ()
+    assert {one.reason for one in context.dropped} == {DropReason.INJECTION, DropReason.MINIMAL}
+
+
 def test_pack_screens_what_it_is_given() -> None:
     made = pack(
         QUESTION,

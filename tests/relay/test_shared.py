@@ -11,11 +11,13 @@ import pytest
 from crp_integrations.errors import AccessDenied, StoreBusy
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
+from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.fabric.settings import FabricSettings
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore
-from tests.doubles import FixedClock, HashEmbedder, WordCounter
+from crp_integrations.vocabulary import FactStatus
+from tests.doubles import FixedClock, HashEmbedder, ScriptedModel, WordCounter
 from tests.relay.conftest import FACTS, KEY, Opener
 
 QUESTION = "When was the Meridian reactor commissioned, and who operates it?"
@@ -109,3 +111,46 @@ def test_a_fact_that_the_operator_withdraws_is_gone_for_every_tenant(open_relay:
     assert all(relay.preview(QUESTION).facts_available == 0 for relay in relays)
     with pytest.raises(AccessDenied, match="'shared:law'"):
         open_relay(store, fabric=SHARED, subject=Subject(tenant="shared:law"))
+
+
+# --- facts that answers keep going wrong with --------------------------------------------
+
+WRONG = "The Meridian reactor was commissioned on 9 May 2011 and delivers 900 megawatts."
+
+
+def test_findings_against_a_shared_fact_are_counted_for_its_operator(
+    open_relay: Opener, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = MemoryStore()
+    law = operator(store)
+    (id_,) = law.add([FACTS[0]]).facts
+    tenants = [
+        open_relay(store, fabric=SHARED, subject=Subject(tenant=name), models=ScriptedModel(WRONG))
+        for name in "ab"
+    ]
+    for relay in (*tenants, tenants[0]):
+        assert "due for quarantine" not in caplog.text
+        assert relay.ask(QUESTION, budget_tokens=400).text == WRONG
+    # Three in all, whoever asked. One tenant's answers take nothing away from another.
+    assert f"shared fact {id_} is due for quarantine by its operator" in caplog.text
+    assert [fact.status for fact in law.facts([id_])] == [FactStatus.ACTIVE]
+    assert tenants[1].preview(QUESTION).facts_available == 1
+    # The operator's own relay takes it out, for everybody.
+    open_relay(store, fabric=SHARED, shared="law")
+    assert all(relay.preview(QUESTION).facts_available == 0 for relay in tenants)
+    with store.begin("shared:law", write=False) as transaction:
+        assert transaction.faulted.due(1, 0.1) == []
+
+
+def test_a_tenants_own_finding_counts_in_its_namespace_alone(open_relay: Opener) -> None:
+    store = MemoryStore()
+    law = operator(store)
+    law.add([FACTS[1]])
+    relay = open_relay(store, fabric=SHARED, models=ScriptedModel(WRONG))
+    relay.add([FACTS[0]])
+    for _ in range(3):
+        relay.ask(QUESTION, budget_tokens=400)
+    found = relay.fabric.export(Where(statuses=(FactStatus.QUARANTINED,)))
+    assert [fact.content for fact in found if isinstance(fact, Fact)] == [FACTS[0]]
+    with store.begin("shared:law", write=False) as transaction:
+        assert transaction.faulted.due(1, 0.1) == []

@@ -79,7 +79,7 @@ def graphs(draw: st.DrawFn) -> list[WindowNode]:
 
 
 @st.composite
-def sound_graphs(draw: st.DrawFn, most: int = 12) -> list[WindowNode]:
+def sound_graphs(draw: st.DrawFn, most: int = 11) -> list[WindowNode]:
     """Graphs that were grown window by window as the numbers demand."""
     made = [node("w00", 1)]
     for place in range(1, draw(st.integers(1, most))):

@@ -9,19 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crp_integrations.audit.records import WindowSeal
-from crp_integrations.errors import (
-    LimitReached,
-    RequestError,
-    StoreDamaged,
-    UnknownContinuation,
-)
+from crp_integrations.errors import LimitReached, StoreDamaged, UnknownContinuation
 from crp_integrations.seals import sha256
 from crp_integrations.session import graph
 from crp_integrations.session.graph import Fault, FaultKind
 from crp_integrations.session.records import WindowNode
 from crp_integrations.session.settings import GraphSettings
 from crp_integrations.vocabulary import Pattern
-from tests.session.nodes import DIAMOND, chain, fan, merge, node, sound_graphs
+from tests.session.nodes import DIAMOND, fan, merge, node, sound_graphs
 
 SETTINGS = GraphSettings()
 
@@ -82,11 +77,10 @@ def test_a_graph_that_grew_too_large_is_found() -> None:
 
 
 @given(sound_graphs())
-def test_what_grows_by_the_rules_is_sound(windows: list[WindowNode]) -> None:
+def test_what_grows_where_there_is_room_is_sound(windows: list[WindowNode]) -> None:
     grown: list[WindowNode] = []
     for one in windows:
-        number = graph.next_number(grown, one.parents, pattern=one.pattern, settings=SETTINGS)
-        assert number == one.window_number
+        graph.room(grown, one.parents, SETTINGS)
         grown.append(one)
     assert graph.faults(grown, SETTINGS) == ()
 
@@ -98,7 +92,6 @@ def test_the_order_of_windows_does_not_matter(windows: list[WindowNode], chance)
     last = windows[-1].window_id
     assert graph.faults(mixed, SETTINGS) == graph.faults(windows, SETTINGS)
     assert graph.order(mixed) == graph.order(windows)
-    assert graph.tips(mixed) == graph.tips(windows)
     assert graph.lineage(mixed, last) == graph.lineage(windows, last)
     assert graph.root(mixed) == graph.root(windows) == "w00"
 
@@ -120,37 +113,36 @@ def test_order_puts_each_window_after_those_that_it_follows(windows: list[Window
     assert all(placed[p] < placed[one.window_id] for one in windows for p in one.parents)
 
 
-def test_the_numbers_of_a_fan_out_and_of_what_merges_it() -> None:
-    def number(*parents: str, pattern: Pattern = Pattern.LINEAR) -> int:
-        return graph.next_number(DIAMOND, parents, pattern=pattern, settings=SETTINGS)
+def test_a_window_for_which_there_is_no_room_is_refused() -> None:
+    def place(*parents: str, **limits: int) -> None:
+        graph.room(DIAMOND, parents, GraphSettings(**limits))
 
-    assert graph.next_number((), (), pattern=Pattern.LINEAR, settings=SETTINGS) == 1
-    assert number("root", pattern=Pattern.FAN_OUT) == 2
-    assert number("root", pattern=Pattern.BRANCH) == 2
-    assert number("d", "b", pattern=Pattern.FAN_IN) == 4
-    assert number("e") == 5
-
-
-def test_a_window_that_cannot_be_placed_is_refused() -> None:
-    def place(*parents: str, pattern: Pattern = Pattern.LINEAR, **limits: int) -> int:
-        settings = GraphSettings(**limits)
-        return graph.next_number(DIAMOND, parents, pattern=pattern, settings=settings)
-
-    with pytest.raises(UnknownContinuation, match="'z'"):
-        place("z")
-    with pytest.raises(RequestError, match="has its root"):
-        place()
-    with pytest.raises(RequestError, match="FAN_IN window follows 1"):
-        place("a", pattern=Pattern.FAN_IN)
-    with pytest.raises(RequestError, match="FAN_IN window follows 2"):
-        place("a", "a", pattern=Pattern.FAN_IN)
-    with pytest.raises(RequestError, match="LINEAR window follows 2"):
-        place("a", "b")
     with pytest.raises(LimitReached, match="6 windows, at most 6"):
         place("e", nodes=6)
-    with pytest.raises(LimitReached, match="3 windows fan out of 'root', at most 3"):
-        place("root", pattern=Pattern.FAN_OUT, fan_out=3)
-    assert place("a", pattern=Pattern.FAN_OUT, fan_out=3) == 3
+    with pytest.raises(LimitReached, match="3 windows go on from 'root', at most 3"):
+        place("root", fan_out=3)
+    place("root", fan_out=4)
+    place("a", fan_out=2)
+    # What brings several together is no branch of any of them.
+    place("root", "e", fan_out=3)
+
+
+def test_what_was_not_delivered_takes_no_room() -> None:
+    failed = [node(f"f{place}", 2, "root", outcome="failed") for place in range(9)]
+    windows = (node("root", 1), *failed, node("a", 2, "root"))
+    graph.room(windows, ["root"], GraphSettings(fan_out=2))
+    assert graph.faults(windows, GraphSettings(fan_out=1)) == ()
+    with pytest.raises(LimitReached):
+        graph.room(windows, ["root"], GraphSettings(fan_out=1))
+
+
+def test_the_last_window_is_one_that_was_not_refused() -> None:
+    root, refused = node("a", 1), node("b", 2, "a", outcome="refused")
+    assert graph.last(()) == ()
+    assert graph.last((root, refused)) == (root,)
+    assert graph.last((root, refused, failed := node("c", 2, "a", outcome="failed"))) == (failed,)
+    begun = node("a", 1, outcome="refused")
+    assert graph.last((begun, refused)) == (begun,)
 
 
 def test_how_a_window_hangs_in_the_graph() -> None:
@@ -159,11 +151,11 @@ def test_how_a_window_hangs_in_the_graph() -> None:
     assert graph.pattern_of(DIAMOND, ["a"]) is Pattern.BRANCH
     assert graph.pattern_of(DIAMOND, ["a"], fanned=True) is Pattern.FAN_OUT
     assert graph.pattern_of(DIAMOND, ["b", "c"]) is Pattern.FAN_IN
+    refused = (*DIAMOND, node("f", 5, "e", outcome="refused"))
+    assert graph.pattern_of(refused, ["e"]) is Pattern.LINEAR
 
 
-def test_tips_ancestors_and_lineage_of_a_diamond() -> None:
-    assert [one.window_id for one in graph.tips(DIAMOND)] == ["e"]
-    assert [one.window_id for one in graph.tips(DIAMOND[:-1])] == ["b", "c", "d"]
+def test_ancestors_and_lineage_of_a_diamond() -> None:
     assert [one.window_id for one in graph.ancestors(DIAMOND, ["d"])] == ["root", "a", "d"]
     assert graph.lineage(DIAMOND, "e") == ("root", "a", "d", "e")
     with pytest.raises(UnknownContinuation):
@@ -198,7 +190,3 @@ def test_edges_and_seals_agree_or_the_window_is_named() -> None:
     made[4] = made[4].changed(parent_hmac=made[2].hmac)
     made[1] = made[1].changed(hmac=sha256("other"))
     assert [fault.window_id for fault in graph.unchained(DIAMOND, made)] == ["a", "d"]
-
-
-def test_a_chain_has_one_tip() -> None:
-    assert [one.window_id for one in graph.tips(chain(None, None, None))] == ["c"]

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from typing import Any, Final
 
 from crp_integrations.bench.fabric.embeddings import Kind, embedder_of
-from crp_integrations.bench.measure import machine, versions
+from crp_integrations.bench.measure import loop_ms, machine, versions
 from crp_integrations.bench.relay.data import passages, question
 from crp_integrations.bench.relay.server import running
 from crp_integrations.bench.relay.steps import EMBEDDING, Steps, TimedEmbedder
@@ -148,10 +148,12 @@ async def _level(
 ) -> dict[str, Any]:
     seen: dict[str, list[tuple[float, float]]] = {"bare": [], "relay": []}
     parts: list[Mapping[str, float]] = []
+    loops: list[float] = []
     for number in range(rounds):
         say(f"{level} at a time, round {number + 1} of {rounds}")
         seen["bare"].append(await _block(bare, asked, level))
         steps.taken()
+        loops.append(loop_ms())
         seen["relay"].append(await _block(relayed, asked, level))
         parts.append({name: ms / len(asked) for name, ms in steps.taken().items()})
     told = {
@@ -176,6 +178,7 @@ async def _level(
         "embedding_cpu_ms": embedding,
         "verification_cpu_ms": verification,
         "apart_from_both_cpu_ms": over - embedding - verification,
+        "loop_cpu_ms": statistics.median(loops),
         "steps": dict(sorted(by_step.items(), key=lambda item: -item[1])),
     }
 

@@ -12,6 +12,7 @@ ROWS: Final[tuple[tuple[str, Callable[[dict[str, Any]], float]], ...]] = (
     ("of it embedding", lambda level: level["embedding_cpu_ms"]),
     ("of it verification", lambda level: level["verification_cpu_ms"]),
     ("of it apart from both", lambda level: level["apart_from_both_cpu_ms"]),
+    ("a fixed loop of plain Python", lambda level: level["loop_cpu_ms"]),
     ("wall time, bare", lambda level: level["bare"]["wall_ms"]),
     ("wall time, relay", lambda level: level["relay"]["wall_ms"]),
 )

@@ -14,14 +14,13 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import tokenizers
 
 from crp_integrations import seals
-from crp_integrations.engines.onnx import library
+from crp_integrations.engines.onnx import failed, library, opened, tokenizer_of
 from crp_integrations.engines.rerank.labels import fitting, labels_of, probability
 from crp_integrations.errors import ConfigError, EngineError
 
@@ -122,7 +121,7 @@ class OnnxCrossEncoder:
         try:
             first = loaded.pairs.encode(query, text)
         except Exception as error:  # tokenizers has no class of its own
-            raise _failed("a text cannot be cut into tokens", tokenizers) from error
+            raise failed("a text cannot be cut into tokens", tokenizers) from error
         return max(self._run(loaded.session, run) for run in (first, *first.overflowing))
 
     def _run(self, session: onnxruntime.InferenceSession, run: tokenizers.Encoding) -> float:
@@ -136,7 +135,7 @@ class OnnxCrossEncoder:
             feed = {name: np.array([ready[name]], dtype=np.int64) for name in wanted}
             logits = session.run(None, feed)[0]
         except Exception as error:  # the runtime's classes share no base but Exception
-            raise _failed(f"a run over {len(run.ids)} tokens failed", library()) from error
+            raise failed(f"a run over {len(run.ids)} tokens failed", library()) from error
         shape = (1, len(self._labels))
         if np.shape(logits) != shape:
             raise EngineError(
@@ -151,37 +150,21 @@ class OnnxCrossEncoder:
         try:
             ends = [end for _, end in loaded.single.encode(query, add_special_tokens=False).offsets]
         except Exception as error:
-            raise _failed("a query cannot be cut into tokens", tokenizers) from error
+            raise failed("a query cannot be cut into tokens", tokenizers) from error
         return query if len(ends) <= most else query[: ends[most - 1]]
 
     def _open(self) -> _Loaded:
         try:
-            single, pairs = self._tokenizer(), self._tokenizer()
-            pairs.enable_truncation(self._max_tokens, stride=_OVERLAP, strategy="only_second")
-        except Exception as error:
-            raise _failed("the tokenizer cannot be loaded", tokenizers) from error
-        runtime = library()
-        options = runtime.SessionOptions()
-        options.intra_op_num_threads = self._threads
-        options.inter_op_num_threads = 1
-        options.log_severity_level = 3
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-        try:
-            session = runtime.InferenceSession(
-                str(self._model), options, providers=["CPUExecutionProvider"]
-            )
-        except Exception as error:
-            raise _failed("the model cannot be loaded", runtime) from error
+            vocabulary = (self._folder / "tokenizer.json").read_bytes()
+        except OSError as error:
+            raise failed("the tokenizer cannot be loaded", tokenizers) from error
+        # By its path, since weights of large models lie in files beside it.
+        session, single = opened(
+            str(self._model), vocabulary, threads=self._threads, level="ORT_ENABLE_BASIC"
+        )
+        pairs = tokenizer_of(vocabulary)
+        pairs.enable_truncation(self._max_tokens, stride=_OVERLAP, strategy="only_second")
         return _Loaded(session, single, pairs)
-
-    def _tokenizer(self) -> tokenizers.Tokenizer:
-        tokenizer = tokenizers.Tokenizer.from_file(str(self._folder / "tokenizer.json"))
-        tokenizer.no_padding()
-        tokenizer.no_truncation()
-        # "[SEP]" in a text is text: content must not reach the model's control tokens.
-        tokenizer.encode_special_tokens = True
-        return tokenizer
 
 
 class SentenceTransformersReranker:
@@ -272,8 +255,3 @@ def _sha256(place: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise EngineError(f"{place.name} of the model cannot be read", engine="onnx") from error
-
-
-def _failed(what: str, library: ModuleType) -> EngineError:
-    name, version = library.__name__, str(getattr(library, "__version__", ""))
-    return EngineError(f"{name} {version}: {what}", engine=name, version=version)

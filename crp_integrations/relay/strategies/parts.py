@@ -105,7 +105,10 @@ class Parts:
                 alone = alone.changed(sub_queries=self._needs)
             self._whole = self._window(alone, self._place)
             return self._seen(self._whole.begin())
-        self._planned = self._plan.plan(len(self._parts))
+        planned = self._plan.plan(len(self._parts))
+        if not isinstance(planned, str):
+            return planned
+        self._planned = planned
         return Fan(
             tuple(
                 self._window(

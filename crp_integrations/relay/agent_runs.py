@@ -1,0 +1,108 @@
+"""What a framework's agents share, whichever hooks they are reached by.
+
+An agent's model call is one window of its run's session. The adapters find out which run that is
+and how deep; what may be asked, what the agent around it hands down and takes back, and what an
+answer tells are the same for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, Final
+
+from crp_integrations.errors import AccessDenied, RequestError, SafetyHalt
+from crp_integrations.relay.asking import Asking
+from crp_integrations.relay.delegating import asked_by, result_of
+from crp_integrations.relay.records import Answer
+from crp_integrations.relay.relay import Relay
+from crp_integrations.vocabulary import Strategy
+
+# Strategies of one window; the others answer in several, which an agent does by itself.
+STRATEGIES: Final = (Strategy.PUSH, Strategy.PULL, Strategy.REFLEXIVE)
+# Filled in from the agent, or without meaning for one window of it.
+FILLED: Final = frozenset(
+    "history tools system_prompt continuation_ids loop_depth parent_session previous prior "
+    "if_match temperature max_tokens seed inherited_policy session_token compaction".split()
+)
+# Of an envelope, what an agent's message tells beside the ids of its facts; no text.
+_TOLD: Final = frozenset({"etag", "state_hash", "quality_tier", "token_count"})
+
+
+def check_asking(asking: Asking, taker: str, *, filled: str) -> None:
+    """Check the fields that every question of an agent gets.
+
+    Args:
+        taker: name of the class that takes them.
+        filled: a field that this class fills in besides.
+
+    Raises:
+        RequestError: a field is not known, or does not go with an agent.
+    """
+    known = sorted(Asking.__annotations__.keys() - FILLED - {filled})
+    for name in asking:
+        if name not in known:
+            raise RequestError(
+                f"a question of an agent has no field {name!r:.40}; {taker} takes "
+                f"{', '.join(known)}"
+            )
+    strategy = asking.get("strategy")
+    if strategy is not None and strategy not in STRATEGIES:
+        raise RequestError(f"strategy {str(strategy)!r:.40} is not one of {', '.join(STRATEGIES)}")
+
+
+def refuse_deeper(depth: int, most: int) -> None:
+    """Check how many agents are around one.
+
+    Raises:
+        AccessDenied: they are more than it may have.
+    """
+    if depth > most:
+        raise AccessDenied(f"the agent is {depth} agents deep, at most {most} are allowed")
+
+
+def handed_down(relay: Relay, session_id: str) -> dict[str, Any]:
+    """What the agent around another one hands down, as plain values; counts the delegation.
+
+    Spec: related facts §8
+
+    Raises:
+        SafetyHalt, AccessDenied: as `Relay.delegate`.
+    """
+    fields = asked_by(relay.delegate(session_id)).items()
+    # Plain values, since a framework may write them to a disk.
+    return {
+        name: value.value if isinstance(value, Enum) else value
+        for name, value in fields
+        if value not in (None, "")
+    }
+
+
+def asked_within(own: Mapping[str, Any], handed: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a question: an agent's own, below what the agent around it says.
+
+    The safety budget is the smaller one of the two.
+    """
+    both = {**own, **handed}
+    budgets = (own.get("safety_budget"), handed.get("safety_budget"))
+    given = [budget for budget in budgets if budget is not None]
+    return {**both, "safety_budget": min(given)} if given else both
+
+
+def told_of(answer: Answer) -> dict[str, Any]:
+    """What an agent's message tells of the envelope, and the headers; plain JSON without texts."""
+    told = answer.envelope.model_dump(mode="json", include=set(_TOLD))
+    facts = [fact.fact_id for fact in answer.envelope.facts]
+    return {"crp_envelope": {**told, "facts": facts}, "crp_headers": dict(answer.headers)}
+
+
+def hand_back(relay: Relay, parent: str, answered: Answer | SafetyHalt) -> None:
+    """Tell the agent around one what came of it.
+
+    Spec: related facts §8
+
+    Args:
+        parent: session of the agent around; nothing is told where it is empty.
+    """
+    if parent and (isinstance(answered, Answer) or answered.session_id):
+        relay.take(parent, result_of(answered))
