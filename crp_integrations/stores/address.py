@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from crp_integrations.errors import ConfigError, MissingExtra
 from crp_integrations.fabric.ports import Store
 from crp_integrations.stores.memory import MemoryStore
+from crp_integrations.stores.sqlite import SqliteStore
 
 SCHEMES = ("postgresql", "postgres")
 
@@ -38,8 +41,59 @@ def place_of(store: str | Path | Store | None) -> Path | Store:
     return Path(store)
 
 
-def store_at(address: str) -> Store:
+def opened_at(store: str | Path | Store | None) -> Store:
+    """The store at a place, whichever it is; nothing is asked of it yet.
+
+    Raises:
+        ConfigError, MissingExtra: as `place_of`.
+    """
+    place = place_of(store)
+    return SqliteStore(place) if isinstance(place, Path) else place
+
+
+def is_database(store: Store) -> bool:
+    """Whether many machines open this store, which then keeps no key and searches by itself."""
+    return store.name.startswith("postgresql:")
+
+
+def refuse_lost_keys(stores: Sequence[Store]) -> None:
+    """Refuse to open stores without a key, where each process would make one of its own.
+
+    Args:
+        stores: the one that is opened, then those of regions.
+
+    Raises:
+        ConfigError: one is a database, or those of regions outlive the one that is opened.
+    """
+    if any(is_database(store) for store in stores):
+        # Many machines open it, and each would seal with a key of its own.
+        raise ConfigError(
+            "a database keeps no key beside what it seals; give `keyring`, or set CRP_KEY to "
+            "64 hexadecimal digits that every process shares"
+        )
+    if len(stores) > 1 and not isinstance(stores[0], SqliteStore):
+        # A key made in memory would be gone, and the regions' journals with it.
+        raise ConfigError("regions keep their journals on disk; give a key or a store's folder")
+
+
+class Lent:
+    """A store of which closing is somebody else's business, such as one that many relays share."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def store_at(address: str, **options: Any) -> Store:
     """The store behind an address.
+
+    Args:
+        options: of `PostgresStore`, such as `busy_seconds`.
 
     Raises:
         ConfigError: it is not one of PostgreSQL.
@@ -54,4 +108,4 @@ def store_at(address: str) -> Store:
         from crp_integrations.stores.postgres import PostgresStore
     except ModuleNotFoundError as error:
         raise MissingExtra("postgres", "a store on PostgreSQL") from error
-    return PostgresStore(address)
+    return PostgresStore(address, **options)

@@ -20,6 +20,7 @@ from crp_integrations.testing.conformance_edits import EditsConformance
 from crp_integrations.testing.conformance_facts import FactsConformance
 from crp_integrations.testing.conformance_faulted import FaultedConformance
 from crp_integrations.testing.conformance_finding import FindingConformance
+from crp_integrations.testing.conformance_jobs import JobsConformance
 from crp_integrations.testing.conformance_journal import JournalConformance
 from crp_integrations.testing.conformance_receipts import ReceiptsConformance
 from crp_integrations.testing.conformance_sessions import SessionsConformance
@@ -38,6 +39,7 @@ class StoreConformance(
     WithdrawalConformance,
     ReceiptsConformance,
     FaultedConformance,
+    JobsConformance,
     TransactionsConformance,
     UpkeepConformance,
 ):

@@ -9,6 +9,7 @@ import pytest
 from crp_integrations.fabric.ports import Store, Transaction
 from crp_integrations.fabric.ports.faulted import Counted, FaultedFacet, faulted_in
 from crp_integrations.testing.records import NAMESPACE, NOON, facts, fill, rows
+from crp_integrations.vocabulary import FactStatus
 
 TEXTS = ("walrus sleeps", "otter swims")
 
@@ -39,6 +40,26 @@ class FaultedConformance:
         assert counted(store, one) == {one: Counted(1, 2)}
         assert counted(store, one, other) == {one: Counted(2, 2), other: Counted(1, 1)}
         assert counted(store, "unknown") == {}
+
+    def test_what_is_due_has_so_many_findings_in_such_a_share_of_its_uses(
+        self, store: Store
+    ) -> None:
+        """Of what can be retrieved; what was reset is not due any more."""
+        one, other = fill(store, *TEXTS)
+        with store.begin(NAMESPACE) as transaction:
+            for hour in range(5):
+                transaction.facts.touch([one], NOON + timedelta(hours=hour))
+        for _ in range(2):
+            counted(store, one, other)
+        with store.begin(NAMESPACE) as transaction:
+            due = kept(transaction).due
+            assert due(2, 0.5) == [other]
+            assert due(2, 0.4) == sorted([one, other])
+            assert due(3, 0.4) == []
+            transaction.facts.set_status([other], FactStatus.QUARANTINED, NOON)
+            assert due(2, 0.5) == []
+            kept(transaction).reset([one])
+            assert due(1, 0.1) == []
 
     def test_a_reset_forgets_findings_and_the_uses_before_it(self, store: Store) -> None:
         """Later ones count from there."""

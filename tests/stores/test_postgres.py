@@ -7,11 +7,22 @@ import psycopg
 import pytest
 
 from crp_integrations import Relay
-from crp_integrations.errors import ConfigError, StoreBusy, StoreDamaged, StoreNewer
+from crp_integrations.errors import (
+    ConfigError,
+    StoreBusy,
+    StoreDamaged,
+    StoreError,
+    StoreNewer,
+)
+from crp_integrations.fabric.ports.searching import searching_in
 from crp_integrations.fabric.records import Where
+from crp_integrations.fabric.view import View
+from crp_integrations.guard.subjects import Subject
+from crp_integrations.stores.objects import FolderObjects
 from crp_integrations.stores.postgres import PostgresStore
+from crp_integrations.stores.postgres.connection import Connection
 from crp_integrations.stores.postgres.schema import schema_of
-from crp_integrations.testing.records import NAMESPACE, NOON, fact, fill
+from crp_integrations.testing.records import NAMESPACE, NOON, fact, fill, rows
 from crp_integrations.vectors import unit_rows
 from tests.doubles import HashEmbedder
 from tests.postgres import postgres_address  # noqa: F401 - a fixture
@@ -72,6 +83,60 @@ def test_its_own_index_answers_as_an_exact_search_does(tmp_path, postgres_addres
             relay.fabric.forget(facts=gone[1:])
             assert not {hit.fact_id for hit in relay.fabric.nearest(vector, 10)} & {*gone}
         assert theirs.fabric.nearest(vector, 10) == ours.fabric.nearest(vector, 10)
+    store.close()
+
+
+def test_vectors_and_words_are_found_in_one_statement(tmp_path, postgres_address, monkeypatch):  # noqa: F811
+    store = PostgresStore(postgres_address, index_from=50)
+    asked: list[str] = []
+    rows_of = Connection.rows
+
+    def rows(self, statement, parameters=()):
+        asked.append(statement)
+        return rows_of(self, statement, parameters)
+
+    with Relay.open(tmp_path / "kb", **OPTIONS) as ours, searched(store, {}) as theirs:
+        for relay in (ours, theirs):
+            relay.fabric.add(TEXTS)
+        vector = HashEmbedder().embed_query(QUESTION)
+        monkeypatch.setattr(Connection, "rows", rows)
+        with theirs.fabric.moment() as view:
+            view.foresee(vector, 12, QUESTION, 30)
+            searches = [one for one in asked if "FROM postings" in one or "JOIN postings" in one]
+            assert len(searches) == 1 and "<#>" in searches[0] and "UNION ALL" in searches[0]
+            asked.clear()
+            near, worded = view.nearest(vector, 12), view.search_text(QUESTION, 30)
+            assert not [one for one in asked if "postings" in one or "<#>" in one]
+        # The scores are those of the embedded store, and of two statements.
+        assert near == ours.fabric.nearest(vector, 12) == theirs.fabric.nearest(vector, 12)
+        assert worded == ours.fabric.search_text(QUESTION, 30)
+        assert worded == theirs.fabric.search_text(QUESTION, 30)
+        # A question goes this way, and packs the same.
+        asked.clear()
+        packed = theirs.preview(QUESTION).etag
+        assert len([one for one in asked if "UNION ALL" in one and "<#>" in one]) == 1
+        monkeypatch.setattr(View, "foresee", lambda *given: None)
+        asked.clear()
+        assert theirs.preview(QUESTION + " ").etag == packed
+        assert not [one for one in asked if "UNION ALL" in one and "<#>" in one]
+    store.close()
+
+
+def test_what_was_foreseen_with_other_labels_is_not_given(postgres_address):  # noqa: F811
+    store = PostgresStore(postgres_address, index_from=2)
+    made = [fact(f"text {n} of the sea", labels=("hr",) if n % 2 else ()) for n in range(6)]
+    with store.begin(NAMESPACE) as transaction:
+        transaction.facts.add(made, rows(made))
+    vector = rows(made)[0]
+    with store.begin(NAMESPACE, write=False) as transaction:
+        searching = searching_in(transaction.facts)
+        searching.foresee(vector, 6, ["sea"], 6)
+        assert len(searching.nearest(vector, 6)[0]) == 6
+        open_ids = {one.fact_id for one in made if not one.labels}
+        assert {*searching.nearest(vector, 6, label_sets=[()])[0]} == open_ids
+        searching.foresee(vector, 5, ["sea"], 6, label_sets=[()])
+        assert {*searching.nearest(vector, 5, label_sets=[()])[0]} == open_ids
+        assert {*searching.nearest(vector, 5)[0]} != open_ids
     store.close()
 
 
@@ -193,3 +258,40 @@ def test_dropping_a_namespace_leaves_nothing_of_it(postgres_address):  # noqa: F
         assert transaction.facts.retrievable() == []
     assert fill(store, "a")
     store.close()
+
+
+def test_artifacts_of_a_dropped_namespace_are_erased(tmp_path, postgres_address):  # noqa: F811
+    kept = FolderObjects(tmp_path / "artifacts")
+    names = ("local", "other")
+    for name in names:
+        with Relay.open(
+            postgres_address, subject=Subject(tenant=name), artifacts=kept, **OPTIONS
+        ) as relay:
+            ref = relay.sandbox().put("the walrus sleeps", kind="log", sources=["a"]).ref
+            relay.sandbox().open(*_parts(relay.sandbox().sign(ref)))
+
+    def files() -> list[str]:
+        found = [one for one in (tmp_path / "artifacts").rglob("*") if one.is_file()]
+        return sorted({one.relative_to(tmp_path).parts[1] for one in found})
+
+    folders = files()
+    assert len(folders) == 2
+    store = PostgresStore(postgres_address)
+    with pytest.raises(StoreError, match="artifacts"):
+        store.drop("local")
+    with pytest.raises(StoreError, match="artifacts"):
+        store.dismiss("local")
+    assert store.namespaces() == sorted(names)
+    assert store.drop("local", artifacts=[kept]) is True
+    (left,) = files()
+    assert left in folders
+    # Called again it finds what came in while the schema was dropped.
+    assert store.drop("local", artifacts=[kept]) is False
+    assert store.drop("other", artifacts=[]) is True
+    assert files() == [left]
+    store.close()
+
+
+def _parts(address: str) -> tuple[str, str]:
+    path, _, token = address.partition("?")
+    return path.rpartition("/")[2], token.partition("=")[2]

@@ -21,6 +21,11 @@ from tests.stores.test_erasure_bytes import Archive, found
 # What only PostgreSQL has; everything else has the names of the embedded store's columns.
 OWN_COLUMNS = {
     "named": {"namespace": "name of the namespace"},
+    "jobs": {
+        "batch": "a name that the caller gave to a work",
+        "job_id": "a hash",
+        "result": "numbers, levels and hashes",
+    },
     "postings": {
         "stem": "removed with its fact, and written anew by scrub",
         "places": "numbers; removed with their fact",
@@ -126,7 +131,7 @@ def test_every_column_of_text_or_bytes_is_covered(postgres_address):  # noqa: F8
         assert column in covered[table], f"{table}.{column}"
     # What is kept for ever says nothing; every other table is written anew by scrub.
     scrubbed = {table for tables in CONTENTS.values() for table in tables}
-    kept = {"own", "named", "settings", "events", "seals", "changes", "sessions", "windows"}
+    kept = {"own", "named", "settings", "events", "seals", "changes", "sessions", "windows", "jobs"}
     assert {table for table, _ in columns} - scrubbed == kept | {"receipts", "receipt_log"}
     store.close()
 

@@ -10,6 +10,7 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.errors import AccessDenied, StoreBusy, StoreError
+from crp_integrations.fabric.ports.searching import searching_in
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.stores.postgres.schema import schema_of
@@ -52,6 +53,39 @@ def setup() -> Iterator[Setup]:
         for tenant in PASSWORDS:
             operator.dismiss(tenant)
         operator.close()
+
+
+@pytest.mark.requirement("009-9.1-6")
+def test_who_is_admitted_again_reads_what_is_named_now_and_nothing_else(setup):
+    def readable(tenant: str) -> list[str]:
+        store = setup.store(tenant)
+        try:
+            found = store.namespaces()
+            for name in {SHARED, "shared:more"} & {*found}:
+                with store.begin(name, write=False) as transaction:
+                    assert len(transaction.facts.retrievable()) == 1
+            return found
+        finally:
+            store.close()
+
+    made = fact(f"more: {SECRET}", namespace="shared:more")
+    with setup.operator.begin("shared:more") as transaction:
+        transaction.facts.add([made], rows([made]))
+    setup.operator.admit(OURS, PASSWORDS[OURS], reads=[SHARED, "shared:more"])
+    assert readable(OURS) == sorted([OURS, SHARED, "shared:more"])
+    setup.operator.admit(OURS, PASSWORDS[OURS], reads=["shared:more"])
+    assert readable(OURS) == sorted([OURS, "shared:more"])
+    store = setup.store(OURS)
+    with pytest.raises(AccessDenied), store.begin(SHARED, write=False) as transaction:
+        raise AssertionError(transaction.facts.retrievable())
+    store.close()
+    with setup.raw(OURS) as seen, pytest.raises(psycopg.errors.InsufficientPrivilege):
+        seen.execute(f"SELECT content FROM {schema_of(SHARED)}.facts")
+    setup.operator.admit(OURS, PASSWORDS[OURS])
+    assert readable(OURS) == [OURS]
+    # Nobody else lost anything.
+    assert readable(THEIRS) == sorted([SHARED, THEIRS])
+    setup.operator.drop("shared:more")
 
 
 @pytest.mark.requirement("009-9.1-6")
@@ -173,11 +207,14 @@ def test_a_login_needs_its_own_password(setup):
 
 @pytest.mark.requirement("009-9.1-6")
 def test_a_tenant_has_the_whole_of_its_own_and_reads_what_is_shared(setup):
-    store = setup.store(THEIRS)
+    store = PostgresStore(setup.login(THEIRS), busy_seconds=2.0, index_from=2)
     ids = fill_in(store, THEIRS, "their own fact", "another one of theirs")
+    with store.begin(THEIRS, write=False) as transaction:
+        assert searching_in(transaction.facts).size() == 3
     with store.begin(THEIRS) as transaction:
         transaction.facts.remove(ids[:1])
     assert store.scrub(THEIRS) is True
+    store.compact(THEIRS)
     assert store.check(THEIRS) == []
     with store.begin(SHARED, write=False) as transaction:
         assert len(transaction.facts.search_text(["walrus"], 5)) == 1

@@ -83,6 +83,7 @@ def run(address: str, count: int, say: Callable[[str], None]) -> dict[str, Any]:
             say(f"writing {count} facts through the store")
             ours = _ingested(store, facts, rows)
             _analysed(address)
+            sizes = _sizes(address, count)
             say("writing the same as COPY and CREATE INDEX")
             raw = _copied(address, facts, rows)
             say(f"asking {len(asked)} questions of each")
@@ -103,6 +104,7 @@ def run(address: str, count: int, say: Callable[[str], None]) -> dict[str, Any]:
     return {
         "machine": machine(),
         "facts": count,
+        "bytes_a_fact": sizes,
         "ingestion": {
             "ours": ours,
             "raw": raw,
@@ -136,6 +138,21 @@ def _analysed(address: str) -> None:
     with psycopg.connect(address, autocommit=True) as raw:
         for table in ("facts", "vectors"):
             raw.execute(f"VACUUM (ANALYZE) {schema}.{table}".encode())
+
+
+def _sizes(address: str, count: int) -> dict[str, int]:
+    """Bytes on the disk for each fact: of tables with their indexes, and of the vectors' index."""
+    schema = schema_of(NAMES[0])
+    with psycopg.connect(address, autocommit=True) as raw:
+        found = raw.execute(
+            "SELECT relname, CASE relkind WHEN 'r' THEN pg_total_relation_size(oid) "
+            "ELSE pg_relation_size(oid) END FROM pg_class WHERE relnamespace = %s::regnamespace "
+            "AND (relkind = 'r' OR relname = 'vectors_near') ORDER BY 2 DESC",
+            [schema],
+        ).fetchall()
+    each = {name: round(size / count) for name, size in found}
+    tables = sum(size for name, size in each.items() if name != "vectors_near")
+    return {"all": tables} | {name: size for name, size in each.items() if size >= 1}
 
 
 def _copied(address: str, facts: Sequence[Fact], rows: FloatRows) -> dict[str, float]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from crp_integrations.fabric.ports.faulted import Counted
 from crp_integrations.stores.memory.state import Draft
+from crp_integrations.vocabulary import RETRIEVABLE
 
 
 class MemoryFaulted:
@@ -23,6 +24,17 @@ class MemoryFaulted:
             state.faulted[id_] = findings + 1, before
             found[id_] = Counted(findings + 1, state.facts[id_].access_count - before)
         return found
+
+    def due(self, findings: int, share: float) -> list[str]:
+        """Retrievable facts with at least so many findings, in such a share of their uses."""
+        state = self._draft.state
+        return sorted(
+            id_
+            for id_, (found, before) in state.faulted.items()
+            if state.facts[id_].status in RETRIEVABLE
+            and found >= findings
+            and found >= share * (state.facts[id_].access_count - before)
+        )
 
     def reset(self, fact_ids: Sequence[str]) -> None:
         """Begin anew with some facts."""

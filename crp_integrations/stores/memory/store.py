@@ -12,6 +12,7 @@ from crp_integrations.language.stems import stems_of
 from crp_integrations.stores.locks import WriterLocks
 from crp_integrations.stores.memory.facts import MemoryFacts
 from crp_integrations.stores.memory.faulted import MemoryFaulted
+from crp_integrations.stores.memory.jobs import MemoryJobs
 from crp_integrations.stores.memory.journal import MemoryJournal
 from crp_integrations.stores.memory.receipts import MemoryReceipts
 from crp_integrations.stores.memory.sessions import MemorySessions
@@ -66,6 +67,12 @@ class MemoryStore:
         self._states: dict[str, State] = {}
         self._texts: dict[str, _Texts] = {}
         self._closed = False
+        self._jobs = MemoryJobs()
+
+    @property
+    def jobs(self) -> MemoryJobs:
+        """The jobs that threads share."""
+        return self._jobs
 
     @property
     def name(self) -> str:

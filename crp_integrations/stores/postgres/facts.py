@@ -153,7 +153,8 @@ class PostgresFacts(SqliteFacts):
     def search_text(self, terms: Sequence[str], k: int) -> list[tuple[str, float]]:
         """Best retrievable facts that hold any of the terms: id and BM25 score."""
         self._gate.reading()
-        return words.search(self._connection, terms, k)
+        foreseen = self.searching.worded.get(((*terms,), k))
+        return words.search(self._connection, terms, k) if foreseen is None else [*foreseen]
 
     def noted(
         self, names: list[str], rows: list[Sequence[Any]]

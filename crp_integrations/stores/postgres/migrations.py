@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from crp_integrations.stores.postgres.tables import FACTS, JOURNAL, RECEIPTS, SESSIONS
+from crp_integrations.stores.postgres.rights import DEFINED
+from crp_integrations.stores.postgres.tables import FACTS, JOBS, JOURNAL, RECEIPTS, SESSIONS
 
-STEPS: tuple[tuple[str, ...], ...] = ((*FACTS, *JOURNAL, *SESSIONS, *RECEIPTS),)
+STEPS: tuple[tuple[str, ...], ...] = ((*FACTS, *JOURNAL, *JOBS, *SESSIONS, *RECEIPTS, *DEFINED),)
 VERSION = len(STEPS)
 # Under this name `own` keeps the number of the last step that was taken.
 VERSION_NAME = "schema_version"

@@ -144,14 +144,22 @@ def check(connection: Connection, namespace: str, version: int | None) -> None:
             f"the schema of namespace {namespace!r} has version {version}; this version of the "
             f"package reads up to {migrations.VERSION}"
         )
-    found = connection.one("SELECT namespace FROM named")
+    found = connection.one(
+        "SELECT namespace, pg_get_userbyid(nspowner) = nspname FROM named "
+        "JOIN pg_namespace ON nspname = current_schema()"
+    )
+    if found is not None and found[1]:
+        raise StoreDamaged(
+            f"the schema of namespace {namespace!r} belongs to its tenant's login, wanted the "
+            "operator's: whoever owns a table decides what runs when others write it"
+        )
     if found is None or found[0] != namespace:
         raise StoreDamaged(f"the schema of namespace {namespace!r} belongs to another namespace")
 
 
 def names(connection: Connection) -> list[str]:
     """Names of the namespaces that this login may read, ascending."""
-    # A tenant owns its schema: only a plain table is read there, which runs nothing of his.
+    # Only a plain table is read, whoever made the schema: reading it runs nothing of theirs.
     schemas = connection.rows(
         "SELECT nspname FROM pg_namespace AS n JOIN pg_class AS c ON c.relnamespace = n.oid "
         "WHERE starts_with(nspname, ?) AND length(nspname) = ? "

@@ -6,23 +6,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from crp_integrations.errors import EngineError
+from crp_integrations.fabric.ports.searching import Labels
+from crp_integrations.stores.postgres import words
 from crp_integrations.stores.postgres.connection import Connection
 from crp_integrations.stores.postgres.ordering import Turn
 from crp_integrations.stores.sqlite.migrations import RETRIEVABLE_SQL
 from crp_integrations.stores.statements import Among, Packed
-from crp_integrations.vectors import FloatRows, from_bytes, to_bytes
+from crp_integrations.vectors import FloatRows, to_bytes
 
-INDEX = "vectors_near"
 # The length of the vectors that the index is over stands under this name in `own`.
 INDEXED = "indexed"
 # The most numbers that a halfvec of an index may have; longer ones are compared one by one.
 MOST_DIMENSIONS = 4_000
 # Facts that are asked for beyond k: half precision may misplace a few at the end.
 SPARE = 16
+_Asked = tuple[bytes, int, tuple[Labels, ...] | None]
 LABEL_SETS = f"""WITH RECURSIVE sets AS (
     (SELECT labels FROM facts WHERE {RETRIEVABLE_SQL} ORDER BY labels LIMIT 1)
     UNION ALL SELECT (
@@ -44,6 +48,9 @@ class PostgresSearching:
         self._owned = owned
         self._connection = connection
         self._turn = turn
+        # What was foreseen: by vector, k and labels; by terms and k.
+        self._near: dict[_Asked, tuple[list[str], FloatRows]] = {}
+        self.worded: dict[tuple[tuple[str, ...], int], list[tuple[str, float]]] = {}
 
     def size(self) -> int:
         """How many facts are retrievable; 0 while there is no index."""
@@ -78,33 +85,100 @@ class PostgresSearching:
         if len(vector) != dimensions:
             # The caller says what is wrong with it.
             return ["none"], np.zeros((1, dimensions), dtype=np.float32)
+        if among is None and (foreseen := self._near.get(_key(vector, k, label_sets))):
+            return foreseen
+        statement, values = self._asked(vector, k, own, label_sets=label_sets, among=among)
+        return _block(self._connection.rows(statement, values), dimensions)
+
+    def foresee(
+        self,
+        vector: npt.NDArray[np.float32],
+        k: int,
+        terms: Sequence[str],
+        k_words: int,
+        *,
+        label_sets: Sequence[Labels] | None = None,
+    ) -> None:
+        """Search for vectors and words in one statement; who asks for either then has it.
+
+        A transaction that only reads sees one state, so what it found stays right.
+        """
+        own = self._own()
+        asked = words.asking(self._connection, terms, k_words)
+        dimensions = own.get("dimensions", 0)
+        if self._owned is None or asked is None or len(vector) != dimensions:
+            return
+        statement, values = self._asked(vector, k, own, label_sets=label_sets, among=None)
+        found = self._connection.rows(
+            f"SELECT fact_id, sent, NULL::float8 FROM ({statement}) AS near "
+            f"UNION ALL SELECT fact_id, NULL, score FROM ({words.SEARCH}) AS worded",
+            [*values, *asked],
+        )
+        near = [(id_, sent) for id_, sent, score in found if score is None]
+        self._near[_key(vector, k, label_sets)] = _block(near, dimensions)
+        hits = [(id_, float(score)) for id_, _, score in found if score is not None]
+        # A union promises no order.
+        self.worded[(*terms,), k_words] = sorted(hits, key=lambda hit: (-hit[1], hit[0]))
+
+    def _asked(
+        self,
+        vector: npt.NDArray[np.float32],
+        k: int,
+        own: Mapping[str, int],
+        *,
+        label_sets: Sequence[Labels] | None,
+        among: Sequence[str] | None,
+    ) -> tuple[str, list[Any]]:
+        """A statement that finds ids and rows, and its parameters."""
         wanted = Packed(to_bytes(vector))
-        conditions, values = [RETRIEVABLE_SQL], []
+        conditions: list[str] = [RETRIEVABLE_SQL]
+        values: list[Any] = []
         if label_sets is not None:
             conditions.append("labels = ANY(?)")
             values.append(_stored(label_sets))
         if among is not None:
             conditions.append("fact_id = ANY(?)")
             values.append(Among(among))
-        half = f"halfvec({dimensions})"
+        half = f"halfvec({own.get('dimensions', 0)})"
         # Among a few facts every one is compared; adding zero hides the order from the index.
         order = (
             f"vector::{half} <#> ?::vector::{half}"
             if among is None and own.get(INDEXED)
             else "(vector <#> ?::vector) + 0"
         )
-        found = self._connection.rows(
-            "SELECT fact_id, vector FROM vectors JOIN facts USING (fact) "
-            f"WHERE {' AND '.join(conditions)} ORDER BY {order} LIMIT {int(k) + SPARE}",
-            [*values, wanted],
+        statement = (
+            # All rows are turned into numbers at once, so they are asked for as bytes.
+            "SELECT fact_id, vector_send(vector) AS sent FROM vectors JOIN facts USING (fact) "
+            f"WHERE {' AND '.join(conditions)} ORDER BY {order} LIMIT {int(k) + SPARE}"
         )
-        return [id_ for id_, _ in found], from_bytes([row for _, row in found], dimensions)
+        return statement, [*values, wanted]
 
     def _own(self) -> Mapping[str, int]:
         self._turn.reading()
         if self._owned is not None:
             return self._owned
         return dict(self._connection.rows("SELECT name, value FROM own"))
+
+
+def _key(vector: npt.NDArray[np.float32], k: int, label_sets: Sequence[Labels] | None) -> _Asked:
+    return vector.tobytes(), k, None if label_sets is None else tuple(label_sets)
+
+
+def _block(found: Sequence[tuple[str, bytes]], dimensions: int) -> tuple[list[str], FloatRows]:
+    """Ids and rows as they were sent: a header of four bytes, then big-endian numbers.
+
+    Raises:
+        EngineError: a row has another length.
+    """
+    width = 4 * (dimensions + 1)
+    for id_, sent in found:
+        if len(sent) != width:
+            raise EngineError(
+                f"the vector of fact {id_} has {len(sent) // 4 - 1} numbers, wanted {dimensions}"
+            )
+    whole = np.frombuffer(b"".join([sent for _, sent in found]), dtype=">f4")
+    block = whole.reshape(len(found), dimensions + 1)[:, 1:]
+    return [id_ for id_, _ in found], np.ascontiguousarray(block, dtype=np.float32)
 
 
 def build(connection: Connection, dimensions: int) -> None:
@@ -114,9 +188,7 @@ def build(connection: Connection, dimensions: int) -> None:
     connection.script(
         # Checks that wait for the commit stand in the way of an index.
         "SET CONSTRAINTS ALL IMMEDIATE; SET CONSTRAINTS ALL DEFERRED; "
-        f"DROP INDEX IF EXISTS {INDEX}; "
-        f"CREATE INDEX {INDEX} ON vectors "
-        f"USING hnsw ((vector::halfvec({int(dimensions)})) halfvec_ip_ops)"
+        f"SELECT index_vectors({int(dimensions)})"
     )
     connection.execute(
         "INSERT INTO own (name, value) VALUES (?, ?) "
@@ -127,7 +199,7 @@ def build(connection: Connection, dimensions: int) -> None:
 
 def drop(connection: Connection) -> None:
     """Let go of the index, as before the vectors get another length."""
-    connection.script(f"DROP INDEX IF EXISTS {INDEX}")
+    connection.script("SELECT index_vectors(0)")
     connection.execute("DELETE FROM own WHERE name = ?", [INDEXED])
 
 

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-import psycopg
-from psycopg.conninfo import conninfo_to_dict
-from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
-
-from crp_integrations.errors import ConfigError, StoreBusy, StoreError
+from crp_integrations.errors import StoreBusy, StoreError
 from crp_integrations.fabric.ports import Transaction
+from crp_integrations.governance.artifacts import places
+from crp_integrations.governance.artifacts.ports import ObjectStore
 from crp_integrations.language import memo
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.postgres import schema as schemas
 from crp_integrations.stores.postgres import tenants, upkeep
-from crp_integrations.stores.postgres.connection import Connection, Raw, translated
-from crp_integrations.stores.postgres.dialect import adapt
+from crp_integrations.stores.postgres.connection import Connection, translated
 from crp_integrations.stores.postgres.facts import INDEX_FROM
+from crp_integrations.stores.postgres.jobs import PostgresJobs
 from crp_integrations.stores.postgres.migrations import VERSION_NAME
 from crp_integrations.stores.postgres.notices import Listener
+from crp_integrations.stores.postgres.pool import Pool
 from crp_integrations.stores.postgres.schema import schema_of
 from crp_integrations.stores.postgres.transaction import facets
 from crp_integrations.stores.rules import checked_name
@@ -30,8 +28,6 @@ from crp_integrations.stores.sqlite import receipts, sessions
 # Connections of one store; a thread that writes while it reads uses two.
 MOST_CONNECTIONS = 16
 SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-# A connection that was in use so lately is taken without a question to the server.
-TRUSTED_SECONDS = 1.0
 
 
 class PostgresStore:
@@ -41,7 +37,7 @@ class PostgresStore:
         self,
         address: str,
         *,
-        busy_seconds: float = 5.0,
+        busy_seconds: float = 30.0,
         connections: int = MOST_CONNECTIONS,
         index_from: int = INDEX_FROM,
     ) -> None:
@@ -56,43 +52,26 @@ class PostgresStore:
         Raises:
             ConfigError: the address cannot be read.
         """
-        try:
-            parts = conninfo_to_dict(address)
-        except psycopg.ProgrammingError as error:
-            # The address may hold a password.
-            raise ConfigError(
-                "the store's address cannot be read; wanted postgresql://user@host/database"
-            ) from error
-        host, port = parts.get("host", "local"), parts.get("port")
-        self._place = f"{host}{f':{port}' if port else ''}/{parts.get('dbname', '')}"
+        self._pool = Pool(address, busy_seconds, connections)
         self._busy_seconds = busy_seconds
-        self._lock = threading.Lock()
         self._index_from = index_from
         self._writing: set[tuple[int, str]] = set()
         # Schemas that were seen to have today's tables.
         self._ready: set[str] = set()
-        # When each connection was last given back.
-        self._used: dict[int, float] = {}
-        self._server: schemas.Server | None = None
         self._empty = MemoryStore()
-        self._pool: ConnectionPool[Raw] = ConnectionPool(
-            address,
-            kwargs={"autocommit": True, "connect_timeout": max(2, round(busy_seconds))},
-            min_size=0,
-            max_size=connections,
-            timeout=busy_seconds,
-            check=self._check,
-            reconnect_timeout=busy_seconds,
-            configure=self._configure,
-            open=False,
-        )
         self._listener = Listener(address, memo.forget)
         self._open = True
+        self._jobs = PostgresJobs(self._changing)
+
+    @property
+    def jobs(self) -> PostgresJobs:
+        """The jobs that processes share."""
+        return self._jobs
 
     @property
     def name(self) -> str:
         """Kind and place for people; without user and password."""
-        return f"postgresql:{self._place}"
+        return self._pool.name
 
     @contextmanager
     def begin(self, namespace: str, *, write: bool = True) -> Iterator[Transaction]:
@@ -106,15 +85,8 @@ class PostgresStore:
         """
         schema = schema_of(namespace)
         if write:
-            with (
-                self._once(namespace),
-                self._connection() as connection,
-                self._within(connection, schema, "BEGIN"),
-            ):
-                if schema not in self._ready:
-                    schemas.make(connection, namespace, schema)
+            with self._once(namespace), self._changing(namespace) as connection:
                 yield from facets(connection, namespace, self._index_from)
-            self._ready.add(schema)
             return
         with (
             self._connection() as connection,
@@ -192,17 +164,55 @@ class PostgresStore:
         checked_name(namespace)
         return {}
 
-    def drop(self, namespace: str) -> bool:
+    @contextmanager
+    def alone(self, namespace: str, work: str) -> Iterator[bool]:
+        """Keep other processes from a long work on a namespace, by an advisory lock.
+
+        Args:
+            work: its name.
+
+        Returns:
+            Whether nobody else has it; at once.
+
+        Raises:
+            StoreBusy: the server cannot be reached.
+        """
+        key = [f"{schema_of(namespace)} {work}"]
+        with self._connection() as connection:
+            found = connection.one("SELECT pg_try_advisory_lock(hashtextextended(?, 0))", key)
+            ours = found is not None and bool(found[0])
+            try:
+                yield ours
+            finally:
+                if ours:
+                    connection.execute("SELECT pg_advisory_unlock(hashtextextended(?, 0))", key)
+
+    def drop(self, namespace: str, *, artifacts: Sequence[ObjectStore] | None = None) -> bool:
         """Erase a namespace with everything in it, its trail included: its schema is dropped.
+
+        Artifacts lie elsewhere, so they are erased first, and again what came meanwhile; after an
+        error, call it again.
+
+        Args:
+            artifacts: where artifacts of the namespace lie; empty when they are to stay.
 
         Returns:
             Whether there was one.
+
+        Raises:
+            StoreError: its trail names artifacts, and nobody said where they are; nothing is done.
         """
         schema = schema_of(namespace)
         with self._connection() as connection:
             there = schemas.is_there(connection, schema)
+            if there and artifacts is None:
+                tenants.refuse_artifacts(connection, namespace, schema)
+            for objects in artifacts or ():
+                places.erase_all(objects, namespace)
             with self._within(connection, schema, "BEGIN"):
                 connection.script(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE')
+            for objects in artifacts or ():
+                places.erase_all(objects, namespace)
         self._ready.discard(schema)
         return there
 
@@ -212,7 +222,8 @@ class PostgresStore:
         For the operator: the address must be that of a login that may make schemas and roles.
 
         Args:
-            reads: namespaces, such as shared ones, that the role may read and not write.
+            reads: namespaces, such as shared ones, that the role may read and not write; those that
+                it was let read before and that are not named are closed to it.
 
         Returns:
             The role's name, for the address that the tenant's processes open.
@@ -229,13 +240,19 @@ class PostgresStore:
         ):
             return tenants.admit(connection, namespace, password, reads=reads)
 
-    def dismiss(self, namespace: str) -> bool:
-        """Erase a tenant: its role, and its schema with everything in it.
+    def dismiss(self, namespace: str, *, artifacts: Sequence[ObjectStore] | None = None) -> bool:
+        """Erase a tenant: its role, its schema with everything in it, and its artifacts.
+
+        Args:
+            artifacts: as in `drop`.
 
         Returns:
             Whether there was a schema.
+
+        Raises:
+            StoreError: as `drop`.
         """
-        there = self.drop(namespace)
+        there = self.drop(namespace, artifacts=artifacts)
         with (
             self._connection() as connection,
             self._within(connection, "public", "BEGIN"),
@@ -246,12 +263,10 @@ class PostgresStore:
 
     def close(self) -> None:
         """Release connections; calling it twice does nothing."""
-        with self._lock:
-            was_open, self._open = self._open, False
-        if was_open:
-            self._listener.close()
-            self._pool.close()
-            self._empty.close()
+        self._open = False
+        self._listener.close()
+        self._pool.close()
+        self._empty.close()
 
     # --- within ------------------------------------------------------------------------
 
@@ -272,25 +287,22 @@ class PostgresStore:
     @contextmanager
     def _connection(self) -> Iterator[Connection]:
         self._refuse_closed()
-        try:
-            with self._lock:
-                self._pool.open()
-            raw = self._pool.getconn()
+        with self._pool.connection() as connection:
             self._listener.start()
-        except PoolTimeout as error:
-            raise StoreBusy(
-                f"{self.name} gave no connection; gave up after {self._busy_seconds:g} s"
-            ) from error
-        except PoolClosed as error:
-            raise StoreError(f"store {self.name} is closed") from error
-        try:
-            yield Connection(raw, self.name)
-        except BaseException:
-            _undo(raw)
-            raise
-        finally:
-            self._used[id(raw)] = time.monotonic()
-            self._pool.putconn(raw)
+            yield connection
+
+    @contextmanager
+    def _changing(self, namespace: str) -> Iterator[Connection]:
+        """A transaction that may write, in the namespace's schema, which is made if need be."""
+        schema = schema_of(namespace)
+        with (
+            self._connection() as connection,
+            self._within(connection, schema, "BEGIN"),
+        ):
+            if schema not in self._ready:
+                schemas.make(connection, namespace, schema)
+            yield connection
+        self._ready.add(schema)
 
     @contextmanager
     def _within(self, connection: Connection, schema: str, begin: str) -> Iterator[None]:
@@ -313,10 +325,9 @@ class PostgresStore:
         connection.script("COMMIT")
 
     def _begin(self, begin: str, schema: str) -> str:
-        assert self._server is not None
         return (
             f"{begin}; "
-            f'SET LOCAL search_path = "{schema}", "{self._server.extension_schema}"; '
+            f'SET LOCAL search_path = "{schema}", "{self._pool.extension_schema}", pg_temp; '
             f"SET LOCAL lock_timeout = {round(1000 * self._busy_seconds)}"
         )
 
@@ -352,27 +363,6 @@ class PostgresStore:
                     )
         return clean
 
-    def _check(self, raw: Raw) -> None:
-        """Meet a server that was started anew with a new connection, not with a lost one."""
-        used = self._used.get(id(raw))
-        if used is None or time.monotonic() - used > TRUSTED_SECONDS:
-            ConnectionPool.check_connection(raw)
-
-    def _configure(self, raw: Raw) -> None:
-        with translated(self.name):
-            if self._server is None:
-                self._server = schemas.look(raw, self.name)
-            adapt(raw, self._server.vector_oid)
-            schemas.set_up(raw)
-
     def _refuse_closed(self) -> None:
         if not self._open:
             raise StoreError(f"store {self.name} is closed")
-
-
-def _undo(raw: Raw) -> None:
-    """End what an error left half done; a connection that cannot do that is closed."""
-    try:
-        raw.rollback()
-    except psycopg.Error:
-        raw.close()

@@ -158,7 +158,8 @@ FACTS: Final = (
     ),
 )
 
-_SEALED = ("events", "seals", "receipts", "receipt_log")
+# Never changed or removed, by nobody.
+SEALED = ("events", "seals", "receipts", "receipt_log")
 JOURNAL: Final = (
     f"""CREATE TABLE events (
         seq BIGINT PRIMARY KEY, schema {_T} NOT NULL, event_type {_T} NOT NULL,
@@ -172,6 +173,14 @@ JOURNAL: Final = (
         outcome {_T} NOT NULL, etag {_T} NOT NULL, risk_level {_T} NOT NULL,
         PRIMARY KEY (session_id, window_number, window_id)
     )""",
+)
+# What processes do together: a job is a hash, and its result ids and numbers.
+JOBS: Final = (
+    f"""CREATE TABLE jobs (
+        batch {_T} NOT NULL, job_id {_T} NOT NULL,
+        place BIGINT GENERATED ALWAYS AS IDENTITY, result {_T}, PRIMARY KEY (batch, job_id)
+    )""",
+    "CREATE INDEX jobs_waiting ON jobs (batch, place) WHERE result IS NULL",
 )
 SESSIONS: Final = (
     f"""CREATE TABLE sessions (
@@ -234,6 +243,6 @@ RECEIPTS: Final = (
     *(
         f"""CREATE TRIGGER {table}_stay BEFORE UPDATE OR DELETE OR TRUNCATE ON {table}
         FOR EACH STATEMENT EXECUTE FUNCTION refuse()"""
-        for table in _SEALED
+        for table in SEALED
     ),
 )

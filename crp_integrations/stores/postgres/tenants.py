@@ -1,7 +1,8 @@
 """A login role for each tenant, which PostgreSQL itself keeps within its own schema.
 
-The operator, who owns the database, makes a tenant's schema and role; the tenant's processes log in
-as that role. It owns its schema and nothing else; shared namespaces it reads by grants.
+The operator makes a tenant's schema and role, and owns the tables; the tenant's processes log in as
+that role. It reads and writes the rows of its schema, see `rights`, and owns nothing; shared
+namespaces it reads by grants.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from collections.abc import Sequence
 from psycopg import sql
 
 from crp_integrations.errors import StoreError
+from crp_integrations.stores.postgres import rights
 from crp_integrations.stores.postgres import schema as schemas
 from crp_integrations.stores.postgres.connection import Connection
 from crp_integrations.stores.postgres.schema import schema_of
+from crp_integrations.vocabulary import EventType
 
 
 def role_of(namespace: str) -> str:
@@ -29,7 +32,8 @@ def admit(
     Within the operator's transaction that is open.
 
     Args:
-        reads: namespaces, such as shared ones, that the role may read and not write.
+        reads: namespaces, such as shared ones, that the role may read and not write; those that
+            it was let read before and that are not named are closed to it.
 
     Returns:
         The role's name.
@@ -55,10 +59,9 @@ def admit(
     raw.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
     database = sql.Identifier(raw.info.dbname)
     raw.execute(sql.SQL("REVOKE TEMPORARY ON DATABASE {} FROM PUBLIC").format(database))
-    if not schemas.is_there(connection, role):
-        schemas.make(connection, namespace, role)
-    raw.execute(sql.SQL("REVOKE ALL ON SCHEMA {} FROM PUBLIC").format(name))
-    _own(connection, role)
+    schemas.make(connection, namespace, role)
+    rights.let_write(connection, role, role)
+    _stop_reading(connection, role)
     for shared in reads:
         _let_read(connection, shared, role)
     return role
@@ -73,34 +76,45 @@ def dismiss(connection: Connection, namespace: str) -> None:
         connection.raw.execute(sql.SQL("DROP ROLE {}").format(name))
 
 
-def _own(connection: Connection, role: str) -> None:
-    """Give a role its schema and everything in it."""
-    raw = connection.raw
-    name = sql.Identifier(role)
-    raw.execute(sql.SQL("ALTER SCHEMA {} OWNER TO {}").format(name, name))
-    things = connection.rows(
-        "SELECT CASE relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END, relname FROM pg_class "
-        "JOIN pg_namespace AS n ON n.oid = relnamespace WHERE nspname = ? "
-        # A sequence that belongs to a column goes with its table.
-        "AND (relkind = 'r' OR (relkind = 'S' AND NOT EXISTS (SELECT 1 FROM pg_depend "
-        "WHERE objid = pg_class.oid AND deptype IN ('a', 'i')))) "
-        "UNION ALL SELECT 'FUNCTION', proname FROM pg_proc "
-        "JOIN pg_namespace AS n ON n.oid = pronamespace WHERE nspname = ?",
+def refuse_artifacts(connection: Connection, namespace: str, schema: str) -> None:
+    """Refuse to drop a namespace whose trail names artifacts that would be left behind.
+
+    Raises:
+        StoreError: it names some.
+    """
+    found = connection.one("SELECT to_regclass(?)::text", [f"{schema}.events"])
+    if found is None or found[0] is None:
+        return
+    named = connection.one(
+        f'SELECT 1 FROM "{schema}".events WHERE event_type = ? LIMIT 1',  # noqa: S608 - a hash
+        [EventType.ARTIFACT_ACCESS],
+    )
+    if named is not None:
+        raise StoreError(
+            f"namespace {namespace!r:.80} has artifacts outside of the database; give `artifacts`, "
+            "the object stores they are in, or an empty list to leave them"
+        )
+
+
+def _stop_reading(connection: Connection, role: str) -> None:
+    """Take a role's rights on every schema but its own away."""
+    others = connection.rows(
+        "SELECT DISTINCT nspname FROM pg_namespace, aclexplode(nspacl) AS right_of "
+        "JOIN pg_roles ON pg_roles.oid = right_of.grantee "
+        "WHERE rolname = ? AND nspname <> ? ORDER BY nspname",
         [role, role],
     )
-    for kind, thing in things:
-        raw.execute(
-            sql.SQL(f"ALTER {kind} {{}}.{{}} OWNER TO {{}}").format(
-                name, sql.Identifier(thing), name
+    for (schema,) in others:
+        for what in ("ALL ON ALL TABLES IN SCHEMA {}", "ALL ON SCHEMA {}"):
+            connection.raw.execute(
+                sql.SQL(f"REVOKE {what} FROM {{}}").format(
+                    sql.Identifier(schema), sql.Identifier(role)
+                )
             )
-        )
 
 
 def _let_read(connection: Connection, namespace: str, role: str) -> None:
     schema = schema_of(namespace)
     if not schemas.is_there(connection, schema):
         raise StoreError(f"namespace {namespace!r} was never written; ingest into it first")
-    for what in ("USAGE ON SCHEMA {}", "SELECT ON ALL TABLES IN SCHEMA {}"):
-        connection.raw.execute(
-            sql.SQL(f"GRANT {what} TO {{}}").format(sql.Identifier(schema), sql.Identifier(role))
-        )
+    rights.let_read(connection, schema, role)

@@ -58,7 +58,7 @@ def rewrite(connection: Connection, schema: str, tables: Sequence[str]) -> bool:
             # A tenant's login may need the right to: GRANT SET ON PARAMETER lc_messages.
             connection.script("SET lc_messages = 'C'")
         for table in tables:
-            connection.script(f'VACUUM (FULL, ANALYZE, VERBOSE) "{schema}"."{table}"')
+            connection.script(f"SELECT \"{schema}\".write_anew('{table}')")
     finally:
         connection.script("RESET client_min_messages")
         if foreign:

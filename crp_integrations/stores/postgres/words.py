@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from crp_integrations.stores.statements import Among
 _PLACE = 4
 # BM25 over the retrievable facts; a term's hits come from its stem, or are given for a phrase. The
 # sum is in the order of the terms, so that equal facts have equal scores.
-_SEARCH = f"""WITH hits AS (
+SEARCH = f"""WITH hits AS (
     SELECT asked.term, fact, length(places) / {_PLACE} AS times
         FROM unnest(?::int[], ?::text[]) AS asked (term, stem) JOIN postings USING (stem)
     UNION ALL SELECT * FROM unnest(?::int[], ?::bigint[], ?::int[])
@@ -42,6 +43,14 @@ GROUP BY fact_id ORDER BY score DESC, fact_id LIMIT ?"""
 
 def search(connection: Connection, terms: Sequence[str], k: int) -> list[tuple[str, float]]:
     """Best retrievable facts that hold any of the terms: id and BM25 score, ties by id."""
+    asked = asking(connection, terms, k)
+    if asked is None:
+        return []
+    return [(str(id), float(score)) for id, score in connection.rows(SEARCH, asked)]
+
+
+def asking(connection: Connection, terms: Sequence[str], k: int) -> list[Any] | None:
+    """The parameters of `SEARCH`; None when nothing can be found."""
     single: list[tuple[int, str]] = []
     phrases: list[tuple[int, int, int]] = []
     for number, term in enumerate(dict.fromkeys(terms)):
@@ -51,11 +60,10 @@ def search(connection: Connection, terms: Sequence[str], k: int) -> list[tuple[s
         elif stems:
             phrases += ((number, *hit) for hit in _phrase(connection, stems))
     if k <= 0 or not (single or phrases):
-        return []
+        return None
     columns = [Among(column) for column in zip(*single, strict=True)] or [Among(), Among()]
     given = [Among(column) for column in zip(*phrases, strict=True)] or [Among()] * 3
-    found = connection.rows(_SEARCH, [*columns, *given, k])
-    return [(str(id), float(score)) for id, score in found]
+    return [*columns, *given, k]
 
 
 def _phrase(connection: Connection, stems: Sequence[str]) -> list[tuple[int, int]]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from crp_integrations.fabric.ports.faulted import Counted
 from crp_integrations.stores import rules
+from crp_integrations.stores.sqlite.migrations import RETRIEVABLE_SQL
 from crp_integrations.stores.statements import AMONG, Statements, among
 
 
@@ -34,6 +35,17 @@ class SqliteFaulted:
             wanted,
         )
         return {id_: Counted(findings, uses) for id_, findings, uses in found}
+
+    def due(self, findings: int, share: float) -> list[str]:
+        """Retrievable facts with at least so many findings, in such a share of their uses."""
+        self._gate.reading()
+        found = self._connection.rows(
+            "SELECT fact_id FROM facts JOIN fact_findings USING (fact) "
+            f"WHERE {RETRIEVABLE_SQL} AND findings >= ? "
+            "AND findings >= ? * (access_count - uses_before) ORDER BY fact_id",
+            [findings, share],
+        )
+        return [id_ for (id_,) in found]
 
     def reset(self, fact_ids: Sequence[str]) -> None:
         """Begin anew with some facts."""

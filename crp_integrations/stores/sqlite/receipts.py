@@ -17,8 +17,8 @@ from crp_integrations.receipt.records import (
     LeftOut,
     Receipt,
     Text,
-    text_from_json,
-    text_to_json,
+    texts_from_json,
+    texts_to_json,
 )
 from crp_integrations.receipt.statement import Statement
 from crp_integrations.stores import rules
@@ -120,6 +120,8 @@ class SqliteReceipts:
 
     def _withdrawn(self, facts: Sequence[str]) -> set[str]:
         """Those of the facts that were withdrawn while their window was under way."""
+        if self._connection.one("SELECT 1 FROM withdrawn_facts LIMIT 1") is None:
+            return set()
         found = self._connection.rows(
             f"SELECT fact_id FROM withdrawn_facts AS gone WHERE fact_id {AMONG} AND NOT EXISTS "
             "(SELECT 1 FROM facts WHERE facts.fact_id = gone.fact_id AND status <> 'DELETED')",
@@ -216,7 +218,7 @@ def _keep(connection: Statements, place: int, receipt: Receipt, sources: Mapping
     """Keep the texts that are there; nothing where none is."""
     if silent(receipt):
         return
-    texts = dumps([text_to_json(one) for one in receipt.texts]).decode()
+    texts = dumps(texts_to_json(receipt.texts), texts_alone=True).decode()
     connection.execute(ADD_CONTENT, [place, connection.padding, texts])
     connection.executemany(
         "INSERT INTO receipt_facts (fact_id, place, source_id) VALUES (?, ?, ?)",
@@ -234,12 +236,7 @@ def _receipt(row: Sequence[Any]) -> tuple[int, Receipt]:
         statement = Statement.from_payload(payload)
         told: tuple[Text, ...] = (LeftOut.ERASED,) * len(statement.leaves)
         if texts is not None:
-            told = tuple(
-                text_from_json(one, leaf, f"texts[{number}]")
-                for number, (one, leaf) in enumerate(
-                    zip(json.loads(texts), statement.leaves, strict=True)
-                )
-            )
+            told = texts_from_json(json.loads(texts), statement.leaves)
         signed = Signed(payload, IN_TOTO, keyid_of(key), signature)
     except (ReceiptBroken, ValueError, TypeError) as error:
         raise StoreDamaged(

@@ -50,12 +50,13 @@ class SqliteTransaction:
 class SqliteStore:
     """Keeps namespaces in a folder; safe under threads and beside other processes."""
 
-    def __init__(self, path: str | Path, *, busy_seconds: float = 5.0) -> None:
+    def __init__(self, path: str | Path, *, busy_seconds: float = 30.0) -> None:
         """Point at a folder; nothing is made before the first write.
 
         Args:
             path: the store's folder, there or not.
-            busy_seconds: how long to wait for another writer of the same namespace.
+            busy_seconds: how long to wait for another writer of the same namespace; long, since
+                an answer that waits to be sealed was paid for.
 
         Raises:
             ConfigError: the path is that of a file, or leads through one.
