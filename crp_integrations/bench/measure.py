@@ -15,6 +15,8 @@ from typing import TypeVar
 
 Item = TypeVar("Item")
 
+# Rounds of the loop that a run is measured against.
+LOOP = 200_000
 # Read by BLAS and OpenMP when they are loaded, so they must stand before numpy is imported.
 ONE_THREAD = {
     "OPENBLAS_NUM_THREADS": "1",
@@ -59,6 +61,22 @@ def median_ms(
         if len(taken) >= 3 and time.perf_counter() > until:
             break
     return statistics.median(taken), len(taken)
+
+
+def loop_ms(times: int = 5) -> float:
+    """Processor time of a fixed loop of plain Python, in milliseconds, the median of a few runs.
+
+    It tells how fast the machine was in the run that it stands in, so that readings of different
+    hours and machines can be compared by their ratio to it.
+    """
+    return statistics.median(cpu_ms(_loop) for _ in range(times))
+
+
+def _loop() -> int:
+    total = 0
+    for number in range(LOOP):
+        total += number * number % 7
+    return total
 
 
 def resident_mb() -> float:

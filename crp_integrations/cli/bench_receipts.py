@@ -22,8 +22,11 @@ COSTS = "crp_integrations.bench.receipts.costs"
 def receipts(
     facts: Annotated[int, typer.Option("--facts", min=50, help="Passages in the store.")] = 50,
     questions: Annotated[
-        int, typer.Option("--questions", min=1, help="Windows that are timed.")
+        int, typer.Option("--questions", min=1, help="Windows that are timed in a round.")
     ] = 40,
+    rounds: Annotated[
+        int, typer.Option("--rounds", min=1, help="Rounds; the lowest median is told.")
+    ] = 5,
     packs: Annotated[
         int, typer.Option("--packs", min=0, help="Random packs to replay elsewhere instead.")
     ] = 0,
@@ -40,6 +43,7 @@ def receipts(
         _replayed(packs, python or [], json_path)
         return
     given = ["--facts", str(facts), "--questions", str(questions)]
+    given += ["--rounds", str(rounds)]
     given += ["--json", str(json_path)] if json_path else []
     status = in_one_thread(COSTS, given)
     if status != 0:

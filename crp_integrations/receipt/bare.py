@@ -41,9 +41,12 @@ def plain(value: Any) -> Any:
     if kind is float:
         return round(value * SCALE)
     if kind is dict:
-        return {str(name): plain(inner) for name, inner in value.items()}
+        return {
+            str(name): inner if type(inner) in _AS_THEY_ARE else plain(inner)
+            for name, inner in value.items()
+        }
     if kind is tuple or kind is list:
-        return [plain(inner) for inner in value]
+        return [inner if type(inner) in _AS_THEY_ARE else plain(inner) for inner in value]
     if isinstance(value, str):
         # A word of a closed list, without its class.
         return str(value)

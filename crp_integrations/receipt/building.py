@@ -13,6 +13,7 @@ from typing import Any, Final
 from crp_integrations.envelope.fit import Fit
 from crp_integrations.envelope.pairs import Pairs, as_pairs
 from crp_integrations.envelope.records import Candidate
+from crp_integrations.envelope.stretches import flat
 from crp_integrations.envelope.temporal import is_temporal
 from crp_integrations.receipt import bare
 from crp_integrations.receipt.building_calls import calls_told, request_told
@@ -127,7 +128,11 @@ def _candidates(fit: Fit | None, labels: Mapping[str, int], texts: Texts) -> lis
         return []
     # Facts of one ingestion share their time.
     times = {time: iso(time) for time in {one.ingested_at for one in fit.candidates.facts} if time}
-    found = [_candidate(one, labels, times, texts) for one in fit.candidates.facts]
+    facts = fit.candidates.facts
+    found = [
+        _candidate(one, leaf, labels, times)
+        for one, leaf in zip(facts, texts.facts(facts), strict=True)
+    ]
     named = [label for label in labels if label]
     if named:
         texts.add("communities", as_json(named), of=range(len(texts.leaves)))
@@ -135,12 +140,12 @@ def _candidates(fit: Fit | None, labels: Mapping[str, int], texts: Texts) -> lis
 
 
 def _candidate(
-    one: Candidate, labels: Mapping[str, int], times: Mapping[datetime, str], texts: Texts
+    one: Candidate, leaf: int, labels: Mapping[str, int], times: Mapping[datetime, str]
 ) -> dict[str, Any]:
     """A candidate; what is as it mostly is, is left out."""
     told: dict[str, Any] = {
         "id": one.fact_id,
-        "leaf": texts.fact(one.fact_id, one.content, one.source_id),
+        "leaf": leaf,
         "source": one.source_id,
         "relevance": one.relevance,
         "importance": one.importance,
@@ -160,7 +165,7 @@ def _candidate(
     if one.community is not None:
         told["community"] = labels[one.community]
     if one.stretches:
-        told["stretches"] = [number for stretch in one.stretches for number in stretch]
+        told["stretches"] = flat(one.stretches)
     if one.spans:
         told["spans"] = [list(span) for span in one.spans]
     if one.decay is not None:

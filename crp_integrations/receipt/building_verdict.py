@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.examination import Engines, Examination
 from crp_integrations.envelope.prompt import BETWEEN
+from crp_integrations.policy.records import Policy
 from crp_integrations.policy.render import render
 from crp_integrations.policy.settling import Terms
 from crp_integrations.receipt import bare
@@ -114,12 +116,20 @@ def _engines(engines: Engines) -> dict[str, Any]:
     }
 
 
+# Windows have few policies.
+@lru_cache(maxsize=64)
+def _written(policy: Policy) -> tuple[str, str]:
+    """A policy's canonical text and its hash."""
+    text = render(policy)
+    return text, sha256(text)
+
+
 def policy_told(decided: Decided, told: Told) -> dict[str, Any]:
     """The policies in force, and what they said."""
-    text = render(decided.policy)
+    text, digest = _written(decided.policy)
     return {
         "text": text,
-        "hash": sha256(text),
+        "hash": digest,
         "report_only": None if decided.report_only is None else render(decided.report_only),
         "judgement": None if decided.judgement is None else bare.plain(decided.judgement),
         "reported": None if decided.reported is None else bare.plain(decided.reported),

@@ -22,8 +22,9 @@ from crp_integrations.errors import ReceiptBroken
 LARGEST = 2**53 - 1
 _LONGEST_NUMBER = len(str(-LARGEST))
 _ONE_WAY: Final = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
-# Without digits, a float is a point or an e behind what a value stands behind.
-_DIGITS: Final = b"-0123456789"
+# Without digits, a float is a point or an e behind what a value stands behind. Other letters go as
+# well, apart from those with which a word of JSON begins: what is left is short.
+_LEFT_OUT: Final = b"-0123456789_ABCDFGHIJKLMNOPQRSTUVWXYZabcdghijklmopqrsuvwxyz"
 _OUTLINE: Final = bytes.maketrans(b"[eE", b",..")
 # Bytes of which no character beyond the first plane begins with one.
 _FIRST_PLANE: Final = bytes(range(0xF0))
@@ -36,10 +37,14 @@ _FLOATS = tuple(re.compile(begin + "-?[0-9]+(?:[.eE]|[0-9]{15})") for begin in (
 _LARGE = tuple(re.compile(begin + "-?[0-9]{16}") for begin in ('":', ",", "\\["))
 
 
-def dumps(value: Any) -> bytes:
+def dumps(value: Any, *, texts_alone: bool = False) -> bytes:
     r"""Canonical JSON of a value of objects, lists, strings, whole numbers, booleans and null.
 
     A NaN is written as null, since JSON has no word for it; nothing that is signed is one.
+
+    Args:
+        texts_alone: every value is a text by the types of the caller, and every key a literal of
+            his, so neither is looked at.
 
     Raises:
         ValueError: it holds something else; says what.
@@ -49,6 +54,8 @@ def dumps(value: Any) -> bytes:
     """
     try:
         data = orjson.dumps(value, option=_ONE_WAY)
+        if texts_alone:
+            return data
         if not _maybe_floats(data):
             _check_keys(data, value)
             return data
@@ -58,20 +65,25 @@ def dumps(value: Any) -> bytes:
     return _carefully(value)
 
 
-def loads(data: bytes, place: str) -> Any:
+def loads(data: bytes, place: str, *, texts_alone: bool = False) -> Any:
     """Read canonical JSON; the same value written in any other way is refused.
 
     Args:
         place: what is read, for the error.
+        texts_alone: the caller refuses every value that is no text, and every key that he does
+            not know, so neither is looked for here.
 
     Raises:
         ReceiptBroken: names the place, and the first byte that is not as it should be.
     """
     try:
         value = orjson.loads(data)
-        if orjson.dumps(value, option=_ONE_WAY) == data and not _maybe_floats(data):
-            _check_keys(data, value)
-            return value
+        if orjson.dumps(value, option=_ONE_WAY) == data:
+            if texts_alone:
+                return value
+            if not _maybe_floats(data):
+                _check_keys(data, value)
+                return value
     except (ValueError, TypeError):
         # The place is found below.
         pass
@@ -117,10 +129,11 @@ def unb64(text: Any, place: str, length: int | None = None) -> bytes:
     if not isinstance(text, str):
         raise ReceiptBroken(place, "no text")
     try:
-        data = binascii.a2b_base64(text)
+        data = binascii.a2b_base64(text, strict_mode=True)
     except ValueError:
         raise ReceiptBroken(place, "no base64") from None
-    if b64(data) != text:
+    # What is left to be written otherwise: bits behind the last byte.
+    if b64(data[len(data) // 3 * 3 :]) != text[len(data) // 3 * 4 :]:
         raise ReceiptBroken(place, "not the canonical base64")
     if length is not None and len(data) != length:
         raise ReceiptBroken(place, f"has {len(data)} bytes, wanted {length}")
@@ -181,7 +194,7 @@ def whole(value: Any, place: str, *, least: int = 0) -> int:
 
 def _maybe_floats(data: bytes) -> bool:
     """Whether JSON has a float, or a text that looks like one."""
-    outline = data.translate(_OUTLINE, _DIGITS)
+    outline = data.translate(_OUTLINE, _LEFT_OUT)
     return b",." in outline or b'":.' in outline
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from crp_integrations.errors import ReceiptBroken
 from crp_integrations.receipt.dsse import IN_TOTO, SigningKey
-from crp_integrations.receipt.leaves import Entry, check_parts, composed, leaf_hash, salts
+from crp_integrations.receipt.leaves import Entry, Leaf, check_parts, composed, leaf_hashes, salts
 from crp_integrations.receipt.merkle import Tree
 from crp_integrations.receipt.records import Draft, Receipt, Shown
 from crp_integrations.receipt.statement import SUBJECTS, Chain, Statement
@@ -28,16 +29,16 @@ def issue(draft: Draft, chain: Chain, key: SigningKey, salt_key: bytes) -> Recei
         check_parts(leaves, "leaves")
     except ReceiptBroken as error:
         raise ValueError(str(error)) from None
-    entries, shown = [], []
-    for leaf, salt in zip(leaves, salts(salt_key, chain.hmac, len(leaves)), strict=True):
-        name, said, fact_id, _, of, follows, parts = leaf
-        if parts and not said:
-            found = composed(parts, lambda number: leaves[number].text)
-            if found is None:
-                raise ValueError(f"leaf {name!r:.60} has a stretch that its leaf is too short for")
-            said = found
-        entries.append(Entry(name, leaf_hash(salt, said), fact_id, of, follows, parts))
-        shown.append(Shown(salt, None if parts else said))
+    hidden = salts(salt_key, chain.hmac, len(leaves))
+    said = [_text(leaf, leaves) for leaf in leaves]
+    entries = tuple(
+        [
+            Entry(name, digest, fact_id, of, follows, parts)
+            for (name, _, fact_id, _, of, follows, parts), digest in zip(
+                leaves, leaf_hashes(zip(hidden, said, strict=True)), strict=True
+            )
+        ]
+    )
     hashes = {entry.name: entry.hash for entry in entries}
     missing = [name for name in SUBJECTS if name not in hashes]
     if missing:
@@ -45,9 +46,29 @@ def issue(draft: Draft, chain: Chain, key: SigningKey, salt_key: bytes) -> Recei
     statement = Statement(
         {name: hashes[name] for name in SUBJECTS},
         chain,
-        tuple(entries),
+        entries,
         Tree(entry.hash for entry in entries).root,
         draft.content,
     )
     signed = key.sign(IN_TOTO, statement.to_payload())
-    return Receipt(signed, key.public, statement, tuple(shown))
+    shown = tuple(
+        [
+            Shown(salt, None if leaf.parts else text)
+            for leaf, salt, text in zip(leaves, hidden, said, strict=True)
+        ]
+    )
+    return Receipt(signed, key.public, statement, shown)
+
+
+def _text(leaf: Leaf, leaves: Sequence[Leaf]) -> str:
+    """What a leaf says.
+
+    Raises:
+        ValueError: it is put together from more of a leaf than there is.
+    """
+    if not leaf.parts or leaf.text:
+        return leaf.text
+    found = composed(leaf.parts, lambda number: leaves[number].text)
+    if found is None:
+        raise ValueError(f"leaf {leaf.name!r:.60} has a stretch that its leaf is too short for")
+    return found

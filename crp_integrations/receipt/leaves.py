@@ -9,7 +9,8 @@ between them, so that what was shown of a fact stands in a receipt once, and is 
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -67,15 +68,15 @@ class Entry(NamedTuple):
     parts: tuple[Part, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The leaf as a JSON object."""
+        """The leaf as a JSON object; tuples are arrays."""
         if self.fact_id:
             return {"fact": self.fact_id, "hash": self.hash.hex()}
         return {
             "follows": self.follows,
             "hash": self.hash.hex(),
             "name": self.name,
-            "of": list(self.of),
-            "parts": [list(part) if isinstance(part, tuple) else part for part in self.parts],
+            "of": self.of,
+            "parts": self.parts,
         }
 
     @classmethod
@@ -115,6 +116,34 @@ class Entry(NamedTuple):
         )
 
 
+def entries_of(listed: Any, place: str) -> tuple[Entry, ...]:
+    """Read the leaves of a receipt.
+
+    Raises:
+        ReceiptBroken: one of them is none, has another's name, or they are no list.
+    """
+    listed = _list(listed, place)
+    count = len(listed)
+    found = []
+    for number, one in enumerate(listed):
+        # Most are of facts; what is anything else is looked at with care.
+        try:
+            fact_id, digits = one["fact"], one["hash"]
+            digest = bytes.fromhex(digits)
+            plain = len(one) == 2 and type(fact_id) is str and fact_id != ""
+            plain = plain and len(digest) == 32 and digest.hex() == digits
+        except (KeyError, TypeError, ValueError):
+            plain = False
+        if plain:
+            found.append(Entry(FACT + fact_id, digest, fact_id))
+        else:
+            found.append(Entry.from_json(one, count, f"{place}[{number}]"))
+    check_parts(found, place)
+    return tuple(found)
+
+
+# Deriving one takes as long as hashing fifty leaves.
+@lru_cache(maxsize=64)
 def salt_key(master: bytes, tenant: str) -> bytes:
     """The key that the salts of a tenant's receipts are made with, 32 bytes."""
     return derive_key(master, salt=tenant, info=SALT_INFO)
@@ -133,9 +162,14 @@ def salts(key: bytes, scope: str, count: int) -> list[bytes]:
     return [sha256(number.to_bytes(4) + secret).digest() for number in range(1, count + 1)]
 
 
+def leaf_hashes(salted: Iterable[tuple[bytes, str]]) -> list[bytes]:
+    """The hashes of leaves, each of a salt and a text."""
+    return [sha256(b"\x00" + salt + text.encode()).digest() for salt, text in salted]
+
+
 def leaf_hash(salt: bytes, text: str) -> bytes:
     """The hash of a text's leaf (RFC 9162 §2.1.1 over salt and text)."""
-    return sha256(b"\x00" + salt + text.encode()).digest()
+    return leaf_hashes([(salt, text)])[0]
 
 
 def composed(parts: Sequence[Part], text: Callable[[int], str | None]) -> str | None:
@@ -151,19 +185,17 @@ def composed(parts: Sequence[Part], text: Callable[[int], str | None]) -> str | 
     pieces: list[str] = []
     length = 0
     for part in parts:
+        piece: str | None
         if isinstance(part, str):
             piece = part
         elif isinstance(part, int):
-            whole_text = text(part)
-            if whole_text is None:
-                return None
-            piece = whole_text
+            piece = text(part)
         else:
             number, start, end = part
             found = text(number)
-            if found is None or end > len(found):
-                return None
-            piece = found[start:end]
+            piece = None if found is None or end > len(found) else found[start:end]
+        if piece is None:
+            return None
         pieces.append(piece)
         length += len(piece)
         if length > LONGEST:
@@ -174,7 +206,7 @@ def composed(parts: Sequence[Part], text: Callable[[int], str | None]) -> str | 
 def quoted(parts: Sequence[Part]) -> frozenset[int]:
     """Numbers of the leaves that a composed one is put together from."""
     return frozenset(
-        part if isinstance(part, int) else part[0] for part in parts if not isinstance(part, str)
+        [part if isinstance(part, int) else part[0] for part in parts if not isinstance(part, str)]
     )
 
 
@@ -184,15 +216,23 @@ def check_parts(leaves: Sequence[Leaf | Entry], place: str) -> None:
     Raises:
         ReceiptBroken: names the leaf.
     """
-    names: set[str] = set()
+    names = [leaf.name for leaf in leaves]
+    if len(set(names)) < len(names):
+        first = {name: number for number, name in reversed([*enumerate(names)])}
+        twice = next(number for number, name in enumerate(names) if first[name] < number)
+        raise ReceiptBroken(f"{place}[{twice}]", "has another leaf's name")
+    of_facts = [name[: len(FACT)] == FACT for name in names]
+    if of_facts != [leaf.fact_id != "" for leaf in leaves]:
+        odd = next(
+            number for number, leaf in enumerate(leaves) if of_facts[number] != (leaf.fact_id != "")
+        )
+        raise ReceiptBroken(f"{place}[{odd}]", "is of a fact by its name or its id alone")
     composite = {number for number, leaf in enumerate(leaves) if leaf.parts}
-    for number, leaf in enumerate(leaves):
-        if leaf.name in names:
-            raise ReceiptBroken(f"{place}[{number}]", "has another leaf's name")
-        names.add(leaf.name)
-        if (leaf.name[: len(FACT)] == FACT) != bool(leaf.fact_id):
-            raise ReceiptBroken(f"{place}[{number}]", "is of a fact by its name or its id alone")
-        if leaf.parts and not composite.isdisjoint(quoted(leaf.parts)):
+    for number in sorted(composite):
+        parts = leaves[number].parts
+        stretched = [part[0] for part in parts if isinstance(part, tuple)]
+        # A literal is equal to no number.
+        if not (composite.isdisjoint(parts) and composite.isdisjoint(stretched)):
             raise ReceiptBroken(f"{place}[{number}].parts", "names a leaf that has parts itself")
 
 

@@ -183,7 +183,8 @@ class Tree:
         self._levels: list[list[bytes]] = [list(leaves)]
         while len(below := self._levels[-1]) > 1:
             pairs = range(0, len(below) - 1, 2)
-            self._levels.append([node_hash(below[n], below[n + 1]) for n in pairs])
+            # `node_hash`, written out: a receipt's tree has as many nodes as leaves.
+            self._levels.append([sha256(b"\x01" + below[n] + below[n + 1]).digest() for n in pairs])
 
     def __len__(self) -> int:
         return len(self._levels[0])

@@ -119,8 +119,7 @@ def content_of(receipt: Receipt) -> Content:
     Raises:
         ReceiptBroken: it has another shape; names the place.
     """
-    names = {field.alias or name for name, field in Content.model_fields.items()}
-    missing = sorted(names - receipt.content.keys())
+    missing = sorted(_names() - receipt.content.keys())
     if missing:
         raise ReceiptBroken(f"content.{missing[0]}", "is not there")
     try:
@@ -129,6 +128,12 @@ def content_of(receipt: Receipt) -> Content:
         first = error.errors(include_input=False, include_url=False)[0]
         place = ".".join(str(one) for one in ("content", *first["loc"]))
         raise ReceiptBroken(place, str(first["msg"])) from None
+
+
+@cache
+def _names() -> frozenset[str]:
+    """The keys of content."""
+    return frozenset(field.alias or name for name, field in Content.model_fields.items())
 
 
 def candidates_of(content: Content, texts: Texts) -> tuple[Candidates, tuple[str, ...]]:
@@ -145,7 +150,7 @@ def candidates_of(content: Content, texts: Texts) -> tuple[Candidates, tuple[str
     hidden: list[str] = []
     facts = []
     # Facts of one ingestion share their time.
-    times: dict[str, datetime] = {}
+    times: dict[str | None, datetime | None] = {None: None}
     left = _MOST
     for place, one in enumerate(content.candidates):
         text = texts.get(one.leaf)
@@ -195,16 +200,16 @@ def moment(text: str, place: str) -> datetime:
     return found
 
 
-def _candidate(one: CandidateTold, text: str, times: dict[str, datetime]) -> Candidate:
-    place = f"content.candidates[{one.id}]"
-    flat = one.stretches
-    if len(flat) % 3 or any(end > one.characters for end in flat[1::3]):
-        raise ReceiptBroken(f"{place}.stretches", "no stretches of its leaf")
+def _candidate(
+    one: CandidateTold, text: str, times: dict[str | None, datetime | None]
+) -> Candidate:
+    flat, when, label = one.stretches, one.ingested_at, one.community
+    if flat and (len(flat) % 3 or max(flat[1::3]) > one.characters):
+        raise ReceiptBroken(f"content.candidates[{one.id}].stretches", "no stretches of its leaf")
     if len(text) != one.characters:
-        raise ReceiptBroken(f"{place}.characters", f"the leaf has {len(text)}")
-    when = one.ingested_at
+        raise ReceiptBroken(f"content.candidates[{one.id}].characters", f"the leaf has {len(text)}")
     if when is not None and when not in times:
-        times[when] = moment(when, f"{place}.ingested_at")
+        times[when] = moment(when, f"content.candidates[{one.id}].ingested_at")
     return Candidate(
         fact_id=one.id,
         content=text,
@@ -212,9 +217,9 @@ def _candidate(one: CandidateTold, text: str, times: dict[str, datetime]) -> Can
         relevance=one.relevance,
         importance=one.importance,
         tokens=one.tokens,
-        ingested_at=None if when is None else times[when],
+        ingested_at=times[when],
         stale=one.stale,
-        community=None if one.community is None else label_of(one.community),
+        community=None if label is None else label_of(label),
         score=one.score,
         lexical=one.lexical,
         hop=one.hop,

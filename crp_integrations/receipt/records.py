@@ -7,7 +7,8 @@ each text is what its leaf's hash is of.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import binascii
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
@@ -150,8 +151,9 @@ def write(receipt: Receipt) -> bytes:
                 "envelope": receipt.signed.to_json(),
                 "key": b64(receipt.key),
                 "schema": SCHEMA,
-                "texts": [text_to_json(one) for one in receipt.texts],
-            }
+                "texts": texts_to_json(receipt.texts),
+            },
+            texts_alone=True,
         )
         + b"\n"
     )
@@ -165,7 +167,8 @@ def read(data: bytes) -> Receipt:
     """
     if not data.endswith(b"\n"):
         raise ReceiptBroken(f"file, byte {len(data)}", "does not end with a line feed")
-    found = loads(data[:-1], "file")
+    # Of a file all keys are known, and all values are texts: each is asked for as one below.
+    found = loads(data[:-1], "file", texts_alone=True)
     if isinstance(found, dict) and found.get("schema") != SCHEMA:
         raise ReceiptBroken("schema", f"is not {SCHEMA!r}")
     found = fields(found, _FILE, "file")
@@ -178,19 +181,49 @@ def read(data: bytes) -> Receipt:
         signed,
         unb64(found["key"], "key", KEY_BYTES),
         statement,
-        tuple(
-            text_from_json(one, leaf, f"texts[{number}]")
-            for number, (one, leaf) in enumerate(zip(texts, statement.leaves, strict=True))
-        ),
+        texts_from_json(texts, statement.leaves),
     )
 
 
-def text_to_json(one: Text) -> Any:
-    """A text, or the word in its place, as JSON."""
-    if isinstance(one, LeftOut):
-        return one.value
-    salt = b64(one.salt)
-    return {"salt": salt} if one.text is None else {"salt": salt, "text": one.text}
+def texts_to_json(texts: Sequence[Text]) -> list[Any]:
+    """Texts, or the words in their places, as JSON."""
+    encoded = binascii.b2a_base64
+    found: list[Any] = []
+    for one in texts:
+        if isinstance(one, LeftOut):
+            found.append(one.value)
+            continue
+        salt, text = one
+        told = {"salt": encoded(salt, newline=False).decode()}
+        if text is not None:
+            told["text"] = text
+        found.append(told)
+    return found
+
+
+def texts_from_json(values: Sequence[Any], leaves: Sequence[Entry]) -> tuple[Text, ...]:
+    """Read the texts of a receipt, one for each leaf.
+
+    Raises:
+        ReceiptBroken: one of them is neither a text nor a word in its place.
+        ValueError: they are not as many.
+    """
+    found: list[Text] = []
+    decoded, encoded = binascii.a2b_base64, binascii.b2a_base64
+    for number, (one, leaf) in enumerate(zip(values, leaves, strict=True)):
+        # Most are plain texts that are there; what is anything else is looked at with care.
+        try:
+            salt, text = one["salt"], one["text"]
+            key = decoded(salt)
+            plain = len(one) == 2 and len(key) == SALT_BYTES and type(text) is str
+            plain = plain and not leaf.parts and encoded(key, newline=False).decode() == salt
+        except (KeyError, TypeError, ValueError):
+            plain = False
+        if plain:
+            found.append(Shown(key, text))
+        else:
+            found.append(text_from_json(one, leaf, f"texts[{number}]"))
+    return tuple(found)
 
 
 def text_from_json(value: Any, leaf: Entry, place: str) -> Text:

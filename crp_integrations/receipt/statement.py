@@ -15,7 +15,7 @@ from typing import Any, Final
 from crp_integrations.audit.records import WindowSeal
 from crp_integrations.errors import ReceiptBroken
 from crp_integrations.receipt.canonical import dumps, fields, hex_of, loads, text_of, whole
-from crp_integrations.receipt.leaves import Entry, check_parts
+from crp_integrations.receipt.leaves import Entry, entries_of
 
 TYPE: Final = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE: Final = "https://crp-integrations.dev/receipt/v1"
@@ -125,7 +125,11 @@ class Statement:
                     "chain": self.chain.to_json(),
                     "content": self.content,
                     "texts": {
-                        "leaves": [leaf.to_json() for leaf in self.leaves],
+                        # Those of facts written out, as there are most of them.
+                        "leaves": [
+                            {"fact": leaf[2], "hash": leaf[1].hex()} if leaf[2] else leaf.to_json()
+                            for leaf in self.leaves
+                        ],
                         "root": self.root.hex(),
                     },
                 },
@@ -151,14 +155,7 @@ class Statement:
         at = f"{place}.predicate"
         predicate = fields(found["predicate"], _PREDICATE, at)
         texts = fields(predicate["texts"], _TEXTS, f"{at}.texts")
-        listed = texts["leaves"]
-        if not isinstance(listed, list):
-            raise ReceiptBroken(f"{at}.texts.leaves", "no list")
-        leaves = tuple(
-            Entry.from_json(one, len(listed), f"{at}.texts.leaves[{n}]")
-            for n, one in enumerate(listed)
-        )
-        check_parts(leaves, f"{at}.texts.leaves")
+        leaves = entries_of(texts["leaves"], f"{at}.texts.leaves")
         if not isinstance(predicate["content"], dict):
             raise ReceiptBroken(f"{at}.content", "no object")
         return cls(

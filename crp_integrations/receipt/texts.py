@@ -7,11 +7,12 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from crp_integrations.envelope.records import Envelope
+from crp_integrations.envelope.records import Candidate, Envelope
 from crp_integrations.envelope.render import ELLIPSIS, SEPARATOR
 from crp_integrations.receipt.canonical import LARGEST
 from crp_integrations.receipt.leaves import FACT, Leaf, Part
 
+_encoded = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -36,6 +37,18 @@ class Texts:
             text = text if text.isascii() else _written(text)
             self.leaves.append(Leaf(FACT + fact_id, text, fact_id, source_id))
         return known
+
+    def facts(self, facts: Sequence[Candidate]) -> list[int]:
+        """The leaves of facts of different ids, in their order."""
+        known, leaves = self._facts, self.leaves
+        first = len(leaves)
+        for number, one in enumerate(facts, start=first):
+            name, text = one.fact_id, one.content
+            known[name] = number
+            leaves.append(
+                Leaf(FACT + name, text if text.isascii() else _written(text), name, one.source_id)
+            )
+        return list(range(first, len(leaves)))
 
     def add(
         self,
@@ -124,4 +137,4 @@ def small(value: int | None) -> int | None:
 
 def as_json(value: Any) -> str:
     """A text of its own in JSON; it may hold floats, which the content may not."""
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return _encoded(value)

@@ -20,7 +20,7 @@ from pydantic import Field
 
 from crp_integrations.errors import ReceiptBroken
 from crp_integrations.receipt.dsse import keyid_of
-from crp_integrations.receipt.leaves import composed, leaf_hash
+from crp_integrations.receipt.leaves import composed, leaf_hash, leaf_hashes
 from crp_integrations.receipt.ledger import Inclusion, SignedHead, check_inclusion
 from crp_integrations.receipt.merkle import Tree
 from crp_integrations.receipt.records import LeftOut, Receipt, read
@@ -148,14 +148,22 @@ def _tree(receipt: Receipt) -> str:
 def _texts(receipt: Receipt) -> str:
     composite = []
     plain: list[str | None] = []
-    for number, (one, leaf) in enumerate(zip(receipt.texts, receipt.leaves, strict=True)):
+    salted: list[tuple[bytes, str]] = []
+    at: list[int] = []
+    for number, one in enumerate(receipt.texts):
         if isinstance(one, LeftOut):
             plain.append(None)
             continue
-        plain.append(one.text)
-        if one.text is None:
-            composite.append((number, one, leaf))
-        elif leaf_hash(one.salt, one.text) != leaf.hash:
+        salt, text = one
+        plain.append(text)
+        if text is None:
+            composite.append((number, one, receipt.leaves[number]))
+        else:
+            at.append(number)
+            salted.append((salt, text))
+    for number, found in zip(at, leaf_hashes(salted), strict=True):
+        leaf = receipt.leaves[number]
+        if found != leaf.hash:
             raise ReceiptBroken(f"texts[{number}]", f"is not the text of {leaf.name!r:.60}")
     # Those that are put together from others last, so that the one that was changed is named.
     for number, one, leaf in composite:
@@ -219,19 +227,19 @@ def _found(receipt: Receipt | None, steps: list[Step], *, pinned: bool) -> Verif
     }
     if receipt is None:
         return Verified(**verdict)
-    states = [receipt.state(number) for number in range(len(receipt.texts))]
-    gone = sum(
-        bool(leaf.fact_id) and state != "shown"
-        for leaf, state in zip(receipt.leaves, states, strict=True)
+    gone = [one for one in receipt.texts if isinstance(one, LeftOut)]
+    facts = sum(
+        bool(leaf.fact_id) and isinstance(one, LeftOut)
+        for leaf, one in zip(receipt.leaves if gone else (), receipt.texts, strict=False)
     )
     return Verified(
         **verdict,
         receipt_id=receipt.receipt_id,
         keyid=receipt.keyid,
         pinned=pinned,
-        texts=len(states),
-        shown=states.count("shown"),
-        redacted=states.count("redacted"),
-        erased=states.count("erased"),
-        facts_left_out=gone,
+        texts=len(receipt.texts),
+        shown=len(receipt.texts) - len(gone),
+        redacted=gone.count(LeftOut.REDACTED),
+        erased=gone.count(LeftOut.ERASED),
+        facts_left_out=facts,
     )

@@ -11,10 +11,14 @@ from crp_integrations.bench.receipts import costs
 
 
 def test_a_small_measurement_replays_what_it_measured(tmp_path: Path) -> None:
-    costs.main(["--facts", "50", "--questions", "3", "--json", str(tmp_path / "out.json")])
+    arguments = ["--facts", "50", "--questions", "3", "--rounds", "2"]
+    costs.main([*arguments, "--json", str(tmp_path / "out.json")])
     found = json.loads((tmp_path / "out.json").read_text())
     assert (found["facts"], found["questions"], found["candidates"]) == (50, 3, 50)
     assert found["replayed"] is True
+    assert found["rounds"] == 2
+    # What another hour's times are compared by.
+    assert found["loop_ms"] > 0
     # Of the demands those that no load on the machine can change.
     assert found["bare_bytes"] < 40_000
     assert 0 < found["shown"] <= 50
@@ -25,4 +29,4 @@ def test_a_replay_that_differs_is_no_measurement(monkeypatch: pytest.MonkeyPatch
     wrong = type("Found", (), {"place": "here"})()
     monkeypatch.setattr(costs.replay_context, "context", lambda made: (wrong, ""))
     with pytest.raises(AssertionError, match="differs at here"):
-        costs.measure(50, questions=1)
+        costs.measure(50, questions=1, rounds=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
@@ -56,6 +57,17 @@ def test_what_is_not_signed_is_refused(value: Any) -> None:
         dumps(value)
 
 
+@given(
+    value=values, number=st.floats(allow_nan=False, allow_infinity=False), text=st.text("eE.,1:[x")
+)
+def test_a_float_is_refused_wherever_it_stands(value: Any, number: float, text: str) -> None:
+    for told in ({"a": value, "b": number}, {"a": [text, value, number]}, {"a": [number, value]}):
+        with pytest.raises(ValueError, match="no whole number"):
+            dumps(told)
+        with pytest.raises(ReceiptBroken):
+            loads(json.dumps(told, separators=(",", ":"), sort_keys=True).encode(), "it")
+
+
 def test_texts_that_look_like_floats_are_texts() -> None:
     value = {"a": 'it says ":1.5, and ,2e3 [12345678901234567890', "b": [1]}
     assert loads(dumps(value), "it") == value
@@ -101,6 +113,20 @@ def test_base64_has_one_writing(data: bytes) -> None:
     for other in {text.rstrip("="), text + "=", text + "\n", text.replace("A", "A ", 1)} - {text}:
         with pytest.raises(ReceiptBroken):
             unb64(other, "it")
+
+
+@given(text=st.text("ABZaz019+/= \n-_\u00e9", max_size=13) | st.binary(max_size=9).map(b64))
+def test_nothing_but_what_is_written_is_read_as_base64(text: str) -> None:
+    try:
+        data = base64.b64decode(text, validate=True)
+        wanted = data if base64.b64encode(data).decode() == text else None
+    except ValueError:
+        wanted = None
+    if wanted is None:
+        with pytest.raises(ReceiptBroken):
+            unb64(text, "it")
+    else:
+        assert unb64(text, "it") == wanted
 
 
 def test_bits_behind_the_last_byte_are_refused() -> None:

@@ -122,6 +122,9 @@ def test_a_swap_of_two_texts_is_refused() -> None:
         (lambda file: file["texts"][1].update(text="x"), "texts[1]"),
         (lambda file: file["texts"][0].update(salt=b64(bytes(31))), "texts[0].salt"),
         (lambda file: file["texts"][0].update(text=1), "texts[0].text"),
+        (lambda file: file["texts"][0].update(salt=1), "texts[0].salt"),
+        (lambda file: file["texts"][0].update(salt=b64(bytes(32))[:-2] + "B="), "texts[0].salt"),
+        (lambda file: file["texts"][0].update(more="x"), "texts[0]"),
     ],
 )
 def test_a_file_has_one_form(change: Any, place: str) -> None:

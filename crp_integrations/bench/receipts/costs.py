@@ -2,11 +2,12 @@
 
 Real passages are put into a store on disk and asked about; what is timed is the step `receipt` of
 each window as it is closed: its content put together, signed, and written with its leaf of the
-log. Its commit is the window's own. Times are of the process on the processor, medians over the
-questions. Threads of the libraries that worked before may still spin and count with it, so the time
-of the issuing thread alone stands beside it.
+log. Its commit is the window's own. Times are of the process on the processor: medians over the
+questions of a round, and of the rounds the lowest, since whoever else is at work on a machine only
+ever makes them longer. Threads of the libraries that worked before may still spin and count with
+it, so the time of the issuing thread alone stands beside it.
 
-    python -m crp_integrations.bench.receipts.costs --facts 50 --questions 40
+    python -m crp_integrations.bench.receipts.costs --facts 50 --questions 40 --rounds 5
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from pathlib import Path
 from statistics import median
 
 from crp_integrations.bench.fabric.embeddings import HashEmbedder
-from crp_integrations.bench.measure import median_ms
+from crp_integrations.bench.measure import loop_ms, median_ms
 from crp_integrations.bench.relay.data import passages, question
 from crp_integrations.receipt import replay_context
 from crp_integrations.receipt.again import NOTHING
@@ -43,6 +44,7 @@ class ReceiptResult:
 
     Attributes:
         candidates: facts in a receipt, the median; `shown` those in its context.
+        rounds: of which the lowest median stands here.
         issue_ms: the step within the window that closes; `issue_thread_ms` its thread alone.
         verify_ms: reading, signature, tree and texts, from the bytes of the file.
         bytes_ms: rank, pack, order and render again, up to the messages as they were sent.
@@ -52,10 +54,13 @@ class ReceiptResult:
         file_bytes, packed_bytes: the file, and compressed (zlib 9).
         bare_bytes: compressed, with every text left out of it.
         replayed: whether all of them replayed with no part that differs.
+        loop_ms: of a fixed loop of plain Python (`measure.loop_ms`) in each round; times of two
+            runs compare by their ratio to it.
     """
 
     facts: int
     questions: int
+    rounds: int
     candidates: int
     shown: int
     issue_ms: float
@@ -70,6 +75,7 @@ class ReceiptResult:
     packed_bytes: int
     bare_bytes: int
     replayed: bool
+    loop_ms: float
 
 
 class _Steps:
@@ -88,12 +94,13 @@ class _Steps:
             self.ms.append((time.process_time() - start) * 1000)
 
 
-def measure(facts: int = 50, *, questions: int = 40) -> ReceiptResult:
+def measure(facts: int = 50, *, questions: int = 40, rounds: int = 5) -> ReceiptResult:
     """Measure windows over real passages.
 
     Args:
         facts: passages in the store; with 50 of them, each is a candidate of every question.
-        questions: how many windows are timed.
+        questions: how many windows are timed in a round.
+        rounds: how often that is done.
 
     Raises:
         ConfigError: this environment has too few passages.
@@ -106,34 +113,44 @@ def measure(facts: int = 50, *, questions: int = 40) -> ReceiptResult:
         )
         with relay:
             relay.fabric.add([one.text for one in texts])
-            asked = [question(texts[n % facts]) for n in range(questions + WARM)]
+            asked = [question(texts[n % facts]) for n in range(rounds * questions + WARM)]
             # One need, so that a question has as many candidates as the settings say.
             answers = [relay.ask(one, sub_queries=(one,)) for one in asked]
             found = [relay.receipt(answer.receipt_id) for answer in answers]
-    issued = steps.ms[WARM:]
     made = [one for one in found[WARM:] if one is not None]
     files = [write(one) for one in made]
-    verifying, _ = median_ms(files, verify)
-    rendering, _ = median_ms(made, _bytes_again)
-    replaying, _ = median_ms(made, replay)
-    together, _ = median_ms(files, _checked)
+    issued, in_thread = steps.ms[WARM:], steps.thread_ms[WARM:]
+    parts = [slice(at, at + questions) for at in range(0, len(issued), questions)]
+    timed = [
+        {
+            "loop": loop_ms(),
+            "verify": median_ms(files[part], verify)[0],
+            "bytes": median_ms(made[part], _bytes_again)[0],
+            "together": median_ms(files[part], _checked)[0],
+            "replay": median_ms(made[part], replay)[0],
+        }
+        for part in parts
+    ]
+    lowest = {name: round(min(one[name] for one in timed), 3) for name in timed[0]}
     return ReceiptResult(
         facts=facts,
-        questions=len(made),
+        questions=questions,
+        rounds=len(parts),
         candidates=_middle(made, lambda one: sum(bool(leaf.fact_id) for leaf in one.leaves)),
         shown=_middle(made, lambda one: len(one.content["envelope"]["facts"])),
-        issue_ms=round(median(issued), 3),
-        issue_thread_ms=round(median(steps.thread_ms[WARM:]), 3),
+        issue_ms=round(min(median(issued[part]) for part in parts), 3),
+        issue_thread_ms=round(min(median(in_thread[part]) for part in parts), 3),
         issue_max_ms=round(max(issued), 3),
-        verify_ms=round(verifying, 3),
-        bytes_ms=round(rendering, 3),
-        together_ms=round(together, 3),
-        replay_ms=round(replaying, 3),
+        verify_ms=lowest["verify"],
+        bytes_ms=lowest["bytes"],
+        together_ms=lowest["together"],
+        replay_ms=lowest["replay"],
         payload_bytes=_middle(made, lambda one: len(one.signed.payload)),
         file_bytes=_middle(made, lambda one: len(write(one))),
         packed_bytes=_middle(made, lambda one: len(zlib.compress(write(one), 9))),
         bare_bytes=_middle(made, lambda one: len(zlib.compress(write(_bare(one)), 9))),
         replayed=all(verify(data).ok and replay(read(data)).same for data in files),
+        loop_ms=lowest["loop"],
     )
 
 
@@ -166,10 +183,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--facts", type=int, default=50)
     parser.add_argument("--questions", type=int, default=40)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path, default=None, help="file for the result")
     parser.add_argument("--quiet", action="store_true", help="print nothing")
     given = parser.parse_args(arguments)
-    result = asdict(measure(given.facts, questions=given.questions))
+    result = asdict(measure(given.facts, questions=given.questions, rounds=given.rounds))
     if given.json is not None:
         given.json.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     for name, value in result.items() if not given.quiet else ():
