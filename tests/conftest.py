@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections import defaultdict
 from typing import Any
 
@@ -17,6 +18,11 @@ from hypothesis import HealthCheck, settings
 
 from tests.requirements.rows import RESULTS, SUPPORTED, rows
 from tests.requirements.supported import claimed
+
+# Threads take turns ten times as often as by default: who has done a system call, as loopback
+# servers do, does not wait 5 ms for a thread that computes, and what threads can do to each other
+# happens sooner.
+sys.setswitchinterval(0.0005)
 
 settings.register_profile(
     "house", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True

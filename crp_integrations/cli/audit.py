@@ -63,6 +63,9 @@ def verify(
     keys: Annotated[
         str, typer.Option("--keys", help="With --file: a key file in the place of the store's.")
     ] = "",
+    tenant: Annotated[
+        str, typer.Option("--tenant", help="With --file: the tenant whose trail a gateway gave.")
+    ] = "",
     store: options.Store = options.DEFAULT_STORE,
     shared: options.Shared = "",
     residency: Residency = "",
@@ -71,9 +74,13 @@ def verify(
     """Check every seal and every event; status 1 and the place when one does not fit."""
     if keys and not file:
         raise RequestError("--keys goes with --file; a store is checked with its own keys")
+    if tenant and not file:
+        raise RequestError("--tenant goes with --file; a store's own trail has no other tenant")
+    if tenant and shared:
+        raise RequestError("--tenant and --shared name two trails; give one of them")
     try:
         if file:
-            trail = _of_file(file, _keys(keys, store), stored_name(shared) if shared else "")
+            trail = _of_file(file, _keys(keys, store), stored_name(shared) if shared else tenant)
         else:
             with _kept(store, shared, residency) as relay:
                 trail = relay.verify()

@@ -28,7 +28,7 @@ Keys = Annotated[
 
 
 def serve(
-    store: Annotated[str, typer.Argument(help="Folder of the store.")],
+    store: Annotated[str, typer.Argument(help="Folder or postgresql:// address of the store.")],
     keys: Keys = "crp-keys.jsonl",
     upstream: Annotated[
         str, typer.Option("--upstream", help="Address of an OpenAI-compatible server, with /v1.")

@@ -46,6 +46,7 @@ from crp_integrations.relay.build import clock as clock_of
 from crp_integrations.relay.build import keyring_of
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import Settings, load
+from crp_integrations.stores.address import Lent, is_address, refuse_lost_keys, store_at
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import SourceKind
 
@@ -68,7 +69,8 @@ def create_app(
     """The gateway over a store, as an ASGI application.
 
     Args:
-        store: the store's folder; each tenant has a namespace of its own in it.
+        store: the store's folder, or a `postgresql://` address; each tenant has a namespace of its
+            own in it.
         keys: such as a `KeyFile`.
         upstream: where models are; None for the extractive model and whatever LiteLLM routes to.
         settings: the gateway's limits.
@@ -79,14 +81,23 @@ def create_app(
         ConfigError: a setting has no usable value.
     """
     limits = settings or GatewaySettings()
-    tree = _with_addresses(load(Path(store), **arguments))
+    root = None if is_address(store) else Path(store)
+    tree = _with_addresses(load(root, **arguments))
+    # A database is opened once for all tenants, as the login of its address.
+    shared = None if root else store_at(str(store), busy_seconds=limits.busy_seconds)
+    keyring = (options or {}).get("keyring")
+    if shared is not None and keyring is None and tree.key is None:
+        refuse_lost_keys([shared])
     asked = upstream or Routed(timeout_s=tree.timeout_s)
     # Who routes by names alone asks no model that the operator has not named.
     models = limits.models or ((tree.model,) if isinstance(asked, Routed) else ())
 
     def opened(subject: Subject) -> Relay:
-        # A store of its own, which its relay closes; under load writers of a tenant stand in line.
-        own = SqliteStore(store, busy_seconds=limits.busy_seconds)
+        # A folder's store is its own, which its relay closes; under load writers of a tenant stand
+        # in line.
+        own: Any = (
+            SqliteStore(store, busy_seconds=limits.busy_seconds) if shared is None else Lent(shared)
+        )
         return Relay.open(own, subject=subject, settings=tree, **(options or {}))
 
     tenants = Tenants(opened, limits.tenants)
@@ -100,7 +111,7 @@ def create_app(
         together=Together(limits.at_once, limits.at_once_in_all),
         metrics=Metrics(),
         clock=clock_of(tree),
-        keyring=(options or {}).get("keyring") or keyring_of(tree, Path(store)),
+        keyring=keyring or keyring_of(tree, root),
     )
     house.metrics.gauge("crp_gateway_requests_running", lambda: house.together.running)
     house.metrics.gauge("crp_gateway_relays_open", lambda: tenants.open)
@@ -115,6 +126,8 @@ def create_app(
             asyncio.get_running_loop().set_default_executor(threads)
             yield
             await tenants.close()
+            if shared is not None:
+                await asyncio.to_thread(shared.close)
             await asked.aclose()
 
     table = _table()
@@ -267,7 +280,7 @@ def _table() -> dict[str, dict[str, Row]]:
         },
         artifacts.ROUTE: {
             "GET": (
-                Operation(artifacts.opened, admit=artifacts.admitted),
+                Operation(artifacts.opened, admit=artifacts.admitted, head=False),
                 Told(
                     "openArtifact",
                     "What a signed address opens, once.",

@@ -1,7 +1,9 @@
 """`/v1/artifacts`: what a signed address opens, once and until it expires.
 
 The address is the permission: no bearer key is asked for. It names tenant and subject under a
-seal, and is let in as a key that reaches this one artifact would be; the guard is asked again.
+seal, and is let in as a key that reaches this one artifact would be; the guard is asked again, and
+so is the list of keys, since an address says which roles the subject had when it was made. A HEAD
+is refused, since whoever only looks must not use the address up.
 """
 
 from __future__ import annotations
@@ -62,8 +64,9 @@ async def opened(call: Call) -> Answered:
     artifact_id, token = call.path["artifact_id"], call.query.get("token", "")
     claim = claimed(artifact_id, token, call.relay.keyring)
     sandbox = call.relay.sandbox(residency=claim.residency)
+    held = call.holds if call.settings.address_keys else lambda subject: True
     try:
-        content = await asyncio.to_thread(sandbox.open, artifact_id, token)
+        content = await asyncio.to_thread(sandbox.open, artifact_id, token, held=held)
     except RequestError:
         return refusal(404, "unknown_artifact", f"no artifact is kept as {artifact_id!r:.60}")
     return Answered(200, _HEADERS, content.data, content.artifact.media_type)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,6 +13,7 @@ from crp_integrations.gateway.keys import Key
 from crp_integrations.gateway.metrics import Metrics
 from crp_integrations.gateway.settings import GatewaySettings
 from crp_integrations.gateway.upstream import Upstream
+from crp_integrations.guard.subjects import Subject
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.steps import Halt, NotModified, Outcome, Refusal, Release
 from crp_integrations.seals import sha256
@@ -57,6 +58,7 @@ class Call:
         path: parameters of the path.
         body: whole; empty for a request without one.
         relay: of the key's tenant; every read and write goes through it.
+        holds: whether a key gives a subject all of its roles by now.
     """
 
     request_id: str
@@ -70,6 +72,7 @@ class Call:
     upstream: Upstream
     models: tuple[str, ...]
     settings: GatewaySettings
+    holds: Callable[[Subject], bool]
     metrics: Metrics
     noted: Noted
 

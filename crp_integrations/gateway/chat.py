@@ -19,6 +19,8 @@ from crp_integrations.headers.write import write
 from crp_integrations.messages import Reply
 from crp_integrations.observability.calls import observed
 from crp_integrations.ports import Model
+from crp_integrations.relay.around import aaround
+from crp_integrations.relay.asks import ASK, STREAM
 from crp_integrations.relay.drive import adrive, adrive_live, adrive_stream
 from crp_integrations.relay.steps import Outcome, Release, Step
 from crp_integrations.relay.strategies.compose import IN_PARTS
@@ -33,7 +35,9 @@ async def completions(call: Call) -> Answered:
     model = observed(upstream, call.relay.observer)
     if asked.stream:
         return await _streamed(call, asked, model)
-    outcome = await adrive(call.relay.play(asked.query, **asked.asking), model)
+    played = call.relay.play(asked.query, **asked.asking)
+    with call.relay.tracer.step(ASK):
+        outcome = await adrive(played, model)
     call.note(outcome)
     if not isinstance(outcome, Release):
         return of_outcome(outcome)
@@ -92,6 +96,7 @@ async def _streamed(call: Call, asked: Question, model: Model) -> Answered:
         parts = adrive_live(turn, model)
     else:
         parts = adrive_stream(call.relay.play(asked.query, **asked.asking), model)
+    parts = aaround(call.relay.tracer, STREAM, parts)
     chunks = Chunks(_id(call), call.created, asked.model, usage=asked.usage)
     try:
         first = await anext(parts)

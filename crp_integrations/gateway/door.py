@@ -23,7 +23,7 @@ from crp_integrations.errors import CRPError, RequestError, TokenRefused
 from crp_integrations.gateway import answers
 from crp_integrations.gateway.answers import Answered
 from crp_integrations.gateway.calls import Call
-from crp_integrations.gateway.keys import Key, found
+from crp_integrations.gateway.keys import Key, found, holds
 from crp_integrations.gateway.keys import Scope as KeyScope
 from crp_integrations.gateway.limits import Rates, Together
 from crp_integrations.gateway.metrics import Metrics
@@ -60,6 +60,7 @@ class Operation:
         body: whether a body is read.
         large: whether the body is a batch of facts.
         admit: who an address without a key lets in; raises AccessDenied for nobody.
+        head: whether a HEAD is answered as a GET is; not where a GET changes something.
     """
 
     handler: Handler
@@ -67,6 +68,7 @@ class Operation:
     body: bool = False
     large: bool = False
     admit: Callable[[House, Scope], Key] | None = None
+    head: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +144,8 @@ class Door:
         self._check_headers(visit.scope["headers"])
         method = visit.scope["method"]
         operation = self._operations.get("GET" if method == "HEAD" else method)
+        if method == "HEAD" and operation is not None and not operation.head:
+            operation = None
         if not self._operations:
             raise _Refusal(
                 answers.refusal(
@@ -290,6 +294,7 @@ class Door:
                 upstream=house.upstream,
                 models=house.models,
                 settings=house.settings,
+                holds=lambda subject: holds(house.keys.all(), subject, house.clock.now()),
                 metrics=house.metrics,
                 noted=visit.noted,
             )

@@ -127,6 +127,16 @@ def found(keys: Mapping[str, Key], presented: str, now: datetime) -> Key | None:
     return key
 
 
+def holds(keys: Mapping[str, Key], subject: Subject, now: datetime) -> bool:
+    """Whether one key that has not expired is of this subject and gives it all of its roles."""
+    return any(
+        (key.tenant, key.name) == (subject.tenant, subject.name)
+        and set(subject.roles) <= set(key.roles)
+        and (key.expires_at is None or key.expires_at > now)
+        for key in keys.values()
+    )
+
+
 def _hashed(secret: str) -> str:
     return "sha256:" + hashlib.sha256(secret.encode()).hexdigest()
 

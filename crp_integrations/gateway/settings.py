@@ -41,6 +41,9 @@ class GatewaySettings(Part):
         busy_seconds: that a write waits for others of the same tenant; then it is a 503.
         tenants: relays that are kept open, those used last.
         keys_seconds: after which a changed key file is noticed.
+        address_keys: whether the address of an artifact opens only as long as a key of its tenant
+            and name holds, with the roles that are in the address; false where a program makes
+            addresses for people who have no key.
         page: facts or events of one answer, at most.
         upstream_bytes: of one answer of the upstream server.
         upstream_connections: to the upstream server.
@@ -74,6 +77,7 @@ class GatewaySettings(Part):
     busy_seconds: float = Field(default=30.0, gt=0.0)
     tenants: int = Field(default=64, gt=0)
     keys_seconds: float = Field(default=1.0, ge=0.0)
+    address_keys: bool = True
     page: int = Field(default=1_000, gt=0)
     upstream_bytes: int = Field(default=2_000_000, gt=0)
     upstream_connections: int = Field(default=256, gt=0)

@@ -21,15 +21,14 @@ from langchain_core.utils.function_calling import (
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, model_validator
 
 from crp_integrations.engines.litellm import DEFAULT_TIMEOUT_S, LiteLLMModel
+from crp_integrations.engines.litellm_chat import call_of, client_of
+from crp_integrations.engines.litellm_chat import tool_choice as chosen
 from crp_integrations.errors import RequestError
 from crp_integrations.langchain.wire import calls_of, chunks_of, message_of, text_alone, usage_of
 from crp_integrations.messages import ModelCall, Reply
 
-# Of a call, and not of LiteLLM's arguments.
-_OF_CALL: Final = ("model", "temperature", "max_tokens", "seed", "tools")
-# What LangChain notes for its traces and hands to the model all the same.
-_TRACES: Final = ("ls_structured_output_format", "strict")
-_ANY: Final = ("any", "required", True)
+# What LangChain notes for its traces, or has decided by now, and hands to the model all the same.
+_ASIDE: Final = ("ls_structured_output_format", "strict", "stream")
 
 
 class CRPChatModel(BaseChatModel):
@@ -70,7 +69,7 @@ class CRPChatModel(BaseChatModel):
 
     @model_validator(mode="after")
     def _made(self) -> CRPChatModel:
-        self._client = self._with({})
+        self._client = client_of(self, {})
         return self
 
     @property
@@ -100,7 +99,7 @@ class CRPChatModel(BaseChatModel):
         """
         told = [convert_to_openai_tool(tool) for tool in tools]
         if tool_choice is not None:
-            kwargs["tool_choice"] = _choice(tool_choice, told)
+            kwargs["tool_choice"] = chosen(tool_choice, told)
         return self.bind(tools=told, **kwargs)
 
     def with_structured_output(
@@ -212,50 +211,10 @@ class CRPChatModel(BaseChatModel):
     ) -> tuple[LiteLLMModel, ModelCall]:
         """The client and the call; a client of its own where LiteLLM gets further arguments."""
         text_alone(messages)
-        of_call = {
-            name: given[name] if given.get(name) is not None else getattr(self, name, None)
-            for name in _OF_CALL
-        }
-        further = {
-            name: value
-            for name, value in given.items()
-            if name not in (*_OF_CALL, *_TRACES, "stream") and value is not None
-        }
-        ends = stop or self.stop
-        if ends:
-            further["stop"] = ends
-        call = ModelCall(
-            **{**of_call, "tools": tuple(of_call["tools"] or ())},
-            messages=tuple(message_of(message) for message in messages),
-        )
-        return (self._with(further) if further else self._client), call
-
-    def _with(self, further: Mapping[str, Any]) -> LiteLLMModel:
-        reached = {
-            "api_base": self.api_base,
-            "api_key": self.api_key.get_secret_value() if self.api_key else None,
-        }
-        known = {name: value for name, value in reached.items() if value}
-        return LiteLLMModel(
-            timeout_s=self.timeout,
-            retries=self.max_retries,
-            headers=self.headers,
-            options={**self.options, **known, **further},
-        )
-
-
-def _choice(given: Any, tools: Sequence[Mapping[str, Any]]) -> Any:
-    if isinstance(given, dict) or given in ("auto", "none"):
-        return given
-    if given in _ANY:
-        return "required"
-    names = [tool.get("function", {}).get("name") for tool in tools]
-    if given not in names:
-        raise RequestError(
-            f"tool_choice {str(given)!r:.60} is no tool's name; wanted auto, none, any or one of "
-            f"{', '.join(str(name) for name in names)}"
-        )
-    return {"type": "function", "function": {"name": given}}
+        ends = {"stop": stop} if stop else {}
+        sent = map(message_of, messages)
+        call, further = call_of(self, sent, {**given, **ends}, aside=_ASIDE)
+        return (client_of(self, further) if further else self._client), call
 
 
 def _told(reply: Reply) -> dict[str, Any]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from enum import Enum
-from typing import Annotated, Any, Final, NotRequired, Unpack
+from typing import Annotated, Any, NotRequired, Unpack
 
 from langchain.agents import AgentState
 from langchain.agents.middleware import (
@@ -20,7 +19,7 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
-from crp_integrations.errors import AccessDenied, LimitReached, RequestError, SafetyHalt
+from crp_integrations.errors import LimitReached, RequestError, SafetyHalt
 from crp_integrations.headers.cache import CacheDirectives
 from crp_integrations.langchain.agents import Outer, depth_of, outer, within
 from crp_integrations.langchain.compacting import COMPACTION_KEY, Compacted, compacted
@@ -31,22 +30,19 @@ from crp_integrations.langchain.results import held
 from crp_integrations.langchain.sessions import new_session, session_of
 from crp_integrations.langchain.wire import asked
 from crp_integrations.relay import outcomes
+from crp_integrations.relay.agent_runs import (
+    asked_within,
+    check_asking,
+    hand_back,
+    handed_down,
+    refuse_deeper,
+    told_of,
+)
 from crp_integrations.relay.asking import Asking
-from crp_integrations.relay.delegating import asked_by, result_of
 from crp_integrations.relay.drive import adrive, drive
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.turn import Turn
-from crp_integrations.vocabulary import Strategy
-
-# Strategies of one window; the others answer in several, which an agent does by itself.
-STRATEGIES: Final = (Strategy.PUSH, Strategy.PULL, Strategy.REFLEXIVE)
-# Filled in from the agent, or without meaning for one window of it.
-_FILLED: Final = frozenset(
-    "history tools system_prompt session_id continuation_ids loop_depth parent_session previous "
-    "prior if_match temperature max_tokens seed inherited_policy session_token "
-    "compaction".split()
-)
 
 
 class CRPState(AgentState[Any]):
@@ -137,23 +133,13 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         """
         config = ensure_config()
         depth = depth_of(config)
-        if depth > self._max_depth:
-            raise AccessDenied(
-                f"the agent is {depth} agents deep, at most {self._max_depth} are allowed"
-            )
+        refuse_deeper(depth, self._max_depth)
         around = outer()
         own = around is not None or not session_of(config)
         session = new_session() if own else session_of(config)
         handed: dict[str, Any] = {}
         if around is not None and around.relay is self.relay:
-            down = self.relay.delegate(around.session_id)
-            fields = asked_by(down).items()
-            # Plain values, since a checkpointer may write them.
-            handed = {
-                name: value.value if isinstance(value, Enum) else value
-                for name, value in fields
-                if value not in (None, "")
-            }
+            handed = handed_down(self.relay, around.session_id)
         return {
             "crp_session": session,
             "crp_parent": around.session_id if handed and around else "",
@@ -239,8 +225,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         room = getattr(request.model, "max_tokens", None)
         state: Any = request.state
         asking: dict[str, Any] = {
-            **self._asking,
-            **state.get("crp_asked", {}),
+            **asked_within(self._asking, state.get("crp_asked", {})),
             "session_id": state.get("crp_session"),
             "loop_depth": state.get("crp_depth", 0),
             "system_prompt": read.system or None,
@@ -250,9 +235,6 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
             "compaction": compact.account if compact is not None else None,
             "max_tokens": room if isinstance(room, int) and room > 0 else None,
         }
-        own, theirs = self._asking.get("safety_budget"), asking.get("safety_budget")
-        if own is not None and theirs is not None:
-            asking["safety_budget"] = min(own, theirs)
         if model:
             asking["model"] = model
         turn = self.relay.turn(read.question, **asking)
@@ -282,17 +264,12 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         if not answer.reply.tool_calls:
             self._hand_back(request, answer)
         state: Any = request.state
-        facts = [fact.fact_id for fact in answer.envelope.facts]
-        told = answer.envelope.model_dump(
-            mode="json", include={"etag", "state_hash", "quality_tier", "token_count"}
-        )
         return calls.released(
             answer,
             {
                 METADATA_KEY: answer.report.model_dump(mode="json"),
                 RECEIPT_KEY: answer.receipt_id,
-                "crp_envelope": {**told, "facts": facts},
-                "crp_headers": dict(answer.headers),
+                **told_of(answer),
                 **({COMPACTION_KEY: calls.compaction} if calls.compaction else {}),
                 "crp_agent": {
                     "session_id": answer.session_id,
@@ -308,9 +285,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
     def _hand_back(self, request: ModelRequest[Any], answered: Answer | SafetyHalt) -> None:
         """Tell the agent around this one what came of it."""
         state: Any = request.state
-        parent = state.get("crp_parent")
-        if parent and (isinstance(answered, Answer) or answered.session_id):
-            self.relay.take(parent, result_of(answered))
+        hand_back(self.relay, state.get("crp_parent", ""), answered)
 
     # --- a tool call ---------------------------------------------------------------------------
 
@@ -348,17 +323,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
 
 
 def _check(asking: Asking, max_depth: int, max_turns: int) -> None:
-    known = sorted(Asking.__annotations__.keys() - _FILLED)
-    for name in asking:
-        if name not in known:
-            raise RequestError(
-                f"a question of an agent has no field {name!r:.40}; CRPMiddleware takes "
-                f"{', '.join(known)}"
-            )
-    strategy = asking.get("strategy")
-    if strategy is not None and strategy not in STRATEGIES:
-        wanted = ", ".join(STRATEGIES)
-        raise RequestError(f"strategy {str(strategy)!r:.40} is not one of {wanted}")
+    check_asking(asking, "CRPMiddleware", filled="session_id")
     if max_depth < 0 or max_turns < 1:
         raise RequestError(
             f"max_depth is {max_depth} and max_turns {max_turns}; wanted at least 0 and 1"

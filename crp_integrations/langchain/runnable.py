@@ -234,13 +234,22 @@ def _named(input: Mapping[str, Any]) -> Asked:
     for found in (questions, histories):
         if len(found) > 1:
             raise RequestError(f"the input has {found[0]} and {found[1]}; give one of them")
-    said = list(input[histories[0]]) if histories else []
+    said = _said(histories[0], input[histories[0]]) if histories else []
     if not questions:
         return asked(said)
     question = input[questions[0]]
     if not isinstance(question, str):
         raise RequestError(f"{questions[0]} is {type(question).__name__}, wanted a text")
     return asked([*said, ("user", question)])
+
+
+def _said(name: str, given: Any) -> list[Any]:
+    """Messages, or one alone; a text is none, since nobody knows who said it."""
+    if isinstance(given, BaseMessage):
+        return [given]
+    if isinstance(given, str | Mapping) or not isinstance(given, Sequence):
+        raise RequestError(f"{name} is {type(given).__name__}, wanted a list of messages")
+    return list(given)
 
 
 def _known(asking: Mapping[str, Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Unpack
+from typing import Any, Unpack
 
 from llama_index.core.base.llms.types import (
     ChatMessage,
@@ -20,7 +20,7 @@ from llama_index.core.llms.callbacks import llm_chat_callback
 from llama_index.core.llms.llm import LLM, ToolSelection
 from llama_index.core.tools import BaseTool
 
-from crp_integrations.errors import AccessDenied, RequestError, SafetyHalt
+from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.llama_index.agent_calls import TOOLS, AgentCalls
 from crp_integrations.llama_index.completing import Chatting
 from crp_integrations.llama_index.events import ReportEvent
@@ -33,23 +33,20 @@ from crp_integrations.llama_index.spans import Span, run_of, standing
 from crp_integrations.llama_index.wire import asked, receipt_told, tool_results
 from crp_integrations.loaders.text import paragraphs
 from crp_integrations.relay import outcomes
+from crp_integrations.relay.agent_runs import (
+    asked_within,
+    check_asking,
+    hand_back,
+    handed_down,
+    refuse_deeper,
+    told_of,
+)
 from crp_integrations.relay.asking import Asking
-from crp_integrations.relay.delegating import asked_by, result_of
 from crp_integrations.relay.drive import adrive, drive
 from crp_integrations.relay.holding import hold, result_facts
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.turn import Turn
-from crp_integrations.vocabulary import Strategy
-
-# Strategies of one window; the others answer in several, which an agent does by itself.
-STRATEGIES: Final = (Strategy.PUSH, Strategy.PULL, Strategy.REFLEXIVE)
-# Filled in from the agent, or without meaning for one window of it.
-_FILLED: Final = frozenset(
-    "history tools system_prompt continuation_ids loop_depth parent_session previous prior "
-    "if_match temperature max_tokens seed inherited_policy session_token compact "
-    "compaction".split()
-)
 
 dispatcher = get_dispatcher(__name__)
 
@@ -245,8 +242,7 @@ class CRPAgentLLM(Chatting):
         model = str(self._asking.get("model") or model_name(self._llm) or "")
         room = self._llm.metadata.num_output if "max_tokens" in type(self._llm).model_fields else 0
         asking: dict[str, Any] = {
-            **self._asking,
-            **run.handed,
+            **asked_within(self._asking, run.handed),
             "session_id": run.session_id,
             "loop_depth": run.depth,
             "system_prompt": read.system or None,
@@ -256,9 +252,6 @@ class CRPAgentLLM(Chatting):
             "tools": given.get(TOOLS) or None,
             "max_tokens": room if room > 0 else None,
         }
-        own, theirs = self._asking.get("safety_budget"), run.handed.get("safety_budget")
-        if own is not None and theirs is not None:
-            asking["safety_budget"] = min(own, theirs)
         if model:
             asking["model"] = model
         turn = self._relay.turn(read.question, **asking)
@@ -276,15 +269,11 @@ class CRPAgentLLM(Chatting):
         around = [one for one in inside if one.runs and one is not run]
         outer = around[0].own.get(key) if around else None
         depth = len(around)
-        if depth > self._most:
-            raise AccessDenied(
-                f"the agent is {depth} agents deep, at most {self._most} are allowed"
-            )
+        refuse_deeper(depth, self._most)
         named = "" if around else self._named(span)
         made = _Run(named or new_session(), depth=depth, own=not named)
         if outer is not None:
-            fields = asked_by(self._relay.delegate(outer.session_id)).items()
-            made.handed = {name: value for name, value in fields if value not in (None, "")}
+            made.handed = handed_down(self._relay, outer.session_id)
             made.parent = outer.session_id
         if run is not None:
             with listen().lock:
@@ -318,13 +307,9 @@ class CRPAgentLLM(Chatting):
     def _released(self, window: _Window, answer: Answer) -> ChatResponse:
         if not answer.reply.tool_calls:
             self._hand_back(window, answer)
-        told = answer.envelope.model_dump(
-            mode="json", include={"etag", "state_hash", "quality_tier", "token_count"}
-        )
         proof = {
             METADATA_KEY: answer.report.model_dump(mode="json"),
-            "crp_envelope": {**told, "facts": [fact.fact_id for fact in answer.envelope.facts]},
-            "crp_headers": dict(answer.headers),
+            **told_of(answer),
             "crp_agent": {
                 **standing(window.span).told(),
                 "session_id": answer.session_id,
@@ -341,9 +326,7 @@ class CRPAgentLLM(Chatting):
 
     def _hand_back(self, window: _Window, answered: Answer | SafetyHalt) -> None:
         """Tell the agent around this one how it went."""
-        parent = window.run.parent
-        if parent and (isinstance(answered, Answer) or answered.session_id):
-            self._relay.take(parent, result_of(answered))
+        hand_back(self._relay, window.run.parent, answered)
 
     def _left(self, window: _Window) -> None:
         if window.run.own and run_of(window.span) is None:
@@ -354,16 +337,7 @@ class CRPAgentLLM(Chatting):
 
 
 def _check(asking: Asking, max_depth: int) -> None:
-    known = sorted(Asking.__annotations__.keys() - _FILLED)
-    for name in asking:
-        if name not in known:
-            raise RequestError(
-                f"a question of an agent has no field {name!r:.40}; CRPAgentLLM takes "
-                f"{', '.join(known)}"
-            )
-    strategy = asking.get("strategy")
-    if strategy is not None and strategy not in STRATEGIES:
-        raise RequestError(f"strategy {str(strategy)!r:.40} is not one of {', '.join(STRATEGIES)}")
+    check_asking(asking, "CRPAgentLLM", filled="compact")
     if max_depth < 0:
         raise RequestError(f"max_depth is {max_depth}, wanted at least 0")
 

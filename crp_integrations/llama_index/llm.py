@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from llama_index.core.base.llms.types import (
     ChatMessage,
@@ -18,9 +18,10 @@ from llama_index.core.llms.callbacks import llm_chat_callback
 from llama_index.core.llms.llm import ToolSelection
 from llama_index.core.tools import BaseTool
 
-from crp_integrations.engines.litellm import DEFAULT_TIMEOUT_S, LiteLLMModel
+from crp_integrations.engines.litellm import DEFAULT_TIMEOUT_S
+from crp_integrations.engines.litellm_chat import call_of, client_of
+from crp_integrations.engines.litellm_chat import tool_choice as chosen
 from crp_integrations.engines.windows import context_limit
-from crp_integrations.errors import RequestError
 from crp_integrations.llama_index.completing import Chatting
 from crp_integrations.llama_index.wire import (
     calls_in,
@@ -31,10 +32,6 @@ from crp_integrations.llama_index.wire import (
 )
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.ports import Model
-
-# Of a call, and not of LiteLLM's arguments.
-_OF_CALL: Final = ("model", "temperature", "max_tokens", "seed", "tools")
-_CHOICES: Final = ("auto", "none", "required")
 
 
 class CRPLLM(Chatting):
@@ -80,7 +77,7 @@ class CRPLLM(Chatting):
     def __init__(self, model: str, *, client: Model | None = None, **fields: Any) -> None:
         super().__init__(model=model, **fields)
         self._given = client is not None
-        self._client = client if client is not None else self._with({})
+        self._client = client if client is not None else client_of(self, {})
 
     @classmethod
     def class_name(cls) -> str:
@@ -178,7 +175,7 @@ class CRPLLM(Chatting):
         prepared = {"messages": messages, **kwargs}
         if told:
             prepared["tools"] = told
-            choice = _choice(tool_choice, told) or ("required" if tool_required else None)
+            choice = chosen(tool_choice, told) or ("required" if tool_required else None)
             if choice is not None:
                 prepared["tool_choice"] = choice
             if not allow_parallel_tool_calls:
@@ -203,49 +200,9 @@ class CRPLLM(Chatting):
     ) -> tuple[Model, ModelCall]:
         """The client and the call; a client of its own where LiteLLM gets further arguments."""
         text_alone(messages)
-        of_call = {
-            name: given[name] if given.get(name) is not None else getattr(self, name, None)
-            for name in _OF_CALL
-        }
-        further = {
-            name: value
-            for name, value in given.items()
-            if name not in _OF_CALL and value is not None
-        }
-        if self.stop and "stop" not in further:
-            further["stop"] = self.stop
-        call = ModelCall(
-            **{**of_call, "tools": tuple(of_call["tools"] or ())},
-            messages=tuple(message_of(message) for message in messages),
-        )
-        return (self._with(further) if further and not self._given else self._client), call
-
-    def _with(self, further: Mapping[str, Any]) -> LiteLLMModel:
-        reached = {
-            "api_base": self.api_base,
-            "api_key": self.api_key.get_secret_value() if self.api_key else None,
-        }
-        known = {name: value for name, value in reached.items() if value}
-        return LiteLLMModel(
-            timeout_s=self.timeout,
-            retries=self.max_retries,
-            headers=self.headers,
-            options={**self.options, **known, **further},
-        )
-
-
-def _choice(given: Any, tools: Sequence[Mapping[str, Any]]) -> Any:
-    if given is None or isinstance(given, dict) or given in _CHOICES:
-        return given
-    if given == "any":
-        return "required"
-    names = [tool["function"]["name"] for tool in tools]
-    if given not in names:
-        raise RequestError(
-            f"tool_choice {str(given)!r:.60} is no tool's name; wanted auto, none, required or one "
-            f"of {', '.join(names)}"
-        )
-    return {"type": "function", "function": {"name": given}}
+        call, further = call_of(self, map(message_of, messages), given)
+        own = bool(further) and not self._given
+        return (client_of(self, further) if own else self._client), call
 
 
 def _response(reply: Reply, delta: str | None = None) -> ChatResponse:

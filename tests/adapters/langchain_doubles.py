@@ -30,8 +30,9 @@ class Chat(BaseChatModel):
     model_name: str = "gpt-4o"
     temperature: float | None = None
     seed: int | None = None
-    seen: list[list[BaseMessage]] = Field(default_factory=list)
-    bound: list[dict[str, Any]] = Field(default_factory=list)
+    # Left out of what LangChain writes of a model for its traces, which it does at each call.
+    seen: list[list[BaseMessage]] = Field(default_factory=list, repr=False)
+    bound: list[dict[str, Any]] = Field(default_factory=list, repr=False)
 
     @property
     def _llm_type(self) -> str:
@@ -86,9 +87,13 @@ def scripted(*script: Said, **fields: Any) -> Chat:
 
 
 def opened(*facts: str, **options: Any) -> Relay:
-    """A relay in memory with the stand-ins of the relay's own tests."""
+    """A relay in memory with the stand-ins of the relay's own tests.
+
+    Its writers wait for each other as long as it takes: a machine may be busy with other work.
+    """
     relay = Relay.open(
-        MemoryStore(), **{"embedder": HashEmbedder(), "key": KEY, "clock": NOON, **options}
+        MemoryStore(busy_seconds=60.0),
+        **{"embedder": HashEmbedder(), "key": KEY, "clock": NOON, **options},
     )
     relay.fabric.add(list(facts or FACTS))
     return relay

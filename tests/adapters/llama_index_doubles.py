@@ -31,8 +31,9 @@ class Chat(Chatting):
 
     model: str = "gpt-4o"
     calls_tools: bool = True
-    seen: list[list[ChatMessage]] = Field(default_factory=list)
-    bound: list[dict[str, Any]] = Field(default_factory=list)
+    # Left out of what LlamaIndex writes of a model into its events, which it does at each call.
+    seen: list[list[ChatMessage]] = Field(default_factory=list, exclude=True)
+    bound: list[dict[str, Any]] = Field(default_factory=list, exclude=True)
     _reply: Callable[[Sequence[ChatMessage]], Said] = PrivateAttr()
 
     def __init__(self, reply: Callable[[Sequence[ChatMessage]], Said], **fields: Any) -> None:
@@ -124,9 +125,13 @@ def scripted(*script: Said, **fields: Any) -> Chat:
 
 
 def opened(*facts: str, **options: Any) -> Relay:
-    """A relay in memory with the stand-ins of the relay's own tests."""
+    """A relay in memory with the stand-ins of the relay's own tests.
+
+    Its writers wait for each other as long as it takes: a machine may be busy with other work.
+    """
     relay = Relay.open(
-        MemoryStore(), **{"embedder": HashEmbedder(), "key": KEY, "clock": NOON, **options}
+        MemoryStore(busy_seconds=60.0),
+        **{"embedder": HashEmbedder(), "key": KEY, "clock": NOON, **options},
     )
     relay.fabric.add(list(facts or FACTS))
     return relay

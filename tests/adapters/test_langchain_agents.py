@@ -440,7 +440,8 @@ def a_plants_agent(relay, seen, deepest=3, inner_graph=False, sync_alone=False):
     ids=["create_agent-astream", "StateGraph-batch", "create_agent-abatch-of-sync-tools"],
 )
 async def test_32_callers_three_agents_deep_each_have_their_own(graph, way):
-    relay, seen = opened(*PLANTS), []
+    # No receipts and the plain verifier: what is looked at is whose each window is.
+    relay, seen = opened(*PLANTS, receipts=False, dpe={"verifier": "alignment"}), []
     agent = a_plants_agent(relay, seen, inner_graph=graph, sync_alone=way == "abatch")
     asks = [{"messages": [("user", f"What delivers plant p{n}?")]} for n in range(32)]
     match way:

@@ -65,13 +65,14 @@ def checked(message):
         {"question": QUESTION},
         {"input": QUESTION, "chat_history": []},
         {"messages": [("user", QUESTION)]},
+        {"messages": HumanMessage(QUESTION)},
         [HumanMessage(QUESTION)],
         HumanMessage(QUESTION),
         [{"role": "user", "content": QUESTION}],
         [HumanMessage([{"type": "text", "text": QUESTION}])],
         ChatPromptTemplate.from_messages([("user", QUESTION)]).invoke({}),
     ],
-    ids=["text", "question", "input", "dict", "messages", "message", "openai", "blocks", "prompt"],
+    ids="text question input dict one messages message openai blocks prompt".split(),
 )
 @pytest.mark.requirement("CARD-18")
 @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
@@ -84,6 +85,16 @@ async def test_a_question_in_any_form_is_answered_and_checked(input, way):
     (call,) = model.calls
     assert call.messages[-1].content == QUESTION
     assert no_metadata(repr(call.messages))
+
+
+@pytest.mark.parametrize("name", ["history", "chat_history", "messages"])
+@pytest.mark.parametrize("given", ["Human: hello", {"role": "user", "content": "hello"}, 3])
+def test_a_history_that_is_no_list_of_messages_is_refused(name, given):
+    """A text was taken apart into messages of one character each."""
+    crp, model = made()
+    with pytest.raises(RequestError, match=f"{name} is .*, wanted a list of messages"):
+        crp.invoke({"question": QUESTION, name: given})
+    assert not model.calls
 
 
 def test_earlier_messages_go_along_and_what_was_attached_to_them_does_not():

@@ -15,10 +15,11 @@ from tests.doubles import HashEmbedder
 from tests.servers import Double, Recorded, openai_double
 
 REQUESTS, AT_A_TIME = 1_000, 32
-# Few and short: what a thousand windows cost is their number, and their facts beyond that.
+# Few and short: what a thousand windows cost is their number, and their facts beyond that. No
+# number in them is one of a request: request 403 would find the plant that delivers 403 megawatts.
 PLANTS = 8
 FACTS = [
-    f"Plant {n} was built in {1950 + n} and delivers {400 + 3 * n} megawatts."
+    f"Plant {n} was built in {1950 + n} and delivers {REQUESTS + 3 * n} megawatts."
     for n in range(PLANTS)
 ]
 # What the deployments do to request n, by n modulo 20; everything else is answered.
@@ -34,7 +35,8 @@ FAULTS = {
     13: "garbled",
     15: "trickle",
 }
-SMALL = 3_000
+# A window that holds one of the two facts of an envelope, beside the answer and the margin.
+SMALL = 720
 
 
 def number(seen: Recorded) -> int:
@@ -161,7 +163,9 @@ async def test_a_thousand_requests_over_failing_deployments() -> None:
     # What the small deployment was sent always fitted, by its own count.
     assert not [one for one in server.requests if one.fault == "context"]
     small = [one for one in server.requests if one.model == "open-mistral-7b" and not one.fault]
-    assert small
+    assert {one.context.count("Plant") for one in small} == {1}
+    large = [one for one in server.requests if one.model != "open-mistral-7b" and not one.fault]
+    assert {one.context.count("Plant") for one in large} == {2}
 
 
 def _way(outcome: Any) -> str:

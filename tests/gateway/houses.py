@@ -100,7 +100,8 @@ def opened(store: Path, server: Double, **more: Any) -> Iterator[Gateway]:
     fill(store, "globex", FACTS[:3])
     made_keys = {tenant: key_for(tenant) for tenant in TENANTS}
     more.setdefault("settings", GatewaySettings(**FAST))
-    app = application(store, server, *(kept for _, kept in made_keys.values()), **more)
+    also = more.pop("also", ())
+    app = application(store, server, *(kept for _, kept in made_keys.values()), *also, **more)
     # One event loop for all requests, as under a server.
     with TestClient(app, raise_server_exceptions=False) as client:
         yield Gateway(app, store, {name: key for name, (key, _) in made_keys.items()}, client)

@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
 from crp_integrations import Relay
 from crp_integrations.errors import RequestError
+from crp_integrations.gateway import GatewaySettings, create_app
+from crp_integrations.gateway.keys import Key, KeyFile, new_key
 from crp_integrations.guard.decisions import Decision
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.vocabulary import EventType
 from tests.doubles import HashEmbedder
-from tests.gateway.houses import Gateway, opened
+from tests.gateway.houses import FAST, Gateway, opened
 from tests.servers import Double
 
 LOG = "12:00:01 ERROR crane 7 stopped at 18 tons\n" * 400
 AUDITOR = Subject(tenant="acme", name="auditor", roles=("audit",))
+
+
+@pytest.fixture
+def gateway(tmp_path: Path, server: Double) -> Iterator[Gateway]:
+    """One whose keys name the auditor."""
+    with opened(tmp_path, server, also=[auditor()]) as found:
+        yield found
+
+
+def auditor(**more: Any) -> Key:
+    return new_key("acme", **{"name": "auditor", "roles": ("audit", "board"), **more})[1]
 
 
 def accesses(relay: Relay) -> list[dict[str, object]]:
@@ -107,8 +123,8 @@ def test_an_address_of_another_store_or_tenant_opens_nothing(
     ref, _ = kept(gateway)
     with Relay.open(tmp_path / "other", subject=AUDITOR, embedder=HashEmbedder()) as relay:
         sandbox = relay.sandbox()
-        assert sandbox.put(LOG, kind="log", sources=["call-1"]).ref == ref
-        assert gateway.client.get(sandbox.sign(ref)).status_code == 403
+        other = sandbox.put(LOG, kind="log", sources=["call-1"]).ref
+        assert gateway.client.get(sandbox.sign(other)).status_code == 403
     with gateway.relay("globex") as relay:
         sandbox = relay.sandbox()
         with pytest.raises(RequestError, match="no artifact"):
@@ -133,9 +149,82 @@ class NoAuditors:
 
 
 def test_the_guard_is_asked_again_when_the_address_is_used(tmp_path: Path, server: Double) -> None:
-    with opened(tmp_path, server, options={"guard": NoAuditors()}) as gateway:
+    options = {"guard": NoAuditors()}
+    with opened(tmp_path, server, options=options, also=[auditor()]) as gateway:
         _, address = kept(gateway)
         assert gateway.client.get(address).status_code == 403
+
+
+def test_looking_at_an_address_does_not_use_it_up(gateway: Gateway) -> None:
+    _, address = kept(gateway)
+    for _ in range(2):
+        answer = gateway.client.head(address)
+        assert (answer.status_code, answer.headers["allow"]) == (405, "GET")
+    assert gateway.client.options(address).status_code == 405
+    assert gateway.client.get(address).status_code == 200
+    with gateway.relay() as relay:
+        assert [one["action"] for one in accesses(relay)] == ["put", "signed", "opened"]
+    # Elsewhere a HEAD is what a GET is, without its body.
+    assert gateway.client.head("/healthz").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        (),
+        (auditor(expires_at=datetime.now(UTC) - timedelta(seconds=1)),),
+        (auditor(name="gateway"),),
+        (auditor(roles=("board",)),),
+        (auditor(roles=("audit",), name="other"), auditor(roles=())),
+    ],
+    ids=["no key", "an expired key", "another name", "another role", "parts of two"],
+)
+def test_an_address_holds_no_longer_than_a_key_of_its_subject(
+    tmp_path: Path, server: Double, keys: tuple[Key, ...]
+) -> None:
+    with opened(tmp_path, server, also=keys) as gateway:
+        ref, address = kept(gateway)
+        for _ in range(2):
+            answer = gateway.client.get(address)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (403, "access_denied")
+            assert "has no key any more" in answer.json()["error"]["message"]
+        with gateway.relay() as relay:
+            told = accesses(relay)
+    assert [one["action"] for one in told] == ["put", "signed", "refused"]
+    assert (told[-1]["reason"], told[-1]["artifacts"]) == ("revoked", [ref])
+
+
+def test_a_key_that_is_revoked_takes_its_addresses_along(tmp_path: Path, server: Double) -> None:
+    file = KeyFile(tmp_path / "keys.jsonl", every_seconds=0.0)
+    key = auditor()
+    file.add(key)
+    app = create_app(tmp_path / "kb", keys=file, options={"embedder": HashEmbedder()})
+    with TestClient(app, raise_server_exceptions=False) as client:
+        house = Gateway(app, tmp_path / "kb", {}, client)
+        (_, first), (_, second) = kept(house), kept(house)
+        assert client.get(first).status_code == 200
+        file.revoke(key.key_id)
+        assert client.get(second).status_code == 403
+
+
+def test_a_gateway_can_be_told_that_addresses_are_of_people_without_keys(
+    tmp_path: Path, server: Double
+) -> None:
+    settings = GatewaySettings(**FAST, address_keys=False)
+    with opened(tmp_path, server, settings=settings) as gateway:
+        _, address = kept(gateway)
+        assert gateway.client.get(address).status_code == 200
+
+
+def test_an_artifact_of_what_was_quarantined_is_403_until_it_is_lifted(gateway: Gateway) -> None:
+    with Relay.open(gateway.store, subject=AUDITOR, embedder=HashEmbedder()) as relay:
+        (fact,) = relay.add(["Crane 7 stopped at 18 tons when the wind rose above 31 knots."]).facts
+        sandbox = relay.sandbox()
+        address = sandbox.sign(sandbox.put(LOG, kind="log", sources=[fact]).ref)
+        relay.fabric.quarantine([fact])
+        assert gateway.client.get(address).status_code == 403
+        relay.fabric.lift([fact])
+        assert gateway.client.get(address).status_code == 200
 
 
 def test_the_log_holds_no_address(gateway: Gateway, caplog: pytest.LogCaptureFixture) -> None:

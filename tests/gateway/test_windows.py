@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
 
 from crp_integrations.audit import exports
 from crp_integrations.audit.keys import journal_key, session_key
 from crp_integrations.audit.trail import verify_events
+from crp_integrations.cli.app import app as crp
 from crp_integrations.dpe.records import Report
+from crp_integrations.errors import ChainBroken, RequestError
 from crp_integrations.receipt.verify import verify
 from crp_integrations.stores.keys import FileKeyRing
 from tests.gateway.houses import Gateway
@@ -44,6 +50,30 @@ def test_an_ndjson_trail_verifies_elsewhere(gateway: Gateway) -> None:
     )
     assert trail.left_out > 0
     assert trail.events + trail.left_out == len(text.splitlines())
+
+
+def test_a_trail_verifies_with_the_command_that_the_page_names(
+    gateway: Gateway, tmp_path: Path
+) -> None:
+    asked = gateway.ask()
+    session = asked.headers["CRP-Context-Session-Id"]
+    trail = tmp_path / "trail.ndjson"
+    trail.write_bytes(gateway.get(f"/v1/audit/{session}?format=ndjson").content)
+    whose = ["--file", str(trail), "--store", str(gateway.store), "--tenant"]
+    verified = CliRunner().invoke(crp, ["audit", "verify", *whose, "acme"])
+    assert verified.exit_code == 0, verified.output
+    # Not with what another tenant's trail is sealed with, nor changed by a character.
+    with pytest.raises(ChainBroken):
+        CliRunner().invoke(crp, ["audit", "verify", *whose, "globex"], catch_exceptions=False)
+    trail.write_bytes(trail.read_bytes().replace(b"released", b"relaesed", 1))
+    assert CliRunner().invoke(crp, ["audit", "verify", *whose, "acme"]).exit_code != 0
+
+
+def test_a_tenant_is_asked_for_a_file_alone(gateway: Gateway) -> None:
+    given = ["audit", "verify", "--store", str(gateway.store), "--tenant", "acme"]
+    told = CliRunner().invoke(crp, given)
+    assert isinstance(told.exception, RequestError)
+    assert "--tenant goes with --file" in str(told.exception)
 
 
 def test_a_long_trail_comes_in_pages(gateway: Gateway) -> None:

@@ -1,0 +1,108 @@
+"""The gateway over PostgreSQL: one database for all tenants, and regions of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from crp_integrations import Relay
+from crp_integrations.errors import ConfigError
+from crp_integrations.gateway import create_app
+from crp_integrations.gateway.keys import FixedKeys
+from crp_integrations.guard.subjects import Subject
+from tests.doubles import HashEmbedder
+from tests.gateway.houses import FACTS, QUESTION, SECRET, key_for, opened
+from tests.gateway.test_cli import crp
+from tests.postgres import postgres_address  # noqa: F401 - a fixture
+from tests.postgres import server as database
+from tests.servers import Double
+
+KEY = "ab" * 32
+
+
+@pytest.fixture
+def with_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRP_KEY", KEY)
+
+
+def connections() -> int:
+    with psycopg.connect(database().address(), autocommit=True) as raw:
+        found = raw.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE pid <> pg_backend_pid() "
+            "AND backend_type = 'client backend'"
+        ).fetchone()
+    assert found is not None
+    return int(found[0])
+
+
+@pytest.mark.requirement("009-9.1-6")
+def test_tenants_of_one_database_are_answered_from_their_own_facts(
+    with_key: None,
+    postgres_address: str,  # noqa: F811
+    server: Double,
+) -> None:
+    before = connections()
+    with opened(postgres_address, server) as gateway:
+        asked = {tenant: gateway.ask(tenant) for tenant in ("acme", "globex")}
+        assert {one.status_code for one in asked.values()} == {200}
+        listed = {tenant: gateway.get("/v1/facts", tenant).json() for tenant in asked}
+        texts = {tenant: str(one) for tenant, one in listed.items()}
+        assert SECRET in texts["acme"] and SECRET not in texts["globex"]
+        sent = str(server.requests)
+        assert FACTS[7] in sent
+        made = gateway.post(
+            "/v1/facts", {"facts": [{"content": SECRET.replace("October", "May")}]}, "globex"
+        )
+        assert made.status_code == 200
+        assert "May" in str(gateway.get("/v1/facts", "globex").json())
+        assert "in May" not in str(gateway.get("/v1/facts").json())
+        # One pool and one listener, however many tenants.
+        assert connections() - before <= 6
+    assert connections() == before
+    for tenant in asked:
+        with Relay.open(
+            postgres_address, subject=Subject(tenant=tenant), embedder=HashEmbedder()
+        ) as relay:
+            assert relay.verify().windows == 1
+
+
+def test_a_database_without_a_key_is_refused_before_it_is_served(
+    postgres_address: str,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(ConfigError, match="CRP_KEY"):
+        create_app(postgres_address, keys=FixedKeys(key_for("acme")[1]))
+    crp("keys", "new", "acme", "--keys", str(tmp_path / "keys"))
+    done = crp("serve", postgres_address, "--keys", str(tmp_path / "keys"))
+    assert done.returncode == 1 and "CRP_KEY" in done.stderr
+    assert not (tmp_path / "postgresql:").exists() and not Path("postgresql:").exists()
+    done = crp("serve", "mysql://host/kb", "--keys", str(tmp_path / "keys"))
+    assert done.returncode == 1 and "mysql://" in done.stderr
+
+
+def test_a_region_in_a_database_keeps_its_own_facts_windows_and_journal(
+    with_key: None,
+    postgres_address: str,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    with Relay.open(
+        tmp_path / "kb", regions={"eu": postgres_address}, embedder=HashEmbedder()
+    ) as relay:
+        relay.add(FACTS, residency="eu")
+        assert (relay.fabric.size(), relay.region("eu").size()) == (0, len(FACTS))
+        answer = relay.ask(QUESTION, model="extractive", residency="eu")
+        assert "1957" in answer.text
+        assert relay.verify(residency="eu").windows == 1
+    with Relay.open(postgres_address, embedder=HashEmbedder()) as alone:
+        assert alone.fabric.size() == len(FACTS)
+    assert not Path("postgresql:").exists()
+
+
+def test_a_region_in_a_database_needs_a_key(
+    postgres_address: str,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(ConfigError, match="CRP_KEY"):
+        Relay.open(tmp_path / "kb", regions={"eu": postgres_address}, embedder=HashEmbedder())
