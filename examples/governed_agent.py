@@ -63,7 +63,8 @@ WIDE, BUDGET = 1_600, 320
 # One hop of the graph, of little weight: on a shift a neighbour is seldom the answer.
 PACKS = PackSettings(graph=GraphSettings(hops=1, weight=0.1))
 # Ways to trim a pack, the most relevant one first: what is dropped, and what of a text stays.
-WAYS = [(0.8, 0.25), (0.7, 0.25), (0.7, 0.0), (0.6, 0.25), (0.6, 0.0), (0.5, 0.0), (0.4, 0.0)]
+WAYS = [(0.8, 0.25), (0.7, 0.25), (0.7, 0.0), (0.6, 0.25), (0.6, 0.0)]
+WAYS += [(0.5, 0.25), (0.5, 0.0), (0.4, 0.0), (0.3, 0.0), (0.2, 0.0)]
 TASK = "Answer the shift's question."
 REMINDER = "Say nothing that the numbered texts do not say."
 # What the run knows; the model is shown what the policy lists.

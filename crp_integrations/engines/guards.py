@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 from crp_integrations.engines.bundles import read_bundle
-from crp_integrations.engines.opa import OpaEngine
 from crp_integrations.engines.rego import RegoEngine
 from crp_integrations.errors import ConfigError
 from crp_integrations.guard.access import access
@@ -26,6 +25,9 @@ def guard_of(settings: GuardSettings) -> Guard:
     if not settings.wanted:
         return AllowAll()
     if settings.opa_url:
+        # Brings httpx, which takes longer to load than a store to open.
+        from crp_integrations.engines.opa import OpaEngine
+
         engine = OpaEngine(settings.opa_url, timeout_s=settings.opa_timeout_s)
         # What the server decides by is its own matter, so the bundle stands for the address.
         remote = Bundle(

@@ -10,15 +10,16 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 from pathlib import PurePath
-
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
+from typing import TYPE_CHECKING
 
 from crp_integrations.fabric.records import Block, Document
 from crp_integrations.loaders import front_matter
 from crp_integrations.loaders.decoding import NoTextError, decode
 from crp_integrations.loaders.text import LONG_ITEM
 from crp_integrations.seals import sha256
+
+if TYPE_CHECKING:
+    from markdown_it.token import Token
 
 _TAG = re.compile(r"<!--.*?-->|<[^>]*>", re.DOTALL)
 _LINE_END = re.compile(r"\n")
@@ -51,6 +52,9 @@ def read(data: bytes, *, uri: str, name: str) -> Document:
 
 def _blocks(text: str, begin: int) -> tuple[list[Block], str]:
     """The blocks behind the front matter, and the first heading's words."""
+    # Loaded for the first file of this kind, since each opening of a relay would wait for it.
+    from markdown_it import MarkdownIt
+
     tokens = MarkdownIt("commonmark").enable("table").parse(text[begin:])
     lines = _line_starts(text, begin)
     headings: list[tuple[int, str]] = []

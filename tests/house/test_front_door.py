@@ -43,6 +43,12 @@ def test_a_front_door_name_brings_no_framework(name: str, tmp_path: Path) -> Non
     assert sorted(loaded & FRAMEWORKS) == []
 
 
+def test_opening_a_relay_loads_nothing_that_only_some_need(tmp_path: Path) -> None:
+    code = f"from crp_integrations import Relay\nRelay.open({str(tmp_path / 'kb')!r}).close()"
+    unused = {"httpx", "markdown_it", "networkx", "regopy", "pypdf"}
+    assert sorted(_loaded(code, tmp_path) & (FRAMEWORKS | unused)) == []
+
+
 @pytest.mark.parametrize(
     ("adapter", "own"),
     [
