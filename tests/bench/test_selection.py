@@ -42,6 +42,7 @@ from crp_integrations.bench.selection.metrics import (
 )
 from crp_integrations.bench.selection.ours import MODEL, Ours
 from crp_integrations.bench.selection.packing import pack
+from crp_integrations.bench.selection.passages import main as make_passages
 from crp_integrations.bench.selection.peers import PEERS, Corpus
 from crp_integrations.bench.selection.run import run
 from crp_integrations.bench.selection.settle import plan, usual_budget
@@ -609,3 +610,38 @@ def test_the_plan_knows_names_and_the_budget_of_a_set() -> None:
     assert usual_budget("codebase", (256, 512)) == 512
     assert usual_budget("unseen", (256, 1_024, 2_048)) == 1_024
     assert usual_budget("unseen", (2_048, 4_096)) == 2_048
+
+
+def test_sets_of_passages_are_read_as_they_were_written(tmp_path: Path) -> None:
+    claims = [
+        {"claim": "The quay is of granite.", "evidence": "The quay was built of granite.", "label": "supported"},
+        {"claim": "The quay is of granite.", "evidence": "Granite came from the north.", "label": "refuted"},
+        {"claim": "It rained in May.", "evidence": "The crane lifts eighteen tons.", "label": "not_supported"},
+        {"claim": "The quay is new.", "evidence": "no", "label": "supported"},
+    ]  # fmt: skip
+    questions = [{"query": "who built it", "title": "Quay", "passage": "The board built the quay."}]
+    for name, found in (("claims", claims), ("asked", questions)):
+        with gzip.open(tmp_path / f"{name}.jsonl.gz", "wt", encoding="utf-8") as file:
+            file.write("\n".join(map(json.dumps, found)))
+    out = tmp_path / "sets"
+    files = [str(tmp_path / f"{name}.jsonl.gz") for name in ("claims", "asked")]
+    make_passages(["--out", str(out), *files])
+    (whole,) = read(out / "claims").collections
+    assert [one.text for one in whole.texts] == [row["evidence"] for row in claims[:3]]
+    (question,) = whole.questions
+    assert question.query == claims[0]["claim"]
+    assert [(one.doc_id, one.start, one.end) for one in question.evidence] == [
+        ("p0", 0, len(claims[0]["evidence"])), ("p1", 0, len(claims[1]["evidence"]))
+    ]  # fmt: skip
+    (other,) = read(out / "asked").collections
+    assert (other.texts[0].title, other.questions[0].query) == ("Quay", "who built it")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"), [('{"claim": "a"}', "line 1 has no 'evidence'"), ("no", "line 1 is no JSON")]
+)
+def test_another_format_is_refused_by_line(line: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "bad.jsonl.gz"
+    path.write_bytes(gzip.compress(line.encode()))
+    with pytest.raises(SystemExit, match=said):
+        make_passages(["--out", str(tmp_path / "sets"), str(path)])

@@ -107,7 +107,7 @@ def read(folder: Path, *, queries: int | None = None) -> DataSet:
     """
     texts: dict[str, list[Text]] = {}
     lengths: dict[tuple[str, str], int] = {}
-    for place, row in _rows(folder / DOCUMENTS):
+    for place, row in rows(folder / DOCUMENTS):
         collection, text = _string(row, "collection", place), _string(row, "text", place)
         doc_id = _string(row, "doc_id", place)
         if (collection, doc_id) in lengths:
@@ -116,11 +116,11 @@ def read(folder: Path, *, queries: int | None = None) -> DataSet:
         title = row.get("title")
         one = Text(doc_id, title if isinstance(title, str) else "", text)
         texts.setdefault(collection, []).append(one)
-    rows = list(_rows(folder / QUERIES))
-    if queries is not None and queries < len(rows):
-        rows = [rows[number * len(rows) // queries] for number in range(queries)]
+    asked_rows = list(rows(folder / QUERIES))
+    if queries is not None and queries < len(asked_rows):
+        asked_rows = [asked_rows[number * len(asked_rows) // queries] for number in range(queries)]
     asked: dict[str, list[Question]] = {}
-    for place, row in rows:
+    for place, row in asked_rows:
         collection = _string(row, "collection", place)
         question = _string(row, "query", place)
         pieces = tuple(_evidence(row, collection, lengths, place))
@@ -158,7 +158,7 @@ def _evidence(
         yield Evidence(doc_id, start, end)
 
 
-def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Where each row stands, for errors, and the row."""
     try:
         with gzip.open(path, "rt", encoding="utf-8") as file:
