@@ -152,6 +152,7 @@ def test_the_relay_is_measured_in_a_process_of_its_own(
     level = {
         "bare": times,
         "relay": times,
+        "loop_cpu_ms": 11.0,
         "overhead_cpu_ms": 9.0,
         "embedding_cpu_ms": 2.0,
         "verification_cpu_ms": 3.0,

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from crp_integrations.engines.leiden import engine_for
 from crp_integrations.fabric.records import Fact
 from crp_integrations.fabric.search.graph import FILE, Graphs
 from crp_integrations.fabric.search.live import Live
-from crp_integrations.fabric.settings import FabricSettings, GraphSettings
+from crp_integrations.fabric.settings import CommunitySettings, FabricSettings, GraphSettings
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import FactStatus
 from tests.doubles import NOON
@@ -452,6 +453,29 @@ def test_a_file_says_the_state_after_a_clustering(store: SqliteStore, spy: Spy) 
     query = vectors(1, seed=2)[0]
     assert index.nearest(query, COUNT + 4) == fresh(store).nearest(query, COUNT + 4)
     assert spy.built == []
+
+
+def test_a_file_says_the_state_after_communities_were_found_by_hand(
+    tmp_path: Path, spy: Spy
+) -> None:
+    settings = FabricSettings(
+        graph=GraphSettings(exact_up_to=50),
+        communities=CommunitySettings(recluster_after=1_000_000),
+    )
+    leiden = engine_for("graspologic")
+    made = fabric(SqliteStore(tmp_path / "kb"), graphs=spy, settings=settings, leiden=leiden)
+    namespace = made.bind(ACME)
+    namespace.add([sentence(number) for number in range(100)])
+    namespace.recluster()
+    cache = made.store.cache("acme")
+    assert cache is not None
+    kept = cache.load(FILE)
+    assert kept is not None
+    with made.store.begin("acme", write=False) as transaction:
+        mark = transaction.facts.mark()
+    assert mark.sequence > 100
+    assert (kept.about["sequence"], kept.about["token"]) == (mark.sequence, mark.token)
+    made.store.close()
 
 
 def test_what_another_process_put_there_is_not_restated(store: SqliteStore, spy: Spy) -> None:

@@ -61,7 +61,10 @@ class Clustered:
                 for too long; nothing was changed.
         """
         require(self._guard, self.subject, "write", NAMESPACE)
-        return self._clustering().run(afresh=afresh)
+        report = self._clustering().run(afresh=afresh)
+        # Many facts are others now by the log, of which the next process would compare each.
+        self._fabric.live(self._own.name).settle()
+        return report
 
     def communities(self) -> list[Community]:
         """The communities of the facts that the subject may read, the largest first, then by label.
