@@ -23,8 +23,9 @@ LARGEST = 2**53 - 1
 _LONGEST_NUMBER = len(str(-LARGEST))
 _ONE_WAY: Final = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
 # Without digits, a float is a point or an e behind what a value stands behind. Other letters go as
-# well, apart from those with which a word of JSON begins: what is left is short.
-_LEFT_OUT: Final = b"-0123456789_ABCDFGHIJKLMNOPQRSTUVWXYZabcdghijklmopqrsuvwxyz"
+# well, apart from those with which a word of JSON begins: what is left is short. An s stays, since
+# half of all `"sha256:…"` would look like a float without it.
+_LEFT_OUT: Final = b"-0123456789_ABCDFGHIJKLMNOPQRSTUVWXYZabcdghijklmopqruvwxyz"
 _OUTLINE: Final = bytes.maketrans(b"[eE", b",..")
 # Bytes of which no character beyond the first plane begins with one.
 _FIRST_PLANE: Final = bytes(range(0xF0))
