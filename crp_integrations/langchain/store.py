@@ -154,6 +154,10 @@ class CRPStore(BaseStore):
                 labels = tuple(path)
                 if not labels or not all(isinstance(one, str) and one for one in labels):
                     raise RequestError(f"namespace {labels!r:.80} is not one or more names")
+                if op.value is not None and not isinstance(op.value, dict):
+                    raise RequestError(
+                        f"the value of {key!r:.40} is {type(op.value).__name__}, wanted a dict"
+                    )
                 asked.puts.pop((labels, key), None)
                 asked.puts[labels, key] = op
                 return None

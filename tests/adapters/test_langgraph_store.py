@@ -256,6 +256,13 @@ def test_namespaces_that_are_none_are_refused(store):
         store.batch(["put"])
 
 
+@pytest.mark.parametrize("value", ["a text", ["a", "list"], 3])
+def test_a_value_that_is_no_dict_is_refused_and_nothing_is_put(store, value):
+    with pytest.raises(RequestError, match=f"'k' is {type(value).__name__}, wanted a dict"):
+        store.batch([PutOp(("a",), "good", {"a": 1}), PutOp(("a",), "k", value)])
+    assert store.search(("a",)) == []
+
+
 LIVES = {
     "doc1": {"text": "short text about animals"},
     "doc2": {"text": "a longer text about the growing of tulips in the garden"},
