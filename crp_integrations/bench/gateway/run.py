@@ -44,6 +44,8 @@ MIX: Final = (
 # The share of the time in which caches fill; memory is judged by what comes after it.
 WARM_SHARE: Final = 0.4
 SAMPLE_SECONDS: Final = 2.0
+# One in so many requests is followed by an attempt to get at another tenant's.
+PRY_EVERY: Final = 7
 # Texts of the fact that callers change, again and again; a new one each time would fill the
 # memories of readings, which hold thousands, for hours.
 TEXTS: Final = 16
@@ -60,10 +62,12 @@ class Tally:
     Attributes:
         seconds: of each request, by kind.
         errors: requests that were not answered as they should be, by what was wrong.
+        pried: attempts at another tenant's facts and report.
     """
 
     seconds: dict[str, list[float]] = field(default_factory=dict)
     errors: Counter[str] = field(default_factory=Counter)
+    pried: int = 0
 
 
 def run(
@@ -125,6 +129,7 @@ def run(
         "requests": done,
         "requests_per_second": round(done / seconds, 2),
         "errors": dict(tally.errors),
+        "attempts_at_another_tenants": tally.pried,
         "milliseconds": {kind: _times(took) for kind, took in sorted(tally.seconds.items())},
         "memory_mb": {
             "start": memory[0][1],
@@ -163,6 +168,7 @@ async def _load(
                 number = next(numbers)
                 at = number % len(keys)
                 await _one(client, keys[at], at, number, asked, tally, last)
+                await _prying(client, keys, number, tally, last)
 
         sampling = asyncio.create_task(sampled())
         await asyncio.gather(*(caller() for _ in range(at_once)))
@@ -220,6 +226,29 @@ async def _one(
     except httpx.HTTPError as error:
         tally.errors[f"{kind} {type(error).__name__}"] += 1
     tally.seconds.setdefault(kind, []).append(time.perf_counter() - began)
+
+
+async def _prying(
+    client: httpx.AsyncClient, keys: Sequence[str], number: int, tally: Tally, last: dict[str, str]
+) -> None:
+    """Now and then ask with a tenant's key for what is another's; what comes counts as an error."""
+    at, other = number % len(keys), (number + 1) % len(keys)
+    if number % PRY_EVERY or at == other:
+        return
+    headers = {"Authorization": f"Bearer {keys[at]}"}
+    asked = f"Which request of the load was sent by a caller of tenant {other}?"
+    body = {"model": "measured", "messages": [{"role": "user", "content": asked}]}
+    try:
+        told = await client.post("/v1/preview", json=body, headers=headers)
+        if told.status_code != httpx.codes.OK or f"tenant {other} today" in told.text:
+            tally.errors[f"preview of another's facts {told.status_code}"] += 1
+        if uri := last.get(keys[other]):
+            report = await client.get(uri, headers=headers)
+            if report.status_code != httpx.codes.NOT_FOUND:
+                tally.errors[f"another's report {report.status_code}"] += 1
+            tally.pried += 1
+    except httpx.HTTPError as error:
+        tally.errors[f"prying {type(error).__name__}"] += 1
 
 
 def _times(took: Sequence[float]) -> dict[str, float]:
