@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import io
 
+from crp_integrations.headers.fields import REQUEST
 from crp_integrations.headers.grammar import LIMITS, MOST_CHARACTERS
+from crp_integrations.headers.parse import parse
 from crp_integrations.headers.propagate import DOWN, UP
+from crp_integrations.headers.write import ask
 from tests.house.pages import blocks
 from tests.requirements.rows import ROOT
 
@@ -28,3 +31,21 @@ def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
     for number in {MOST_CHARACTERS, *LIMITS.values()}:
         assert f"{number:,}" in text
     assert len(DOWN) == len(UP) == 6
+
+
+def test_the_page_lists_every_request_header_with_a_value_that_is_taken() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    table = text.split("## What a caller may ask")[1].split("##")[0]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in table.splitlines()
+        if line.startswith("| `CRP-")
+    ]
+    listed = {}
+    for name, value, _ in rows:
+        said = value.split("`")[1]
+        listed[name.strip("`")] = said + "0" * 64 if "hexadecimal" in value else said
+    assert set(listed) == {field.name for field in REQUEST.values()}
+    for name, value in listed.items():
+        if "…" not in value:
+            assert set(ask(parse({name: value}))) == {name}
