@@ -188,6 +188,7 @@ def test_a_small_run_has_every_field(report: dict[str, object]) -> None:
     assert measured["words"]["overlap_10"] > 0.9
     assert measured["words_tantivy"]["overlap_10"] > 0.8
     assert measured["opening"]["found"] == 50
+    assert sorted(measured["opening"]["each_s"])[2] == measured["opening"]["open_s"]
     grown = measured["reclustering"]["after_growth"]
     assert grown["facts"] == 303
     assert grown["modularity"] == pytest.approx(grown["leidenalg"]["modularity"], abs=0.05)
