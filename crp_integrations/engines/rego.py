@@ -10,26 +10,28 @@ from __future__ import annotations
 
 import ctypes
 import json
-import re
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Callable, Mapping
+from functools import cache, lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from json.encoder import encode_basestring
 from typing import Any, Final
 
+import orjson
+
+from crp_integrations.engines.rego_limits import misread
 from crp_integrations.errors import EngineError
 from crp_integrations.guard.ports import Bundle
 
 LIBRARY: Final = "regopy"
-# regopy 1.5.2 takes `not` within `every` for true, so that such a rule would allow everything.
-_NOT_IN_EVERY: Final = re.compile(r"\bevery\b[^{}]*\{[^}]*\bnot\b")
-_COMMENT: Final = re.compile(r"#[^\n]*")
 # Decisions that are kept: they depend on a few registered words, so few differ.
 MOST_KEPT: Final = 1_024
 # Bytes of an answer that is read at once.
 _ANSWER: Final = 4_096
+# Texts whose writing is kept, and how long one may be: names of fields, roles and labels come back.
+_WRITTEN: Final = 1_024
+_SHORT: Final = 64
 
 
 class RegoEngine:
@@ -46,7 +48,7 @@ class RegoEngine:
         self._most = most_kept
         self._lock = threading.Lock()
         self._built: dict[str, _Built] = {}
-        self._decided: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._decided: OrderedDict[tuple[str, str], bytes] = OrderedDict()
 
     @property
     def identity(self) -> str:
@@ -78,12 +80,9 @@ class RegoEngine:
         # Parsed anew, so that no caller can change what the next one gets.
         return _value(kept, bundle)
 
-    def _evaluated(self, bundle: Bundle, name: str, question: Mapping[str, Any]) -> str:
+    def _evaluated(self, bundle: Bundle, name: str, question: Mapping[str, Any]) -> bytes:
         """What the interpreter says, as JSON."""
-        try:
-            import regopy
-        except ImportError as error:
-            raise EngineError("regopy cannot be loaded", engine=LIBRARY) from error
+        regopy = _library()
         try:
             found = self._built.get(name)
             if found is None:
@@ -117,11 +116,12 @@ class _Built:
         self._interpreter, self._plans = interpreter._impl, plans._impl
         self._entrypoint = bundle.entrypoint.encode()
         self._c = regopy.rego_shared.rego
+        self._put = _putting(self._c)
         self._failed = regopy.RegoError
         self._error = regopy.rego_shared.rego_get_error
         self._buffer = ctypes.create_string_buffer(_ANSWER)
 
-    def asked(self, question: Mapping[str, Any]) -> str:
+    def asked(self, question: Mapping[str, Any]) -> bytes:
         """What the entrypoint's value is for an input, as JSON.
 
         Raises:
@@ -131,7 +131,9 @@ class _Built:
         c = self._c
         given = c.regoNewInput()
         try:
-            if _put(c, given, dict(question)) or c.regoSetInput(self._interpreter, given):
+            # A pointer that is one already takes half as long to hand over as its number.
+            here = ctypes.c_void_p(given)
+            if self._put(here, dict(question)) or c.regoSetInput(self._interpreter, given):
                 raise self._failed("the input could not be made")
         finally:
             c.regoFreeInput(given)
@@ -143,7 +145,7 @@ class _Built:
         finally:
             c.regoFreeOutput(output)
 
-    def _read(self, output: int) -> str:
+    def _read(self, output: int) -> bytes:
         buffer = self._buffer
         if self._c.regoOutputJSON(output, buffer, len(buffer)):
             # Most often it is too long; what else is wrong goes wrong again.
@@ -151,33 +153,54 @@ class _Built:
             buffer = ctypes.create_string_buffer(size)
             if self._c.regoOutputJSON(output, buffer, size):
                 raise self._failed("the output could not be read")
-        return buffer.value.decode()
+        return buffer.value
 
 
-def _put(c: Any, given: int, value: Any) -> int:
-    """Put a JSON value on an input's stack; 0 where all went well.
+def _putting(c: Any) -> Callable[[ctypes.c_void_p, Any], int]:
+    """What puts a JSON value on an input's stack, and says 0 where all went well.
 
     The interpreter holds texts as JSON writes them, and takes what it is given for that: unescaped,
-    a quotation mark would end a text in the answer, and a zero character ends it in C.
+    a quotation mark would end a text in the answer, and a zero character ends it in C. The
+    library's functions are looked up once, since an input takes two dozen of their calls.
 
     Raises:
         ValueError: a number is above 64 bits, or a text has half of a surrogate pair.
         TypeError: it is no value of JSON.
     """
+    # The same library; these calls are too short to let other threads go on meanwhile.
+    near = ctypes.PyDLL(LIBRARY, handle=c._handle)
+    text, item = near.regoInputString, near.regoInputObjectItem
+    of_items, of_values = near.regoInputObject, near.regoInputArray
+
+    def put(given: ctypes.c_void_p, value: Any) -> int:
+        kind = type(value)
+        if kind is str:
+            failed = text(given, _written(value))
+        elif kind is dict:
+            failed = 0
+            for name, one in value.items():
+                failed |= text(given, _written(name)) if type(name) is str else put(given, name)
+                failed |= text(given, _written(one)) if type(one) is str else put(given, one)
+                failed |= item(given)
+            failed |= of_items(given, len(value))
+        elif kind is list or kind is tuple:
+            failed = 0
+            for one in value:
+                failed |= put(given, one)
+            failed |= of_values(given, len(value))
+        else:
+            failed = _put_scalar(c, put, given, value)
+        return int(failed)
+
+    return put
+
+
+def _put_scalar(
+    c: Any, put: Callable[[ctypes.c_void_p, Any], int], given: ctypes.c_void_p, value: Any
+) -> int:
+    """Put what is neither a text nor made of other values; what raises is told by `_putting`."""
     kind = type(value)
-    if kind is str:
-        failed = c.regoInputString(given, encode_basestring(value)[1:-1].encode())
-    elif kind is dict:
-        failed = 0
-        for name, one in value.items():
-            failed |= _put(c, given, name) | _put(c, given, one) | c.regoInputObjectItem(given)
-        failed |= c.regoInputObject(given, len(value))
-    elif kind is list or kind is tuple:
-        failed = 0
-        for one in value:
-            failed |= _put(c, given, one)
-        failed |= c.regoInputArray(given, len(value))
-    elif kind is bool:
+    if kind is bool:
         failed = c.regoInputBoolean(given, value)
     elif kind is int:
         if not -(2**63) <= value < 2**63:
@@ -190,10 +213,20 @@ def _put(c: Any, given: int, value: Any) -> int:
     elif isinstance(value, (str, int, float)):
         # A word of a closed list, or another kind of these.
         plain = next(base for base in (str, int, float) if isinstance(value, base))
-        return _put(c, given, plain(value))
+        return put(given, plain(value))
     else:
         raise TypeError(f"the input has a {kind.__name__}, which JSON has not")
     return int(failed)
+
+
+def _written(text: str) -> bytes:
+    """A text as JSON writes it, without the quotation marks."""
+    return _kept(text) if len(text) <= _SHORT else encode_basestring(text)[1:-1].encode()
+
+
+@lru_cache(maxsize=_WRITTEN)
+def _kept(text: str) -> bytes:
+    return encode_basestring(text)[1:-1].encode()
 
 
 def _modules(bundle: Bundle) -> dict[str, str]:
@@ -204,18 +237,15 @@ def _modules(bundle: Bundle) -> dict[str, str]:
     """
     modules = {f"{bundle.name}.rego": bundle.module, **bundle.further}
     for name, source in modules.items():
-        if _NOT_IN_EVERY.search(_COMMENT.sub("", source)):
-            raise EngineError(
-                f"policy file {name!r:.80} has a `not` in an `every`, which this interpreter takes "
-                "for true whatever follows; count what does not hold instead",
-                engine=LIBRARY,
-            )
+        wrong = misread(source)
+        if wrong:
+            raise EngineError(f"policy file {name!r:.80} has {wrong}", engine=LIBRARY)
     return modules
 
 
-def _value(said: str, bundle: Bundle) -> dict[str, Any]:
+def _value(said: bytes, bundle: Bundle) -> dict[str, Any]:
     try:
-        answered = json.loads(said)["expressions"]
+        answered = orjson.loads(said)["expressions"]
     except (ValueError, KeyError, TypeError):
         answered = ()
     if len(answered) != 1 or not isinstance(answered[0], dict):
@@ -226,6 +256,20 @@ def _value(said: str, bundle: Bundle) -> dict[str, Any]:
         )
     value: dict[str, Any] = answered[0]
     return value
+
+
+@cache
+def _library() -> Any:
+    """regopy, loaded at the first decision.
+
+    Raises:
+        EngineError: it cannot be loaded.
+    """
+    try:
+        import regopy
+    except ImportError as error:
+        raise EngineError("regopy cannot be loaded", engine=LIBRARY) from error
+    return regopy
 
 
 @cache

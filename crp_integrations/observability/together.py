@@ -19,9 +19,8 @@ class Together:
 
     def step(self, name: str) -> AbstractContextManager[None]:
         """A step of each."""
-        steps = [one.step(name) for one in self.observers]
         # Most steps of a window are one observer's alone.
-        steps = [one for one in steps if type(one) is not nullcontext]
+        steps = [step for one in self.observers if type(step := one.step(name)) is not nullcontext]
         return steps[0] if len(steps) == 1 else _Steps(steps)
 
     @contextmanager
@@ -52,22 +51,19 @@ class _Steps:
     `ExitStack` does the same and takes longer than most observers.
     """
 
-    __slots__ = ("_first", "_rest", "_steps")
+    __slots__ = ("_steps",)
 
     def __init__(self, steps: Sequence[AbstractContextManager[None]]) -> None:
         self._steps = steps
 
     def __enter__(self) -> None:
-        if not self._steps:
-            return
-        first, *rest = self._steps
-        self._rest = _Steps(rest)
-        self._first = first
-        first.__enter__()
+        entered = 0
         try:
-            self._rest.__enter__()
+            for step in self._steps:
+                step.__enter__()
+                entered += 1
         except BaseException as error:
-            first.__exit__(type(error), error, error.__traceback__)
+            _leave(self._steps[:entered], type(error), error, error.__traceback__)
             raise
 
     def __exit__(
@@ -76,9 +72,21 @@ class _Steps:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if not self._steps:
-            return
+        _leave(self._steps, kind, error, traceback)
+
+
+def _leave(
+    steps: Sequence[AbstractContextManager[None]],
+    kind: type[BaseException] | None,
+    error: BaseException | None,
+    traceback: TracebackType | None,
+) -> None:
+    """Leave steps, the last one first; one that fails keeps none of the others from its end."""
+    failed: BaseException | None = None
+    for step in reversed(steps):
         try:
-            self._rest.__exit__(kind, error, traceback)
-        finally:
-            self._first.__exit__(kind, error, traceback)
+            step.__exit__(kind, error, traceback)
+        except BaseException as other:  # noqa: BLE001 - it is raised below
+            failed = other
+    if failed is not None:
+        raise failed

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from enum import IntEnum, StrEnum
 
 import pytest
 
@@ -150,3 +151,62 @@ class _Counting:
             return told
 
         return noted
+
+
+def test_a_text_that_came_before_is_written_as_it_was() -> None:
+    """Short texts are written once; each must stay what it is, beside one that begins alike."""
+    engine = RegoEngine(most_kept=0)
+    texts = ["a", 'a"', "a\\", "\0", "é", "x" * 64, "x" * 65, *(str(n) for n in range(1_100))]
+    for text in [*texts, *texts]:
+        assert engine.decide(ECHO, {"value": [text, {text: text}]}) == {
+            "got": {"value": [text, {text: text}]}
+        }
+
+
+def test_words_of_closed_lists_are_put_as_what_they_are() -> None:
+    class Word(StrEnum):
+        READ = "read"
+
+    class Number(IntEnum):
+        ONE = 1
+
+    told = RegoEngine(most_kept=0).decide(ECHO, {Word.READ: [Word.READ, Number.ONE]})
+    assert told == {"got": {"read": ["read", 1]}}
+
+
+GIVEN = "package t\nimport rego.v1\n"
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        # Each would give nothing, so that whoever counts it finds no label denied.
+        'verdict := {"got": x} if {\n\tsome l in input.ls\n\tx := [l | some r in input.rs]\n}',
+        'verdict := {"got": [k | some l in input.ls; k := l; count([k | input.rs[_]]) == 1]}',
+        'verdict := {"got": x} if {\n\tsome l in input.ls\n\tx := {l: r | some r in input.rs}\n}',
+        'verdict := {"got": x} if {\n\tsome l in input.ls\n\tx := {[l, r] | some r in input.rs}\n}',
+    ],
+)
+def test_a_comprehension_that_is_evaluated_too_early_is_refused(rule: str) -> None:
+    with pytest.raises(EngineError, match="evaluates too early"):
+        RegoEngine().decide(
+            Bundle("t@1", GIVEN + rule, {}, "t/verdict"), {"ls": ["a", "b"], "rs": ["r"]}
+        )
+
+
+@pytest.mark.parametrize(
+    ("rule", "got"),
+    [
+        (
+            'verdict := {"got": [m | some l in input.ls; m := [k | input.rs[_]; k := l][0]]}',
+            ["a", "b"],
+        ),
+        ('# [l | some r in x]\nverdict := {"got": [r | some r in input.rs]}', ["r"]),
+        ('verdict := {"got": [limit | some r in input.rs]}\nlimit := 3', [3]),
+        ('verdict := {"got": ["[l | x]" | some l in input.ls]}', ["[l | x]", "[l | x]"]),
+    ],
+)
+def test_a_comprehension_that_names_what_it_gives_is_evaluated(rule: str, got: object) -> None:
+    bundle = Bundle("t@1", GIVEN + rule, {}, "t/verdict")
+    question = {"ls": ["a", "b"], "rs": ["r"]}
+    assert RegoEngine().decide(bundle, question) == {"got": got}

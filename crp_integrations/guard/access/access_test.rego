@@ -46,6 +46,14 @@ cases := {
 		"input": asked("olga", ["operator"], "erase", ["class:secret"]),
 		"want": {"allow": true},
 	},
+	"an operator does nothing else": {
+		"input": asked("olga", ["operator"], "copy", ["class:secret"]),
+		"want": {"allow": false},
+	},
+	"a word of the data that is no action is denied": {
+		"input": asked("anna", ["reader"], "redact", ["pii:high"]),
+		"want": {"allow": false},
+	},
 	"a namespace as a whole is the operator's": {
 		"input": asked("olga", ["operator"], "write", ["crp:namespace"]),
 		"want": {"allow": true},
