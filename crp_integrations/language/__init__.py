@@ -3,7 +3,7 @@
 In: text. Out: spans and small records that point into it by character offsets: sentences,
 words, quantities, dates, names, negations, conditions, claims, measures of overlap, and keywords.
 
-Read `spans.py` and `text.py` first, then `blocks.py` and `sentences.py`, `words.py`,
+Read `spans.py` and `text.py` first, then `blocks.py` and `sentences.py`, `words.py`, `gist.py`,
 `identifiers.py`, `dates.py`, `numerals.py`, `counted.py` with `units.py`, `quantities.py`,
 `names.py` with `lexicon.py`, `negation.py`, `conditions.py`, then `verbs.py`, `clauses.py`,
 `kinds.py`, `specificity.py` and `claims.py`, then `overlap.py` and `differences.py`,

@@ -48,6 +48,9 @@ class _Line:
 
 
 def _lines(text: str) -> Iterator[_Line]:
+    if text and "\n" not in text and "\r" not in text:
+        yield _Line(0, len(text), text)
+        return
     for match in _LINE.finditer(text):
         if match.end() == match.start():
             return

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from crp_integrations.language.gist import gist
 from crp_integrations.language.identifiers import identifiers
 from crp_integrations.language.memo import remembered
 from crp_integrations.language.text import Folded, fold
@@ -53,7 +54,7 @@ class DateMention:
 
 _MONTH = (
     r"(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?"
-    r"|Sept?(?:ember)?|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?)\b\.?"
+    r"|Sep(?:t(?:ember)?)?|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?)\b\.?"
 )
 _M = rf"(?P<month>{_MONTH})"
 _Y = r"(?P<year>1[0-9]{3}|2[01][0-9]{2})(?!\d)"
@@ -65,7 +66,7 @@ _DAYS = rf"(?:(?P<before>[0-3]?[0-9]){_TH}{_SPAN})?"
 _NO_NUMBER = r"(?!\w|[.,]\d|\s?(?:%|percent|million|billion|thousand|trillion))"
 _I = re.IGNORECASE
 
-_PATTERNS = (
+_ALL = (
     # 2024-03-12, 2024/03/12
     re.compile(
         rf"(?<![\w.-]){_Y}(?P<mark>[-/.])(?P<month>0?[1-9]|1[0-2])(?P=mark)"
@@ -97,6 +98,9 @@ _PATTERNS = (
     # 2019-2020, 2019-20, 2019/20
     re.compile(rf"(?<![\w.,-]){_Y}(?:-|\u2013|/)(?P<until>\d{{4}}|\d{{2}})(?![\w-]|[.,]\d)"),
 )
+_NAMED = frozenset(MONTHS)
+# Each with whether it needs the name of a month.
+_PATTERNS = tuple((pattern, _MONTH in pattern.pattern) for pattern in _ALL)
 _YEAR = re.compile(
     r"(?<![\w.,$\u20ac\u00a3\u00a5#/:])(?:1[0-9]{3}|2[01][0-9]{2})"
     r"(?=s?(?![\w%]|[.,]\d|[/:]\d))"
@@ -130,9 +134,15 @@ def dates(text: str) -> list[DateMention]:
 @remembered
 def _dates(text: str) -> tuple[DateMention, ...]:
     folded = fold(text)
+    look = gist(folded.text)
+    if not look.figures:
+        return ()
+    monthless = look.lacks(_NAMED)
     taken = [(span.start, span.end) for span in identifiers(text)]
     found: list[DateMention] = []
-    for pattern in _PATTERNS:
+    for pattern, named in _PATTERNS:
+        if named and monthless:
+            continue
         fresh: list[DateMention] = []
         for match in pattern.finditer(folded.text):
             start, end = folded.start(match.start()), folded.end(match.end())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from crp_integrations.language.gist import gist
 from crp_integrations.language.memo import remembered
 from crp_integrations.language.spans import Span
 from crp_integrations.language.text import fold
@@ -59,6 +60,18 @@ _DATE = re.compile(
     r"|(?i:fy)(?:\d{2}|\d{4})\Z"  # a fiscal year
 )
 _TRAIL = ".,;:!?'\")]}*_"
+# What stands in every address, name of code and reference, besides figures.
+_SIGNS = re.compile(r"://|@|_|--")
+_WEB = frozenset({"www"})
+_REFERS = frozenset(
+    """section sections sec sect article articles art arts chapter chapters chap clause clauses
+    paragraph paragraphs para annex annexes appendix appendices figure figures fig figs table
+    tables equation equations eq eqs step steps stage stages rule rules part parts title titles
+    schedule schedules recital recitals item items requirement requirements version versions ver
+    release releases phase phases tier tiers level levels class grade grades type types model
+    models page pages line lines room rooms gate gates building flight flights route routes
+    highway interstate no nos number""".split()
+)
 
 
 def identifiers(text: str) -> list[Span]:
@@ -95,9 +108,23 @@ def _identifiers(text: str) -> tuple[Span, ...]:
 
 
 def _stretches(text: str) -> Iterator[tuple[int, int]]:
-    for pattern in (_ADDRESS, _REFERENCE, _STANDARD, _OTHER):
-        for match in pattern.finditer(text):
+    look = gist(text)
+    signs = _SIGNS.search(text) is not None
+    if signs or look.figures or not look.lacks(_WEB):
+        for match in _ADDRESS.finditer(text):
             yield match.span()
+    if not look.lacks(_REFERS) or "\u00a7" in text:
+        for match in _REFERENCE.finditer(text):
+            yield match.span()
+    if look.figures:
+        for match in _STANDARD.finditer(text):
+            yield match.span()
+    if signs or look.figures:
+        for match in _OTHER.finditer(text):
+            yield match.span()
+    # Raised digits are no figures to count with, but digits.
+    if not look.figures and (text.isascii() or not any(map(str.isdigit, text))):
+        return
     for match in _TOKEN.finditer(text):
         token = match.group()
         if not any(character.isdigit() for character in token):

@@ -90,14 +90,16 @@ def _in_sentence(text: str, found: list[Word], usual: set[str], sentence: Span) 
     result: list[Name] = []
     run: list[Word] = []
     for number, word in enumerate(found):
-        opens = number == 0 or _opens(text, word)
-        capital = _is_capital(word) and not shouted
-        if capital and not opens and _after_stop(text, word) and word.lower in ORDINARY:
-            capital = False
-        if capital and opens and _is_plain(text, found, number, usual):
-            capital = False
+        capital = not (shouted or word.text.islower()) and _is_capital(word)
+        if capital:
+            if number == 0 or _opens(text, word):
+                capital = not _is_plain(text, found, number, usual)
+            elif _after_stop(text, word) and word.lower in ORDINARY:
+                capital = False
         if capital and titled and (word.lower in ORDINARY or word.lower in STOP_WORDS):
             capital = False
+        if not capital and not run:
+            continue
         if run and not _linked(text, run[-1], word):
             _close(text, run, result)
         if capital or (run and word.lower in _CONNECTORS and _leads(found, number)):

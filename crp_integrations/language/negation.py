@@ -117,8 +117,13 @@ def negations(text: str) -> list[Span]:
     >>> [span.of(text) for span in negations(text)]
     ['not', 'no longer', 'without']
     """
+    return list(_negations(text))
+
+
+@remembered
+def _negations(text: str) -> tuple[Span, ...]:
     folded = fold(text)
-    return [folded.span(match.start(), match.end()) for match in _CUE.finditer(folded.text)]
+    return tuple(folded.span(match.start(), match.end()) for match in _CUE.finditer(folded.text))
 
 
 def denies(text: str) -> bool:

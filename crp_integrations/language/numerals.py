@@ -90,6 +90,8 @@ START = re.compile(
     r"|month|quarter|year)|per\sannum)\b))",
     re.IGNORECASE,
 )
+# Without one of these, and without a figure, a text counts nothing.
+WORDED = frozenset({*ONES, *TENS, *SCALES, *TIMES, *ORDINALS, *_PARTS})
 _DIGITS = re.compile(
     r"\d{1,3}(?:\.\d{3}){2,}(?:,\d+)?(?!\d)"  # 1.234.567,89
     r"|\d{1,3}(?:,\d{2,3})*,\d{3}(?:\.\d+)?(?!\d)"  # 4,200,000.5 and 12,34,567

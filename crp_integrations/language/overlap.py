@@ -6,6 +6,8 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from heapq import nsmallest
 
 from crp_integrations.language.words import content_stems, content_words
 
@@ -36,7 +38,10 @@ def _weights(stems: Sequence[set[str]]) -> dict[str, float]:
     for unique in stems:
         for found in unique:
             counts[found] += 1
-    total = len(stems)
+    return _rarity(counts, len(stems))
+
+
+def _rarity(counts: Mapping[str, int], total: int) -> dict[str, float]:
     return {
         found: 1.0 + math.log((1 + total) / (1 + count)) for found, count in sorted(counts.items())
     }
@@ -84,16 +89,43 @@ class Index:
     """
 
     def __init__(self, passages: Sequence[str]) -> None:
-        self._lengths = [len(passage) for passage in passages]
-        self._postings: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
-        stems: list[set[str]] = []
+        self._passages = tuple(passages)
+        self._having: dict[str, list[int]] = {}
         for number, passage in enumerate(passages):
-            seen: set[str] = set()
+            for found in {word.stem for word in content_words(passage)}:
+                self._having.setdefault(found, []).append(number)
+        self.idf: dict[str, float] = _rarity(
+            {found: len(having) for found, having in self._having.items()}, len(passages)
+        )
+
+    @cached_property
+    def _postings(self) -> dict[str, list[tuple[int, int, int]]]:
+        postings: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
+        for number, passage in enumerate(self._passages):
             for word in content_words(passage):
-                self._postings[word.stem].append((number, word.start, word.end))
-                seen.add(word.stem)
-            stems.append(seen)
-        self.idf: dict[str, float] = _weights(stems)
+                postings[word.stem].append((number, word.start, word.end))
+        return postings
+
+    @cached_property
+    def rarest(self) -> float:
+        """The weight of a stem that no passage has: that of the rarest one."""
+        return max(self.idf.values(), default=1.0)
+
+    def nearest(self, claim: str, count: int) -> list[int]:
+        """Positions of the passages that share most with the claim, by the weight of its stems.
+
+        Args:
+            count: how many at most; a passage that shares nothing is none of them.
+
+        Returns:
+            Best first, equal ones in their order.
+        """
+        shared: dict[int, float] = defaultdict(float)
+        for found in sorted(set(content_stems(claim))):
+            weight = self.idf.get(found, 0.0)
+            for passage in self._having.get(found, ()):
+                shared[passage] += weight
+        return nsmallest(count, shared, key=lambda place: (-round(shared[place], 9), place))
 
     def best_windows(self, claim: str, *, size: int, count: int) -> list[Window]:
         """The stretches of at most `size` characters that share most with the claim.
@@ -135,7 +167,7 @@ class Index:
                 break
             slack = max(0, size - (end - start))
             low = max(0, start - slack // 2)
-            high = min(self._lengths[passage], low + max(size, end - start))
+            high = min(len(self._passages[passage]), low + max(size, end - start))
             if any(w.passage == passage and low < w.end and w.start < high for w in chosen):
                 continue
             chosen.append(Window(passage, low, high, min(1.0, max(0.0, mass / total))))

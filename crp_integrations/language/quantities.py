@@ -14,9 +14,10 @@ from typing import Literal
 
 from crp_integrations.language.counted import Kind, Piece, piece_at
 from crp_integrations.language.dates import dates
+from crp_integrations.language.gist import gist
 from crp_integrations.language.identifiers import identifiers
 from crp_integrations.language.memo import remembered
-from crp_integrations.language.numerals import ONES, ORDINALS, START
+from crp_integrations.language.numerals import ONES, ORDINALS, START, WORDED
 from crp_integrations.language.spans import Span
 from crp_integrations.language.text import fold
 from crp_integrations.language.units import CONTEXT, to_base
@@ -139,6 +140,9 @@ def _quantities(text: str) -> tuple[Quantity, ...]:
 def _all(text: str) -> tuple[Quantity, ...]:
     folded = fold(text)
     body = folded.text
+    look = gist(body)
+    if not look.figures and look.lacks(WORDED):
+        return ()
     taken = [Span(s.start, s.end) for s in identifiers(text)]
     taken += [Span(mention.start, mention.end) for mention in dates(text)]
     taken += [folded.span(*match.span()) for match in _MARKER.finditer(body)]

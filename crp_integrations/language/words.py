@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from snowballstemmer.english_stemmer import EnglishStemmer
 
+from crp_integrations.language.memo import remembered
 from crp_integrations.language.text import fold
 
 STOP_WORDS: frozenset[str] = frozenset(
@@ -25,8 +26,7 @@ STOP_WORDS: frozenset[str] = frozenset(
 _WORD = re.compile(r"[^\W_]+(?:['.\-&][^\W_]+)*")
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(NamedTuple):
     """A word of a text.
 
     Attributes:
@@ -47,12 +47,22 @@ def words(text: str) -> list[Word]:
     >>> [word.text for word in words("It's U.S. state-of-the-art.")]
     ["It's", 'U.S', 'state-of-the-art']
     """
+    return list(_words(text))
+
+
+@remembered
+def _words(text: str) -> tuple[Word, ...]:
     folded = fold(text)
+    if folded.offsets is None:
+        return tuple(
+            Word(text[match.start() : match.end()], *match.span(), match.group().casefold())
+            for match in _WORD.finditer(folded.text)
+        )
     found = []
     for match in _WORD.finditer(folded.text):
         start, end = folded.start(match.start()), folded.end(match.end())
         found.append(Word(text[start:end], start, end, match.group().casefold()))
-    return found
+    return tuple(found)
 
 
 @lru_cache(maxsize=65_536)
@@ -80,8 +90,7 @@ def content_stems(text: str) -> list[str]:
     return [stem(lower) for lower in lowered if lower not in STOP_WORDS]
 
 
-@dataclass(frozen=True, slots=True)
-class ContentWord:
+class ContentWord(NamedTuple):
     """A stem and where it stands."""
 
     stem: str
@@ -92,7 +101,8 @@ class ContentWord:
 _PART = re.compile(r"[^\W_]+(?:[.'][^\W_]+)*")
 
 
-def content_words(text: str) -> list[ContentWord]:
+@remembered
+def content_words(text: str) -> tuple[ContentWord, ...]:
     """The content stems of a text with their character offsets."""
     folded = fold(text)
     found = []
@@ -100,5 +110,8 @@ def content_words(text: str) -> list[ContentWord]:
         lower = match.group().casefold()
         if lower in STOP_WORDS:
             continue
-        found.append(ContentWord(stem(lower), folded.start(match.start()), folded.end(match.end())))
-    return found
+        start, end = match.span()
+        if folded.offsets is not None:
+            start, end = folded.start(start), folded.end(end)
+        found.append(ContentWord(stem(lower), start, end))
+    return tuple(found)

@@ -412,6 +412,30 @@ def test_runs_are_those_that_a_plain_search_finds(context: list[str], answer: li
         assert min(best, 1) <= runs[at] <= best
 
 
+@given(
+    st.lists(st.lists(WORD, min_size=1, max_size=20), min_size=1, max_size=3),
+    st.lists(WORD, min_size=1, max_size=20),
+)
+def test_runs_are_the_same_followed_one_by_one_and_together(
+    context: list[list[str]], answer: list[str]
+) -> None:
+    texts = [" ".join(words) for words in context]
+    places = [(n, 0, len(text)) for n, text in enumerate(texts)]
+    found = Wording(texts, places)
+    ids = found.number(words_of(" ".join(answer)).stems)
+    with pytest.MonkeyPatch.context() as patch:
+        runs = []
+        for few in (0, 2, 10_000):
+            patch.setattr("crp_integrations.dpe.verifier.wording.FEW", few)
+            runs.append(found.runs(ids).tolist())
+    assert runs[0] == runs[1] == runs[2]
+    # A row ends with its passage.
+    assert max(runs[0]) <= max(len(words) for words in context)
+    own = {row for text in texts for row in itertools.pairwise(words_of(text).stems)}
+    said = itertools.pairwise(words_of(" ".join(answer)).stems)
+    assert found.in_a_row(ids).tolist() == [row in own for row in said] + [False]
+
+
 @pytest.mark.requirement("005-3.3-4")
 def test_talk_about_the_answer_makes_it_no_worse_and_hides_nothing() -> None:
     facts = ["The Meridian reactor was commissioned on 4 March 2019."]

@@ -93,6 +93,13 @@ def test_what_is_no_date(text):
     assert dates(text) == []
 
 
+def test_a_month_without_its_middle_letter_is_none():
+    assert [(d.year, d.month) for d in dates("In Sepember 2024 or May 2025.")] == [
+        (2024, None),
+        (2025, 5),
+    ]
+
+
 def test_ranges_are_two_dates():
     assert [(d.month, d.day) for d in dates("12-14 March 2024")] == [(3, 12), (3, 14)]
     assert [d.year for d in dates("2019–2020")] == [2019, 2020]

@@ -35,6 +35,17 @@ def test_a_sentence_is_found_in_a_context_two_hundred_times_as_long():
 
 
 @given(
+    st.lists(st.text(alphabet="abc d.", max_size=60), max_size=9),
+    st.text(alphabet="abc d", max_size=20),
+    st.integers(1, 4),
+)
+def test_the_nearest_passages_are_those_of_the_best_windows_as_wide(passages, claim, count):
+    index = Index(passages)
+    windows = index.best_windows(claim, size=200, count=count)
+    assert index.nearest(claim, count) == [window.passage for window in windows]
+
+
+@given(
     st.lists(st.text(alphabet="abc d.", max_size=60), max_size=4),
     st.text(alphabet="abc d", max_size=20),
 )

@@ -107,6 +107,20 @@ _NOT_STREETS: Final = frozenset(
 )
 
 
+# Behind which a number may stand that goes with a name of a way grown together with the name.
+_GROWN_END: Final = re.compile(rf"(?i:{_GROWN})\Z")
+_BLANK_NUMBER: Final = re.compile(r" \d")
+_LONGEST_GROWN: Final = 12
+
+
+def _may_be_grown(plain: str) -> bool:
+    """Whether `_COMPOUND_AFTER` can be in a text, which is dear to look for."""
+    return any(
+        _GROWN_END.search(plain, max(0, found.start() - _LONGEST_GROWN), found.start())
+        for found in _BLANK_NUMBER.finditer(plain)
+    )
+
+
 def street_addresses(plain: str) -> Iterator[PersonalSpan]:
     """Streets with a number and what goes on from them, boxes, and military addresses."""
     for pattern, score in (
@@ -119,6 +133,8 @@ def street_addresses(plain: str) -> Iterator[PersonalSpan]:
         (_MILITARY, 0.95),
         (_LOOSE, 0.0),
     ):
+        if pattern is _COMPOUND_AFTER and not _may_be_grown(plain):
+            continue
         for found in pattern.finditer(plain):
             start, end = found.span()
             end = start + len(found.group().rstrip(" ,."))

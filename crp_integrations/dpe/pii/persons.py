@@ -156,6 +156,9 @@ def _groups(plain: str) -> Iterator[list[_Token]]:
     pending: list[_Token] = []
     last = -1
     for found in _WORD.finditer(plain):
+        if not group and not found.group()[0].isupper():
+            last = found.end()
+            continue
         token = _Token(found.group(), *found.span())
         joined = bool(group) and _follows(plain, group, pending, last, token.start)
         if token.text[0].isupper():

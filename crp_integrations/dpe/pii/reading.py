@@ -23,6 +23,7 @@ _HYPHENS: Final = frozenset("\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\uf
 _BLANKS: Final = frozenset("\u00a0\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000")  # fmt: skip
 _APOSTROPHES: Final = frozenset("\u2018\u2019\u02bc\uff07")
 _MIXED: Final = re.compile(r"[^\W\d_]+")
+_OTHERS: Final = re.compile(r"[^\x00-\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +51,16 @@ def read(text: str) -> Reading:
     """The reading of a text, in time linear in it."""
     if text.isascii():
         return Reading(text, (), len(text))
+    others = {character: _plain(character) for character in set(_OTHERS.findall(text))}
+    if all(others.values()):
+        # One character for one: the offsets are the same.
+        return Reading(
+            _unmixed(text.translate({ord(a): b for a, b in others.items()})), (), len(text)
+        )
     kept: list[str] = []
     at: list[int] = []
     for place, character in enumerate(text):
-        plain = character if character.isascii() else _plain(character)
+        plain = others.get(character, character)
         if plain:
             kept.append(plain)
             at.append(place)
@@ -83,7 +90,7 @@ def _unmixed(text: str) -> str:
 
     def latin(found: re.Match[str]) -> str:
         word = found.group()
-        if not any(letter.isascii() for letter in word):
+        if word.isascii() or not any(letter.isascii() for letter in word):
             return word
         return "".join(_LOOKALIKES.get(letter, letter) for letter in word)
 

@@ -20,6 +20,7 @@ from crp_integrations.dpe.verifier.agreement import (
 )
 from crp_integrations.dpe.verifier.readings import Reading, Value, read
 from crp_integrations.dpe.verifier.slots import Slot, slots_of
+from crp_integrations.language.memo import remembered
 from crp_integrations.language.overlap import Index
 from crp_integrations.language.places import countries_of, state_code
 from crp_integrations.language.quantities import Quantity
@@ -87,6 +88,7 @@ def _row(text: str) -> str:
     return " ".join(_GAP.sub(" ", alike(plain(text))).split())
 
 
+@remembered
 def _wording(text: str) -> str:
     """The words of a text in a row with the signs of its figures, between blanks."""
     return f" {' '.join(_GAP_BUT_SIGNS.sub(' ', plain(text)).split())} "
@@ -105,15 +107,18 @@ class Context:
         """How rare each stem is over the sentences."""
         return self._index.idf
 
+    @property
+    def rarest(self) -> float:
+        """The rarity of a stem that no sentence has."""
+        return self._index.rarest
+
     def text(self, unit: Unit) -> str:
         """The text of a unit."""
         return self.passages[unit.passage][unit.start : unit.end]
 
     def nearest(self, claim: str, count: int) -> list[Unit]:
         """The units that share most with a claim, best first."""
-        # The window is wider than any unit, so a window is a whole unit.
-        found = self._index.best_windows(claim, size=2 * LONGEST_UNIT, count=count)
-        return [self.units[window.passage] for window in found]
+        return [self.units[place] for place in self._index.nearest(claim, count)]
 
     def quoted(self, text: str) -> Unit | None:
         """The first unit that has a text as it is, for texts of function words alone."""

@@ -16,7 +16,7 @@ from crp_integrations.dpe.verifier.context import Context, Unit
 from crp_integrations.dpe.verifier.edits import Edits
 from crp_integrations.dpe.verifier.readings import Reading, Value, read
 from crp_integrations.dpe.verifier.senses import Flip, denied_before, flipped, likeness, stripped
-from crp_integrations.dpe.verifier.slots import Slots, pair
+from crp_integrations.dpe.verifier.slots import Slot, Slots, pair, slots_of
 from crp_integrations.dpe.verifier.swaps import swap
 from crp_integrations.dpe.verifier.traces import untraced as untraced_in
 from crp_integrations.language.quantities import Quantity
@@ -165,8 +165,7 @@ def align(
 
 
 def _weights(claim: Reading, context: Context) -> dict[str, float]:
-    top = max(context.idf.values(), default=1.0)
-    return {word.stem: context.idf.get(word.stem, top) for word in claim.words}
+    return {word.stem: context.idf.get(word.stem, context.rarest) for word in claim.words}
 
 
 def _name_stems(claim: Reading) -> dict[str, Value]:
@@ -183,14 +182,20 @@ def _candidates(claim: Reading, context: Context) -> list[_Compared]:
     units = context.nearest(claim.text, CANDIDATES)
     if not units:
         return []
-    weights = _weights(claim, context)
-    return [_compare(claim, unit, context, weights) for unit in units]
+    weights, names, own = _weights(claim, context), _name_stems(claim), slots_of(claim)
+    return [_compare(claim, unit, context, weights, names, own) for unit in units]
 
 
-def _compare(claim: Reading, unit: Unit, context: Context, weights: dict[str, float]) -> _Compared:
+def _compare(
+    claim: Reading,
+    unit: Unit,
+    context: Context,
+    weights: dict[str, float],
+    names: dict[str, Value],
+    own: list[Slot],
+) -> _Compared:
     source = read(context.text(unit))
-    slots = pair(claim, source)
-    names = _name_stems(claim)
+    slots = pair(claim, source, own)
     had = {id(value) for value in slots.matched}
     plain_total = plain_had = named_total = named_had = 0.0
     for stem, weight in weights.items():

@@ -25,6 +25,8 @@ from crp_integrations.language.negation import negations
 from crp_integrations.vocabulary import Checked, ClaimType
 
 BEST: Final = 6
+# Whether a word stands in the nearest sentence, three, six, or around the nearest.
+NEAREST: Final = ("w_best", "w_top3", "w_top6", "w_near_best")
 
 _HEDGE = re.compile(
     r"(?i)\b(?:may|might|could|possibl[ey]|perhaps|likely|probabl[ey]|seem\w*|appear\w*|suggest\w*"
@@ -97,13 +99,8 @@ def measure(
     asked = frozenset(words_of(question).stems)
     bounds = np.array([claim.start for claim in claims] or [0])
     place = np.searchsorted(bounds, words.starts, side="right") - 1
-    inside = np.array(
-        [
-            p >= 0 and bool(claims) and s < claims[p].end
-            for p, s in zip(place, words.starts, strict=True)
-        ],
-        dtype=np.bool_,
-    )
+    ends = np.array([claim.end for claim in claims] or [0])
+    inside = (place >= 0) & bool(claims) & (words.starts < ends[np.maximum(place, 0)])
     word_claim = np.where(inside, place, -1)
     columns = word_columns(read, asked, source)
     rows: list[dict[str, float]] = []
@@ -152,29 +149,28 @@ def _claim_row(
     first_units, three, six = set(top[:1]), set(top[:3]), set(top)
     columns["w_in_claim"][mine] = np.arange(len(mine)) / max(1, len(mine))
     strongest = 0.0
-    for at in mine.tolist():
-        number = int(read.ids[at])
+    flags: list[list[bool]] = []
+    nearby = np.zeros(len(mine))
+    for nth, number in enumerate(read.ids[mine].tolist()):
         if number < 0:
+            flags.append([False] * 4)
             continue
         units = sets.get(number)
         if units is None:
             units = source.units_of(number)
-        columns["w_best"][at] = bool(units & first_units)
-        columns["w_top3"][at] = bool(units & three)
-        columns["w_top6"][at] = bool(units & six)
-        columns["w_near_best"][at] = bool(units & around)
+        flags.append([bool(units & group) for group in (first_units, three, six, around)])
         if number in weight_of and len(dense):
-            here = float(dense[wording.occurrences[number]].max()) - weight_of[number]
-            columns["w_together"][at] = min(1.0, here / unique_total)
+            here = float(dense[wording.places_of(number)].max()) - weight_of[number]
+            nearby[nth] = min(1.0, here / unique_total)
             strongest = max(strongest, here + weight_of[number])
+    if flags:
+        for name, flag in zip(NEAREST, np.array(flags, dtype=np.float64).T, strict=True):
+            columns[name][mine] = flag
+        columns["w_together"][mine] = nearby
     ordered = 0.0
     if top:
-        places = [
-            int(p[0])
-            for i in ids[known].tolist()
-            for p in [wording.occurrences[i][wording.unit[wording.occurrences[i]] == top[0]]]
-            if len(p)
-        ]
+        there = wording.first_places(top[0])
+        places = [there[number] for number in ids[known].tolist() if number in there]
         ordered = (
             sum(a < b for a, b in itertools.pairwise(places)) / (len(places) - 1)
             if len(places) > 1
@@ -197,7 +193,7 @@ def _claim_row(
     row = {
         "c_words": float(len(mine)),
         "c_content": float(len(content)),
-        "c_coverage": float(known.mean()) if len(known) else 1.0,
+        "c_coverage": int(np.count_nonzero(known)) / len(known) if len(known) else 1.0,
         "c_rare_coverage": float(weights[known].sum()) / total if len(known) else 1.0,
         "c_best": best,
         "c_second": second,
@@ -209,15 +205,15 @@ def _claim_row(
         "c_together": strongest / unique_total,
         "c_ordered": ordered,
         "c_pairs": float(columns["w_pair_next"][mine].mean()) if len(mine) else 1.0,
-        "c_run_mean": float(runs.mean()) if len(runs) else 0.0,
+        "c_run_mean": int(runs.sum()) / len(runs) if len(runs) else 0.0,
         "c_run_top": float(runs.max()) if len(runs) else 0.0,
-        "c_run_share": float((runs >= 3).mean()) if len(runs) else 0.0,
+        "c_run_share": int(np.count_nonzero(runs >= 3)) / len(runs) if len(runs) else 0.0,
         "c_unknown": float(len(unknown)),
         "c_unknown_prefix": float(sum(columns["w_prefix"][at] == 0.0 for at in unknown.tolist())),
         "c_unknown_long": max((len(w) for w in unknown_words), default=0) / 10.0,
         "c_unknown_form": float(sum(w.endswith(("ly", "ing", "ed")) for w in unknown_words)),
         "c_unknown_row": float(_longest_gap(known)),
-        "c_asked": float(np.mean([s in asked for s in _stems(words, content)]))
+        "c_asked": sum(s in asked for s in _stems(words, content)) / len(content)
         if len(content)
         else 0.0,
         "c_asked_unknown": float(sum(words.stems[at] in asked for at in unknown.tolist())),

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Literal
 
 from crp_integrations.language.dates import DateMention, dates
+from crp_integrations.language.gist import gist
 from crp_integrations.language.identifiers import identifiers
 from crp_integrations.language.memo import forgotten_with
 from crp_integrations.language.names import names
@@ -36,6 +37,10 @@ _PERIOD = re.compile(
 )
 _PERIOD_OF = {"daily": "day", "annually": "year", "annum": "year"}
 PERIOD = "per "
+_PERIODS = frozenset(
+    """hourly daily weekly fortnightly monthly quarterly yearly annually second minute hour day
+    week fortnight month quarter year annum""".split()
+)
 _LEAD = re.compile(r"(?i:the|a|an)\s+")
 
 
@@ -80,13 +85,15 @@ class Reading:
 
 def values_of(text: str) -> list[Value]:
     """The typed values of a text in order of place; no two overlap."""
+    look = gist(text)
     # One byte for each character, so that the work grows with the text and no faster.
     blocked = bytearray(len(text))
-    for start, end in (
-        *(match.span() for match in MARKER.finditer(text)),
-        *(match.span(1) for match in _LIST.finditer(text)),
-    ):
-        blocked[start:end] = b"\x01" * (end - start)
+    if look.figures:
+        for start, end in (
+            *(match.span() for match in MARKER.finditer(text)),
+            *(match.span(1) for match in _LIST.finditer(text)),
+        ):
+            blocked[start:end] = b"\x01" * (end - start)
     found: list[Value] = []
 
     def take(
@@ -101,7 +108,7 @@ def values_of(text: str) -> list[Value]:
     for quantity in quantities(text):
         kind = "number" if quantity.kind in ("number", "ordinal") else "quantity"
         take(quantity.start, quantity.end, "quantity", kind, quantity)
-    for match in _PERIOD.finditer(text):
+    for match in () if look.lacks(_PERIODS) else _PERIOD.finditer(text):
         name = (match["ly"] or match["noun"]).lower()
         unit = PERIOD + _PERIOD_OF.get(name, name.removesuffix("ly"))
         one = Decimal(1)
@@ -133,13 +140,15 @@ def read(text: str) -> Reading:
     """
     values = tuple(values_of(text))
     every = content_words(text)
-    inside = bytearray(len(text))
-    for start, end in (
-        *((value.start, value.end) for value in values if value.family != "name"),
-        *(match.span() for match in MARKER.finditer(text)),
-    ):
-        inside[start:end] = b"\x01" * (end - start)
-    words = tuple(word for word in every if not inside[word.start])
+    taken = [(value.start, value.end) for value in values if value.family != "name"]
+    if gist(text).figures:
+        taken += [match.span() for match in MARKER.finditer(text)]
+    words = every
+    if taken:
+        inside = bytearray(len(text))
+        for start, end in taken:
+            inside[start:end] = b"\x01" * (end - start)
+        words = tuple(word for word in every if not inside[word.start])
     return Reading(text, words, values, frozenset(word.stem for word in every))
 
 

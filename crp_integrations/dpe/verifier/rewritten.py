@@ -61,10 +61,7 @@ def read_words(
     row += listed[done:]
     wording = source.wording
     ids = np.array(row, dtype=np.int64)
-    pairs = np.array(
-        [n + 1 < len(row) and wording.has_row((row[n], row[n + 1])) for n in range(len(row))],
-        dtype=np.float64,
-    )
+    pairs = wording.in_a_row(ids).astype(np.float64)
     read_as = ids[at]
     return Read(
         words,
@@ -97,18 +94,16 @@ def _rewrites(
             if value.family == "name" or start < claim.start or value.start in own:
                 continue
             first, last = bisect_left(starts, start), bisect_left(starts, shift + value.end)
-            if first == last or _has(source, ids[first:last].tolist()):
+            if first == last or _has(source, ids[first:last]):
                 continue
             said = _said(value, found, source)
             if said:
                 yield _Rewrite(first, last, said)
 
 
-def _has(source: Source, ids: list[int]) -> bool:
+def _has(source: Source, ids: Ints) -> bool:
     """Whether the context has words in a row, as far as two of them tell."""
-    if min(ids) < 0:
-        return False
-    return all(source.wording.has_row(ids[n : n + 2]) for n in range(len(ids) - 1))
+    return bool(ids.min() >= 0 and source.wording.in_a_row(ids)[:-1].all())
 
 
 def _said(value: Value, found: Alignment, source: Source) -> tuple[int, ...]:

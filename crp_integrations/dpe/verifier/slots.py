@@ -69,6 +69,8 @@ def slots_of(reading: Reading) -> list[Slot]:
 
     Figures and dates are neighbours as words are: in a table row they are the only ones.
     """
+    if not reading.values:
+        return []
     tokens = [(word.start, word.end, word.stem) for word in reading.words]
     tokens += [(v.start, v.end, canonical(v)) for v in reading.values if v.family != "name"]
     tokens.sort()
@@ -141,9 +143,16 @@ def comparable(claim: Value, source: Value) -> bool:
     return digits and "date" not in (claim.family, source.family)
 
 
-def pair(claim: Reading, source: Reading) -> Slots:
-    """Match the values of a claim with those of one source sentence."""
-    places = {id(v): s for v, s in zip(claim.values, slots_of(claim), strict=True)}
+def pair(claim: Reading, source: Reading, own: list[Slot] | None = None) -> Slots:
+    """Match the values of a claim with those of one source sentence.
+
+    Args:
+        own: the claim's slots; None to find them.
+    """
+    if not claim.values:
+        return Slots((), (), ())
+    own = slots_of(claim) if own is None else own
+    places = {id(v): s for v, s in zip(claim.values, own, strict=True)}
     places |= {id(v): s for v, s in zip(source.values, slots_of(source), strict=True)}
 
     def power(value: Value, other: Value) -> float:

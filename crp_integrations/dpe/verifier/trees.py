@@ -28,6 +28,7 @@ class Trees:
         feature: column of each node; leaves have 0.
         threshold: a row with at most this goes left.
         left, right: the next node; a leaf points to itself.
+        ways: the same in one row, of each node the right one and then the left one.
         value: what a leaf adds, 0 for other nodes.
         depth: most steps from a root to a leaf.
     """
@@ -38,6 +39,7 @@ class Trees:
     threshold: Floats
     left: npt.NDArray[np.int64]
     right: npt.NDArray[np.int64]
+    ways: npt.NDArray[np.int64]
     value: Floats
     depth: int
 
@@ -51,12 +53,15 @@ class Trees:
             Log odds, shape (n,).
         """
         count = len(rows)
+        if not count:
+            return np.zeros(0)
+        flat = np.ascontiguousarray(rows, dtype=np.float64).ravel()
         node = np.tile(self.roots, (count, 1))
-        at = np.arange(count)[:, None]
+        first = (np.arange(count) * rows.shape[1])[:, None]
         for _ in range(self.depth):
-            left = rows[at, self.feature[node]] <= self.threshold[node]
-            node = np.where(left, self.left[node], self.right[node])
-        total: Floats = np.round(self.value[node].sum(axis=1), DECIMALS)
+            left = flat.take(self.feature.take(node) + first) <= self.threshold.take(node)
+            node = self.ways.take(2 * node + left)
+        total: Floats = np.round(self.value.take(node).sum(axis=1), DECIMALS)
         return total
 
     @classmethod
@@ -77,8 +82,8 @@ class Trees:
             leaf = right == 0
             left, right = np.where(leaf, place, place + 1), np.where(leaf, place, right)
             found = cls(
-                tuple(given["columns"]), roots, feature, threshold, left, right, value,
-                int(given["depth"]),
+                tuple(given["columns"]), roots, feature, threshold, left, right,
+                np.stack([right, left], axis=1).ravel(), value, int(given["depth"]),
             )  # fmt: skip
         except (KeyError, TypeError, ValueError) as error:
             raise EngineError("a fitted file holds no trees", engine="features") from error

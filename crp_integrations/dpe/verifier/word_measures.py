@@ -52,8 +52,7 @@ class Source:
         """The sentences that have a word."""
         found = self._unit_sets.get(number)
         if found is None:
-            wording = self.wording
-            found = frozenset(wording.unit[wording.occurrences[number]].tolist())
+            found = frozenset(self.wording.units_of(number).tolist())
             self._unit_sets[number] = found
         return found
 

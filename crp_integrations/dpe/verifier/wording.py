@@ -12,11 +12,12 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from crp_integrations.language.memo import remembered
 from crp_integrations.language.text import fold
 from crp_integrations.language.words import STOP_WORDS, stem
 
@@ -30,6 +31,8 @@ REACH: Final = 14
 # A run of equal words is followed so far.
 LONGEST_RUN: Final = 12
 NOWHERE: Final = -1
+# So few places are followed one by one, more of them together.
+FEW: Final = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,25 +56,31 @@ class Words:
         return len(self.lower)
 
 
+@remembered
 def words_of(text: str) -> Words:
-    """The words of a text."""
+    """The words of a text; the result is shared."""
     folded = fold(text)
-    lower, stems, starts, ends, stop = [], [], [], [], []
-    for match in _WORD.finditer(folded.text):
-        word = match.group().casefold()
-        is_stop = word in STOP_WORDS
-        lower.append(word)
-        stems.append(word if is_stop else stem(word))
-        starts.append(folded.start(match.start()))
-        ends.append(folded.end(match.end()))
-        stop.append(is_stop)
+    matches = list(_WORD.finditer(folded.text))
+    lower = [match.group().casefold() for match in matches]
+    stop = [word in STOP_WORDS for word in lower]
+    starts = [match.start() for match in matches]
+    ends = [match.end() for match in matches]
+    if folded.offsets is not None:
+        starts = [folded.start(place) for place in starts]
+        ends = [folded.end(place) for place in ends]
     return Words(
         tuple(lower),
-        tuple(stems),
-        np.array(starts, dtype=np.int64),
-        np.array(ends, dtype=np.int64),
-        np.array(stop, dtype=np.bool_),
+        tuple(word if plain else stem(word) for word, plain in zip(lower, stop, strict=True)),
+        _fixed(starts, np.int64),
+        _fixed(ends, np.int64),
+        _fixed(stop, np.bool_),
     )
+
+
+def _fixed(values: list[Any], kind: Any) -> Any:
+    found = np.array(values, dtype=kind)
+    found.setflags(write=False)
+    return found
 
 
 class Wording:
@@ -88,21 +97,35 @@ class Wording:
         ids: list[int] = []
         for part in parts:
             ids.extend(self.numbers.setdefault(found, len(self.numbers)) for found in part.stems)
+        self._listed = ids
         self.ids = np.array(ids, dtype=np.int64)
         self.size = len(self.ids)
         sizes = [len(part) for part in parts]
         self.passage = np.repeat(np.arange(len(parts)), sizes)
+        self._ends = np.cumsum(sizes)
         self.stop = (
             np.concatenate([part.stop for part in parts]) if parts else np.zeros(0, dtype=np.bool_)
         )
         self.unit = np.zeros(self.size, dtype=np.int64)
         self.units = 0
         self._number_units(parts, sizes, list(units))
-        self.occurrences = self._grouped()
         self.counts = np.bincount(self.ids, minlength=len(self.numbers))
+        self._grouped = np.argsort(self.ids, kind="stable")
+        self._firsts = np.concatenate([[0], np.cumsum(self.counts)])
+        # Each word with each sentence that has it once, by word: `_held[_cuts[n] : _cuts[n + 1]]`.
+        both = np.unique(self.ids * self.units + self.unit)
+        self._held = both % self.units
+        self._cuts = np.searchsorted(both // self.units, np.arange(len(self.numbers) + 1))
         self.idf = self._rarity()
-        self._pairs = self._rows(2)
-        self._triples = self._rows(3)
+        # Each two words in a row as one number, in order, and where they stand.
+        self._many = max(1, len(self.numbers))
+        together = np.flatnonzero(self.passage[:-1] == self.passage[1:])
+        codes = self.ids[together] * self._many + self.ids[together + 1]
+        order = np.argsort(codes, kind="stable")
+        self._pairs, self._pair_places = codes[order], together[order]
+        places = np.arange(self.size)
+        self._low = np.maximum(places - REACH, 0)
+        self._high = np.minimum(places + REACH + 1, self.size)
 
     def _number_units(
         self, parts: Sequence[Words], sizes: Sequence[int], units: list[tuple[int, int, int]]
@@ -121,32 +144,17 @@ class Wording:
                 self.unit[first : first + size] = name[np.maximum(at, 0)]
             first += size
 
-    def _grouped(self) -> list[Ints]:
-        order = np.argsort(self.ids, kind="stable")
-        cuts = np.cumsum(np.bincount(self.ids, minlength=len(self.numbers)))[:-1]
-        return list(np.split(order, cuts)) if len(self.numbers) else []
-
     def _rarity(self) -> Floats:
         """How rare each word is over the sentences, at least 1."""
         if not self.size:
             return np.zeros(0)
-        both = np.unique(self.ids * self.units + self.unit) // self.units
-        counts = np.bincount(both, minlength=len(self.numbers))
-        rarity: Floats = 1.0 + np.log((1 + self.units) / (1 + counts))
+        rarity: Floats = 1.0 + np.log((1 + self.units) / (1 + np.diff(self._cuts)))
         return rarity
 
     @property
     def rarest(self) -> float:
         """The weight of a word that the context does not have."""
         return 1.0 + math.log(1 + self.units)
-
-    def _rows(self, length: int) -> frozenset[tuple[int, ...]]:
-        ids, places = self.ids.tolist(), self.passage.tolist()
-        return frozenset(
-            tuple(ids[at : at + length])
-            for at in range(len(ids) - length + 1)
-            if places[at] == places[at + length - 1]
-        )
 
     def number(self, stems: Iterable[str]) -> Ints:
         """The number of each stem, `NOWHERE` for one that the context does not have."""
@@ -159,10 +167,29 @@ class Wording:
             return np.full(len(ids), self.rarest)
         return np.where(ids >= 0, self.idf[np.maximum(ids, 0)], self.rarest)
 
-    def has_row(self, ids: Sequence[int]) -> bool:
-        """Whether two or three words stand in the context in a row."""
-        row = tuple(ids)
-        return row in (self._pairs if len(row) == 2 else self._triples)
+    def places_of(self, number: int) -> Ints:
+        """Where a word stands, ascending."""
+        return self._grouped[self._firsts[number] : self._firsts[number + 1]]
+
+    def first_places(self, unit: int) -> dict[int, int]:
+        """Where each word of a sentence stands in it first."""
+        found: dict[int, int] = {}
+        for place in np.flatnonzero(self.unit == unit).tolist():
+            found.setdefault(self._listed[place], place)
+        return found
+
+    def units_of(self, number: int) -> Ints:
+        """The sentences that have a word, ascending."""
+        return self._held[self._cuts[number] : self._cuts[number + 1]]
+
+    def in_a_row(self, ids: Ints) -> Flags:
+        """For each word of a text whether the context has it and the next one in a row."""
+        found = np.zeros(len(ids), dtype=np.bool_)
+        if len(ids) > 1 and len(self._pairs):
+            codes = ids[:-1] * self._many + ids[1:]
+            at = np.minimum(np.searchsorted(self._pairs, codes), len(self._pairs) - 1)
+            found[:-1] = (self._pairs[at] == codes) & (ids[:-1] >= 0) & (ids[1:] >= 0)
+        return found
 
     def runs(self, ids: Ints) -> Ints:
         """For each word of a text the length of the longest row of words around it that the
@@ -170,25 +197,43 @@ class Wording:
         """
         count = len(ids)
         found = (ids >= 0).astype(np.int64)
+        paired = np.flatnonzero(self.in_a_row(ids)).tolist()
         listed = ids.tolist()
-        context = self.ids
-        at = 0
-        while at < count - 1:
-            if listed[at] < 0 or not self.has_row((listed[at], listed[at + 1])):
-                at += 1
+        free = 0
+        for at in paired:
+            if at < free:
                 continue
-            places = self.occurrences[listed[at]]
-            length = 1
-            while at + length < count and length < LONGEST_RUN and len(places):
-                nearer = places[places + length < self.size]
-                nearer = nearer[context[nearer + length] == listed[at + length]]
-                nearer = nearer[self.passage[nearer] == self.passage[nearer + length]]
-                if not len(nearer):
-                    break
-                places, length = nearer, length + 1
+            code = listed[at] * self._many + listed[at + 1]
+            low, high = np.searchsorted(self._pairs, (code, code + 1)).tolist()
+            most = min(LONGEST_RUN, count - at)
+            length = self._run(self._pair_places[low:high], listed[at : at + most])
             found[at : at + length] = np.maximum(found[at : at + length], length)
-            at += max(1, length - 1)
+            free = at + length - 1
         return found
+
+    def _run(self, places: Ints, row: list[int]) -> int:
+        """The longest beginning of a row, of two words or more, that stands at a place."""
+        ids, ends = self.ids, self._ends[self.passage[places]]
+        length = 2
+        while length < len(row) and len(places):
+            if len(places) <= FEW:
+                return max(
+                    self._length(place, min(len(row), end - place), length, row)
+                    for place, end in zip(places.tolist(), ends.tolist(), strict=True)
+                )
+            inside = places + length < ends
+            places, ends = places[inside], ends[inside]
+            same = ids[places + length] == row[length]
+            places, ends = places[same], ends[same]
+            if len(places):
+                length += 1
+        return length
+
+    def _length(self, place: int, most: int, length: int, row: list[int]) -> int:
+        listed = self._listed
+        while length < most and listed[place + length] == row[length]:
+            length += 1
+        return length
 
     def together(self, wanted: Ints, weights: Floats) -> tuple[Floats, Floats]:
         """How much of a claim stands around every place of the context.
@@ -205,17 +250,15 @@ class Wording:
         table[wanted] = weights
         own = table[self.ids]
         sums = np.concatenate([[0.0], np.cumsum(own)])
-        low = np.maximum(np.arange(self.size) - REACH, 0)
-        high = np.minimum(np.arange(self.size) + REACH + 1, self.size)
-        return sums[high] - sums[low], own
+        return sums[self._high] - sums[self._low], own
 
     def by_unit(self, wanted: Ints, weights: Floats) -> Floats:
         """The weight of a claim's words in each sentence, each counted once."""
-        hits = [self.occurrences[number] for number in wanted.tolist()]
+        hits = [self.units_of(number) for number in wanted.tolist()]
         if not hits:
             return np.zeros(self.units)
-        units = np.concatenate([np.unique(self.unit[places]) for places in hits])
-        sizes = [len(np.unique(self.unit[places])) for places in hits]
+        units = np.concatenate(hits)
+        sizes = [len(having) for having in hits]
         found: Floats = np.bincount(
             units, weights=np.repeat(weights, sizes), minlength=self.units
         ).astype(np.float64)

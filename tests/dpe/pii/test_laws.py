@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.dpe.pii import checksums, find_personal_data
+from crp_integrations.dpe.pii import addresses, checksums, find_personal_data
 from crp_integrations.dpe.pii.reading import read
 from crp_integrations.dpe.pii.spans import KINDS, PersonalSpan, apart
 
@@ -141,3 +141,37 @@ def test_the_surer_place_wins(places: list[PersonalSpan]) -> None:
             assert any(
                 k.start < one.end and one.start < k.end and k.score >= one.score for k in kept
             )
+
+
+@given(TEXT)
+def test_letters_read_one_for_one_are_read_as_where_one_goes(text: str) -> None:
+    whole, shorter = read(text), read(f"{text}\u200b")
+    assert whole.plain == shorter.plain
+    for place in range(len(whole.plain)):
+        assert whole.back(place, place + 1) == shorter.back(place, place + 1)
+
+
+PARTS = (
+    "Lindenstra\u00dfe",
+    "Koskela",
+    "lia",
+    "str.",
+    "STR.",
+    "12",
+    "4a",
+    "Alter",
+    " ",
+    ".",
+    ",",
+    "\u0661",
+    "\n",
+)
+
+
+@given(st.lists(st.sampled_from(PARTS), max_size=10), st.sampled_from(["", " "]))
+def test_ways_grown_together_are_looked_for_wherever_one_may_be(parts: list[str], gap: str) -> None:
+    text = gap.join(parts)
+    found = list(addresses.street_addresses(text))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(addresses, "_may_be_grown", lambda _: True)
+        assert list(addresses.street_addresses(text)) == found
