@@ -111,7 +111,7 @@ def assemble(
     before = Shown.of(previous)
     opening = front(pinned, before.ids, settings)
 
-    def packed(room: int) -> Packing:
+    def packed(room: int, passed_over: int | None = None) -> Packing:
         return pack(
             ranking.every,
             room,
@@ -120,12 +120,13 @@ def assemble(
             walk=ranking.walk,
             every_duplicate=settings.duplicates_told == "all",
             pinned=opening,
+            passed_over=passed_over,
         )
 
     packing = packed(budget_tokens)
     whole = whole_budget(budget_tokens, settings.hybrid, k)
     if whole < budget_tokens and _in_parts(packing.over_budget):
-        packing = packed(whole)
+        packing = packed(whole, settings.hybrid.passed_over)
     else:
         whole = budget_tokens
     fitted = _fitted(packing, opening, whole, counter, settings)
@@ -134,7 +135,10 @@ def assemble(
         idle = budget_tokens - fitted[3]
         if 2 * idle > budget_tokens - whole:
             # Parts are too few or too long for their share, so whole facts have the rest of it.
-            more = packed(min(budget_tokens, whole + idle))
+            room = min(budget_tokens, whole + idle)
+            # Without anything that could be shown in part, facts far down are better than nothing.
+            passed_over = settings.hybrid.passed_over if room < budget_tokens else None
+            more = packed(room, passed_over)
             fitted = _fitted(more, opening, budget_tokens, counter, settings)
             fitted = _completed(fitted, opening, budget_tokens, counter, settings)
     packing, ordering, text, token_count = fitted

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
-from crp_integrations.envelope.packers import PACKERS, Offer
+from crp_integrations.envelope.packers import PACKERS, Offer, Packer, patient
 from crp_integrations.envelope.ranked import RankedFacts
 from crp_integrations.envelope.records import RankedFact
 from crp_integrations.envelope.walk import Walk
 
 # Algorithms that look at no fact behind the last one that they take (decision E2).
-_SCANNING = ("greedy", "in_order")
+_SCANNING = ("greedy", "in_order", "patient")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,7 @@ def pack(
     walk: Walk | None = None,
     every_duplicate: bool = False,
     pinned: Collection[str] = (),
+    passed_over: int | None = None,
 ) -> Packing:
     """Choose the facts that go in.
 
@@ -78,14 +80,19 @@ def pack(
         walk: tells near-duplicates; None when there are none.
         every_duplicate: walk through all facts.
         pinned: ids that are packed before all others, as far as they fit.
+        passed_over: with `greedy`, facts that may be skipped since they do not fit, for each one
+            taken (`patient@1`); None for as many as there are.
     """
+    pins = by = PACKERS[packing]
+    if packing == "greedy" and passed_over is not None:
+        packing, by = "patient", partial(patient, passed_over=passed_over)
     ranked = RankedFacts.of(ranked)
     walk = walk or Walk.without_duplicates(len(ranked))
     if every_duplicate:
         walk.all()
     first = _places(ranked, pinned) if pinned else []
     most = len(ranked) if k is None else k
-    chosen = _chosen(ranked, first, budget_tokens, most, packing, walk) if first else []
+    chosen = _chosen(ranked, first, budget_tokens, most, pins, walk) if first else []
     front = len(chosen)
     tokens = ranked.tokens.tolist()
     room = budget_tokens - sum(tokens[at] for at in chosen)
@@ -93,7 +100,7 @@ def pack(
     if first:
         apart = set(first)
         rest = [at for at in rest if at not in apart]
-    chosen += _chosen(ranked, rest, room, most - front, packing, walk)
+    chosen += _chosen(ranked, rest, room, most - front, by, walk)
     room = budget_tokens - sum(tokens[at] for at in chosen)
 
     alike = _alike(chosen, walk)
@@ -128,7 +135,7 @@ def _chosen(
     places: Sequence[int],
     room: int,
     most: int,
-    packing: str,
+    by: Packer,
     walk: Walk,
 ) -> list[int]:
     """Places that the algorithm takes out of these, in rank order."""
@@ -143,7 +150,7 @@ def _chosen(
         kept=lambda number: walk.stands_for(places[number]) is None,
         fetch=lambda numbers: walk.fetch([places[number] for number in numbers]),
     )
-    return [places[number] for number in PACKERS[packing](offer, room, most)]
+    return [places[number] for number in by(offer, room, most)]
 
 
 def _alike(chosen: Sequence[int], walk: Walk) -> dict[int, int]:

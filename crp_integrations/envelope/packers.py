@@ -1,6 +1,7 @@
 """Packing algorithms by name: which of the offered facts go in.
 
-`greedy` is the specification's loop. The others are options: `in_order` never goes past a fact
+`greedy` is the specification's loop, and `patient` the same with an end, for a share of a budget
+whose rest is filled with parts of facts. The others are options: `in_order` never goes past a fact
 that does not fit, `density` takes most score for a token first, `knapsack` looks for the largest
 total score. All are deterministic, and all leave out a near-duplicate of a fact above it.
 """
@@ -63,6 +64,34 @@ def in_order(offer: Offer, room: int, most: int) -> list[int]:
             break
         found.append(place)
         room -= tokens
+    return found
+
+
+def patient(offer: Offer, room: int, most: int, *, passed_over: int) -> list[int]:
+    """Take facts in rank order and skip those that do not fit, but only so many of them.
+
+    A short fact far down is worth less than the best sentences of the long ones that were skipped
+    for it. A near-duplicate of a higher fact is not counted as skipped.
+
+    Args:
+        passed_over: facts that may be skipped for each one taken; one more ends the search.
+    """
+    # What `greedy` would ask about; this looks no further.
+    places = range(len(offer.tokens))
+    least = min(offer.tokens, default=0)
+    offer.fetch(_taken(offer, places, room + room // 8, most, least))
+    found: list[int] = []
+    skipped = 0
+    for place, tokens in enumerate(offer.tokens):
+        if room < least or len(found) == most:
+            break
+        if not offer.kept(place):
+            continue
+        if tokens <= room:
+            found.append(place)
+            room -= tokens
+        elif (skipped := skipped + 1) > passed_over * len(found):
+            break
     return found
 
 

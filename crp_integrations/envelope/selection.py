@@ -31,6 +31,8 @@ class HybridSettings(Part):
         hop_decay: power of a source's score, over the best, in the weight of its names.
         whole_share: share of the budget that whole facts fill first; stretches fill the rest.
             1 shows whole facts alone.
+        passed_over: facts that do not fit in this share and may be skipped for each one that is
+            in; with one more, sentences begin. None for any number.
         parent_share: share of the fact's score in that of its stretches.
         stretch_neighbour_share: added of the better stretch beside it.
         stretch_hop_share: share of the hop in the score of a stretch.
@@ -51,6 +53,7 @@ class HybridSettings(Part):
     hop_weight: float = Field(default=0.80, ge=0.0, le=2.0)
     hop_decay: float = Field(default=4.0, ge=0.0)
     whole_share: float = Field(default=0.80, ge=0.0, le=1.0)
+    passed_over: int | None = Field(default=2, ge=0)
     parent_share: float = Field(default=0.70, ge=0.0, le=1.0)
     stretch_neighbour_share: float = Field(default=0.30, ge=0.0, le=1.0)
     stretch_hop_share: float = Field(default=0.50, ge=0.0, le=1.0)

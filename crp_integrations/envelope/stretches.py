@@ -71,6 +71,13 @@ def scores_of(stretches: Sequence[Stretch]) -> Sequence[int]:
     return [stretch.score for stretch in stretches]
 
 
+def bounds(stretches: Sequence[Stretch], number: int) -> tuple[int, int]:
+    """Where one of the stretches begins and ends."""
+    if isinstance(stretches, Stretches):
+        return stretches.starts[number], stretches.ends[number]
+    return stretches[number][:2]
+
+
 def flat(stretches: Sequence[Stretch]) -> list[int]:
     """Start, end and score of each stretch, one after the other."""
     if isinstance(stretches, Stretches):

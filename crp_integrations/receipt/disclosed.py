@@ -22,7 +22,9 @@ Kind = TypeVar("Kind", EnvelopeSettings, DpeSettings)
 PRESETS: Final = ("default", "literal")
 # What is used before the scores only, or for another kind of context.
 _BEFORE: Final = frozenset({"assembly", "decompose", "graph", "reuse", "screening"})
-_BEFORE_PATHS: Final = re.compile(r"hybrid\.(?!enabled$|whole_share$|stretches_seen$)")
+_BEFORE_PATHS: Final = re.compile(r"hybrid\.(?!enabled$|whole_share$|passed_over$|stretches_seen$)")
+# Receipts that do not tell these are older than the setting, and were made in this way.
+_AT_FIRST: Final[Mapping[str, Mapping[str, Any]]] = {"envelope": {"hybrid.passed_over": None}}
 _WEIGHTS: Final = ("_weight", "_factor", "_shift")
 
 
@@ -92,7 +94,7 @@ def _read(
     if missing:
         raise Withheld(missing)
     tree: dict[str, Any] = {}
-    for path, value in content.items():
+    for path, value in {**_AT_FIRST.get(name, {}), **content}.items():
         *rooms, last = path.split(".")
         if rooms and rooms[0] in _BEFORE:
             # Earlier receipts tell of it too, and its names change.

@@ -115,6 +115,21 @@ def test_a_budget_that_holds_all_shows_whole_facts_alone() -> None:
     assert "excerpt@1" not in envelope.algorithms
 
 
+def test_a_short_fact_far_down_does_not_go_before_the_best_sentences() -> None:
+    long = [
+        parted(f"b{n}", f"Number {n}. {LONG}", (0.9, 0.8, 0.7, 0.6, 0.5), 0.9 - n / 100)
+        for n in range(4)
+    ]
+    far = parted("z", SENTENCES[0], (), 0.2)
+    given = candidates(*long, far)
+    assert "z" not in {one.fact_id for one in made(given, budget_tokens=300).facts}
+    # As it was before.
+    before = made(given, budget_tokens=300, settings=using(passed_over=None))
+    assert "z" in {one.fact_id for one in before.facts}
+    assert "greedy@1" in before.algorithms
+    assert "patient@1" in made(given, budget_tokens=300).algorithms
+
+
 def test_equal_sentences_are_shown_once() -> None:
     same = f"{SENTENCES[0]} {SENTENCES[1]}", f"{SENTENCES[0]} {SENTENCES[2]}"
     given = candidates(*(parted(f"f{n}", text, (0.9, 0.1)) for n, text in enumerate(same)))

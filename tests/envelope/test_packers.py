@@ -249,3 +249,40 @@ def test_time_has_no_part_in_a_cache_stable_prefix() -> None:
     first = made(some("abc"), settings=STABLE, pinned="abc")
     later = made(some("abc"), settings=STABLE, pinned="abc", now=NOON + timedelta(days=300))
     assert first.text == later.text
+
+
+def patiently(facts: list[RankedFact], room: int, passed_over: int) -> list[str]:
+    """In rank order; so many that do not fit are skipped for each one that is in."""
+    taken: list[RankedFact] = []
+    skipped = 0
+    for one in facts:
+        if one.candidate.tokens <= room - spent(taken):
+            taken.append(one)
+            continue
+        skipped += 1
+        if skipped > passed_over * len(taken):
+            break
+    return ids(taken)
+
+
+@given(ROWS, st.integers(1, 200), st.integers(0, 3))
+def test_the_patient_skip_so_many_for_each_that_is_in(
+    rows: list[tuple[int, int]], budget: int, passed_over: int
+) -> None:
+    # What costs nothing fits behind the last as well, and is no case of stored facts.
+    facts = in_rank_order([(tokens + 1, score) for tokens, score in rows])
+    packing = pack(facts, budget, passed_over=passed_over)
+    assert ids(packing.packed) == patiently(facts, budget, passed_over)
+    assert packing.algorithm == "patient@1"
+    without = pack(facts, budget, passed_over=len(facts))
+    if without.packed and without.packed[0] == facts[0]:
+        assert ids(without.packed) == ids(pack(facts, budget).packed)
+
+
+def test_what_is_pinned_is_packed_however_much_does_not_fit() -> None:
+    rows = [(90, 90), (90, 80), (90, 70), (10, 60), (10, 50)]
+    facts = in_rank_order(rows)
+    packing = pack(facts, 30, passed_over=0, pinned=["f00", "f01", "f03"])
+    assert ids(packing.packed) == ["f03"]
+    assert ids(pack(facts, 30, passed_over=0).packed) == []
+    assert ids(pack(facts, 30).packed) == ["f03", "f04"]

@@ -14,6 +14,7 @@ ABLATIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("crp - facts read for the hop", {"envelope": {"hybrid": {"hop_hits": 0}}}),
     ("crp - parts of facts", {"envelope": {"hybrid": {"whole_share": 1.0}}}),
     ("crp - whole facts first", {"envelope": {"hybrid": {"whole_share": 0.0}}}),
+    ("crp - an end to skipping", {"envelope": {"hybrid": {"passed_over": None}}}),
     ("crp - decomposition", {"envelope": {"decompose": {"rules": False}}}),
     ("crp - adaptive weights", {"envelope": {"adaptive": False}}),
     ("crp - importance", {"envelope": {"importance_factor": 0.0}}),

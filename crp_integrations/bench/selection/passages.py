@@ -3,7 +3,7 @@
 `python -m crp_integrations.bench.selection.passages --out DIR FILE…` reads gzip JSON lines of two
 formats: `query, title, passage`, and `claim, evidence, label`. The passages of all lines are the
 documents, so those of other questions distract; whole passages are the evidence. No setting of the
-package was chosen on such sets but the powers of `HybridSettings`.
+package was chosen on such sets but the powers of `HybridSettings` and its `passed_over`.
 """
 
 from __future__ import annotations
