@@ -87,8 +87,8 @@ def fabric(
     """Search, filter, communities, ingestion and opening beside other stores, on real text."""
     _checked(facts, embedder)
     if store:
-        given = ["--store", store, "--facts", facts.rpartition(",")[2]]
-        given += ["--json", str(json_path)] if json_path else []
+        given = ["--store", store, "--facts", facts.rpartition(",")[2], "--embedder", embedder]
+        given += [f"{o}={p}" for o, p in (("--cache", cache), ("--json", json_path)) if p]
         raise typer.Exit(in_one_thread(f"{FABRIC}.postgres", given))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "report.json"

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Self
 from crp_integrations.errors import StoreBusy
 from crp_integrations.fabric.gate import Gate
 from crp_integrations.fabric.ports import Brief, Transaction
+from crp_integrations.fabric.ports.searching import search_each
 from crp_integrations.fabric.records import Edge, Fact, Source, Where
 from crp_integrations.fabric.search.index import Hit, Index
 from crp_integrations.fabric.search.live import Picture
-from crp_integrations.fabric.search.redacted import merged, redacted_hits, searched
+from crp_integrations.fabric.search.redacted import alone, merged, redacted_hits, searched
 from crp_integrations.fabric.search.stored import StoredIndex, StoredPicture, stored_picture
 from crp_integrations.guard.decisions import Decision, Guard
 from crp_integrations.guard.subjects import Subject
@@ -182,7 +183,7 @@ class Reading:
                 return hits
             most = self._fabric.settings.redacted_hits
             redacted = redacted_hits(
-                search,
+                partial(search_each, facts) if words is None else alone(search),
                 terms,
                 k,
                 partial(passing, cut),

@@ -5,18 +5,25 @@ class TestMine(PersistentStoreConformance):
     def store(self, tmp_path):
         return MyStore(tmp_path)
 
-    def reopen(self, store):
-        return MyStore(store.path)
+    def opener(self, store):
+        return partial(MyStore, store.path)
+
+What `hooks.py` names is overridden where the store has it: bytes that it keeps, and logins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from crp_integrations.fabric.ports import Store
+from crp_integrations.testing.conformance_attack import AttackConformance
+from crp_integrations.testing.conformance_concurrency import ConcurrencyConformance
+from crp_integrations.testing.conformance_crash import CrashConformance
 from crp_integrations.testing.conformance_edits import EditsConformance
+from crp_integrations.testing.conformance_equal import EqualConformance
+from crp_integrations.testing.conformance_erasure import ErasureConformance
 from crp_integrations.testing.conformance_facts import FactsConformance
 from crp_integrations.testing.conformance_faulted import FaultedConformance
 from crp_integrations.testing.conformance_finding import FindingConformance
@@ -42,8 +49,13 @@ class StoreConformance(
     JobsConformance,
     TransactionsConformance,
     UpkeepConformance,
+    EqualConformance,
+    AttackConformance,
+    ErasureConformance,
+    CrashConformance,
+    ConcurrencyConformance,
 ):
-    """Every promise that a store makes while it is open. Override the fixture `store`."""
+    """Every promise of a store. Override the fixture `store`, and of `hooks.py` what it has."""
 
     @pytest.fixture
     def store(self) -> Store:
@@ -57,11 +69,15 @@ class StoreConformance(
 
 
 class PersistentStoreConformance(StoreConformance):
-    """Also the promises of a store that outlives its process. Override `reopen` as well."""
+    """Also the promises of a store that outlives its process. Override `opener` as well."""
+
+    def opener(self, store: Store) -> Callable[[], Store]:
+        """What opens the same place in another process; picklable, such as a `partial`."""
+        raise NotImplementedError("override `opener` with one that opens the same place again")
 
     def reopen(self, store: Store) -> Store:
         """Another store object over the same place; the first one may be open or closed."""
-        raise NotImplementedError("override `reopen` with one that opens the same place again")
+        return self.opener(store)()
 
     def test_what_was_committed_is_there_after_closing(self, store: Store) -> None:
         """Nothing acknowledged is lost."""

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,9 +12,16 @@ from crp_integrations.testing.conformance import PersistentStoreConformance
 
 
 class TestSqliteStore(PersistentStoreConformance):
+    kills = 15
+
     @pytest.fixture
     def store(self, tmp_path: Path) -> Store:
-        return SqliteStore(tmp_path / "kb")
+        self.folder = tmp_path / "kb"
+        return SqliteStore(self.folder)
 
-    def reopen(self, store: Store) -> Store:
-        return SqliteStore(store.name.removeprefix("sqlite:"))
+    def opener(self, store: Store) -> Callable[[], Store]:
+        return partial(SqliteStore, self.folder, busy_seconds=60.0)
+
+    def stored(self, store: Store) -> bytes:
+        files = sorted(path for path in self.folder.rglob("*") if path.is_file())
+        return b"".join(path.read_bytes() for path in files)

@@ -12,13 +12,17 @@ from hypothesis import strategies as st
 
 from crp_integrations.engines.tantivy import lexical_for
 from crp_integrations.fabric.fabric import Fabric
+from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.fabric.search.index import Hit
 from crp_integrations.fabric.settings import FabricSettings
 from crp_integrations.stores.memory.store import MemoryStore
+from crp_integrations.stores.postgres import PostgresStore
+from crp_integrations.stores.postgres.connection import Connection
 from crp_integrations.stores.sqlite.store import SqliteStore
 from tests.fabric.keeping import PARAGRAPHS, fabric
 from tests.governance.hidden import LABEL, OFFICER, READER, Blackening, seen_by
+from tests.postgres import postgres_address  # noqa: F401 - a fixture
 
 MAIL, PHONE = "joan.miller@waterboard.example", "49301234567"
 OPEN = "The pump station is open on workdays and has two spare keys beside the door."
@@ -39,20 +43,25 @@ FACTS = [fact(OPEN, "class:public"), fact(KEPT), fact(CALLED), fact(NAMED, "clas
 
 
 @contextmanager
-def filled(
-    store: MemoryStore | SqliteStore, facts: Sequence[Fact], **settings: object
-) -> Iterator[Fabric]:
+def filled(store: Store, facts: Sequence[Fact], **settings: object) -> Iterator[Fabric]:
     chosen = FabricSettings(chunking=PARAGRAPHS, **settings)  # type: ignore[arg-type]
     made = fabric(store, redactor=Blackening(), settings=chosen)
     seen_by(made, OFFICER).add(list(facts))
     yield made
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def made(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Fabric]:
-    store = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "kb")
+    store: Store
+    if request.param == "memory":
+        store = MemoryStore()
+    elif request.param == "sqlite":
+        store = SqliteStore(tmp_path / "kb")
+    else:
+        store = PostgresStore(request.getfixturevalue("postgres_address"))
     with filled(store, FACTS) as found:
         yield found
+    store.close()
 
 
 def texts(made: Fabric, query: str, k: int = 10, where: Where | None = None) -> list[str]:
@@ -85,6 +94,32 @@ def test_a_guess_beside_a_word_that_is_shown_changes_nothing(made: Fabric, guess
         ]
     with_filter = reader.search_text(f"pump {guess}", 10, Where(labels=(LABEL,)))
     assert [hit.fact_id for hit in with_filter] != []
+
+
+@pytest.mark.parametrize("query", ["pump", "pump station spare keys valve basin joan hall"])
+def test_a_database_is_asked_once_for_all_words(
+    postgres_address: str,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    query: str,
+) -> None:
+    many = [fact(f"Pump {n} stands in hall {n} with the keys of its valve.") for n in range(40)]
+    with filled(MemoryStore(), [*FACTS, *many]) as memory:
+        wanted = seen_by(memory).search_text(query, 20)
+    asked: list[str] = []
+    rows_of = Connection.rows
+    store = PostgresStore(postgres_address)
+    with filled(store, [*FACTS, *many]) as made:
+        reading = seen_by(made)
+
+        def rows(self: Connection, statement: str, parameters: Sequence[object] = ()) -> list:
+            asked.append(statement)
+            return rows_of(self, statement, parameters)
+
+        monkeypatch.setattr(Connection, "rows", rows)
+        assert reading.search_text(query, 20) == wanted
+    # Asked again only for more hits of the words whose first ones do not all pass.
+    assert 1 <= len([one for one in asked if "PARTITION BY term" in one]) <= 2
+    store.close()
 
 
 def test_what_is_shown_is_found_as_before(made: Fabric) -> None:

@@ -32,25 +32,6 @@ def write_batch(store: SqliteStore, name: str) -> None:
         append(transaction.journal, KEY, [draft], "2026-05-25T10:00:00Z")
 
 
-def write_until_killed(path: Path, run: int, acknowledge: Connection) -> None:
-    """Tell the number of every batch once it is committed."""
-    store = SqliteStore(path)
-    number = 0
-    while True:
-        write_batch(store, f"{run}-{number}")
-        acknowledge.send(number)
-        number += 1
-
-
-def write_some(path: Path, writer: int, batches: int, start: Barrier) -> None:
-    """Write batches beside other writers, which all begin at once."""
-    start.wait()
-    store = SqliteStore(path, busy_seconds=60)
-    for number in range(batches):
-        write_batch(store, f"{writer}-{number}")
-    store.close()
-
-
 def make_key(path: Path, start: Barrier, answer: Connection) -> None:
     """Ask for the key at the same moment as others."""
     ring = FileKeyRing(path)

@@ -1,22 +1,19 @@
-"""What is erased from PostgreSQL is in no file of its tables, and every column has its answer."""
+"""What only PostgreSQL keeps of an erased text, and an answer for every column."""
 
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 
 import psycopg
 import pytest
 
-from crp_integrations.session.ports import sessions_of
 from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.stores.postgres.schema import schema_of
 from crp_integrations.stores.postgres.upkeep import CONTENTS
-from crp_integrations.testing.conformance_sessions import prior, session, window
-from crp_integrations.testing.records import NAMESPACE, NOON, OTHER, fact, fill, rows
+from crp_integrations.testing.marks import Archive
+from crp_integrations.testing.records import NAMESPACE, OTHER, fact, fill, rows
 from tests.postgres import postgres_address, server  # noqa: F401 - a fixture
 from tests.stores.test_columns import COVERED
-from tests.stores.test_erasure_bytes import Archive, found
 
 # What only PostgreSQL has; everything else has the names of the embedded store's columns.
 OWN_COLUMNS = {
@@ -33,61 +30,12 @@ OWN_COLUMNS = {
 }
 
 
-def files(address: str) -> Path:
-    """The files of the tables, of all databases; what is in memory is written first."""
+def whole(address: str) -> bytes:
+    """The bytes of the tables, of all databases; what is in memory is written first."""
     with psycopg.connect(address, autocommit=True) as raw:
         raw.execute("CHECKPOINT")
-    return server().data / "base"
-
-
-def test_after_scrubbing_no_file_of_a_table_holds_what_was_removed(postgres_address):  # noqa: F811
-    store = PostgresStore(postgres_address, index_from=20)
-    archive = Archive(3)
-    ids = {}
-    for name in (NAMESPACE, OTHER):
-        facts, block = archive.made(name, 30)
-        # pgvector keeps numbers with the highest byte first.
-        for one, row in zip(facts, block, strict=True):
-            archive.vectors[one.fact_id] = row.astype(">f4").tobytes()
-        with store.begin(name) as transaction:
-            transaction.facts.add(facts, block)
-            transaction.facts.save_token_counts("words", {one.fact_id: 7 for one in facts})
-            transaction.facts.prepare("e", [one.content_hash for one in facts], block)
-        ids[name] = [one.fact_id for one in facts]
-    assert found(files(postgres_address), archive) >= {*ids[NAMESPACE]}
-    gone = ids[NAMESPACE][::2]
-    with store.begin(NAMESPACE) as transaction:
-        transaction.facts.remove(gone)
-    assert store.scrub(NAMESPACE) is True
-    left = found(files(postgres_address), archive)
-    assert left & {*gone} == set()
-    assert left >= {*ids[NAMESPACE][1::2], *ids[OTHER]}
-    # Nothing is due any more, and everything else can be found as before.
-    assert store.scrub(NAMESPACE) is True
-    assert store.check(NAMESPACE) == []
-    assert store.drop(OTHER) is True
-    assert found(files(postgres_address), archive) & {*ids[OTHER]} == set()
-    store.close()
-
-
-def test_what_windows_said_goes_with_its_bytes(postgres_address):  # noqa: F811
-    store = PostgresStore(postgres_address)
-    with store.begin(NAMESPACE) as transaction:
-        sessions = sessions_of(transaction)
-        sessions.keep(session("s"))
-        said = prior(1, "f", answer="the zqwalruszq sleeps")
-        sessions.add_window(window(1), prior=said, report='{"x": "zqwalruszq"}')
-
-    def holds() -> bool:
-        names = [path for path in files(postgres_address).rglob("*") if path.is_file()]
-        return any(b"zqwalruszq" in path.read_bytes() for path in names)
-
-    assert holds()
-    with store.begin(NAMESPACE) as transaction:
-        assert sessions_of(transaction).withdraw(["f"], NOON) == 1
-    assert store.scrub(NAMESPACE) is True
-    assert not holds()
-    store.close()
+    files = sorted(path for path in (server().data / "base").rglob("*") if path.is_file())
+    return b"".join(path.read_bytes() for path in files)
 
 
 def test_a_reader_of_the_old_state_holds_scrubbing_up(postgres_address):  # noqa: F811
@@ -142,3 +90,22 @@ def test_names_of_schemas_say_nothing(what):
     assert schema_of(name).removeprefix("crp_").isalnum()
     assert len(schema_of(name)) < 63
     assert schema_of(name) != schema_of(name + " ")
+
+
+@pytest.mark.requirement("009-8.3-3")
+def test_what_the_planner_noted_of_a_text_goes_with_it(postgres_address):  # noqa: F811
+    store = PostgresStore(postgres_address)
+    archive = Archive(11, lambda row: row.astype(">f4").tobytes())
+    ids = {name: archive.add(store, name, 40) for name in (NAMESPACE, OTHER)}
+    with psycopg.connect(postgres_address, autocommit=True) as raw:
+        for name in ids:
+            for table in ("facts", "vectors", "postings"):
+                # As the server does by itself after a while.
+                raw.execute(f"ANALYZE {schema_of(name)}.{table}")
+    with store.begin(NAMESPACE) as transaction:
+        transaction.facts.remove(ids[NAMESPACE][:20])
+    assert store.scrub(NAMESPACE) is True
+    assert archive.found(whole(postgres_address)) == {*ids[NAMESPACE][20:], *ids[OTHER]}
+    assert store.drop(OTHER) is True
+    assert archive.found(whole(postgres_address)) == {*ids[NAMESPACE][20:]}
+    store.close()

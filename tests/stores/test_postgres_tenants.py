@@ -10,7 +10,6 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.errors import AccessDenied, StoreBusy, StoreError
-from crp_integrations.fabric.ports.searching import searching_in
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.stores.postgres.schema import schema_of
@@ -205,25 +204,6 @@ def test_a_login_needs_its_own_password(setup):
         store.close()
 
 
-@pytest.mark.requirement("009-9.1-6")
-def test_a_tenant_has_the_whole_of_its_own_and_reads_what_is_shared(setup):
-    store = PostgresStore(setup.login(THEIRS), busy_seconds=2.0, index_from=2)
-    ids = fill_in(store, THEIRS, "their own fact", "another one of theirs")
-    with store.begin(THEIRS, write=False) as transaction:
-        assert searching_in(transaction.facts).size() == 3
-    with store.begin(THEIRS) as transaction:
-        transaction.facts.remove(ids[:1])
-    assert store.scrub(THEIRS) is True
-    store.compact(THEIRS)
-    assert store.check(THEIRS) == []
-    with store.begin(SHARED, write=False) as transaction:
-        assert len(transaction.facts.search_text(["walrus"], 5)) == 1
-        assert len(transaction.facts.vectors([transaction.facts.retrievable()[0][0]])) == 1
-    with pytest.raises(AccessDenied), store.begin(SHARED) as transaction:
-        transaction.facts.set_setting("a", "b")
-    store.close()
-
-
 def test_a_relay_of_a_tenant_reads_shared_facts_and_its_own(setup):
     options = {"embedder": HashEmbedder(), "key": "ab" * 32, "clock": NOON}
     shared = {"fabric": {"shared": ["law"]}}
@@ -243,10 +223,3 @@ def test_a_tenant_is_erased_with_its_schema_and_its_role(setup):
     with pytest.raises(psycopg.OperationalError):
         setup.raw(THEIRS)
     assert setup.operator.dismiss(THEIRS) is False
-
-
-def fill_in(store: PostgresStore, name: str, *texts: str) -> list[str]:
-    made = [fact(text, namespace=name) for text in texts]
-    with store.begin(name) as transaction:
-        transaction.facts.add(made, rows(made))
-    return [one.fact_id for one in made]

@@ -1,7 +1,9 @@
 """The fabric on PostgreSQL beside the same work as plain SQL: `… --store postgresql://…`.
 
-Both keep the same texts and vectors in one database, and both are asked the same. Processor time is
-that of this process and of its server process together, where the server runs on this machine.
+Both keep the same texts and vectors in one database, and both are asked the same, in turns, so that
+what else a machine does meets both. Processor time is that of this process and of its server
+process together, where the server runs on this machine. With a cache the texts are the passages of
+the installed packages and their vectors those of the shipped embedder; else both are made up.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ import numpy as np
 import numpy.typing as npt
 import psycopg
 
+from crp_integrations.bench.fabric import corpus, embeddings
+from crp_integrations.bench.fabric.embeddings import Kind
 from crp_integrations.bench.measure import has_one_thread, in_one_thread, machine
 from crp_integrations.fabric.ports.searching import searching_in
 from crp_integrations.fabric.records import Fact
@@ -39,9 +43,14 @@ DIMENSIONS = 384
 CENTRES, SPREAD = 500, 0.9
 BATCH = 1_000
 QUERIES, K, ROUNDS = 200, 50, 5
+# A hundredth more passages than facts are read, as by the bench of the embedded store.
+GROWTH = 100
 # Batches of each writer, and facts of each.
 WRITES, WRITTEN = 8, 250
 RAW = "crp_bench_raw"
+# Facts, their unit rows, and unit rows that are asked for.
+Material = tuple[Sequence[Fact], FloatRows, FloatRows]
+Ask = Callable[[npt.NDArray[np.float32]], list[str]]
 
 
 def material(count: int, seed: int = 1) -> tuple[list[Fact], FloatRows]:
@@ -61,22 +70,45 @@ def material(count: int, seed: int = 1) -> tuple[list[Fact], FloatRows]:
     return facts, unit_rows(rows)
 
 
-def run(address: str, count: int, say: Callable[[str], None]) -> dict[str, Any]:
+def made_up(count: int) -> Material:
+    """Synthetic facts with their vectors, and questions near some of them."""
+    facts, rows = material(count)
+    near = rows[:: max(1, count // QUERIES)][:QUERIES]
+    noise = np.random.default_rng(2).standard_normal(near.shape).astype(np.float32)
+    return facts, rows, unit_rows(near + 0.5 * noise / np.sqrt(DIMENSIONS))
+
+
+def real(count: int, cache: Path, kind: Kind = "minilm") -> Material:
+    """Passages of the installed packages with their vectors; the questions are other passages.
+
+    Args:
+        cache: as in `bench.fabric.run`, which asks for as many passages.
+
+    Raises:
+        ConfigError: this environment has too few passages.
+    """
+    texts = corpus.read(count + max(count // GROWTH, QUERIES), cache).texts
+    rows = embeddings.vectors(kind, texts, cache)
+    stored = {number * len(rows) // count for number in range(count)}
+    others = [number for number in range(len(rows)) if number not in stored]
+    asked = [others[number * len(others) // QUERIES] for number in range(QUERIES)]
+    places = sorted(stored)
+    # Plain SQL keeps no NUL.
+    facts = [Fact(content=texts[place].replace("\0", " ")) for place in places]
+    return facts, np.ascontiguousarray(rows[places]), np.ascontiguousarray(rows[asked])
+
+
+def run(address: str, given: Material, say: Callable[[str], None]) -> dict[str, Any]:
     """Measure ingestion, search and writers beside each other.
 
     The namespaces `bench-0` to `bench-3` and the schema of the plain tables are dropped, before
     and after.
 
     Args:
-        count: facts.
+        given: facts, their unit rows, and unit rows that are asked for.
     """
-    facts, rows = material(count)
-    asked = unit_rows(
-        rows[:: max(1, count // QUERIES)][:QUERIES]
-        + 0.5
-        * np.random.default_rng(2).standard_normal((QUERIES, DIMENSIONS)).astype(np.float32)
-        / np.sqrt(DIMENSIONS)
-    )
+    facts, rows, asked = given
+    count = len(facts)
     with closing(PostgresStore(address)) as store:
         _clean(address, store)
         try:
@@ -88,10 +120,7 @@ def run(address: str, count: int, say: Callable[[str], None]) -> dict[str, Any]:
             raw = _copied(address, facts, rows)
             say(f"asking {len(asked)} questions of each")
             exact = [_best(rows, facts, one) for one in asked]
-            found = {
-                "ours": _asked_ours(store, asked, exact),
-                "raw": _asked_raw(address, asked, exact),
-            }
+            found = _searched(store, address, asked, exact)
             say("four writers")
             _clean(address, store)
             writers = {
@@ -104,6 +133,7 @@ def run(address: str, count: int, say: Callable[[str], None]) -> dict[str, Any]:
     return {
         "machine": machine(),
         "facts": count,
+        "dimensions": rows.shape[1],
         "bytes_a_fact": sizes,
         "ingestion": {
             "ours": ours,
@@ -160,7 +190,11 @@ def _copied(address: str, facts: Sequence[Fact], rows: FloatRows) -> dict[str, f
         begun, pid = _started(raw.info.backend_pid)
         raw.execute(f"CREATE SCHEMA {RAW}".encode())
         raw.execute(f"SET search_path = {RAW}, public".encode())
-        raw.execute("CREATE TABLE passages (id text PRIMARY KEY, content text, vector vector(384))")
+        size = rows.shape[1]
+        raw.execute(
+            "CREATE TABLE passages (id text PRIMARY KEY, content text, "
+            f"vector vector({size}))".encode()
+        )
         for start in range(0, len(facts), BATCH):
             with cursor.copy("COPY passages FROM STDIN") as copying:
                 for fact, row in zip(
@@ -169,7 +203,10 @@ def _copied(address: str, facts: Sequence[Fact], rows: FloatRows) -> dict[str, f
                     copying.write_row((fact.fact_id, fact.content, str(row.tolist())))
         # In one process, as the rows of the other side come in.
         raw.execute("SET max_parallel_maintenance_workers = 0")
-        raw.execute("CREATE INDEX ON passages USING hnsw ((vector::halfvec(384)) halfvec_ip_ops)")
+        raw.execute(
+            "CREATE INDEX ON passages USING hnsw "
+            f"((vector::halfvec({size})) halfvec_ip_ops)".encode()
+        )
         speed = _speed(len(facts), begun, pid)
         raw.execute("VACUUM (ANALYZE) passages")
         return speed
@@ -200,58 +237,63 @@ def _speed(count: int, begun: tuple[float, float], pid: int) -> dict[str, float]
 
 
 def _searched(
-    ask: Callable[[npt.NDArray[np.float32]], list[str]],
-    pid: int,
-    asked: FloatRows,
-    exact: Sequence[set[str]],
-) -> dict[str, float]:
-    """Means over the questions, asked again and again since a server counts in hundredths."""
-    given = [ask(vector) for vector in asked]
-    hits = [len({*ids} & best) / len(best) for ids, best in zip(given, exact, strict=True)]
-    begun, own, server = time.perf_counter(), time.process_time(), _cpu(pid)
-    for _ in range(ROUNDS):
-        for vector in asked:
-            ask(vector)
-    own, server = time.process_time() - own, _cpu(pid) - server
-    per = 1000 / (ROUNDS * len(asked))
-    return {
-        "cpu_ms": round(per * (own + server), 3),
-        "server_cpu_ms": round(per * server, 3),
-        "wall_ms": round(per * (time.perf_counter() - begun), 3),
-        "recall": round(statistics.mean(hits), 4),
-    }
-
-
-def _asked_ours(
-    store: PostgresStore, asked: FloatRows, exact: Sequence[set[str]]
-) -> dict[str, float]:
-    def ask(vector: npt.NDArray[np.float32]) -> list[str]:
-        with store.begin(NAMES[0], write=False) as transaction:
-            searching = searching_in(transaction.facts)
-            assert searching is not None
-            index = StoredIndex(transaction.facts, searching)
-            return [hit.fact_id for hit in index.nearest(vector, K)]
-
-    return _searched(ask, _pid(store), asked, exact)
-
-
-def _asked_raw(address: str, asked: FloatRows, exact: Sequence[set[str]]) -> dict[str, float]:
+    store: PostgresStore, address: str, asked: FloatRows, exact: Sequence[set[str]]
+) -> dict[str, dict[str, float]]:
+    """Means over the questions, which both are asked in turns, again and again."""
     statement = (
-        f"SELECT id FROM {RAW}.passages "  # noqa: S608 - names of ours
-        f"ORDER BY vector::halfvec(384) <#> %s::halfvec(384) LIMIT {K}"
+        f"SELECT id FROM {RAW}.passages ORDER BY "  # noqa: S608 - names of ours
+        f"vector::halfvec({asked.shape[1]}) <#> %s::halfvec({asked.shape[1]}) LIMIT {K}"
     ).encode()
     with psycopg.connect(address, autocommit=True) as raw:
         set_up(raw)
 
-        def ask(vector: npt.NDArray[np.float32]) -> list[str]:
+        def plain(vector: npt.NDArray[np.float32]) -> list[str]:
             found = raw.execute(statement, [str(vector.tolist())]).fetchall()
             return [id_ for (id_,) in found]
 
-        return _searched(ask, raw.info.backend_pid, asked, exact)
+        def ours(vector: npt.NDArray[np.float32]) -> list[str]:
+            with store.begin(NAMES[0], write=False) as transaction:
+                searching = searching_in(transaction.facts)
+                assert searching is not None
+                index = StoredIndex(transaction.facts, searching)
+                return [hit.fact_id for hit in index.nearest(vector, K)]
+
+        sides: dict[str, tuple[Ask, int]] = {
+            "ours": (ours, _pid(store)),
+            "raw": (plain, raw.info.backend_pid),
+        }
+        spent = {name: np.zeros(3) for name in sides}
+        hits: dict[str, list[float]] = {name: [] for name in sides}
+        for number in range(ROUNDS + 1):
+            for vector, best in zip(asked, exact, strict=True):
+                for name, (ask, pid) in sides.items():
+                    begun = np.array([time.process_time(), _cpu(pid), time.perf_counter()])
+                    ids = ask(vector)
+                    # The first round fills what each side keeps ready.
+                    if number:
+                        spent[name] += [time.process_time(), _cpu(pid), time.perf_counter()]
+                        spent[name] -= begun
+                    else:
+                        hits[name].append(len({*ids} & best) / len(best))
+    found = {}
+    for name, seconds in spent.items():
+        own, server, wall = (seconds * 1000 / (ROUNDS * len(asked))).tolist()
+        found[name] = {
+            "cpu_ms": round(own + server, 3),
+            "server_cpu_ms": round(server, 3),
+            "wall_ms": round(wall, 3),
+            "recall": round(statistics.mean(hits[name]), 4),
+        }
+    return found
 
 
 def _cpu(pid: int) -> float:
     """Seconds that a process of this machine has computed; 0 where that cannot be read."""
+    try:
+        # In nanoseconds, where the kernel counts them.
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+    except (OSError, ValueError, IndexError):
+        pass
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -299,11 +341,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog=MODULE, description=__doc__)
     parser.add_argument("--store", required=True, help="postgresql:// address, to be written")
     parser.add_argument("--facts", type=int, default=100_000)
+    parser.add_argument("--cache", type=Path, help="of passages and vectors, see bench.fabric")
+    parser.add_argument("--embedder", choices=("minilm", "hash"), default="minilm")
     parser.add_argument("--json", type=Path, help="where to write the report")
     given = parser.parse_args(arguments)
     if not has_one_thread():
         sys.exit(in_one_thread(MODULE, sys.argv[1:] if arguments is None else arguments))
-    report = run(given.store, given.facts, lambda line: print(line, file=sys.stderr))
+    made = real(given.facts, given.cache, given.embedder) if given.cache else made_up(given.facts)
+    report = run(given.store, made, lambda line: print(line, file=sys.stderr))
     text = json.dumps(report, indent=2)
     print(text)
     if given.json:

@@ -64,6 +64,20 @@ class Searching(Protocol):
         ...
 
 
+class _SearchingEach(Protocol):
+    def search_each(self, terms: Sequence[str], k: int) -> list[list[tuple[str, float]]]: ...
+
+
+def search_each(facts: FactsFacet, terms: Sequence[str], k: int) -> list[list[tuple[str, float]]]:
+    """What `search_text` finds for each of some different terms alone.
+
+    A store that answers by statements has `search_each`, which asks one for all of them.
+    """
+    if hasattr(facts, "search_each"):
+        return cast("_SearchingEach", facts).search_each(terms, k)
+    return [facts.search_text([term], k) for term in terms]
+
+
 def searching_in(facts: FactsFacet) -> Searching | None:
     """The vector search of an open transaction's store; None for a store that has none."""
     return cast("Searching | None", getattr(facts, "searching", None))

@@ -19,6 +19,8 @@ from crp_integrations.language.stems import stems_of
 
 # Ids with the scores that an index gives to the texts that hold any of some words, best first.
 Search = Callable[[Sequence[str], int], Sequence[tuple[str, float]]]
+# The same for each of some terms alone.
+SearchEach = Callable[[Sequence[str], int], Sequence[Sequence[tuple[str, float]]]]
 # Those of some ids that pass.
 Passing = Callable[[Sequence[str]], Collection[str]]
 # How much a word's repetition and a text's length count, as in the stores' own BM25.
@@ -48,8 +50,31 @@ def searched(search: Search, terms: Sequence[str], k: int, passing: Passing) -> 
     return []
 
 
+def alone(search: Search) -> SearchEach:
+    """A search for each of some terms out of one for several."""
+    return lambda terms, k: [search([term], k) for term in terms]
+
+
+def searched_each(
+    search: SearchEach, terms: Sequence[str], k: int, passing: Passing
+) -> dict[str, list[Hit]]:
+    """What `searched` gives for each term alone; the store is asked for all of them at once."""
+    hits: dict[str, list[Hit]] = {}
+    left, wanted = list(dict.fromkeys(terms)), k
+    while left:
+        found = dict(zip(left, search(left, wanted), strict=True))
+        kept = passing(list(dict.fromkeys(id_ for own in found.values() for id_, _ in own)))
+        for term, own in found.items():
+            passed = [Hit(id_, score) for id_, score in own if id_ in kept]
+            if len(passed) >= k or len(own) < wanted:
+                hits[term] = passed[:k]
+        left = [term for term in left if term not in hits]
+        wanted *= 4
+    return hits
+
+
 def redacted_hits(
-    search: Search,
+    search: SearchEach,
     terms: Sequence[str],
     k: int,
     passing: Passing,
@@ -59,14 +84,15 @@ def redacted_hits(
     """The k best of the redacted texts that hold any of the terms, ties by id.
 
     Args:
-        search: over whole texts.
+        search: over whole texts, for each term.
         passing: those that are meant and are shown redacted.
         shown: redacted texts by id.
         most: texts to be redacted, at least 1; each term may find the same share of them.
     """
     found: dict[str, list[str]] = {}
-    for term in terms[:most]:
-        for hit in searched(search, [term], most // min(len(terms), most), passing):
+    share = most // max(1, min(len(terms), most))
+    for term, hits in searched_each(search, terms[:most], share, passing).items():
+        for hit in hits:
             found.setdefault(hit.fact_id, []).append(term)
     stems = {id_: _stems(text) for id_, text in shown(sorted(found)).items()}
     sought = {term: stems_of(term) for term in terms}

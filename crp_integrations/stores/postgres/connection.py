@@ -9,12 +9,14 @@ from typing import Any
 
 import psycopg
 from psycopg import errors
+from psycopg.pq import ConnStatus, ExecStatus
 
 from crp_integrations.errors import AccessDenied, StoreBusy, StoreDamaged, StoreError
 from crp_integrations.errors import CRPError as OwnError
 from crp_integrations.stores.postgres.dialect import spelled
 
 Raw = psycopg.Connection[tuple[Any, ...]]
+_DONE = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
 _BUSY = (
     errors.LockNotAvailable,
     errors.DeadlockDetected,
@@ -101,13 +103,26 @@ class Connection:
             for row in rows:
                 copying.write_row(row)
 
-    def script_rows(self, statements: str) -> list[tuple[Any, ...]]:
-        """Run statements of ours without parameters; the rows of the last one."""
-        with translated(self.place), self.raw.cursor() as cursor:
-            cursor.execute(_query(statements))
-            while cursor.nextset():
-                pass
-            return cursor.fetchall()
+    def at_once(self, statements: str) -> list[tuple[str, ...]]:
+        """Run short statements of ours without parameters; the rows of the last one, as texts.
+
+        libpq waits for the server itself, which costs less than a cursor does. Nothing that
+        may take long is asked for so, since no signal is heard meanwhile.
+        """
+        with translated(self.place):
+            pgconn = self.raw.pgconn
+            result = pgconn.exec_(_query(statements))
+            if result.status not in _DONE:
+                if pgconn.status != ConnStatus.OK:
+                    raise psycopg.OperationalError("the connection is lost")
+                raise errors.error_from_result(result)
+            return [
+                tuple(
+                    (result.get_value(row, column) or b"").decode()
+                    for column in range(result.nfields)
+                )
+                for row in range(result.ntuples)
+            ]
 
     def script(self, statements: str) -> None:
         """Run statements of ours without parameters in one round trip."""

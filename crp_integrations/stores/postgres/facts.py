@@ -156,6 +156,11 @@ class PostgresFacts(SqliteFacts):
         foreseen = self.searching.worded.get(((*terms,), k))
         return words.search(self._connection, terms, k) if foreseen is None else [*foreseen]
 
+    def search_each(self, terms: Sequence[str], k: int) -> list[list[tuple[str, float]]]:
+        """What `search_text` finds for each of some different terms alone."""
+        self._gate.reading()
+        return words.search_each(self._connection, terms, k)
+
     def noted(
         self, names: list[str], rows: list[Sequence[Any]]
     ) -> tuple[list[str], list[Sequence[Any]]]:

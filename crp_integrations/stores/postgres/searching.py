@@ -15,6 +15,7 @@ from crp_integrations.errors import EngineError
 from crp_integrations.fabric.ports.searching import Labels
 from crp_integrations.stores.postgres import words
 from crp_integrations.stores.postgres.connection import Connection
+from crp_integrations.stores.postgres.dialect import unescaped
 from crp_integrations.stores.postgres.ordering import Turn
 from crp_integrations.stores.sqlite.migrations import RETRIEVABLE_SQL
 from crp_integrations.stores.statements import Among, Packed
@@ -26,6 +27,8 @@ INDEXED = "indexed"
 MOST_DIMENSIONS = 4_000
 # Facts that are asked for beyond k: half precision may misplace a few at the end.
 SPARE = 16
+# Ids and rows as bytes, which are turned into texts and numbers all at once.
+SENT = "textsend(fact_id) AS id, vector_send(vector) AS sent"
 _Asked = tuple[bytes, int, tuple[Labels, ...] | None]
 LABEL_SETS = f"""WITH RECURSIVE sets AS (
     (SELECT labels FROM facts WHERE {RETRIEVABLE_SQL} ORDER BY labels LIMIT 1)
@@ -88,7 +91,7 @@ class PostgresSearching:
         if among is None and (foreseen := self._near.get(_key(vector, k, label_sets))):
             return foreseen
         statement, values = self._asked(vector, k, own, label_sets=label_sets, among=among)
-        return _block(self._connection.rows(statement, values), dimensions)
+        return _block(self._connection.rows(f"SELECT {SENT} {statement}", values), dimensions)
 
     def foresee(
         self,
@@ -110,13 +113,13 @@ class PostgresSearching:
             return
         statement, values = self._asked(vector, k, own, label_sets=label_sets, among=None)
         found = self._connection.rows(
-            f"SELECT fact_id, sent, NULL::float8 FROM ({statement}) AS near "
-            f"UNION ALL SELECT fact_id, NULL, score FROM ({words.SEARCH}) AS worded",
+            f"SELECT id, sent, NULL::float8 FROM (SELECT {SENT} {statement}) AS near "
+            f"UNION ALL SELECT textsend(fact_id), NULL, score FROM ({words.SEARCH}) AS worded",
             [*values, *asked],
         )
         near = [(id_, sent) for id_, sent, score in found if score is None]
         self._near[_key(vector, k, label_sets)] = _block(near, dimensions)
-        hits = [(id_, float(score)) for id_, _, score in found if score is not None]
+        hits = [(_text(id_), float(score)) for id_, _, score in found if score is not None]
         # A union promises no order.
         self.worded[(*terms,), k_words] = sorted(hits, key=lambda hit: (-hit[1], hit[0]))
 
@@ -129,7 +132,7 @@ class PostgresSearching:
         label_sets: Sequence[Labels] | None,
         among: Sequence[str] | None,
     ) -> tuple[str, list[Any]]:
-        """A statement that finds ids and rows, and its parameters."""
+        """What follows a `SELECT` of ids and rows, and its parameters."""
         wanted = Packed(to_bytes(vector))
         conditions: list[str] = [RETRIEVABLE_SQL]
         values: list[Any] = []
@@ -147,8 +150,7 @@ class PostgresSearching:
             else "(vector <#> ?::vector) + 0"
         )
         statement = (
-            # All rows are turned into numbers at once, so they are asked for as bytes.
-            "SELECT fact_id, vector_send(vector) AS sent FROM vectors JOIN facts USING (fact) "
+            "FROM vectors JOIN facts USING (fact) "
             f"WHERE {' AND '.join(conditions)} ORDER BY {order} LIMIT {int(k) + SPARE}"
         )
         return statement, [*values, wanted]
@@ -164,7 +166,11 @@ def _key(vector: npt.NDArray[np.float32], k: int, label_sets: Sequence[Labels] |
     return vector.tobytes(), k, None if label_sets is None else tuple(label_sets)
 
 
-def _block(found: Sequence[tuple[str, bytes]], dimensions: int) -> tuple[list[str], FloatRows]:
+def _text(sent: bytes) -> str:
+    return unescaped(sent.decode())
+
+
+def _block(found: Sequence[tuple[bytes, bytes]], dimensions: int) -> tuple[list[str], FloatRows]:
     """Ids and rows as they were sent: a header of four bytes, then big-endian numbers.
 
     Raises:
@@ -174,11 +180,12 @@ def _block(found: Sequence[tuple[str, bytes]], dimensions: int) -> tuple[list[st
     for id_, sent in found:
         if len(sent) != width:
             raise EngineError(
-                f"the vector of fact {id_} has {len(sent) // 4 - 1} numbers, wanted {dimensions}"
+                f"the vector of fact {_text(id_)} has {len(sent) // 4 - 1} numbers, "
+                f"wanted {dimensions}"
             )
     whole = np.frombuffer(b"".join([sent for _, sent in found]), dtype=">f4")
     block = whole.reshape(len(found), dimensions + 1)[:, 1:]
-    return [id_ for id_, _ in found], np.ascontiguousarray(block, dtype=np.float32)
+    return [_text(id_) for id_, _ in found], np.ascontiguousarray(block, dtype=np.float32)
 
 
 def build(connection: Connection, dimensions: int) -> None:

@@ -211,6 +211,7 @@ class PostgresStore:
                 places.erase_all(objects, namespace)
             with self._within(connection, schema, "BEGIN"):
                 connection.script(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE')
+            connection.script(upkeep.FORGET_STATISTICS)
             for objects in artifacts or ():
                 places.erase_all(objects, namespace)
         self._ready.discard(schema)
@@ -320,9 +321,9 @@ class PostgresStore:
                 yield self._owned(connection, namespace, schema)
             return
         # One round trip; the first read fixes what the whole transaction sees.
-        owned = connection.script_rows(f"{self._begin(SNAPSHOT, schema)}; {schemas.OWN}")
-        yield dict(owned)
-        connection.script("COMMIT")
+        owned = connection.at_once(f"{self._begin(SNAPSHOT, schema)}; {schemas.OWN}")
+        yield {name: int(value or 0) for name, value in owned}
+        connection.at_once("COMMIT")
 
     def _begin(self, begin: str, schema: str) -> str:
         return (

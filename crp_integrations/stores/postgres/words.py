@@ -20,7 +20,7 @@ from crp_integrations.stores.statements import Among
 _PLACE = 4
 # BM25 over the retrievable facts; a term's hits come from its stem, or are given for a phrase. The
 # sum is in the order of the terms, so that equal facts have equal scores.
-SEARCH = f"""WITH hits AS (
+_HITS = f"""WITH hits AS (
     SELECT asked.term, fact, length(places) / {_PLACE} AS times
         FROM unnest(?::int[], ?::text[]) AS asked (term, stem) JOIN postings USING (stem)
     UNION ALL SELECT * FROM unnest(?::int[], ?::bigint[], ?::int[])
@@ -32,13 +32,21 @@ SEARCH = f"""WITH hits AS (
 ), weights AS (
     SELECT term, greatest(ln((facts - count(*) + 0.5) / (count(*) + 0.5)), 0.0) AS idf
         FROM live, everything GROUP BY term, facts
-)
-SELECT fact_id, sum(
-    CASE WHEN idf > 0 THEN idf ELSE {LEAST_IDF} END * times * {K1 + 1.0}
-        / (times + {K1} * ({1.0 - B} + {B} * live.words * facts / everything.words))
-    ORDER BY term
-) AS score FROM live JOIN weights USING (term), everything
+)"""
+_SCORE = f"""CASE WHEN idf > 0 THEN idf ELSE {LEAST_IDF} END * times * {K1 + 1.0}
+        / (times + {K1} * ({1.0 - B} + {B} * live.words * facts / everything.words))"""
+SEARCH = f"""{_HITS}
+SELECT fact_id, sum({_SCORE} ORDER BY term) AS score
+FROM live JOIN weights USING (term), everything
 GROUP BY fact_id ORDER BY score DESC, fact_id LIMIT ?"""
+# The best of each term for itself.
+SEARCH_EACH = f"""{_HITS}, scored AS (
+    SELECT term, fact_id, {_SCORE} AS score FROM live JOIN weights USING (term), everything
+), placed AS (
+    SELECT *, row_number() OVER (PARTITION BY term ORDER BY score DESC, fact_id) AS place
+        FROM scored
+)
+SELECT term, fact_id, score FROM placed WHERE place <= ? ORDER BY term, place"""
 
 
 def search(connection: Connection, terms: Sequence[str], k: int) -> list[tuple[str, float]]:
@@ -47,6 +55,18 @@ def search(connection: Connection, terms: Sequence[str], k: int) -> list[tuple[s
     if asked is None:
         return []
     return [(str(id), float(score)) for id, score in connection.rows(SEARCH, asked)]
+
+
+def search_each(
+    connection: Connection, terms: Sequence[str], k: int
+) -> list[list[tuple[str, float]]]:
+    """What `search` finds for each of some different terms alone, in one statement."""
+    found: list[list[tuple[str, float]]] = [[] for _ in terms]
+    asked = asking(connection, terms, k)
+    if asked is not None:
+        for term, id_, score in connection.rows(SEARCH_EACH, asked):
+            found[term].append((str(id_), float(score)))
+    return found
 
 
 def asking(connection: Connection, terms: Sequence[str], k: int) -> list[Any] | None:

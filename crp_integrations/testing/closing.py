@@ -1,26 +1,25 @@
-"""Windows closed as the relay closes them, by the processes of these tests; and what must hold."""
+"""Windows closed as the relay closes them, by other processes, and what must hold of them."""
 
 from __future__ import annotations
 
 import random
+import time
 from multiprocessing.connection import Connection
-from multiprocessing.synchronize import Barrier
-from pathlib import Path
 
 from crp_integrations.audit import windows
 from crp_integrations.audit.journal import EventDraft, append
 from crp_integrations.audit.trail import closing, verify_trail
-from crp_integrations.errors import StoreError
-from crp_integrations.fabric.ports import Transaction
+from crp_integrations.errors import StoreBusy, StoreError
+from crp_integrations.fabric.ports import Store, Transaction
 from crp_integrations.fabric.records import Fact
 from crp_integrations.seals import iso, sha256, sha256_hex
 from crp_integrations.session import graph
 from crp_integrations.session.ports import sessions_of
 from crp_integrations.session.records import Session, WindowNode
 from crp_integrations.session.settings import GraphSettings
-from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.testing.conformance_sessions import prior, report
 from crp_integrations.testing.records import KEY, NAMESPACE, NOON, fact, rows
+from crp_integrations.testing.writing import PAUSE_SECONDS, Opener
 from crp_integrations.vocabulary import EventType, Pattern
 
 SESSIONS = tuple(f"crp_sess_{number:016}" for number in range(24))
@@ -31,6 +30,7 @@ FAN = 3
 
 
 def id_of(session_id: str, name: str) -> str:
+    """The id of a session's window by its name."""
     return "crp_win_" + sha256_hex(f"{session_id} {name}")[:16]
 
 
@@ -100,47 +100,54 @@ def close_window(transaction: Transaction, session_id: str, name: str, *, fan: b
     return seal.window_id
 
 
-def close_until_killed(path: Path, run: int, acknowledge: Connection) -> None:
+def close_until_killed(wire: Connection, opener: Opener, run: int) -> None:
     """Tell the id of every window once it is committed."""
-    store = SqliteStore(path, busy_seconds=60)
-    chance = random.Random(run)
+    store = opener()
+    chance = random.Random(run)  # noqa: S311 - which session goes on, no secret
     number = 0
     while True:
         with store.begin(NAMESPACE) as transaction:
             session_id = chance.choice(SESSIONS)
             fan = chance.random() < 0.5
             closed = close_window(transaction, session_id, f"{run}-{number}", fan=fan)
-        acknowledge.send(closed)
+        wire.send(closed)
         number += 1
 
 
-def close_some(path: Path, writer: int, count: int, start: Barrier) -> None:
+def close_some(wire: Connection, opener: Opener, writer: int, count: int) -> None:
     """Close windows of one session beside another process that does the same."""
-    start.wait()
-    store = SqliteStore(path, busy_seconds=60)
-    for number in range(count):
-        with store.begin(NAMESPACE) as transaction:
-            close_window(transaction, SESSIONS[0], f"{writer}-{number}", fan=number % 3 > 0)
+    store = opener()
+    wire.send("ready")
+    wire.recv()
+    number = 0
+    while number < count:
+        try:
+            with store.begin(NAMESPACE) as transaction:
+                close_window(transaction, SESSIONS[0], f"{writer}-{number}", fan=number % 3 > 0)
+            number += 1
+        except StoreBusy:
+            time.sleep(PAUSE_SECONDS)
     store.close()
+    wire.send("done")
 
 
-def keep_stale(path: Path, start: Barrier, answer: Connection) -> None:
+def keep_stale(wire: Connection, opener: Opener) -> None:
     """Read a session, let the other process charge it, and keep what was read."""
-    store = SqliteStore(path, busy_seconds=60)
+    store = opener()
     with store.begin(NAMESPACE, write=False) as transaction:
         read = sessions_of(transaction).session(SESSIONS[0])
     assert read is not None
-    start.wait()
-    start.wait()
+    wire.send("read")
+    wire.recv()
     try:
         with store.begin(NAMESPACE) as transaction:
             sessions_of(transaction).keep(read.changed(agent_id="stale"))
-        answer.send("kept")
+        wire.send("kept")
     except StoreError as error:
-        answer.send(str(error))
+        wire.send(str(error))
 
 
-def check(store: SqliteStore) -> set[str]:
+def check(store: Store) -> set[str]:
     """Whole windows alone: seal, event, node, content, charge and fact each where the others are.
 
     Returns:
