@@ -24,12 +24,17 @@ from crp_integrations.guard import access as shipped
 from crp_integrations.guard.decisions import Action
 from crp_integrations.guard.exceptions import Excepting, LedgerEntry
 from crp_integrations.guard.settings import GuardSettings
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.subjects import LOCAL, Subject
+from crp_integrations.relay.settings import Settings
 from crp_integrations.vocabulary import EventType
 
 app = typer.Typer(help="Who may read what.", no_args_is_help=True, rich_markup_mode=None)
 Bundle = Annotated[
-    Path | None, typer.Option("--bundle", help="Folder of a policy; without, the one that ships.")
+    Path | None,
+    typer.Option(
+        "--bundle",
+        help="Folder of a policy; without, the one of the settings, else the one that ships.",
+    ),
 ]
 
 
@@ -49,7 +54,13 @@ def decide(
     """Say what the policy decides about a class of things, as one JSON object; status 1 denies."""
     if action not in get_args(Action):
         raise RequestError(f"--action is {action!r:.40}, wanted one of {get_args(Action)}")
-    guard = guard_of(GuardSettings(policy=True, bundle=bundle))
+    # A server that the settings name decides here too; a bundle that is given goes first.
+    ours = Settings().guard
+    guard = guard_of(
+        GuardSettings(policy=True, bundle=bundle)
+        if bundle is not None
+        else ours.model_copy(update={"policy": True})
+    )
     subject = Subject(tenant=tenant, name=name, roles=tuple(roles or ()))
     found = guard.decide(subject, action, tuple(sorted(set(labels or ()))))  # type: ignore[arg-type]
     typer.echo(json.dumps(found.model_dump(mode="json"), indent=2))
@@ -83,11 +94,14 @@ def exceptions(
     store: options.Store = options.DEFAULT_STORE, as_json: options.AsJson = False
 ) -> None:
     """List the registered exceptions: what each allows, who answers, its state and its uses."""
-    with Relay.open(existing(store), fabric={"maintain_on_open": False}) as relay:
+    with _untouched(store, LOCAL.tenant) as relay:
         guard = relay.fabric.guard
         entries = guard.ledger() if isinstance(guard, Excepting) else ()
-        with relay.fabric.begin(write=False) as transaction:
-            uses = Counter(
+    uses: Counter[object] = Counter()
+    for tenant in sorted({one.scope.tenant for one in entries}):
+        # Each use stands in the journal of the tenant that it was for.
+        with _untouched(store, tenant) as relay, relay.fabric.begin(write=False) as transaction:
+            uses.update(
                 event.data["exception"]
                 for event in transaction.journal.events()
                 if event.event_type is EventType.EXCEPTION_USED
@@ -97,6 +111,11 @@ def exceptions(
         typer.echo(json.dumps([one.model_dump(mode="json") for one in found], indent=2))
     else:
         _drawn(found)
+
+
+def _untouched(store: str, tenant: str) -> Relay:
+    subject = Subject(tenant=tenant)
+    return Relay.open(existing(store), subject=subject, fabric={"maintain_on_open": False})
 
 
 def _drawn(found: list[LedgerEntry]) -> None:

@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from crp_integrations import Relay
+from crp_integrations.fabric.records import Fact
 from crp_integrations.guard.access import access
+from crp_integrations.guard.subjects import Subject
+from crp_integrations.relay.settings import Settings
 from tests.cli.test_cli import KEY
 
 NAME = "access_test.rego"
@@ -52,7 +55,7 @@ def test_a_policy_that_breaks_its_tests_fails_the_command(guard, tmp_path: Path)
     assert "own@1" in guard("test", "--bundle", bundle(tmp_path)).stdout
     broken = tmp_path / "broken"
     broken.mkdir()
-    loose = bundle(broken, ("count(covered) == count(labels)", "count(labels) > 0"))
+    loose = bundle(broken, ("\t\tgranted[role]\n", ""))
     said = guard("test", "--bundle", loose, status=1).stdout
     assert "nobody without a role reads what is internal: decided" in said
     (loose / NAME).unlink()
@@ -83,3 +86,45 @@ def test_registered_exceptions_are_listed_with_state_and_scope(guard, tmp_path: 
     shown = guard("exceptions", "--store", "kb", COLUMNS="200", **settings).stdout
     assert "old-dump" in shown
     assert json.loads(guard("exceptions", "--store", "kb", "--json", CRP_KEY=KEY).stdout) == []
+
+
+def test_uses_are_counted_where_the_exceptions_tenant_keeps_its_journal(
+    guard, tmp_path: Path
+) -> None:
+    one = {
+        "id": "acme-dump",
+        "owner": "kim",
+        "reason": "The old dump runs until the new one is there.",
+        "granted_at": "2026-05-25T11:00:00Z",
+        "expires_at": "2026-05-25T13:00:00Z",
+        "rollback": {"event": "POLICY_VIOLATION"},
+        "scope": {"tenant": "acme", "subjects": ["*"], "actions": ["read"], "labels": ["x:odd"]},
+        "decisions": ["board-7"],
+        "hooks": ["journal"],
+    }
+    (tmp_path / "exceptions.json").write_text(json.dumps([one]))
+    acme = Subject(tenant="acme")
+    clock = "2026-05-25T12:00:00Z"
+    text = "The vault of the old mill was opened by the miller's daughter in spring."
+    with Relay.open(tmp_path / "kb", key=KEY, subject=acme, clock=clock) as relay:
+        relay.add([Fact(content=text, labels=("x:odd",))])
+    with Relay.open(
+        tmp_path / "kb", subject=acme,
+        settings=Settings(key=KEY, clock=clock, guard={"policy": True, "exceptions": tmp_path / "exceptions.json"}),
+    ) as relay:  # fmt: skip
+        answer = relay.ask("Who opened the vault of the old mill?", model="extractive")
+        assert answer.envelope.facts
+    told = guard(
+        "exceptions", "--store", "kb", "--json",
+        CRP_KEY=KEY, CRP_CLOCK=clock, CRP_GUARD__EXCEPTIONS="exceptions.json",
+        CRP_GUARD__POLICY="true",
+    )  # fmt: skip
+    (found,) = json.loads(told.stdout)
+    assert (found["id"], found["uses"] > 0) == ("acme-dump", True)
+
+
+def test_a_server_that_the_settings_name_is_asked_and_denies_when_it_is_down(guard) -> None:
+    words = ("decide", "--tenant", "acme", "--role", "reader", "--label", "class:public")
+    assert json.loads(guard(*words).stdout)["allowed"]
+    told = guard(*words, status=1, CRP_GUARD__OPA_URL="http://127.0.0.1:9")
+    assert not json.loads(told.stdout)["allowed"]

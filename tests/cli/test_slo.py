@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from crp_integrations import Relay
+from crp_integrations.guard.subjects import Subject
 from tests.cli.conftest import Here
 
 MANUAL = "The Meridian reactor was commissioned on 4 March 2019 and delivers 412 megawatts.\n"
@@ -119,3 +121,20 @@ def test_the_bundle_that_is_emitted_verifies_and_holds_no_content(here: Here, as
     assert here("slo", "verify", "bad.tar.gz", "--key", "key.pem", cwd=asked).returncode == 1
     again = here("slo", "bundle", "--store", "kb", "--out", "e.tar.gz", cwd=asked)
     assert "cannot be written" in again.stderr
+
+
+def test_the_levels_of_a_gateways_tenant_are_of_its_own_windows(here: Here, asked: Path) -> None:
+    acme = Subject(tenant="acme")
+    with Relay.open(asked / "kb", subject=acme) as relay:
+        relay.add([MANUAL])
+        relay.ask("When was the Meridian reactor commissioned?", model="extractive")
+    counted = []
+    for words in ((), ("--tenant", "acme"), ("--tenant", "nobody")):
+        name = f"slo-{len(counted)}.json"
+        ran = here("slo", "check", "--store", "kb", "--json", name, *words, cwd=asked)
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        counted.append(json.loads((asked / name).read_text())["windows"])
+    assert counted == [2, 1, 0]
+    assert here(
+        "slo", "check", "--store", "kb", "--tenant", "a", "--shared", "b", cwd=asked
+    ).returncode
