@@ -27,6 +27,9 @@ HANDLE_INFO = b"crp-artifact-handle-v1"
 _ONE_WAY = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
 # Every reader keeps a number below it, and no encoder writes one with an exponent.
 _LARGE = 10**15
+# Values of these types are written in one way by every encoder.
+_AS_IT_IS = frozenset({str, bool, type(None)})
+_FLOATS, _NUMBERS = frozenset({float}), frozenset({int})
 # Around a number within quotation marks; a character that stands for nothing.
 _MARK = "\ufdd0"
 _MARKED = re.compile(f'"{_MARK}([0-9.e-]+){_MARK}"'.encode())
@@ -84,8 +87,28 @@ def _plain(value: Any, small: list[float]) -> Any:
             that only one of them knows.
     """
     kind = type(value)
-    if kind is str or kind is bool or value is None:
+    if kind in _AS_IT_IS:
         return value
+    if kind is dict:
+        made = {}
+        for key, one in value.items():
+            if type(key) is not str or not key.isascii():
+                raise TypeError
+            # Most are no more than a text: asked for here, since a call takes longer.
+            made[key] = one if type(one) in _AS_IT_IS else _plain(one, small)
+        return made
+    if kind is list or kind is tuple:
+        kinds = {*map(type, value)}
+        if kinds <= _AS_IT_IS:
+            return value
+        if kinds == _FLOATS:
+            return [
+                one if 1e-4 <= one < _LARGE and not one.is_integer() else _plain(one, small)
+                for one in value
+            ]
+        if kinds == _NUMBERS and min(value) > -_LARGE and max(value) < _LARGE:
+            return value
+        return [one if type(one) in _AS_IT_IS else _plain(one, small) for one in value]
     if kind is float:
         # Neither NaN nor what is infinite lies in there.
         if not -_LARGE < value < _LARGE:
@@ -96,13 +119,6 @@ def _plain(value: Any, small: list[float]) -> Any:
             small.append(value)
             return f"{_MARK}{rfc8785.dumps(value).decode()}{_MARK}"
         return value
-    if kind is dict:
-        for key in value:
-            if type(key) is not str or not key.isascii():
-                raise TypeError
-        return {key: _plain(one, small) for key, one in value.items()}
-    if kind is list or kind is tuple:
-        return [_plain(one, small) for one in value]
     if kind is int and -_LARGE < value < _LARGE:
         return value
     if isinstance(value, str):
@@ -133,7 +149,7 @@ def derive_key(master: bytes, *, salt: str, info: bytes) -> bytes:
 def _seal(key: bytes, fields: tuple[str, ...]) -> str:
     if any(SEPARATOR in field for field in fields):
         raise ValueError("a sealed field holds U+241F, which separates fields")
-    return "sha256:" + hmac.new(key, SEPARATOR.join(fields).encode(), hashlib.sha256).hexdigest()
+    return "sha256:" + hmac.digest(key, SEPARATOR.join(fields).encode(), "sha256").hex()
 
 
 def window_hmac(
@@ -183,9 +199,34 @@ def event_hmac(
     Raises:
         ValueError: a field holds U+241F.
     """
-    return _seal(
-        key, (event_type, timestamp, sha256_hex(canonical(data)), window_id, previous_hmac)
+    return written_event_hmac(
+        key,
+        event_type=event_type,
+        timestamp=timestamp,
+        written=canonical(data),
+        window_id=window_id,
+        previous_hmac=previous_hmac,
     )
+
+
+def written_event_hmac(
+    key: bytes,
+    *,
+    event_type: str,
+    timestamp: str,
+    written: bytes,
+    window_id: str,
+    previous_hmac: str,
+) -> str:
+    """The same as `event_hmac`, of data that are written already.
+
+    Args:
+        written: the data's canonical JSON, as `canonical` gives it.
+
+    Raises:
+        ValueError: a field holds U+241F.
+    """
+    return _seal(key, (event_type, timestamp, sha256_hex(written), window_id, previous_hmac))
 
 
 def token_signature(key: bytes, payload: str) -> bytes:

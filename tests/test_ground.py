@@ -175,6 +175,25 @@ def test_canonical_json_is_what_the_general_encoder_writes_or_refuses(value):
         assert canonical(value) == wanted
 
 
+ALIKE = st.one_of(
+    st.lists(st.floats() | st.sampled_from((0.0, 1.0, 1e-4, 9e-5, 1e15)), max_size=4),
+    st.lists(st.integers(10**15 - 2, 10**15 + 2) | st.integers(-3, 3), max_size=4),
+    st.lists(st.text(max_size=3), max_size=4),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(ALIKE)
+def test_lists_of_one_kind_are_written_as_the_general_encoder_writes_them(values):
+    try:
+        wanted = rfc8785.dumps(values)
+    except rfc8785.CanonicalizationError:
+        with pytest.raises(rfc8785.CanonicalizationError):
+            canonical(values)
+    else:
+        assert canonical(values) == wanted
+
+
 @FEW
 @given(st.dictionaries(st.text(max_size=4), st.integers(0, 9), min_size=2))
 def test_the_order_of_keys_does_not_matter(value):

@@ -78,6 +78,9 @@ ARTIFACT_ACTIONS = ("put", "read", "signed", "opened", "refused", "erased")
 ARTIFACT_REFUSALS = ("expired", "replayed", "denied", "unknown", "revoked", "withdrawn")
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@+#=-]{0,159}")
+# Several, between them what none may hold.
+_BETWEEN = "\n"
+_NAMES = re.compile(f"{_NAME.pattern}(?:{_BETWEEN}{_NAME.pattern})*")
 _HASH = re.compile(r"(sha256:[0-9a-f]{64})?")
 _HASHES = re.compile(r"(sha256:[0-9a-f]{64}(\|sha256:[0-9a-f]{64})*)?")
 _BUDGET = re.compile(r"[01]\.[0-9]{4}")
@@ -224,7 +227,20 @@ def _either(*kinds: Kind) -> Kind:
     return either
 
 
-_names = _many(_name)
+_several = _many(_name)
+
+
+def _names(value: Any) -> list[str]:
+    # A window names its facts by the dozen: all of them are looked at together.
+    found = value if isinstance(value, list | tuple) else ()
+    if {*map(type, found)} == {str}:
+        joined = _BETWEEN.join(found)
+        if joined.count(_BETWEEN) == len(found) - 1 and _NAMES.fullmatch(joined):
+            return [*found]
+    each: list[str] = _several(value)
+    return each
+
+
 _counts = _many(_count)
 _risk = _word(RiskLevel, empty=True)
 _strategy = _word(Strategy)

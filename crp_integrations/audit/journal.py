@@ -7,17 +7,18 @@ place in the journal is covered by counting.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import orjson
 
 from crp_integrations.audit.drafts import KEY_FIELD, SESSION_FIELD, EventDraft, checked
 from crp_integrations.audit.keys import ChainKey, epochs
 from crp_integrations.audit.ports import JournalFacet
 from crp_integrations.audit.records import Event, Stub
 from crp_integrations.errors import ChainBroken, StoreError
-from crp_integrations.seals import canonical, event_hmac, same
+from crp_integrations.seals import canonical, event_hmac, same, written_event_hmac
 from crp_integrations.vocabulary import TrailState
 
 __all__ = ["EventDraft", "Found", "append", "chained", "sealed_with", "verify", "verify_part"]
@@ -81,12 +82,13 @@ def chained(
                 del data[name]
         try:
             # As it reads back from a store: plain JSON, and nobody else's.
-            data = json.loads(canonical(data))
-            seal = event_hmac(
+            written = canonical(data)
+            data = orjson.loads(written)
+            seal = written_event_hmac(
                 keys[-1],
                 event_type=draft.event_type.value,
                 timestamp=timestamp,
-                data=data,
+                written=written,
                 window_id=draft.window_id,
                 previous_hmac=previous,
             )

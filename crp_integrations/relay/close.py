@@ -71,7 +71,8 @@ def close(
     envelope = ending.envelope
     key = session_key(world.keyring, session_id)
     shown = [(fact.fact_id, fact.source_id) for fact in envelope.facts] if envelope else []
-    stored = namespace.stored([*(id_ for id_, _ in shown), *ending.candidates])
+    # What was shown was a candidate as well.
+    stored = namespace.stored([*dict.fromkeys([*(id_ for id_, _ in shown), *ending.candidates])])
     on_disk = ending.keep and all(
         id_ in stored or source_id.startswith(SUMMARY_SOURCE) for id_, source_id in shown
     )

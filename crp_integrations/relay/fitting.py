@@ -148,11 +148,11 @@ class Fitting:
         if chosen is None:
             return
         # A window that is sealed stays so, whether or not its envelope can be known.
-        with suppress(StoreError):
-            validators = self._validators(self._packed_for, chosen.state_hash)
+        with suppress(StoreError), self.reads().moment() as view:
+            validators = self._validators(self._packed_for, chosen.state_hash, view)
             now = self._world.clock.now()
             self.conditional.remember(
-                self.reads(), validators, envelope, chosen, now, headers, tier, self.made
+                view, validators, envelope, chosen, now, headers, tier, self.made
             )
 
     def widen(self, queries: Sequence[str]) -> None:
@@ -263,11 +263,14 @@ class Fitting:
             return reranked(found, world.reranker, world.settings.envelope)
 
     def _validators(
-        self, packed_for: tuple[str, str, int], state_hash: str | None = None
+        self,
+        packed_for: tuple[str, str, int],
+        state_hash: str | None = None,
+        view: View | None = None,
     ) -> Validators:
         model, tokenizer, budget_tokens = packed_for
         return self.conditional.validators(
-            self.reads(),
+            view or self.reads(),
             model=model,
             tokenizer=tokenizer,
             budget_tokens=budget_tokens,

@@ -50,22 +50,28 @@ class Searched:
             most_characters: of all texts together; those behind it are not looked at, whatever
                 is known of them, so that equal envelopes are told alike.
         """
-        held = unread = 0
+        texts: list[str] = []
+        unread = 0
         for fact in facts:
             most_characters -= len(fact.content)
             if most_characters < 0:
                 unread += 1
             else:
-                held += self._holds(fact.content, settings)
+                texts.append(fact.content)
+        names = [sha256(text.encode("utf-8", "surrogatepass")) for text in texts]
+        with self._lock:
+            known = [self._known.get(name) for name in names]
+            for name, holds in zip(names, known, strict=True):
+                if holds is not None:
+                    self._known.move_to_end(name)
+        held = sum(
+            self._holds(name, text, settings) if holds is None else holds
+            for name, text, holds in zip(names, texts, known, strict=True)
+        )
         return PersonalFacts(held, unread)
 
-    def _holds(self, text: str, settings: PersonalSettings) -> bool:
-        name = sha256(text.encode("utf-8", "surrogatepass"))
-        with self._lock:
-            known = self._known.get(name)
-            if known is not None:
-                self._known.move_to_end(name)
-                return known
+    def _holds(self, name: str, text: str, settings: PersonalSettings) -> bool:
+        """Look at a text that was not known."""
         holds = bool(list(find_personal_data(text, settings=settings)))
         with self._lock:
             self._known[name] = holds

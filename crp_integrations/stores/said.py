@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import orjson
+
 from crp_integrations.envelope.prior import PriorWindow
 from crp_integrations.errors import StoreError
 from crp_integrations.session.records import BUDGET_DIGITS, Session, WindowNode
@@ -52,7 +54,7 @@ def said(
         if prior is not None:
             named.update(seen.fact_id for seen in prior.facts_seen)
         if report:
-            named.update(_named(json.loads(report)))
+            named.update(_named(_read(report)))
             report.encode()
         text = None if prior is None else prior.model_dump_json()
     except ValueError as error:
@@ -61,6 +63,14 @@ def said(
             f"({type(error).__name__})"
         ) from None
     return Said(text, report or None, tuple(sorted(named)), tuple(sorted({*sources})))
+
+
+def _read(report: str) -> Any:
+    """A report's JSON; what the fast reader refuses, such as NaN, the general one may take."""
+    try:
+        return orjson.loads(report)
+    except ValueError:
+        return json.loads(report)
 
 
 def _named(value: Any) -> Iterator[str]:

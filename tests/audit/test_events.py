@@ -188,6 +188,12 @@ def test_a_violation_may_name_every_directive_and_a_trigger_every_demand() -> No
     assert set(Demand) <= set(TRIGGERS)
 
 
+@given(st.lists(st.sampled_from(("a", "fact:1", "two\nlines", "", "a b", "\n", "x" * 161))))
+def test_names_in_a_list_are_said_as_each_is_by_itself(names: list[str]) -> None:
+    draft = EventDraft(EventType.FACT_RETRIEVED, {"facts": names})
+    assert checked(draft).data["facts"] == [named(name) for name in names]
+
+
 def test_ids_that_people_use_stay_as_they_are() -> None:
     for name in (
         "9f742cf2-88c7-53eb-89af-172661834d24", SESSION, WINDOW, "gpt-4o-mini",

@@ -86,24 +86,33 @@ class Connection:
 
     def execute(self, statement: str, parameters: Parameters = ()) -> sqlite3.Cursor:
         """Run one statement."""
-        with self._translated():
+        # Not in a `with`: that takes longer than many a statement.
+        try:
             return self._raw.execute(statement, parameters)
+        except (sqlite3.Error, UnicodeEncodeError) as error:
+            raise self._translate(error) from error
 
     def executemany(self, statement: str, rows: Iterable[Parameters]) -> None:
         """Run one statement for each row."""
-        with self._translated():
+        try:
             self._raw.executemany(statement, rows)
+        except (sqlite3.Error, UnicodeEncodeError) as error:
+            raise self._translate(error) from error
 
     def rows(self, statement: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
         """All rows of a query."""
-        with self._translated():
+        try:
             return self._raw.execute(statement, parameters).fetchall()
+        except (sqlite3.Error, UnicodeEncodeError) as error:
+            raise self._translate(error) from error
 
     def one(self, statement: str, parameters: Parameters = ()) -> tuple[Any, ...] | None:
         """The first row of a query, None when there is none."""
-        with self._translated():
+        try:
             row: tuple[Any, ...] | None = self._raw.execute(statement, parameters).fetchone()
-            return row
+        except (sqlite3.Error, UnicodeEncodeError) as error:
+            raise self._translate(error) from error
+        return row
 
     def version(self) -> int:
         """The schema version; 0 for a database without tables.
@@ -193,12 +202,12 @@ class Connection:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeEncodeError) as error:
             raise self._translate(error) from error
-        except UnicodeEncodeError as error:
-            raise StoreError(f"{self._path} cannot keep a text that is not UTF-8") from error
 
-    def _translate(self, error: sqlite3.Error) -> StoreError:
+    def _translate(self, error: sqlite3.Error | UnicodeEncodeError) -> StoreError:
+        if isinstance(error, UnicodeEncodeError):
+            return StoreError(f"{self._path} cannot keep a text that is not UTF-8")
         # The low byte is the kind of error, the rest says more about it.
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if "no such module" in str(error):

@@ -202,10 +202,12 @@ class SqliteStore:
             # Lasts, and cannot be done within a transaction.
             connection.in_turn("PRAGMA journal_mode = WAL")
         connection.in_turn("BEGIN IMMEDIATE")
-        if connection.version() == 0:
+        # Asked for once more: another process may have made or moved the tables meanwhile.
+        version = connection.version()
+        if version < VERSION:
             connection.migrate()
+        if version == 0:
             connection.execute("INSERT INTO own VALUES ('namespace', ?)", [namespace])
-        connection.migrate()
         _owner(connection, pool.path, namespace)
         yield from _transaction(connection, namespace, write=True)
         connection.execute("COMMIT")

@@ -1,4 +1,4 @@
-"""What a review of the envelope's way through the relay found: each test failed before."""
+"""A fabric that changes while a window reads it, and what a failed window leaves in memory."""
 
 from __future__ import annotations
 
