@@ -352,7 +352,7 @@ class Clustering:
             # A name may hold words of a fact that was erased meanwhile.
             gone = sorted(seen - stored.keys())
             left = {fact.fact_id for fact in facts.get(gone)}
-            erased = {wanted[fact_id] for fact_id in gone if fact_id in wanted.keys() - left}
+            erased = {wanted[id_] for id_ in gone if id_ in wanted and id_ not in left}
             names -= erased
             labels: dict[str, str | None] = {}
             for fact_id, name in stored.items():

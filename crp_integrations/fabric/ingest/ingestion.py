@@ -230,11 +230,12 @@ class Ingestion:
                 after = self._write(transaction, insertions, rows, key, progress)
         new = {fact.fact_id for _, made in found for fact in made}
         back = {id_ for change, _ in found for id_ in (*change.returned, *change.restored)}
+        told = new | back
         return IngestReport(
             sources=tuple(change.source.source_id for change, _ in found),
             facts=FactIds(fact.fact_id for fact in given if fact.fact_id in new),
             returned=tuple(fact.fact_id for fact in given if fact.fact_id in back),
-            unchanged=tuple(fact.fact_id for fact in given if fact.fact_id not in new | back),
+            unchanged=tuple(fact.fact_id for fact in given if fact.fact_id not in told),
             state_hash=after,
         )
 

@@ -73,7 +73,8 @@ class Holding:
         if fresh:
             rows = self._rows(fresh)
             new = self.hot.hold(self.tenant, session_id, fresh, rows, now)
-        return new, [fact.fact_id for fact in given if fact.fact_id not in set(new)]
+        held = set(new)
+        return new, [fact.fact_id for fact in given if fact.fact_id not in held]
 
     def _rows(self, facts: Sequence[Fact]) -> FloatRows:
         """Unit vectors of the facts, shape (len(facts), dimensions)."""
