@@ -194,8 +194,9 @@ def revoke(
 def _scopes(given: list[str] | None) -> tuple[Scope, ...]:
     from crp_integrations.gateway.keys import Scope
 
+    scopes = tuple(Scope)
     for name in given or ():
-        if name not in tuple(Scope):
+        if name not in scopes:
             raise RequestError(f"--scope is {name!r:.40}, wanted one of {', '.join(Scope)}")
     return tuple(Scope(name) for name in given or ())
 

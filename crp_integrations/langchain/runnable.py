@@ -224,7 +224,7 @@ def question_of(input: Question) -> Asked:
 
 def _named(input: Mapping[str, Any]) -> Asked:
     for name in input:
-        if name not in QUESTIONS + HISTORIES:
+        if name not in QUESTIONS and name not in HISTORIES:
             raise RequestError(
                 f"the input has {str(name)!r:.40}; it takes a question as one of "
                 f"{', '.join(QUESTIONS)}, and messages as one of {', '.join(HISTORIES)}"

@@ -223,7 +223,7 @@ def _antecedent(inside: list[Word]) -> Span | None:
     first = len(inside) - 1
     while first > 0 and len(inside) - first < 6:
         before = inside[first - 1].lower
-        if before in PREPOSITIONS | AUXILIARIES or is_finite(inside, first - 1):
+        if before in PREPOSITIONS or before in AUXILIARIES or is_finite(inside, first - 1):
             break
         first -= 1
         if before in DETERMINERS:

@@ -80,7 +80,8 @@ _RAISED = str.maketrans(
     "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079\u207b\u207a", "0123456789-+"
 )
 
-_WORDS = "|".join(sorted((*ONES, *TENS), key=len, reverse=True))
+_BELOW_HUNDRED = frozenset({*ONES, *TENS})
+_WORDS = "|".join(sorted(_BELOW_HUNDRED, key=lambda word: (-len(word), word)))
 START = re.compile(
     r"(?<![\w])(?:\.?\d|[\u00bc-\u00be\u2150-\u215e]"
     rf"|(?:{_WORDS})(?![a-z])|(?<!first )(?<!second )(?<!latter )half(?!\w)"
@@ -232,7 +233,7 @@ def _sum(text: str, place: int) -> Numeral | None:
         if word == "and" and last in ("scale", "hundred"):
             joint = _JOIN.match(text, match.end())
             following = _WORD.match(text, joint.end()) if joint is not None else None
-            if following is None or following.group().lower() not in ONES.keys() | TENS.keys():
+            if following is None or following.group().lower() not in _BELOW_HUNDRED:
                 break
             at = following.start()
             continue

@@ -180,9 +180,9 @@ def context(made: Context) -> Outcome:
         passages = examined.passages or () if examined else ()
         text = made.texts.pieces(rendered([one.pieces for one in passages]))
         return in_text(made.texts.named("context"), text, "context"), ""
-    _, hidden = made.seam
+    hidden = set(made.seam[1])
     envelope = made.envelope
-    shown = [fact.fact_id for fact in envelope.facts if fact.fact_id in set(hidden)]
+    shown = [fact.fact_id for fact in envelope.facts if fact.fact_id in hidden]
     if shown:
         raise NotRun(f"the text of fact {shown[0]} is not in this copy")
     return in_text(made.texts.named("context"), envelope.text, "context"), ""
@@ -241,8 +241,9 @@ def counts(made: Context) -> Outcome:
     counter, tokenizer = made.tools.counter, made.tokenizer
     if counter is None or counter.identity != tokenizer.identity:
         raise NotRun(f"the tokenizer {tokenizer.identity!r:.80} is not at hand")
-    candidates, hidden = made.seam
-    seen = [fact for fact in candidates.facts if fact.fact_id not in set(hidden)]
+    candidates, left_out = made.seam
+    hidden = set(left_out)
+    seen = [fact for fact in candidates.facts if fact.fact_id not in hidden]
     found = counter.count_many([marker_text(fact.content) for fact in seen])
     for fact, tokens in zip(seen, found, strict=True):
         if fact.tokens != max(0, tokens):

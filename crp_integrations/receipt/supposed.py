@@ -122,12 +122,13 @@ def context_change(before: Envelope, after: Envelope, *, texts_known: bool) -> C
     """
     was = [fact.fact_id for fact in before.facts]
     is_ = [fact.fact_id for fact in after.facts]
-    stay_before = [one for one in was if one in set(is_)]
-    stay_after = [one for one in is_ if one in set(was)]
+    earlier, later = set(was), set(is_)
+    stay_before = [one for one in was if one in later]
+    stay_after = [one for one in is_ if one in earlier]
     found = in_text(before.text, after.text, "context")
     return ContextChange(
-        facts_in=tuple(one for one in is_ if one not in set(was)),
-        facts_out=tuple(one for one in was if one not in set(is_)),
+        facts_in=tuple(one for one in is_ if one not in earlier),
+        facts_out=tuple(one for one in was if one not in later),
         moved=tuple(
             one for one, other in zip(stay_after, stay_before, strict=True) if one != other
         ),

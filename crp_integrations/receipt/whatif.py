@@ -118,8 +118,8 @@ def _supposed(receipt: Receipt, content: Content, change: Change, tools: Tools) 
         try:
             before = made.envelope
             after = _packed(made, change, notes) if change.of_context else before
-            _, hidden = made.seam
-            lacking = [fact.fact_id for fact in after.facts if fact.fact_id in set(hidden)]
+            hidden = set(made.seam[1])
+            lacking = [fact.fact_id for fact in after.facts if fact.fact_id in hidden]
             if lacking:
                 notes.append(f"the text of fact {lacking[0]} is not in this copy")
             difference = context_change(before, after, texts_known=not lacking)

@@ -81,6 +81,7 @@ WOMEN = frozenset(
     "Rose Beverly Denise Marilyn Amber Danielle Brittany Diana Abigail Jane Helen Kate Lucy "
     "Charlotte".split()
 )
+_FIRST_NAMES = MEN | WOMEN
 # For documents without people.
 _SPARE = (
     "Henry Lockwood", "Thomas Ashby", "Walter Crane", "Peter Halloran", "George Whitfield",
@@ -114,9 +115,9 @@ def people_in(text: str) -> list[tuple[int, int]]:
     return [
         match.span()
         for match in _FULL_NAME.finditer(text)
-        if match.group(1) in MEN | WOMEN
+        if match.group(1) in _FIRST_NAMES
         and match.group(2) not in _NOT_SURNAME
-        and match.group(2) not in MEN | WOMEN
+        and match.group(2) not in _FIRST_NAMES
         and not re.search(
             r"(?:[A-Z][\w.'’-]*|\b(?:de|van|von|del|of the)|[-\"“&]) ?$",
             text[: match.start()].rstrip("( "),

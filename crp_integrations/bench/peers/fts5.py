@@ -33,7 +33,8 @@ class RawFts5:
 
     def change(self, ids: Sequence[str], texts: Sequence[str], gone: Sequence[str]) -> None:
         """Take texts out and put others in."""
-        place = {id_: row for row, id_ in enumerate(self._ids) if id_ in set(gone)}
+        leaving = set(gone)
+        place = {id_: row for row, id_ in enumerate(self._ids) if id_ in leaving}
         self._connection.executemany(
             "DELETE FROM texts WHERE rowid = ?", ((place[id_],) for id_ in gone)
         )

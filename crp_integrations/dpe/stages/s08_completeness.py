@@ -83,11 +83,12 @@ def verify_completeness(state: State) -> State:
     covered = [at for at in range(len(needs)) if before[at] or here[at]]
     score = len(covered) / len(needs)
     found = level(score, settings)
+    answered = set(covered)
     completeness = Completeness(
         level=found,
         score=score,
         covered=tuple(needs[at] for at in covered),
-        uncovered=tuple(need for at, need in enumerate(needs) if at not in set(covered)),
+        uncovered=tuple(need for at, need in enumerate(needs) if at not in answered),
         new=tuple(need for at, need in enumerate(needs) if here[at] and not before[at]),
         recommendation=RECOMMENDED.get((found, state.dossier.windows_left > 0), ""),
     )

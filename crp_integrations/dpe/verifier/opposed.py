@@ -53,6 +53,7 @@ _BAD: Final = frozenset(
     unwelcome disappointing discouraging unconvincing useless harmful poor sceptical
     skeptical doubtful""".split()
 )
+_OPINIONS: Final = _GOOD | _BAD
 # All words of judgement are one sense, since any two of them can be opposed.
 JUDGED: Final = "@judged"
 
@@ -130,7 +131,7 @@ def senses(reading: Reading) -> frozenset[str]:
     for cue in negations(reading.text):
         inside[cue.start : cue.end] = b"\x01" * (cue.end - cue.start)
     return frozenset(
-        JUDGED if written in _GOOD | _BAD else without_sense(written)
+        JUDGED if written in _OPINIONS else without_sense(written)
         for word in reading.words
         if not inside[word.start]
         and word.stem not in _LIGHT

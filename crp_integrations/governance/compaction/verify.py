@@ -59,7 +59,8 @@ def check_history(
         if source is not None and message != history.with_text(source, message.content):
             faults.append(f"message {name} is not the one that it was")
     order = [name for name in compact.ids if name in texts]
-    if order != [name for name in names if name in set(order)]:
+    kept = set(order)
+    if order != [name for name in names if name in kept]:
         faults.append("the messages are in another order, or one stands twice")
     try:
         turns(compact.messages)
