@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from crp_integrations.envelope.prompt import BETWEEN, CONTEXT_CLOSE, CONTEXT_OPEN, before
@@ -73,11 +73,14 @@ def calls_told(
     """The calls of the answer; what a later one repeats of the first is told once."""
     found = []
     first: tuple[Message, ...] = ()
+    earlier: dict[Message, int] = {}
+    for place, message in enumerate(told.asked.history, start=1):
+        earlier.setdefault(message, place)
     for number, call in enumerate(told.calls):
         follows = number > 0 and call.messages[: len(first)] == first
         own = call.messages[len(first) :] if follows else call.messages
         sent = [
-            _sent(message, texts, f"call/{number + 1}/{at}", told, question, parts)
+            _sent(message, texts, f"call/{number + 1}/{at}", told, earlier, question, parts)
             for at, message in enumerate(own, start=1)
         ]
         found.append(
@@ -97,17 +100,15 @@ def _sent(
     texts: Texts,
     name: str,
     told: Told,
+    earlier: Mapping[Message, int],
     question: int,
     parts: Sequence[Part],
 ) -> dict[str, Any]:
     """A message as it was sent; the question and the context have leaves of their own."""
     if message.role == "user" and message.content == told.asked.query:
         return _message(message, texts, name, leaf=question)
-    history = told.asked.history
-    if message in history:
-        return _message(
-            message, texts, name, leaf=texts.number(f"history/{history.index(message) + 1}")
-        )
+    if place := earlier.get(message):
+        return _message(message, texts, name, leaf=texts.number(f"history/{place}"))
     if message.role == "system" and told.asked.shaped:
         return _message(message, texts, name, _system(told.asked, texts, parts))
     rendered_text = texts.composed(parts)
