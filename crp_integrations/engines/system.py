@@ -11,6 +11,9 @@ from crp_integrations.ports import Clock
 ALPHABET = string.ascii_lowercase + string.digits
 # 25 characters of 36 carry 129 bits, above the 128 that ids of sessions must have.
 ID_LENGTH = 25
+# Seven bytes stand for each of the 36 letters and digits; the four that are over for none.
+_SYMBOLS = bytes(ord(ALPHABET[byte % len(ALPHABET)]) for byte in range(256))
+_UNEVEN = bytes(range(256 - 256 % len(ALPHABET), 256))
 
 
 class SystemClock:
@@ -42,4 +45,7 @@ class RandomIds:
 
     def new(self, prefix: str) -> str:
         """The prefix and 25 random lower-case letters and digits (129 bits)."""
-        return prefix + "".join(secrets.choice(ALPHABET) for _ in range(ID_LENGTH))
+        found = b""
+        while len(found) < ID_LENGTH:
+            found += secrets.token_bytes(ID_LENGTH + 8).translate(_SYMBOLS, _UNEVEN)
+        return prefix + found[:ID_LENGTH].decode()

@@ -98,6 +98,8 @@ class KnownEnvelopes:
     def __init__(self, settings: ReuseSettings) -> None:
         self._settings = settings
         self._entries: OrderedDict[_Key, Known] = OrderedDict()
+        # Each entry's bytes, added up once; an entry without texts has none.
+        self._sizes: dict[_Key, int] = {}
         self._bytes = 0
         self._lock = threading.Lock()
 
@@ -214,12 +216,12 @@ class KnownEnvelopes:
 
     def _put(self, key: _Key, known: Known) -> None:
         self._entries[key] = known
-        self._bytes += known.bytes
+        self._sizes[key] = known.bytes
+        self._bytes += self._sizes[key]
 
     def _drop(self, key: _Key) -> None:
-        known = self._entries.pop(key, None)
-        if known is not None:
-            self._bytes -= known.bytes
+        self._entries.pop(key, None)
+        self._bytes -= self._sizes.pop(key, 0)
 
     def _let_go(self, scope: Scope, state_hash: str) -> None:
         """Drop the texts of a tenant's entries that are of another state: one may be erased."""
@@ -229,7 +231,7 @@ class KnownEnvelopes:
                 and (key[0].tenant, key[0].residency) == (scope.tenant, scope.residency)
                 and known.validators.state_hash != state_hash
             ):
-                self._bytes -= known.bytes
+                self._bytes -= self._sizes.pop(key, 0)
                 self._entries[key] = replace(
                     known, envelope=None, candidates=None, headers=None, made=None
                 )
