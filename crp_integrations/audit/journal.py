@@ -7,11 +7,10 @@ place in the journal is covered by counting.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import orjson
 
 from crp_integrations.audit.drafts import KEY_FIELD, SESSION_FIELD, EventDraft, checked
 from crp_integrations.audit.keys import ChainKey, epochs
@@ -83,7 +82,7 @@ def chained(
         try:
             # As it reads back from a store: plain JSON, and nobody else's.
             written = canonical(data)
-            data = orjson.loads(written)
+            data = json.loads(written)
             seal = written_event_hmac(
                 keys[-1],
                 event_type=draft.event_type.value,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from crp_integrations.language.memo import remembered
+from crp_integrations.language.memo import remembered_of_sentences
 
 _FIGURE = re.compile(r"[\d\u00bc-\u00be\u2150-\u215e]")
 _LETTERS = re.compile(r"[a-z]+")
@@ -34,7 +34,7 @@ class Gist(NamedTuple):
         return self.words is not None and self.words.isdisjoint(words)
 
 
-@remembered
+@remembered_of_sentences
 def gist(text: str) -> Gist:
     """The first look at a text.
 

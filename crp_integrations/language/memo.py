@@ -14,18 +14,29 @@ from typing import Generic, TypeVar
 Result = TypeVar("Result")
 
 LONGEST = 4_000  # characters
+# Of what gives a record for each word: a sentence or a claim is read often, a passage twice.
+SENTENCE = 600
 
 _FORGETTING: list[Callable[[], None]] = []
 
 
 def remembered(function: Callable[[str], Result]) -> Callable[[str], Result]:
     """The function of a text with its last results for texts of up to `LONGEST` characters."""
+    return _kept(function, LONGEST)
+
+
+def remembered_of_sentences(function: Callable[[str], Result]) -> Callable[[str], Result]:
+    """The same for texts of up to `SENTENCE` characters, where a result is larger than its text."""
+    return _kept(function, SENTENCE)
+
+
+def _kept(function: Callable[[str], Result], longest: int) -> Callable[[str], Result]:
     kept = lru_cache(maxsize=2048)(function)
     forgotten_with(kept.cache_clear)
 
     @wraps(function)
     def read(text: str) -> Result:
-        return kept(text) if len(text) <= LONGEST else function(text)
+        return kept(text) if len(text) <= longest else function(text)
 
     return read
 

@@ -12,7 +12,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from crp_integrations.language.lexicon import PAST_OF
-from crp_integrations.language.memo import LONGEST, forgotten_with, remembered
+from crp_integrations.language.memo import (
+    LONGEST,
+    forgotten_with,
+    remembered,
+    remembered_of_sentences,
+)
 from crp_integrations.language.spans import Span
 from crp_integrations.language.text import fold
 from crp_integrations.language.words import STOP_WORDS, stem
@@ -120,7 +125,7 @@ def negations(text: str) -> list[Span]:
     return list(_negations(text))
 
 
-@remembered
+@remembered_of_sentences
 def _negations(text: str) -> tuple[Span, ...]:
     folded = fold(text)
     return tuple(folded.span(match.start(), match.end()) for match in _CUE.finditer(folded.text))

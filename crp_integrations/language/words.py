@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from snowballstemmer.english_stemmer import EnglishStemmer
 
-from crp_integrations.language.memo import remembered
+from crp_integrations.language.memo import remembered_of_sentences
 from crp_integrations.language.text import fold
 
 STOP_WORDS: frozenset[str] = frozenset(
@@ -50,7 +50,7 @@ def words(text: str) -> list[Word]:
     return list(_words(text))
 
 
-@remembered
+@remembered_of_sentences
 def _words(text: str) -> tuple[Word, ...]:
     folded = fold(text)
     if folded.offsets is None:
@@ -101,7 +101,7 @@ class ContentWord(NamedTuple):
 _PART = re.compile(r"[^\W_]+(?:[.'][^\W_]+)*")
 
 
-@remembered
+@remembered_of_sentences
 def content_words(text: str) -> tuple[ContentWord, ...]:
     """The content stems of a text with their character offsets."""
     folded = fold(text)

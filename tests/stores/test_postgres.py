@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import numpy as np
 import psycopg
 import pytest
@@ -295,3 +298,39 @@ def test_artifacts_of_a_dropped_namespace_are_erased(tmp_path, postgres_address)
 def _parts(address: str) -> tuple[str, str]:
     path, _, token = address.partition("?")
     return path.rpartition("/")[2], token.partition("=")[2]
+
+
+def test_a_writer_that_waits_does_not_stand_in_the_way_of_the_index(postgres_address):  # noqa: F811
+    store = PostgresStore(postgres_address, index_from=3)
+    failed: list[StoreError] = []
+
+    def add(*texts: str) -> None:
+        made = [fact(text) for text in texts]
+        try:
+            with store.begin(NAMESPACE) as other:
+                other.facts.add(made, rows(made))
+        except StoreError as error:
+            failed.append(error)
+
+    add("the first fact of all")
+    waiting = threading.Thread(target=add, args=("a fact whose writer waits",))
+    made = [fact(f"fact {number} that makes an index due") for number in range(3)]
+    with (
+        psycopg.connect(postgres_address, autocommit=True) as watching,
+        store.begin(NAMESPACE) as transaction,
+    ):
+        transaction.facts.set_setting("held", "the turn is taken")
+        waiting.start()
+        locked = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        for _ in range(600):
+            if watching.execute(locked).fetchone() != (0,):
+                break
+            time.sleep(0.05)
+        else:
+            raise AssertionError("the other writer never waited")
+        transaction.facts.add(made, rows(made))
+    waiting.join()
+    assert failed == []
+    with store.begin(NAMESPACE, write=False) as reader:
+        assert len(reader.facts.retrievable()) == 5
+    store.close()

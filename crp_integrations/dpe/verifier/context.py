@@ -20,7 +20,7 @@ from crp_integrations.dpe.verifier.agreement import (
 )
 from crp_integrations.dpe.verifier.readings import Reading, Value, read
 from crp_integrations.dpe.verifier.slots import Slot, slots_of
-from crp_integrations.language.memo import remembered
+from crp_integrations.language.memo import remembered_of_sentences
 from crp_integrations.language.overlap import Index
 from crp_integrations.language.places import countries_of, state_code
 from crp_integrations.language.quantities import Quantity
@@ -88,7 +88,7 @@ def _row(text: str) -> str:
     return " ".join(_GAP.sub(" ", alike(plain(text))).split())
 
 
-@remembered
+@remembered_of_sentences
 def _wording(text: str) -> str:
     """The words of a text in a row with the signs of its figures, between blanks."""
     return f" {' '.join(_GAP_BUT_SIGNS.sub(' ', plain(text)).split())} "

@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from crp_integrations.language.memo import remembered
+from crp_integrations.language.memo import remembered_of_sentences
 from crp_integrations.language.text import fold
 from crp_integrations.language.words import STOP_WORDS, stem
 
@@ -56,7 +56,7 @@ class Words:
         return len(self.lower)
 
 
-@remembered
+@remembered_of_sentences
 def words_of(text: str) -> Words:
     """The words of a text; the result is shared."""
     folded = fold(text)

@@ -61,6 +61,10 @@ class PostgresFacts(SqliteFacts):
             # The first one decides the length for all.
             self._gate.writing()
             dimensions = self._dimensions()
+        if self._own(INDEXED) is None:
+            # Who builds the index waits for all that have written rows: none of them may then be
+            # waiting for its turn.
+            self._gate.writing()
         named = rules.checked_facts(
             facts,
             vectors,
