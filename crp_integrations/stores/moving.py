@@ -17,6 +17,7 @@ from crp_integrations.errors import StoreError
 from crp_integrations.fabric.ports import FactsFacet, Store
 from crp_integrations.fabric.records import Fact, Source
 from crp_integrations.fabric.search.hashes import Hashes
+from crp_integrations.stores.sqlite import packed
 from crp_integrations.stores.sqlite.facts import SqliteFacts
 from crp_integrations.stores.sqlite.rows import columns
 from crp_integrations.stores.statements import Packed, Statements
@@ -118,6 +119,7 @@ def move(source: Store, target: Store, namespace: str, told: Callable[[str, int]
                 written += len(page)
                 told(table.name, written)
             counted[table.name] = written
+        _spread(old.statements, new.statements)
         new.settle_numbers(old)
         before, after = (Hashes().of(facts) for facts in (reading.facts, writing.facts))
         if before != after:
@@ -145,6 +147,15 @@ def _pages(connection: Statements, table: Table) -> Iterator[list[tuple[Any, ...
         page = connection.rows(
             f"{what} WHERE ({key}) > ({marks}) ORDER BY {key} LIMIT {PAGE}", list(after)
         )
+
+
+def _spread(source: Statements, target: Statements) -> None:
+    """Put into the target's index what the source has packed."""
+    for kind in (packed.WINDOWS, packed.RECEIPTS):
+        for one in packed.left(source, kind):
+            if one.damaged:
+                raise StoreError(f"row {one.number} of {kind.table} does not read back")
+            kind.spread(target, [one])
 
 
 def _write(facts: SqliteFacts, table: Table, page: list[tuple[Any, ...]]) -> None:

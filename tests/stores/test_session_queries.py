@@ -101,4 +101,4 @@ def test_what_goes_with_a_session_is_found_by_an_index(tmp_path: Path) -> None:
             assert [step for *_, step in plan if step.startswith("SCAN")] == []
             found += 1
     connection.close()
-    assert found == 4
+    assert found == 5

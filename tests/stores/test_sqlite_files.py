@@ -350,6 +350,29 @@ def test_a_check_says_what_is_wrong(tmp_path: Path, statement: str, words: str) 
     store.close()
 
 
+def emptied(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+@pytest.mark.parametrize("harm", [emptied, Path.unlink], ids=["emptied", "deleted"])
+def test_a_check_misses_a_database_whose_cache_is_there(
+    tmp_path: Path, harm: Callable[[Path], None]
+) -> None:
+    database = made(tmp_path / "kb")
+    store = store_at(tmp_path)
+    store.cache(NAMESPACE).save(
+        "graph", {}, lambda path: Path(path).write_bytes(b"made from it"), lambda _: True
+    )
+    store.close()
+    for beside in database.parent.glob(f"{database.name}-*"):
+        beside.unlink()
+    harm(database)
+    (sentence,) = store_at(tmp_path).check(NAMESPACE)
+    assert "is gone or empty" in sentence
+    # Nothing was ever written here, so nothing is missed.
+    assert store_at(tmp_path).check(OTHER) == []
+
+
 @pytest.mark.parametrize("harm", [garbage, header, foreign, cut(0.5), cut(0.99)])
 def test_a_check_of_a_damaged_file_is_a_sentence(
     tmp_path: Path, harm: Callable[[Path], None]

@@ -9,14 +9,13 @@ from typing import Any
 
 import psycopg
 from psycopg import errors
-from psycopg.pq import ConnStatus, ExecStatus
 
 from crp_integrations.errors import AccessDenied, StoreBusy, StoreDamaged, StoreError
 from crp_integrations.errors import CRPError as OwnError
-from crp_integrations.stores.postgres.dialect import spelled
+from crp_integrations.stores.postgres.dialect import numbered, spelled
+from crp_integrations.stores.postgres.session import Session
 
 Raw = psycopg.Connection[tuple[Any, ...]]
-_DONE = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
 _BUSY = (
     errors.LockNotAvailable,
     errors.DeadlockDetected,
@@ -39,7 +38,7 @@ class Ran:
     """What a statement did."""
 
     rowcount: int
-    raw: Raw
+    raw: Session
 
     @property
     def lastrowid(self) -> int | None:
@@ -51,7 +50,7 @@ class Ran:
 class Connection:
     """A connection within one transaction, for statements spelled as SQLite reads them."""
 
-    def __init__(self, raw: Raw, place: str) -> None:
+    def __init__(self, raw: Session, place: str) -> None:
         """Take a connection.
 
         Args:
@@ -110,12 +109,7 @@ class Connection:
         may take long is asked for so, since no signal is heard meanwhile.
         """
         with translated(self.place):
-            pgconn = self.raw.pgconn
-            result = pgconn.exec_(_query(statements))
-            if result.status not in _DONE:
-                if pgconn.status != ConnStatus.OK:
-                    raise psycopg.OperationalError("the connection is lost")
-                raise errors.error_from_result(result)
+            result = self.raw.checked(self.raw.pgconn.exec_(_query(statements)))
             return [
                 tuple(
                     (result.get_value(row, column) or b"").decode()
@@ -123,6 +117,11 @@ class Connection:
                 )
                 for row in range(result.ntuples)
             ]
+
+    def sent(self, statement: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """All rows of a search within a reading transaction, see `session`."""
+        with translated(self.place):
+            return self.raw.sent(numbered(statement), parameters)
 
     def script(self, statements: str) -> None:
         """Run statements of ours without parameters in one round trip."""

@@ -4,17 +4,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from crp_integrations.fabric.records import Fact
 from crp_integrations.stores import rules
-from crp_integrations.stores.postgres import searching, words
+from crp_integrations.stores.postgres import indexing, searching, words
 from crp_integrations.stores.postgres.connection import Connection
 from crp_integrations.stores.postgres.notices import CHANNEL
 from crp_integrations.stores.postgres.ordering import Turn
+from crp_integrations.stores.postgres.schema import OWN
 from crp_integrations.stores.postgres.searching import INDEXED, PostgresSearching
+from crp_integrations.stores.sqlite.base import Seen
 from crp_integrations.stores.sqlite.facts import SqliteFacts
 from crp_integrations.stores.sqlite.moments import sortable
 from crp_integrations.stores.sqlite.rows import columns, row
@@ -42,15 +44,18 @@ class PostgresFacts(SqliteFacts):
         namespace: str,
         owned: Mapping[str, Any] | None = None,
         index_from: int = INDEX_FROM,
+        want_index: Callable[[], None] = lambda: None,
     ) -> None:
         """Take the connection.
 
         Args:
             owned: the namespace's own numbers, of a transaction that only reads.
             index_from: facts from which on the vectors get an index.
+            want_index: called when an index is to be built once this is committed.
         """
         self._index_from = index_from
-        super().__init__(connection, gate, namespace, owned)
+        self._want_index = want_index
+        super().__init__(connection, gate, namespace, None if owned is None else Seen(owned))
         self.searching = PostgresSearching(connection, gate, owned)
 
     def add(self, facts: Sequence[Fact], vectors: FloatRows) -> None:
@@ -61,10 +66,6 @@ class PostgresFacts(SqliteFacts):
             # The first one decides the length for all.
             self._gate.writing()
             dimensions = self._dimensions()
-        if self._own(INDEXED) is None:
-            # Who builds the index waits for all that have written rows: none of them may then be
-            # waiting for its turn.
-            self._gate.writing()
         named = rules.checked_facts(
             facts,
             vectors,
@@ -99,13 +100,16 @@ class PostgresFacts(SqliteFacts):
             ),
         )
         self._gate.writing()
+        # An embedder with vectors of another length may have come into use meanwhile.
+        rules.check_vectors(vectors, len(named), self._dimensions())
         self._grow()
-        if self._own(INDEXED) is None and self._own("live_facts") >= self._index_from:
-            searching.build(self._connection, vectors.shape[1])
+        self._look_at_index()
 
     def use_prepared(self, embedder: str) -> None:
         """Make an embedder's prepared vectors those in use, and forget all prepared ones."""
         self._gate.writing()
+        # Vectors that others write just now would be left as they are.
+        self._connection.script(indexing.HOLD)
         if self._own(INDEXED) is None:
             super().use_prepared(embedder)
             return
@@ -183,9 +187,11 @@ class PostgresFacts(SqliteFacts):
             "SELECT setval(pg_get_serial_sequence('windows', 'window'), "
             '(SELECT coalesce(max("window"), 0) + 1 FROM windows))'
         )
-        dimensions = self._dimensions()
-        if dimensions is not None and self._own("live_facts") >= self._index_from:
-            searching.build(self._connection, dimensions)
+        self._look_at_index()
+
+    def _look_at_index(self) -> None:
+        if indexing.due(dict(self._connection.rows(OWN)), self._index_from):
+            self._want_index()
 
     def _leave_to_scrub(self) -> None:
         """Note that bytes are left to scrub, and tell other processes when this commits."""

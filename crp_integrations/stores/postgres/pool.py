@@ -2,22 +2,54 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any, Self
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
-from crp_integrations.errors import ConfigError, StoreBusy, StoreError
+from crp_integrations.errors import ConfigError, CRPError, StoreBusy, StoreError
 from crp_integrations.stores.postgres import schema as schemas
-from crp_integrations.stores.postgres.connection import Connection, Raw, translated
+from crp_integrations.stores.postgres.connection import Connection, translated
 from crp_integrations.stores.postgres.dialect import adapt
+from crp_integrations.stores.postgres.session import Session
 
 # A connection that was in use so lately is taken without a question to the server.
 TRUSTED_SECONDS = 1.0
+# Until a first connection is made, so often it is asked whether the server refused it.
+_ASK_SECONDS = 0.05
+# What waiting does not mend. libpq tells no SQLSTATE of a login that fails (classes 28 and 3D),
+# only the server's sentence; one in another language is waited for, and said at the end.
+_REFUSED = re.compile(
+    r"authentication failed|no password supplied|no pg_hba\.conf entry|is not permitted to log in"
+    r'|(?:database|role) ".*" does not exist|permission denied for database'
+    r"|authentication method .* not supported|pg_hba\.conf rejects"
+)
+
+
+class _Telling(Session):
+    """A connection whose failure to open is told; the pool would only log it."""
+
+    @classmethod
+    def connect(cls, conninfo: str = "", **named: Any) -> Self:
+        """As psycopg does.
+
+        Args:
+            named: as psycopg takes, and `told`, which is called with an error and when the try
+                began.
+        """
+        told: Callable[[Exception, float], None] = named.pop("told")
+        began = time.monotonic()
+        try:
+            return super().connect(conninfo, **named)
+        except psycopg.Error as error:
+            told(error, began)
+            raise
 
 
 class Pool:
@@ -41,16 +73,26 @@ class Pool:
             raise ConfigError(
                 "the store's address cannot be read; wanted postgresql://user@host/database"
             ) from error
-        host, port = parts.get("host", "local"), parts.get("port")
+        host, port = str(parts.get("host", "local")), str(parts.get("port", ""))
+        _refuse_torn(address, host, port, str(parts.get("dbname", "")))
         self.name = f"postgresql:{host}{f':{port}' if port else ''}/{parts.get('dbname', '')}"
         self._busy_seconds = busy_seconds
         self._lock = threading.Lock()
         # When each connection was last given back.
         self._used: dict[int, float] = {}
         self._server: schemas.Server | None = None
-        self._pool: ConnectionPool[Raw] = ConnectionPool(
+        # Why the last connection could not be made; none since one was.
+        self._failure: Exception | None = None
+        # When a refusal was told last. A try that had begun by then says nothing of what is new.
+        self._told_at = 0.0
+        self._pool: ConnectionPool[Session] = ConnectionPool(
             address,
-            kwargs={"autocommit": True, "connect_timeout": max(2, round(busy_seconds))},
+            connection_class=_Telling,
+            kwargs={
+                "autocommit": True,
+                "connect_timeout": max(2, round(busy_seconds)),
+                "told": self._failed,
+            },
             min_size=0,
             max_size=most,
             timeout=busy_seconds,
@@ -72,15 +114,17 @@ class Pool:
 
         Raises:
             StoreBusy: the server cannot be reached, or gave none in time.
-            StoreError: the store is closed.
+            StoreError: the store is closed, or the server refuses the login or the database.
+            CRPError: what was found at the first look at the database.
         """
         try:
             with self._lock:
                 self._pool.open()
-            raw = self._pool.getconn()
+            raw = self._taken()
         except PoolTimeout as error:
+            cause = "" if self._failure is None else f": {_sentence(self._failure)}"
             raise StoreBusy(
-                f"{self.name} gave no connection; gave up after {self._busy_seconds:g} s"
+                f"{self.name} gave no connection; gave up after {self._busy_seconds:g} s{cause}"
             ) from error
         except PoolClosed as error:
             raise StoreError(f"store {self.name} is closed") from error
@@ -97,23 +141,90 @@ class Pool:
         """Close them; calling it twice does nothing."""
         self._pool.close()
 
-    def _check(self, raw: Raw) -> None:
+    def _taken(self) -> Session:
+        """A connection of the pool's. Before the first one, an answer that stands ends the wait."""
+        deadline = time.monotonic() + self._busy_seconds
+        if self._told_at:
+            # What was refused may have been put right since.
+            self._forget_failure()
+        # Waiting in turns loses the place in the queue, which matters once there are connections.
+        while self._server is None:
+            self._refuse_failed()
+            left = deadline - time.monotonic()
+            try:
+                return self._pool.getconn(timeout=min(left, _ASK_SECONDS))
+            except PoolTimeout:
+                if left <= _ASK_SECONDS:
+                    raise
+        return self._pool.getconn(timeout=max(_ASK_SECONDS, deadline - time.monotonic()))
+
+    def _refuse_failed(self) -> None:
+        failure = self._failure
+        if isinstance(failure, CRPError) and not isinstance(failure, StoreBusy):
+            self._forget_failure()
+            raise failure
+        if failure is not None and _REFUSED.search(str(failure)):
+            # The next call asks the server again.
+            self._forget_failure()
+            raise StoreError(
+                f"{self.name} refused the login: {_sentence(failure)}; "
+                "correct the user, the password or the database in the store's address"
+            ) from failure
+
+    def _forget_failure(self) -> None:
+        self._failure, self._told_at = None, time.monotonic()
+
+    def _failed(self, error: Exception, began: float) -> None:
+        if began >= self._told_at:
+            self._failure = error
+
+    def _check(self, raw: Session) -> None:
         """Meet a server that was started anew with a new connection, not with a lost one."""
         used = self._used.get(id(raw))
         if used is None or time.monotonic() - used > TRUSTED_SECONDS:
             ConnectionPool.check_connection(raw)
 
-    def _configure(self, raw: Raw) -> None:
-        with translated(self.name):
-            if self._server is None:
-                self._server = schemas.look(raw, self.name)
-            adapt(raw, self._server.vector_oid)
-            schemas.set_up(raw)
+    def _configure(self, raw: Session) -> None:
+        began = time.monotonic()
+        try:
+            with translated(self.name):
+                server = self._server or schemas.look(raw, self.name)
+                adapt(raw, server.vector_oid)
+                schemas.set_up(raw)
+                # How long a statement waits for what another one holds.
+                raw.execute(f"SET lock_timeout = {round(1000 * self._busy_seconds)}".encode())
+        except CRPError as error:
+            self._failed(error, began)
+            raise
+        self._server, self._failure = server, None
 
 
-def _undo(raw: Raw) -> None:
+def _undo(raw: Session) -> None:
     """End what an error left half done; a connection that cannot do that is closed."""
     try:
         raw.rollback()
     except psycopg.Error:
         raw.close()
+
+
+def _refuse_torn(address: str, host: str, port: str, database: str) -> None:
+    """Refuse an address that a password with a bare @ or / tears, since its rest would be shown.
+
+    Raises:
+        ConfigError: a part of it can be no host, port or database.
+    """
+    torn = (
+        any("@" in one[1:] for one in host.split(","))
+        or any(one and not one.isdigit() for one in port.split(","))
+        or ("://" in address and "@" in database and "%40" not in address)
+    )
+    if torn:
+        raise ConfigError(
+            "the store's address cannot be read: its host, port or database is none; in the user "
+            "and the password write @ as %40, / as %2F and : as %3A"
+        )
+
+
+def _sentence(error: Exception) -> str:
+    """What went wrong, in one line; neither libpq nor the server repeats a password."""
+    return " ".join(str(error).split())

@@ -26,7 +26,7 @@ INDEXED = "indexed"
 # The most numbers that a halfvec of an index may have; longer ones are compared one by one.
 MOST_DIMENSIONS = 4_000
 # Facts that are asked for beyond k: half precision may misplace a few at the end.
-SPARE = 16
+SPARE = 8
 # Ids and rows as bytes, which are turned into texts and numbers all at once.
 SENT = "textsend(fact_id) AS id, vector_send(vector) AS sent"
 _Asked = tuple[bytes, int, tuple[Labels, ...] | None]
@@ -91,7 +91,7 @@ class PostgresSearching:
         if among is None and (foreseen := self._near.get(_key(vector, k, label_sets))):
             return foreseen
         statement, values = self._asked(vector, k, own, label_sets=label_sets, among=among)
-        return _block(self._connection.rows(f"SELECT {SENT} {statement}", values), dimensions)
+        return _block(self._rows(f"SELECT {SENT} {statement}", values), dimensions)
 
     def foresee(
         self,
@@ -112,7 +112,7 @@ class PostgresSearching:
         if self._owned is None or asked is None or len(vector) != dimensions:
             return
         statement, values = self._asked(vector, k, own, label_sets=label_sets, among=None)
-        found = self._connection.rows(
+        found = self._rows(
             f"SELECT id, sent, NULL::float8 FROM (SELECT {SENT} {statement}) AS near "
             f"UNION ALL SELECT textsend(fact_id), NULL, score FROM ({words.SEARCH}) AS worded",
             [*values, *asked],
@@ -154,6 +154,11 @@ class PostgresSearching:
             f"WHERE {' AND '.join(conditions)} ORDER BY {order} LIMIT {int(k) + SPARE}"
         )
         return statement, [*values, wanted]
+
+    def _rows(self, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        if self._owned is not None:
+            return self._connection.sent(statement, values)
+        return self._connection.rows(statement, values)
 
     def _own(self) -> Mapping[str, int]:
         self._turn.reading()

@@ -16,6 +16,7 @@ from crp_integrations.stores.postgres import schema as schemas
 from crp_integrations.stores.postgres import tenants, upkeep
 from crp_integrations.stores.postgres.connection import Connection, translated
 from crp_integrations.stores.postgres.facts import INDEX_FROM
+from crp_integrations.stores.postgres.indexing import Indexing
 from crp_integrations.stores.postgres.jobs import PostgresJobs
 from crp_integrations.stores.postgres.migrations import VERSION_NAME
 from crp_integrations.stores.postgres.notices import Listener
@@ -53,7 +54,6 @@ class PostgresStore:
             ConfigError: the address cannot be read.
         """
         self._pool = Pool(address, busy_seconds, connections)
-        self._busy_seconds = busy_seconds
         self._index_from = index_from
         self._writing: set[tuple[int, str]] = set()
         # Schemas that were seen to have today's tables.
@@ -62,6 +62,7 @@ class PostgresStore:
         self._listener = Listener(address, memo.forget)
         self._open = True
         self._jobs = PostgresJobs(self._changing)
+        self._indexing = Indexing(self._connection, self._within, index_from)
 
     @property
     def jobs(self) -> PostgresJobs:
@@ -85,8 +86,11 @@ class PostgresStore:
         """
         schema = schema_of(namespace)
         if write:
+            wanted = threading.Event()
             with self._once(namespace), self._changing(namespace) as connection:
-                yield from facets(connection, namespace, self._index_from)
+                yield from facets(connection, namespace, self._index_from, want_index=wanted.set)
+            if wanted.is_set():
+                self._indexing.build(schema)
             return
         with (
             self._connection() as connection,
@@ -187,6 +191,20 @@ class PostgresStore:
                 if ours:
                     connection.execute("SELECT pg_advisory_unlock(hashtextextended(?, 0))", key)
 
+    @contextmanager
+    def loading(self, namespace: str) -> Iterator[None]:
+        """Write many facts within the block: their index is built once, at its end.
+
+        Adding to an index costs several times what building one does. Meanwhile processes compare
+        all rows themselves, as they do with few facts. Several may load at once; the last builds.
+        An index that is there already stays, and grows as always.
+
+        Raises:
+            StoreBusy: an index is being built, and took too long.
+        """
+        with self._indexing.loading(schema_of(namespace)):
+            yield
+
     def drop(self, namespace: str, *, artifacts: Sequence[ObjectStore] | None = None) -> bool:
         """Erase a namespace with everything in it, its trail included: its schema is dropped.
 
@@ -209,7 +227,7 @@ class PostgresStore:
                 tenants.refuse_artifacts(connection, namespace, schema)
             for objects in artifacts or ():
                 places.erase_all(objects, namespace)
-            with self._within(connection, schema, "BEGIN"):
+            with self._within(connection, schema):
                 connection.script(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE')
             connection.script(upkeep.FORGET_STATISTICS)
             for objects in artifacts or ():
@@ -236,7 +254,7 @@ class PostgresStore:
         schema = schema_of(namespace)
         with (
             self._connection() as connection,
-            self._within(connection, schema, "BEGIN"),
+            self._within(connection, schema),
             translated(self.name),
         ):
             return tenants.admit(connection, namespace, password, reads=reads)
@@ -256,7 +274,7 @@ class PostgresStore:
         there = self.drop(namespace, artifacts=artifacts)
         with (
             self._connection() as connection,
-            self._within(connection, "public", "BEGIN"),
+            self._within(connection, "public"),
             translated(self.name),
         ):
             tenants.dismiss(connection, namespace)
@@ -298,7 +316,7 @@ class PostgresStore:
         schema = schema_of(namespace)
         with (
             self._connection() as connection,
-            self._within(connection, schema, "BEGIN"),
+            self._within(connection, schema),
         ):
             if schema not in self._ready:
                 schemas.make(connection, namespace, schema)
@@ -306,7 +324,7 @@ class PostgresStore:
         self._ready.add(schema)
 
     @contextmanager
-    def _within(self, connection: Connection, schema: str, begin: str) -> Iterator[None]:
+    def _within(self, connection: Connection, schema: str, begin: str = "BEGIN") -> Iterator[None]:
         connection.script(self._begin(begin, schema))
         yield
         connection.script("COMMIT")
@@ -320,17 +338,22 @@ class PostgresStore:
             with self._within(connection, schema, SNAPSHOT):
                 yield self._owned(connection, namespace, schema)
             return
+        with translated(self.name):
+            connection.raw.settle()
+        path = ""
+        if connection.raw.schema != schema:
+            connection.raw.schema = schema
+            path = f"{self._path(schema, 'SESSION')}; "
         # One round trip; the first read fixes what the whole transaction sees.
-        owned = connection.at_once(f"{self._begin(SNAPSHOT, schema)}; {schemas.OWN}")
+        owned = connection.at_once(f"{path}{SNAPSHOT}; {schemas.OWN}")
         yield {name: int(value or 0) for name, value in owned}
         connection.at_once("COMMIT")
 
     def _begin(self, begin: str, schema: str) -> str:
-        return (
-            f"{begin}; "
-            f'SET LOCAL search_path = "{schema}", "{self._pool.extension_schema}", pg_temp; '
-            f"SET LOCAL lock_timeout = {round(1000 * self._busy_seconds)}"
-        )
+        return f"{begin}; {self._path(schema, 'LOCAL')}"
+
+    def _path(self, schema: str, how: str) -> str:
+        return f'SET {how} search_path = "{schema}", "{self._pool.extension_schema}", pg_temp'
 
     def _owned(self, connection: Connection, namespace: str, schema: str) -> dict[str, int] | None:
         """The namespace's own numbers; None for one that was never written."""
@@ -352,12 +375,10 @@ class PostgresStore:
             wanted = list(upkeep.CONTENTS) if always else list(due)
             if not wanted:
                 return True
-            connection.script(f"SET lock_timeout = {round(1000 * self._busy_seconds)}")
             tables = [table for name in wanted for table in upkeep.CONTENTS[name]]
             clean = upkeep.rewrite(connection, schema, tables)
-            connection.script("RESET lock_timeout")
             if clean:
-                with self._within(connection, schema, "BEGIN"):
+                with self._within(connection, schema):
                     # Unless more came to it meanwhile.
                     connection.executemany(
                         "DELETE FROM own WHERE name = ? AND value = ?", due.items()

@@ -5,44 +5,74 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 from crp_integrations.fabric.ports import Mark
 from crp_integrations.stores import rules
 from crp_integrations.stores.sqlite.upkeep import FACTS_DUE, note_due
 from crp_integrations.stores.statements import AMONG, Statements, among
 
+# In one statement, whose fixed cost is most of it.
+_SEEN = (
+    "SELECT 'own', name, value FROM own UNION ALL SELECT 'setting', name, value FROM settings "
+    "UNION ALL SELECT * FROM "
+    "(SELECT 'mark', sequence, token FROM changes ORDER BY sequence DESC LIMIT 1)"
+)
+
+
+@dataclass(slots=True)
+class Seen:
+    """What a reading transaction sees of its namespace as a whole, which does not change in it.
+
+    Attributes:
+        own: the namespace's own values.
+        settings, mark: None until somebody asks for them.
+    """
+
+    own: Mapping[str, Any]
+    settings: Mapping[str, str] | None = None
+    mark: Mark | None = None
+
+    @classmethod
+    def read(cls, connection: Statements) -> Self:
+        """All of it, which also fixes what the transaction sees."""
+        own: dict[str, Any] = {}
+        settings: dict[str, str] = {}
+        mark = Mark(0, "")
+        for kind, name, value in connection.rows(_SEEN):
+            if kind == "own":
+                own[name] = value
+            elif kind == "setting":
+                settings[name] = value
+            else:
+                mark = Mark(name, value)
+        return cls(own, settings, mark)
+
 
 class Part:
-    """A part of the facts facet of one namespace.
-
-    What a reading transaction sees does not change, so what it has read of the namespace as a whole
-    is not read twice.
-    """
+    """A part of the facts facet of one namespace."""
 
     def __init__(
         self,
         connection: Statements,
         gate: rules.Gate,
         namespace: str,
-        owned: Mapping[str, Any] | None = None,
+        seen: Seen | None = None,
     ) -> None:
         """Take the connection.
 
         Args:
-            owned: the namespace's own values, of a transaction that only reads; None for one that
-                may write.
+            seen: of a transaction that only reads; None for one that may write.
         """
         self._connection = connection
         self._gate = gate
         self._namespace = namespace
-        self._owned = owned
-        self._settings: Mapping[str, str] | None = None
-        self._mark: Mark | None = None
+        self._seen = seen
 
     def _own(self, name: str) -> Any:
-        if self._owned is not None:
-            return self._owned.get(name)
+        if self._seen is not None:
+            return self._seen.own.get(name)
         found = self._connection.one("SELECT value FROM own WHERE name = ?", [name])
         return None if found is None else found[0]
 

@@ -18,7 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
-from pydantic import JsonValue, ValidationError
+from pydantic import JsonValue, SkipValidation, ValidationError
 
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.ports import Cached, Found, Transaction
@@ -54,7 +54,8 @@ class Manifest(Record):
     length: int
     sha256: str
     about_sha256: str
-    about: dict[str, JsonValue]
+    # Read out of JSON or put together here, and compared with its hash.
+    about: dict[str, SkipValidation[JsonValue]]
 
 
 class _Damaged(Exception):
@@ -64,10 +65,10 @@ class _Damaged(Exception):
 class _Found:
     """A file that another thread checks."""
 
-    def __init__(self, cache: FileCache, name: str, about: Mapping[str, JsonValue]) -> None:
+    def __init__(self, about: Mapping[str, JsonValue], check: Callable[[], Cached | None]) -> None:
         self.about = about
         checking = ThreadPoolExecutor(max_workers=1, thread_name_prefix="crp-cache")
-        self._checked: Future[Cached | None] = checking.submit(cache.load, name)
+        self._checked: Future[Cached | None] = checking.submit(check)
         checking.shutdown(wait=False)
 
     def whole(self) -> Cached | None:
@@ -123,7 +124,8 @@ class FileCache:
         raw = self._manifest_bytes(name)
         if raw is not None:
             with suppress(_Damaged):
-                return _Found(self, name, self._manifest(name, raw).about)
+                manifest = self._manifest(name, raw)
+                return _Found(manifest.about, lambda: self._whole(name, manifest))
         # Says what is wrong, and takes away what is of no use.
         self.load(name)
         return None
@@ -235,6 +237,13 @@ class FileCache:
 
     # --- checking -----------------------------------------------------------------------
 
+    def _whole(self, name: str, manifest: Manifest) -> Cached | None:
+        """The file of a manifest that was checked; what is wrong with it is told by `load`."""
+        try:
+            return self._measured(manifest)
+        except _Damaged:
+            return self.load(name)
+
     def _verified(self, name: str, raw: bytes | None) -> Cached | None:
         """The file that a manifest describes.
 
@@ -245,7 +254,14 @@ class FileCache:
             if any(one.suffix != ".tmp" for one in self._files(name)):
                 raise _Damaged("it has no manifest")
             return None
-        manifest = self._manifest(name, raw)
+        return self._measured(self._manifest(name, raw))
+
+    def _measured(self, manifest: Manifest) -> Cached:
+        """The file of a manifest.
+
+        Raises:
+            _Damaged: it is not there or not what the manifest says.
+        """
         path = self._folder / manifest.file
         try:
             length, found = _measured(path)

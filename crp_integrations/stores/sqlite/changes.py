@@ -12,14 +12,14 @@ class Changes(Part):
     def mark(self) -> Mark:
         """The end of the log of changes."""
         self._gate.reading()
-        if self._mark is not None:
-            return self._mark
+        if self._seen is not None and self._seen.mark is not None:
+            return self._seen.mark
         last = self._connection.one(
             "SELECT sequence, token FROM changes ORDER BY sequence DESC LIMIT 1"
         )
         mark = Mark(0, "") if last is None else Mark(*last)
-        if self._owned is not None:
-            self._mark = mark
+        if self._seen is not None:
+            self._seen.mark = mark
         return mark
 
     def changes(self, since: Mark) -> list[str] | None:

@@ -78,6 +78,11 @@ class Connection:
             raise
 
     @property
+    def is_ours(self) -> bool:
+        """Whether the file was seen to be one of ours with today's tables."""
+        return self._is_ours
+
+    @property
     def padding(self) -> bytes:
         """A page of zeros."""
         if not self._padding:

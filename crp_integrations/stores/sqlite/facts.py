@@ -46,10 +46,10 @@ class SqliteFacts(Edits, Vectors, Finding, Changes):
     def setting(self, name: str) -> str | None:
         """A stored value."""
         self._gate.reading()
-        if self._owned is not None:
-            if self._settings is None:
-                self._settings = dict(self._connection.rows("SELECT name, value FROM settings"))
-            return self._settings.get(name)
+        if (seen := self._seen) is not None:
+            if seen.settings is None:
+                seen.settings = dict(self._connection.rows("SELECT name, value FROM settings"))
+            return seen.settings.get(name)
         found = self._connection.one("SELECT value FROM settings WHERE name = ?", [name])
         return None if found is None else str(found[0])
 

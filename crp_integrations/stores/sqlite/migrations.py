@@ -13,8 +13,8 @@ from pydantic import ValidationError
 from crp_integrations.fabric.records import Fact
 from crp_integrations.stores.sqlite.faulted_table import FAULTED
 from crp_integrations.stores.sqlite.moments import sortable
-from crp_integrations.stores.sqlite.receipt_tables import RECEIPTS
-from crp_integrations.stores.sqlite.session_tables import SEALS, SESSIONS
+from crp_integrations.stores.sqlite.receipt_tables import PACKED_RECEIPTS, RECEIPTS
+from crp_integrations.stores.sqlite.session_tables import PACKED_WINDOWS, SEALS, SESSIONS
 
 # "CRP1" in ASCII; marks a database as ours in the header of its file.
 APPLICATION_ID = 0x43525031
@@ -307,5 +307,9 @@ FOURTH = Migration(
 
 FIFTH = Migration(number=5, name="receipts and their log", statements=RECEIPTS)
 
-MIGRATIONS: tuple[Migration, ...] = (FIRST, SECOND, THIRD, FOURTH, FIFTH)
+SIXTH = Migration(
+    number=6, name="what windows name, packed", statements=(*PACKED_WINDOWS, *PACKED_RECEIPTS)
+)
+
+MIGRATIONS: tuple[Migration, ...] = (FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH)
 VERSION = MIGRATIONS[-1].number

@@ -45,3 +45,12 @@ RECEIPTS: Final = (
     "CREATE INDEX receipt_facts_by_source ON receipt_facts (source_id) WHERE source_id <> ''",
     "CREATE INDEX receipt_facts_by_place ON receipt_facts (place)",
 )
+
+PACKED_RECEIPTS: Final = (
+    # What an erasure has not put into `receipt_facts` yet, as lists in JSON of equal length.
+    """CREATE TABLE receipt_packed (
+        place INTEGER PRIMARY KEY REFERENCES receipt_contents (place) ON DELETE CASCADE,
+        facts TEXT NOT NULL,
+        sources TEXT NOT NULL
+    )""",
+)

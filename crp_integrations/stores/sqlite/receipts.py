@@ -22,11 +22,17 @@ from crp_integrations.receipt.records import (
 )
 from crp_integrations.receipt.statement import Statement
 from crp_integrations.stores import rules
+from crp_integrations.stores.sqlite import packed
 from crp_integrations.stores.sqlite.upkeep import SHOWN, WINDOWS_DUE, note_due
 from crp_integrations.stores.statements import AMONG, Statements, among
 
 COLUMNS = "place, payload, signature, key, texts"
 READ = f"SELECT {COLUMNS} FROM receipts LEFT JOIN receipt_contents USING (place)"
+# Whether a receipt is there, the last one's place, and whether any fact was withdrawn.
+BEFORE = (
+    "SELECT EXISTS (SELECT 1 FROM receipts WHERE receipt_id = ?), "
+    "(SELECT coalesce(max(place), -1) FROM receipts), EXISTS (SELECT 1 FROM withdrawn_facts)"
+)
 ADD = (
     "INSERT INTO receipts (place, receipt_id, session_id, window_id, payload, signature, key) "
     "VALUES (?, ?, ?, ?, ?, ?, ?)"
@@ -44,11 +50,13 @@ class SqliteReceipts:
     def add(self, receipt: Receipt, sources: Mapping[str, str]) -> int:
         """Add a receipt and its leaf of the log."""
         self._gate.writing()
-        if self.place(receipt.receipt_id) is not None:
+        there, last, any_withdrawn = self._connection.rows(BEFORE, [receipt.receipt_id])[0]
+        if there:
             raise StoreError(f"receipt {receipt.receipt_id} is there already; it is added once")
-        facts = [leaf.fact_id for leaf in receipt.leaves if leaf.fact_id]
-        receipt = erased(receipt, self._withdrawn(facts))
-        place, signed, chain = self.size(), receipt.signed, receipt.chain
+        if any_withdrawn:
+            facts = [leaf.fact_id for leaf in receipt.leaves if leaf.fact_id]
+            receipt = erased(receipt, self._withdrawn(facts))
+        place, signed, chain = int(last) + 1, receipt.signed, receipt.chain
         self._connection.execute(
             ADD,
             [
@@ -120,8 +128,6 @@ class SqliteReceipts:
 
     def _withdrawn(self, facts: Sequence[str]) -> set[str]:
         """Those of the facts that were withdrawn while their window was under way."""
-        if self._connection.one("SELECT 1 FROM withdrawn_facts LIMIT 1") is None:
-            return set()
         found = self._connection.rows(
             f"SELECT fact_id FROM withdrawn_facts AS gone WHERE fact_id {AMONG} AND NOT EXISTS "
             "(SELECT 1 FROM facts WHERE facts.fact_id = gone.fact_id AND status <> 'DELETED')",
@@ -145,18 +151,27 @@ def erase(
         Ids of the windows whose receipts lost a text.
     """
     wanted: dict[int, set[str]] = {}
+    touched: set[str] = set()
+    packed.spread(connection, packed.RECEIPTS)
     for place, id_ in connection.rows(
         f"SELECT place, fact_id FROM receipt_facts WHERE fact_id {AMONG} UNION "
         "SELECT place, fact_id FROM receipt_facts WHERE source_id = ? AND source_id <> ''",
         [among(fact_ids), source_id],
     ):
         wanted.setdefault(place, set()).add(id_)
+    gone = {*fact_ids}
+    for one in packed.left(connection, packed.RECEIPTS):
+        if one.damaged:
+            touched.add(_silenced(connection, one.number))
+            continue
+        for id_, source in zip(one.facts, one.sources, strict=True):
+            if id_ in gone or (source and source == source_id):
+                wanted.setdefault(one.number, set()).add(id_)
     for (place,) in connection.rows(
         f"SELECT place FROM receipts JOIN receipt_contents USING (place) WHERE window_id {AMONG}",
         [among(sorted(windows))],
     ):
         wanted.setdefault(place, set())
-    touched: set[str] = set()
     for place in sorted(wanted):
         try:
             for receipt in _at(connection, "place = ?", place):
@@ -165,9 +180,7 @@ def erase(
                     connection, place, receipt, erased(receipt, wanted[place], said=said)
                 )
         except StoreDamaged:
-            # Nobody can say which of its texts quotes what, and an erasure is not held up by that.
-            connection.execute("DELETE FROM receipt_contents WHERE place = ?", [place])
-            touched.add(f"of place {place}")
+            touched.add(_silenced(connection, place))
     if touched:
         note_due(connection, WINDOWS_DUE)
     return touched
@@ -203,31 +216,51 @@ def _at(connection: Statements, where: str, value: Any) -> Iterator[Receipt]:
         yield _receipt(row)[1]
 
 
+def _silenced(connection: Statements, place: int) -> str:
+    """Take all texts of a receipt; what stands for its window's id.
+
+    Nobody can say which of them quotes what, and an erasure is not held up by that.
+    """
+    connection.execute("DELETE FROM receipt_contents WHERE place = ?", [place])
+    return f"of place {place}"
+
+
 def _replace(connection: Statements, place: int, old: Receipt, new: Receipt) -> set[str]:
     """Keep another state of a receipt's texts; its window's id where that makes a difference."""
     if new.texts == old.texts:
         return set()
     rows = connection.rows("SELECT fact_id, source_id FROM receipt_facts WHERE place = ?", [place])
+    still = packed.of(connection, packed.RECEIPTS, place)
+    sources = dict(zip(still.facts, still.sources, strict=True)) if still else dict(rows)
     # Its facts go with it, see the tables.
     connection.execute("DELETE FROM receipt_contents WHERE place = ?", [place])
-    _keep(connection, place, new, dict(rows))
+    # Not packed again, or each erasure after the first would leave as much to the next.
+    _keep(connection, place, new, sources, in_row=False)
     return {new.chain.window_id}
 
 
-def _keep(connection: Statements, place: int, receipt: Receipt, sources: Mapping[str, str]) -> None:
+def _keep(
+    connection: Statements,
+    place: int,
+    receipt: Receipt,
+    sources: Mapping[str, str],
+    *,
+    in_row: bool = True,
+) -> None:
     """Keep the texts that are there; nothing where none is."""
     if silent(receipt):
         return
     texts = dumps(texts_to_json(receipt.texts), texts_alone=True).decode()
     connection.execute(ADD_CONTENT, [place, connection.padding, texts])
-    connection.executemany(
-        "INSERT INTO receipt_facts (fact_id, place, source_id) VALUES (?, ?, ?)",
+    facts = tuple(
         [
-            (leaf.fact_id, place, sources.get(leaf.fact_id, ""))
+            leaf.fact_id
             for leaf, text in zip(receipt.leaves, receipt.texts, strict=True)
             if leaf.fact_id and not isinstance(text, LeftOut)
-        ],
+        ]
     )
+    named = packed.Named(place, facts, tuple([sources.get(id_, "") for id_ in facts]))
+    packed.keep(connection, packed.RECEIPTS, named, packed=in_row)
 
 
 def _receipt(row: Sequence[Any]) -> tuple[int, Receipt]:

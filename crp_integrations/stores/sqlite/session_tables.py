@@ -87,3 +87,12 @@ SESSIONS = (
     ) WITHOUT ROWID""",
     "CREATE INDEX withdrawn_by_moment ON withdrawn_facts (withdrawn_at)",
 )
+
+PACKED_WINDOWS = (
+    # What an erasure has not put into `window_facts` and `window_sources` yet, as lists in JSON.
+    """CREATE TABLE window_packed (
+        window INTEGER PRIMARY KEY REFERENCES window_contents (window) ON DELETE CASCADE,
+        facts TEXT NOT NULL,
+        sources TEXT NOT NULL
+    )""",
+)

@@ -12,6 +12,7 @@ from crp_integrations.errors import StoreDamaged
 from crp_integrations.records import Record
 from crp_integrations.session.records import Session, WindowNode
 from crp_integrations.stores import rules, said
+from crp_integrations.stores.sqlite import packed
 from crp_integrations.stores.sqlite.moments import sortable
 from crp_integrations.stores.sqlite.receipts import forget as forget_texts
 from crp_integrations.stores.sqlite.rows import read
@@ -101,17 +102,14 @@ class SqliteSessions:
         self._connection.execute(
             ADD_CONTENT, [window, self._connection.padding, made.prior, made.report]
         )
-        self._connection.executemany(
-            'INSERT INTO window_facts ("window", fact_id) VALUES (?, ?)',
-            ((window, id_) for id_ in made.facts),
-        )
         own = self._connection.rows(
             f"SELECT DISTINCT source_id FROM facts WHERE fact_id {AMONG}", [among(made.facts)]
         )
         named = {id_ for (id_,) in own if id_} | {*made.sources}
-        self._connection.executemany(
-            'INSERT INTO window_sources ("window", source_id) VALUES (?, ?)',
-            ((window, id_) for id_ in sorted(named)),
+        packed.keep(
+            self._connection,
+            packed.WINDOWS,
+            packed.Named(window or 0, made.facts, tuple(sorted(named))),
         )
 
     def windows(self, session_id: str) -> list[WindowNode]:
@@ -136,6 +134,8 @@ class SqliteSessions:
     def priors(self, window_ids: Sequence[str]) -> dict[str, PriorWindow]:
         """What is kept of windows, by id; those of which nothing is kept are left out."""
         self._gate.reading()
+        if not window_ids:
+            return {}
         found = dict(
             self._connection.rows(
                 'SELECT window_id, prior FROM windows JOIN window_contents USING ("window") '
@@ -201,7 +201,11 @@ class SqliteSessions:
 
     def _is_overtaken(self, made: said.Said, node: WindowNode, given: Sequence[str] | None) -> bool:
         """Whether something that the window came from was withdrawn while it was under way."""
-        gone = self._connection.one(
+        # Mostly nothing was withdrawn within a day, and nothing need be looked for.
+        withdrawn = self._connection.one(
+            "SELECT 1 FROM withdrawn_facts WHERE withdrawn_at > '' LIMIT 1"
+        )
+        gone = withdrawn and self._connection.one(
             f"SELECT 1 FROM withdrawn_facts AS gone WHERE fact_id {AMONG} AND NOT EXISTS "
             "(SELECT 1 FROM facts WHERE facts.fact_id = gone.fact_id AND status <> 'DELETED')",
             [among(made.facts)],
@@ -215,6 +219,8 @@ class SqliteSessions:
             )
             return found is not None
         wanted = {*given}
+        if not wanted:
+            return False
         found = self._connection.one(
             'SELECT count(*) FROM windows JOIN window_contents USING ("window") '
             f"WHERE window_id {AMONG}",

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from crp_integrations.errors import StoreDamaged
 from crp_integrations.session.records import WindowNode
 from crp_integrations.stores import said
+from crp_integrations.stores.sqlite import packed
 from crp_integrations.stores.sqlite.receipts import erase
 from crp_integrations.stores.sqlite.rows import read
 from crp_integrations.stores.sqlite.upkeep import WINDOWS_DUE, note_due
@@ -28,11 +29,19 @@ def empty(connection: Statements, fact_ids: Sequence[str], source_id: str = "") 
     Returns:
         How many windows were emptied, or lost texts of their receipt alone.
     """
+    packed.spread(connection, packed.WINDOWS)
     roots = connection.rows(
         f'SELECT "window" FROM window_facts WHERE fact_id {AMONG} '
         'UNION SELECT "window" FROM window_sources WHERE source_id = ?',
         [among(fact_ids), source_id],
     )
+    wanted = {*fact_ids}
+    roots += [
+        (one.number,)
+        for one in packed.left(connection, packed.WINDOWS)
+        # Nobody can say what a damaged one names, and an erasure is not held up by that.
+        if one.damaged or source_id in one.sources or not wanted.isdisjoint(one.facts)
+    ]
     if not roots:
         # A fact may be a candidate of a window that did not show it.
         return len(erase(connection, fact_ids, source_id, ()))

@@ -17,9 +17,10 @@ from crp_integrations.stores.keys import NAMESPACES, make_folder
 from crp_integrations.stores.locks import WriterLocks
 from crp_integrations.stores.rules import Gate, checked_name
 from crp_integrations.stores.sqlite import receipts, sessions, upkeep
+from crp_integrations.stores.sqlite.base import Seen
 from crp_integrations.stores.sqlite.cache import FOLDER as CACHE
 from crp_integrations.stores.sqlite.cache import FileCache
-from crp_integrations.stores.sqlite.connection import Connection, open_empty
+from crp_integrations.stores.sqlite.connection import Connection, inode, open_empty
 from crp_integrations.stores.sqlite.facts import SqliteFacts
 from crp_integrations.stores.sqlite.faulted import SqliteFaulted
 from crp_integrations.stores.sqlite.journal import SqliteJournal
@@ -163,7 +164,7 @@ class SqliteStore:
         try:
             with self._alone(namespace) as connection:
                 if connection is None:
-                    return []
+                    return self._lost(namespace)
                 found = [
                     *upkeep.problems(connection),
                     *sessions.problems(connection),
@@ -198,7 +199,7 @@ class SqliteStore:
     def _writing(
         self, connection: Connection, pool: Pool, namespace: str
     ) -> Iterator[SqliteTransaction]:
-        if connection.version() == 0:
+        if not connection.is_ours and connection.version() == 0:
             # Lasts, and cannot be done within a transaction.
             connection.in_turn("PRAGMA journal_mode = WAL")
         connection.in_turn("BEGIN IMMEDIATE")
@@ -215,20 +216,22 @@ class SqliteStore:
     def _reading(
         self, connection: Connection, pool: Pool, namespace: str
     ) -> Iterator[SqliteTransaction]:
+        connection.execute("BEGIN")
+        # The first read fixes what the whole transaction sees, and takes the locks of all others.
         version = connection.version()
-        if version == 0:
-            # Made by a writer that has not committed yet.
-            yield from self._empty(namespace)
-            return
         if version < VERSION:
+            connection.rollback()
+            if version == 0:
+                # Made by a writer that has not committed yet.
+                yield from self._empty(namespace)
+                return
             connection.in_turn("BEGIN IMMEDIATE")
             connection.migrate()
             connection.execute("COMMIT")
-        connection.execute("BEGIN")
-        # The first read fixes what the whole transaction sees.
-        owned = dict(connection.rows("SELECT name, value FROM own"))
-        _checked_owner(owned.get("namespace"), pool.path, namespace)
-        yield from _transaction(connection, namespace, write=False, owned=owned)
+            connection.execute("BEGIN")
+        seen = Seen.read(connection)
+        _checked_owner(seen.own.get("namespace"), pool.path, namespace)
+        yield from _transaction(connection, namespace, write=False, seen=seen)
 
     def _empty(self, namespace: str) -> Iterator[SqliteTransaction]:
         connection = open_empty()
@@ -272,6 +275,18 @@ class SqliteStore:
             upkeep.scrubbed(connection, due)
         return clean
 
+    def _lost(self, namespace: str) -> list[str]:
+        """Of a namespace without tables: what says that it had some."""
+        cached = self._pool(namespace).path.parent / CACHE
+        if not any(cached.glob("*")):
+            return []
+        sentence = (
+            f"the database of namespace {namespace!r} is gone or empty, and files that were made "
+            f"from it are there; put {DATABASE} back from a backup, beside its -wal file if it "
+            "has one"
+        )
+        return [sentence]
+
     def _pool(self, namespace: str) -> Pool:
         self._refuse_closed()
         cold = None
@@ -295,6 +310,8 @@ class SqliteStore:
                 raise StoreError(f"store {self._root} is closed")
 
     def _make(self, pool: Pool) -> None:
+        if inode(pool.path) is not None:
+            return
         try:
             for folder in (self._root, self._root / NAMESPACES, pool.path.parent):
                 make_folder(folder)
@@ -319,12 +336,12 @@ def _transaction(
     namespace: str,
     *,
     write: bool,
-    owned: Mapping[str, Any] | None = None,
+    seen: Seen | None = None,
 ) -> Iterator[SqliteTransaction]:
     gate = Gate(write=write)
     try:
         yield SqliteTransaction(
-            SqliteFacts(connection, gate, namespace, owned),
+            SqliteFacts(connection, gate, namespace, seen),
             SqliteJournal(connection, gate),
             SqliteSessions(connection, gate),
             SqliteFaulted(connection, gate),
@@ -347,6 +364,7 @@ def _owner(connection: Connection, path: Path, wanted: str | None = None) -> str
 def _checked_owner(found: Any, path: Path, wanted: str | None) -> str:
     if found is None or (wanted is not None and found != wanted):
         raise StoreDamaged(f"the database of namespace {wanted!r} belongs to another namespace")
-    if path.parent.name != sha256_hex(str(found)):
+    # Of a namespace that is wanted, the path was made from its name.
+    if wanted is None and path.parent.name != sha256_hex(str(found)):
         raise StoreDamaged(f"{path} belongs to another namespace")
     return str(found)

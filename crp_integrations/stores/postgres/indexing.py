@@ -1,0 +1,105 @@
+"""When the vectors get their index: after the transaction that made it due, in one of its own.
+
+The index is derived from rows that are committed, so that nothing is lost with it. Who builds it
+holds the table of the vectors and not the writers' turn: a writer may then have rows in the table
+and wait for its turn without either waiting for the other. While a bulk load is under way nobody
+builds, as plain SQL copies before it makes an index.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+
+from crp_integrations.errors import StoreError
+from crp_integrations.stores.postgres import schema as schemas
+from crp_integrations.stores.postgres import searching
+from crp_integrations.stores.postgres.connection import Connection
+from crp_integrations.stores.postgres.searching import INDEXED, MOST_DIMENSIONS
+
+# A load goes with its connection, so one that was killed keeps nobody from building.
+_KEY = "hashtextextended(? || ' loading', 0)"
+_BEGIN_LOAD = f"SELECT pg_advisory_lock_shared({_KEY})"
+_END_LOAD = f"SELECT pg_advisory_unlock_shared({_KEY})"
+_NOBODY_LOADS = f"SELECT pg_try_advisory_xact_lock({_KEY})"
+# Waits for writers with rows in the table, and keeps others and a second builder away; not readers.
+HOLD = "LOCK TABLE vectors IN SHARE ROW EXCLUSIVE MODE"
+
+_log = logging.getLogger(__name__)
+
+
+class Indexing:
+    """The indexes of a store's namespaces, by their schemas."""
+
+    def __init__(
+        self,
+        connection: Callable[[], AbstractContextManager[Connection]],
+        within: Callable[[Connection, str], AbstractContextManager[None]],
+        index_from: int,
+    ) -> None:
+        """Take what lends a connection, and what opens a transaction in a schema on it.
+
+        Args:
+            index_from: facts from which on the vectors get an index.
+        """
+        self._connection = connection
+        self._within = within
+        self._index_from = index_from
+        # How many loads of each schema are under way here.
+        self._loading: Counter[str] = Counter()
+
+    @contextmanager
+    def loading(self, schema: str) -> Iterator[None]:
+        """Keep everybody from building within the block, and build after it.
+
+        Raises:
+            StoreBusy: an index was being built for too long.
+        """
+        with self._connection() as connection:
+            with self._within(connection, schema):
+                connection.execute(_BEGIN_LOAD, [schema])
+            self._loading[schema] += 1
+            try:
+                yield
+            finally:
+                self._loading[schema] -= 1
+                connection.execute(_END_LOAD, [schema])
+        self.build(schema)
+
+    def build(self, schema: str) -> None:
+        """Build the index if it is due.
+
+        What made it due is committed, so nobody is told of a failure: the next who adds facts
+        tries again, and until then rows are compared without an index.
+        """
+        if self._loading[schema] > 0:
+            return
+        try:
+            with self._connection() as connection, self._within(connection, schema):
+                found = connection.one(_NOBODY_LOADS, [schema])
+                if found is None or not found[0] or not schemas.is_there(connection, schema):
+                    return
+                connection.script(HOLD)
+                own = dict(connection.rows(schemas.OWN))
+                if due(own, self._index_from):
+                    searching.build(connection, own["dimensions"])
+        except StoreError as error:
+            _log.warning("the index of %s is not built: %s", schema, error)
+
+
+def due(own: Mapping[str, int], index_from: int) -> bool:
+    """Whether a namespace is to get an index that it has not.
+
+    Args:
+        own: its own numbers.
+        index_from: facts from which on the vectors get an index.
+    """
+    dimensions = own.get("dimensions")
+    return (
+        own.get(INDEXED) is None
+        and dimensions is not None
+        and dimensions <= MOST_DIMENSIONS
+        and own.get("live_facts", 0) >= index_from
+    )
