@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from crp_integrations.audit.keys import journal_key
-from crp_integrations.errors import FactRejected
+from crp_integrations.errors import RequestError
 from crp_integrations.fabric.ingest.ingestion import AddingParts, Ingestion
 from crp_integrations.fabric.ingest.putting import Putting
 from crp_integrations.fabric.inspection import Inspection
@@ -24,6 +24,7 @@ from crp_integrations.fabric.records import (
     IngestReport,
     StreamedDocument,
     Where,
+    access_labels,
 )
 from crp_integrations.fabric.reembedding import ReembedReport
 from crp_integrations.fabric.search.hot import HotLayer
@@ -211,13 +212,14 @@ class Namespace(View, Operations, Inspection):
 
         Raises:
             IngestError: a document cannot be ingested; names it.
+            RequestError: the labels are not a list of texts.
             AccessDenied: the guard denies writing things with these labels.
             ConfigError: the stored vectors are of another embedder.
         """
         report = self._ingestion().documents(
             documents,
             kind=kind,
-            labels=tuple(sorted(set(labels))),
+            labels=access_labels(labels, RequestError),
             progress=progress or silent,
         )
         return self._settled(self._grouped(report))
@@ -246,8 +248,6 @@ class Namespace(View, Operations, Inspection):
                 other labels or, since an update, with another content.
             AccessDenied: the guard denies writing things with a fact's labels.
         """
-        if isinstance(facts, str):
-            raise FactRejected("add takes a list of facts; got one text, put it into a list")
         report = self._ingestion().facts(facts, kind=kind, progress=progress or silent)
         return self._settled(self._grouped(report))
 

@@ -23,7 +23,7 @@ from crp_integrations.fabric.life.withdrawing import forget_sessions, windows_sc
 from crp_integrations.fabric.life.writing import Reader, Writing
 from crp_integrations.fabric.ports import FactsFacet, shown_in
 from crp_integrations.fabric.reading import Reading
-from crp_integrations.fabric.records import Edge, Fact
+from crp_integrations.fabric.records import Edge, Fact, access_labels
 from crp_integrations.fabric.shared import PREFIX, SharedReading, refuse_shared
 from crp_integrations.guard.decisions import NAMESPACE, Action, Decision, Guard, require
 from crp_integrations.guard.subjects import Subject
@@ -124,7 +124,7 @@ class Operations(Clustered):
             "content": content,
             "metadata": metadata,
             "importance_weight": importance_weight,
-            "labels": None if labels is None else tuple(labels),
+            "labels": None if labels is None else access_labels(labels, FactRejected),
             "kind": kind,
         }
         given = {name: value for name, value in given.items() if value is not None}

@@ -14,9 +14,10 @@ from crp_integrations.fabric.gate import Gate
 from crp_integrations.fabric.ports import Brief, Transaction
 from crp_integrations.fabric.ports.searching import search_each
 from crp_integrations.fabric.records import Edge, Fact, Source, Where
-from crp_integrations.fabric.search.index import Hit, Index
+from crp_integrations.fabric.search.index import Index
 from crp_integrations.fabric.search.live import Picture
 from crp_integrations.fabric.search.redacted import alone, merged, redacted_hits, searched
+from crp_integrations.fabric.search.scanning import Hit
 from crp_integrations.fabric.search.stored import StoredIndex, StoredPicture, stored_picture
 from crp_integrations.guard.decisions import Decision, Guard
 from crp_integrations.guard.subjects import Subject

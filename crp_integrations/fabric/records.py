@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
@@ -12,6 +12,7 @@ from uuid import UUID, uuid5
 
 from pydantic import AfterValidator, Field, JsonValue, TypeAdapter, model_validator
 
+from crp_integrations.errors import CRPError, FactRejected
 from crp_integrations.fabric.ids import FactIds
 from crp_integrations.records import Part, Record
 from crp_integrations.seals import sha256
@@ -73,6 +74,34 @@ def _writable(metadata: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 Metadata = Annotated[dict[str, JsonValue], AfterValidator(_writable)]
+
+
+def access_labels(labels: object, refusal: type[CRPError]) -> tuple[str, ...]:
+    """Access labels sorted, each once.
+
+    Args:
+        labels: as a caller gave them.
+        refusal: what to raise.
+
+    Raises:
+        CRPError: of the class given; they are not a list of texts.
+    """
+    if isinstance(labels, str):
+        # Its letters would become the labels, and what was to be withheld would carry none.
+        raise refusal(f"labels is the text {labels!r:.40}, wanted a list: labels=[{labels!r:.40}]")
+    if not isinstance(labels, Iterable):
+        raise refusal(
+            f'labels is of type {type(labels).__name__}, wanted a list of texts: labels=["secret"]'
+        )
+    made: set[str] = set()
+    for label in labels:
+        if not isinstance(label, str):
+            raise refusal(
+                f"labels holds {label!r:.40} of type {type(label).__name__}, wanted texts alone: "
+                'labels=["secret"]'
+            )
+        made.add(label)
+    return tuple(sorted(made))
 
 
 def fact_id(source_id: str, source_location: str, content_hash: str) -> str:
@@ -153,7 +182,8 @@ class Fact(Record):
                 str(fields.get("source_location", "")),
                 fields["content_hash"],
             )
-        fields["labels"] = tuple(sorted(set(fields.get("labels") or ())))
+        labels = fields.get("labels")
+        fields["labels"] = () if labels is None else access_labels(labels, FactRejected)
         return fields
 
     @property

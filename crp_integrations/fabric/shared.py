@@ -13,7 +13,7 @@ from crp_integrations.errors import AccessDenied, ConfigError, StoreError
 from crp_integrations.fabric.ports.faulted import Counted, faulted_in
 from crp_integrations.fabric.reading import Reading
 from crp_integrations.fabric.records import Fact, Where
-from crp_integrations.fabric.search.index import Hit
+from crp_integrations.fabric.search.scanning import Hit
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import RETRIEVABLE
 

@@ -16,7 +16,7 @@ import numpy as np
 from crp_integrations.fabric.combined import combined
 from crp_integrations.fabric.ports import Brief
 from crp_integrations.fabric.records import Edge, Fact, Source, Where
-from crp_integrations.fabric.search.index import Hit
+from crp_integrations.fabric.search.scanning import Hit
 from crp_integrations.fabric.search.shelves import EMPTY, Shelf
 from crp_integrations.guard.decisions import Decision
 from crp_integrations.ports import Embedder
@@ -334,6 +334,9 @@ class View:
         Returns:
             Tokens by id.
         """
+        if len(self._layers) == 1:
+            own = list(dict.fromkeys(ids))
+            return self._layers[0].token_counts(key, own, count, keep=self._keep_counts)
         found: dict[str, int] = {}
         for layer, part in self._parted(ids):
             found |= layer.token_counts(key, part, count, keep=self._keep_counts)
@@ -370,8 +373,10 @@ class View:
             wanted = k
             while True:
                 hits = search(layer, wanted)
-                shadowed = self._shadowed(number, [hit.fact_id for hit in hits])
-                kept = [hit for hit in hits if hit.fact_id not in shadowed]
+                kept = hits
+                if number:
+                    shadowed = self._shadowed(number, [hit.fact_id for hit in hits])
+                    kept = [hit for hit in hits if hit.fact_id not in shadowed]
                 # What earlier layers store took places, so ask for more until there are enough.
                 if len(kept) >= k or len(hits) < wanted:
                     found.append(kept[:k])

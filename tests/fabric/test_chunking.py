@@ -9,10 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crp_integrations.fabric.ingest import chunking
 from crp_integrations.fabric.ingest.chunking import Chunk, chunk
 from crp_integrations.fabric.ingest.chunking import cut as stream_cut
 from crp_integrations.fabric.records import Block, Document
 from crp_integrations.fabric.settings import ChunkingSettings, FabricSettings
+from crp_integrations.language.sentences import split_sentences
+from crp_integrations.language.spans import Span
 from crp_integrations.loaders.markdown import read
 from crp_integrations.loaders.text import paragraphs
 from crp_integrations.seals import sha256
@@ -228,6 +231,33 @@ def test_the_work_grows_with_the_text() -> None:
         counter = Measured()
         chunk(document(text), counter=counter, settings=ChunkingSettings())
         assert counter.read < 60 * len(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [("x. " * 4000, 0.0), ("x" * 12_000, 0.1), ("x." * 6000, 0.5)],
+    ids=["no share", "one word", "no blanks"],
+)
+def test_the_sentences_of_a_block_are_looked_for_once_however_many_passages_it_has(
+    monkeypatch: pytest.MonkeyPatch, text: str, share: float
+) -> None:
+    class Quarters(WordCounter):
+        def count(self, text: str) -> int:
+            return -(-len(text) // 4)
+
+    read = 0
+
+    def told(text: str) -> list[Span]:
+        nonlocal read
+        read += len(text)
+        return split_sentences(text)
+
+    monkeypatch.setattr(chunking, "split_sentences", told)
+    every = ChunkingSettings(overlap_between="all", overlap_share=share)
+    pieces = chunk(document(text), counter=Quarters(), settings=every)
+    assert len(pieces) > 8
+    # Once to cut the block, and once for what its passages repeat of each other.
+    assert read <= 2 * len(text)
 
 
 def test_settings_that_contradict_each_other_are_refused() -> None:

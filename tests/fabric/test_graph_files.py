@@ -28,14 +28,6 @@ OTHER = "other"
 
 
 @pytest.fixture
-def spy() -> Spy:
-    pytest.importorskip("hnswlib")
-    from crp_integrations.engines.hnsw import HnswEngine
-
-    return Spy(HnswEngine())
-
-
-@pytest.fixture
 def store(tmp_path: Path, spy: Spy) -> Iterator[SqliteStore]:
     """Two namespaces, each with a graph that was kept."""
     made = SqliteStore(tmp_path / "kb")

@@ -15,7 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from crp_integrations.errors import IllegalTransition, RequestError, StoreError
+from crp_integrations.errors import FactRejected, IllegalTransition, RequestError, StoreError
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.records import Fact, fact_id
 from crp_integrations.fabric.settings import FabricSettings, LifecycleSettings
@@ -101,8 +101,12 @@ class Lifecycle(RuleBasedStateMachine):
         text = sentence(number)
         id_ = fact_id(source, "", sha256(text))
         fact = Fact(content=text, source_id=source, ttl="P2D" if ttl else None)
-        reports = self.both(lambda space: space.add([fact]))
         old = self.model.get(id_)
+        if old is not None and old.status is not D and old.text != text:
+            # It says something else since an update.
+            self.both(lambda space: space.add([fact]), FactRejected)
+            return
+        reports = self.both(lambda space: space.add([fact]))
         if old is not None and old.status is not D:
             assert [report.unchanged for report in reports] == [(id_,)] * 2
             return

@@ -164,8 +164,17 @@ def _insertion(one: Listed, change: Change, namespace: str, settings: FabricSett
 
 def distinct(documents: Iterable[AnyDocument], progress: Progress) -> list[AnyDocument]:
     """The documents by URI; a URI given twice with one content counts once."""
+    if isinstance(documents, AnyDocument) or not isinstance(documents, Iterable):
+        raise IngestError(
+            f"documents is of type {type(documents).__name__}, wanted a list of documents"
+        )
     by_uri: dict[str, AnyDocument] = {}
     for number, document in enumerate(documents, 1):
+        if not isinstance(document, AnyDocument):
+            raise IngestError(
+                f"document {number} is of type {type(document).__name__}, wanted a Document; "
+                "a file is read by the relay's ingest"
+            )
         progress("read", number, 0)
         uri = document.uri
         earlier = by_uri.setdefault(uri, document)

@@ -6,7 +6,7 @@ Everything here reads one transaction and returns values; `inserting.py` carries
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -16,7 +16,14 @@ from crp_integrations.errors import FactRejected
 from crp_integrations.fabric.ingest.listing import Listing
 from crp_integrations.fabric.life.lifecycle import outlived
 from crp_integrations.fabric.ports import FactsFacet
-from crp_integrations.fabric.records import Document, Fact, Source, StreamedDocument, source_id
+from crp_integrations.fabric.records import (
+    Document,
+    Fact,
+    Source,
+    StreamedDocument,
+    Where,
+    source_id,
+)
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import RETRIEVABLE, FactStatus, SourceKind, SourceStatus
 
@@ -90,7 +97,7 @@ def entry(
 
 
 def unchanged(source: Source, stored: Source | None) -> bool:
-    """Whether a document would leave everything as it is stored.
+    """Whether a document would leave everything as it is stored, but for STALE facts.
 
     A source that was removed never does: who gives it again wants it back.
     """
@@ -98,8 +105,23 @@ def unchanged(source: Source, stored: Source | None) -> bool:
         stored is not None
         and stored.status is not SourceStatus.REMOVED
         and stored.document_hash == source.document_hash
-        and (stored.kind, stored.labels) == (source.kind, source.labels)
+        and (stored.kind, stored.labels, stored.metadata)
+        == (source.kind, source.labels, source.metadata)
     )
+
+
+def sources_with_stale(facts: FactsFacet, ids: Iterable[str], now: datetime) -> set[str]:
+    """Those of the sources that have STALE facts whose time to live is not over."""
+    sources = tuple(sorted(ids))
+    if not sources:
+        return set()
+    stale = facts.find(Where(statuses=(FactStatus.STALE,), sources=sources))
+    return {
+        fact.source_id
+        for start in range(0, len(stale), _STEP)
+        for fact in facts.get(stale[start : start + _STEP])
+        if not outlived(fact, now)
+    }
 
 
 def compare(

@@ -22,6 +22,7 @@ change them, so a long document is cut like a short one and never held as a whol
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -128,6 +129,8 @@ class _Cutter:
     def __init__(self, counter: TokenCounter, settings: ChunkingSettings) -> None:
         self.counter = counter
         self.settings = settings
+        # The blocks whose passages are being compared, by identity, each with its sentences.
+        self.known: dict[int, tuple[Block, list[int]]] = {}
 
     def cut(self, blocks: Iterator[Block]) -> Iterator[Chunk]:
         before: tuple[Chunk, tuple[Block, ...]] | None = None
@@ -141,7 +144,7 @@ class _Cutter:
                 made = iter([self._chunk(group.blocks, first.start, last.end, group.heading)])
             else:
                 made = self._split(group)
-            if self.settings.overlap_between != "all":
+            if self.settings.overlap_between != "all" or not self.settings.overlap_share:
                 yield from made
                 continue
             for piece in made:
@@ -303,15 +306,30 @@ class _Cutter:
             return piece
         known = own if theirs is own else (*theirs, *own)
         blocks = [b for b in known if b.end > before.start and b.start < piece.end]
-        sentences = [
-            block.start + span.start for block in blocks for span in split_sentences(block.text)
-        ]
+        sentences = self._sentences(blocks, before.start, before.end)
         start = self._overlap_start(blocks, before.start, before.end, sentences)
         if start == before.end or (
             self._count(blocks, start, piece.end) > self.settings.max_fact_tokens
         ):
             return piece
         return self._chunk(blocks, start, piece.end, piece.heading)
+
+    def _sentences(self, blocks: Sequence[Block], start: int, end: int) -> list[int]:
+        """Where the sentences begin that begin within (start, end).
+
+        A block of many passages comes here once for each, so what is known of it is kept, or the
+        work would grow with the square of its length.
+        """
+        self.known = {
+            id(block): self.known.get(id(block))
+            or (block, [block.start + span.start for span in split_sentences(block.text)])
+            for block in blocks
+        }
+        return [
+            place
+            for _, places in self.known.values()
+            for place in places[bisect_right(places, start) : bisect_left(places, end)]
+        ]
 
     # --- slices ------------------------------------------------------------------------
 

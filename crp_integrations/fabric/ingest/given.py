@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -35,6 +35,7 @@ def given_facts(
         FactRejected: one is too short, too long, withdrawn, or of another namespace.
         AccessDenied: `allow` denies its labels.
     """
+    check_list(facts)
     limits = settings.chunking
     made: dict[str, Fact] = {}
     filled = [
@@ -51,6 +52,30 @@ def given_facts(
         allow(fact.labels)
         made.setdefault(fact.fact_id, fact)
     return list(made.values())
+
+
+def check_list(facts: object) -> None:
+    """Refuse what is not a list of facts; one text would be taken for its letters.
+
+    Raises:
+        FactRejected: names what it is.
+    """
+    if isinstance(facts, str):
+        raise FactRejected("add takes a list of facts; got one text, put it into a list")
+    if isinstance(facts, Fact) or not isinstance(facts, Iterable):
+        raise FactRejected(
+            f"facts is of type {type(facts).__name__}, wanted a list of facts; put one into a list"
+        )
+
+
+def check_fact(item: object, number: int) -> None:
+    """Refuse what is not a fact.
+
+    Raises:
+        FactRejected: names its place and what it is.
+    """
+    if not isinstance(item, Fact):
+        raise FactRejected(f"fact {number} is of type {type(item).__name__}, wanted a Fact")
 
 
 def _filled(
@@ -73,6 +98,7 @@ def _filled(
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             raise FactRejected(f"fact {number} is not usable: {first['msg']}") from None
+    check_fact(item, number)
     if item.namespace not in ("", namespace):
         raise FactRejected(
             f"fact {item.fact_id} is of namespace {item.namespace!r}, not {namespace!r}"

@@ -20,7 +20,13 @@ from crp_integrations.errors import IngestError, StoreBusy
 from crp_integrations.fabric.epoch import EMBEDDER_SETTING
 from crp_integrations.fabric.ids import FactIds
 from crp_integrations.fabric.ingest.batch import AnyDocument, Batch, by_hand, distinct, gather
-from crp_integrations.fabric.ingest.changes import Change, additions, entry, unchanged
+from crp_integrations.fabric.ingest.changes import (
+    Change,
+    additions,
+    entry,
+    sources_with_stale,
+    unchanged,
+)
 from crp_integrations.fabric.ingest.embedding import Embedding
 from crp_integrations.fabric.ingest.given import given_facts
 from crp_integrations.fabric.ingest.inserting import (
@@ -138,13 +144,24 @@ class Ingestion:
                 (one, entry(one, stored[one.uri], kind=kind, labels=labels, now=now))
                 for one in given
             ]
-            pairs = [(one, own) for one, own in entries if not unchanged(own, stored[own.uri])]
-            before = "" if pairs else self.hash_in(facts)
+            same_as_stored = {own.uri for _, own in entries if unchanged(own, stored[own.uri])}
+            aged = sources_with_stale(facts, map(source_id, same_as_stored), now)
+            before = "" if len(same_as_stored) < len(entries) else self.hash_in(facts)
         # Who changes labels must be allowed to write under the old ones as well.
         both = {own.labels for _, own in entries}
         both |= {known.labels for known in stored.values() if known is not None}
         for one in sorted(both):
             self.allow(one)
+        same_as_stored -= self._reviving(
+            [
+                (one, own)
+                for one, own in entries
+                if own.source_id in aged and own.uri in same_as_stored
+            ],
+            stored,
+            listed,
+        )
+        pairs = [(one, own) for one, own in entries if own.uri not in same_as_stored]
         told = {own.uri for _, own in pairs}
         same = tuple(uri for uri in stored if uri not in told)
         if not pairs:
@@ -195,6 +212,33 @@ class Ingestion:
             skipped=tuple(batch.refused),
             state_hash=after,
         )
+
+    def _reviving(
+        self,
+        aged: Sequence[tuple[AnyDocument, Source]],
+        stored: Mapping[str, Source | None],
+        listed: dict[str, Listed],
+    ) -> set[str]:
+        """URIs of those documents, equal to what is stored, that say the text of a STALE fact.
+
+        Most STALE facts are of passages that are gone, so the document is cut to find out.
+
+        Spec: CRP-SPEC-009 §2.2
+        """
+        if not aged:
+            return set()
+        with self.tracer.step("fabric.chunk"):
+            batch = gather(
+                aged,
+                stored,
+                listed,
+                counter=self.counter,
+                settings=self.settings.chunking,
+                progress=silent,
+            )
+        with self.begin(False) as transaction:
+            changes = batch.changes(transaction.facts)
+        return {change.source.uri for change in changes if change.returned}
 
     def facts(
         self, facts: Sequence[Fact | str], *, kind: SourceKind | None, progress: Progress

@@ -25,6 +25,7 @@ from crp_integrations.fabric.ingest.collected import (
     signed_of,
 )
 from crp_integrations.fabric.ingest.embedding import embedded
+from crp_integrations.fabric.ingest.given import check_fact, check_list
 from crp_integrations.fabric.ingest.importance import importance
 from crp_integrations.fabric.life.erasure import SCRUB_SETTING
 from crp_integrations.fabric.life.lifecycle import check_content, outlived
@@ -152,6 +153,9 @@ class Putting:
 
     def _given(self, facts: Sequence[Fact]) -> dict[str, Fact]:
         """The facts by id, each complete and allowed; one given twice counts once."""
+        check_list(facts)
+        for number, one in enumerate(facts, 1):
+            check_fact(one, number)
         limits = self.settings.chunking
         counts = self.counter.count_many([fact.content for fact in facts])
         made: dict[str, Fact] = {}

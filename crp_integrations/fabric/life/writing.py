@@ -6,7 +6,7 @@ A verb reads and decides within its writing transaction, so nothing can change i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -89,6 +89,7 @@ class Writing:
             RequestError: an id is unknown; one that the subject may not see is unknown to it.
             AccessDenied: the guard denies the action on a fact that the subject may see.
         """
+        _check_ids(ids)
         wanted = sorted(set(ids))
         stored = {fact.fact_id: fact for fact in facts.get(wanted)}
         seen = {id_ for id_, fact in stored.items() if self.may_read(fact.labels)}
@@ -164,6 +165,23 @@ class Writing:
             told.append(EventDraft(EventType.CKF_ETAG_CHANGED, data))
         events = append(transaction.journal, key, told, iso(now)) if told else []
         return after, events
+
+
+def _check_ids(ids: object) -> None:
+    """Refuse what is not a list of ids.
+
+    A generator is refused too: a batch is read twice, and the second time it would be empty.
+    """
+    if isinstance(ids, str) or not isinstance(ids, Collection):
+        raise RequestError(
+            f"the fact ids are given as {type(ids).__name__}, wanted a list of texts; put one id "
+            "into a list"
+        )
+    for number, one in enumerate(ids, 1):
+        if not isinstance(one, str):
+            raise RequestError(
+                f"fact id {number} is {one!r:.60} of type {type(one).__name__}, wanted text"
+            )
 
 
 def _parts(data: dict[str, Any]) -> list[dict[str, Any]]:

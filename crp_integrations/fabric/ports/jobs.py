@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol, cast
 
@@ -52,9 +52,21 @@ class _WithJobs(Protocol):
     @property
     def jobs(self) -> Jobs: ...
 
+    def loading(self, namespace: str) -> AbstractContextManager[None]: ...
+
 
 def jobs_of(store: Store) -> Jobs | None:
     """The jobs of a store; None for one that keeps none."""
     if not hasattr(store, "jobs"):
         return None
     return cast("_WithJobs", store).jobs
+
+
+def loading(store: Store, namespace: str) -> AbstractContextManager[None]:
+    """Tells a store that many batches of facts come within the block.
+
+    One that keeps an index of vectors builds it once, after them; for another it does nothing.
+    """
+    if not hasattr(store, "loading"):
+        return nullcontext()
+    return cast("_WithJobs", store).loading(namespace)

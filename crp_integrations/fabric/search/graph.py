@@ -24,6 +24,7 @@ from crp_integrations.fabric.ports import (
     Mark,
     Transaction,
 )
+from crp_integrations.fabric.search import block
 from crp_integrations.fabric.search.index import Base, Graph, Index, checksum
 from crp_integrations.fabric.settings import GraphSettings
 from crp_integrations.records import Record
@@ -178,6 +179,8 @@ class Graphs:
             )
 
         saved = self._cache.save(FILE, about, index.graph.index.save, still_valid)
+        if saved:
+            block.save(self._cache, index.base_ids, checksums, index.base, still_valid)
         self._says = mark if saved else None
         return saved
 
@@ -219,13 +222,15 @@ class Graphs:
 
     def load(self, facts: FactsFacet) -> Index | None:
         """What a transaction sees, around the graph that was kept; None without a usable one."""
-        # The file's bytes are hashed while the vectors are read, which takes three times as long.
+        # The file's bytes are hashed while the labels are read.
         file = None if self._cache is None else self._cache.find(FILE)
         about = None if file is None else self._fitting(facts, file.about)
         changed = None if about is None else about.changed_since(facts)
-        if file is None or about is None or changed is None:
+        if self._cache is None or file is None or about is None or changed is None:
             return None
-        index = Index.over(facts, Base(about.ids, about.checksums, about.dimensions), changed)
+        rows = block.find(self._cache, about.ids, about.checksums)
+        base = Base(about.ids, about.checksums, about.dimensions)
+        index = Index.over(facts, base, changed, rows)
         whole = file.whole()
         if whole is None:
             return None

@@ -17,7 +17,7 @@ from crp_integrations.errors import LimitReached, StoreError
 from crp_integrations.fabric.gate import Gate
 from crp_integrations.fabric.ports import Brief
 from crp_integrations.fabric.records import Edge, Fact, Where
-from crp_integrations.fabric.search.index import Hit
+from crp_integrations.fabric.search.scanning import Hit
 from crp_integrations.fabric.settings import HotSettings
 from crp_integrations.language.words import STOP_WORDS, words
 from crp_integrations.vectors import FloatRows, cosine, top

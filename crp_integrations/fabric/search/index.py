@@ -8,7 +8,7 @@ is masked.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from zlib import crc32
@@ -18,12 +18,10 @@ import numpy.typing as npt
 
 from crp_integrations.errors import EngineError
 from crp_integrations.fabric.ports import FactsFacet, GraphIndex
-from crp_integrations.fabric.search.rows import Places, Rows
-from crp_integrations.vectors import FloatRows, cosine
+from crp_integrations.fabric.search.rows import Mask, Places, Rows
+from crp_integrations.fabric.search.scanning import Hit, nearly, products, scanned, scored
+from crp_integrations.vectors import FloatRows
 
-# A float32 dot product of unit vectors, summed in any order, is off by at most d × 2^-24;
-# two of them are compared, and the rest is slack for rounding of the bound itself.
-_ERROR_PER_DIMENSION = 4 * 2.0**-24
 # The tail and what is dead are merged into a new base above this many and this share of all rows.
 _MERGE_ROWS = 512
 _MERGE_SHARE = 0.10
@@ -34,17 +32,8 @@ _GRAPH_SHARE = 0.50
 # Rows scored exactly beyond the k first of a graph, whose own order is off by rounding alone.
 _SPARE = 16
 
-
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """A fact that a search found.
-
-    Attributes:
-        score: cosine in [-1, 1] or BM25 above 0, as the search says; higher is better.
-    """
-
-    fact_id: str
-    score: float
+# Gives a base block, or None where it cannot.
+Block = Callable[[], FloatRows | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,43 +105,56 @@ class Index(Rows):
         return cls.of(facts.generation(), listed, facts.vectors([id_ for id_, _ in listed]))
 
     @classmethod
-    def over(cls, facts: FactsFacet, base: Base, changed: Sequence[str]) -> Index | None:
+    def over(
+        cls, facts: FactsFacet, base: Base, changed: Sequence[str], rows: Block | None = None
+    ) -> Index | None:
         """Read what a transaction sees around the base block of an earlier state.
 
         Args:
             base: what the graph that waits for this index was built over.
             changed: ids of all facts that may have changed since.
+            rows: gives the base block as it was then, so that only what may have changed is read;
+                it gives None where it cannot.
 
         Returns:
             None when it cannot be a base of this namespace: a fact that never changed is missing
             on either side, or the vectors have another length.
         """
-        labels = dict(facts.retrievable())
-        moved, ours = set(changed), set(base.ids)
-        if ours.symmetric_difference(labels) - moved:
-            return None
-        stored = np.array([id_ in labels for id_ in base.ids], dtype=np.bool_)
-        if stored.all():
-            block = facts.vectors(base.ids)
+        listed, moved = facts.retrievable(), set(changed)
+        labels = dict(listed)
+        if tuple(labels) == base.ids:
+            stored = np.ones(len(base.ids), dtype=np.bool_)
         else:
-            rows = facts.vectors([id_ for id_ in base.ids if id_ in labels])
-            # What stood in the other places is only in the graph, and never counts again.
-            block = np.zeros((len(base.ids), rows.shape[1]), dtype=np.float32)
-            block[stored] = rows
-        if block.shape != (len(base.ids), base.dimensions):
-            return None
+            if set(base.ids).symmetric_difference(labels) - moved:
+                return None
+            stored = np.array([id_ in labels for id_ in base.ids], dtype=np.bool_)
+            listed = [(id_, labels.get(id_, ())) for id_ in base.ids]
         # A label or a community may have changed and not the vector: such a row still counts.
+        asked = (
+            [place for place, id_ in enumerate(base.ids) if id_ in moved and id_ in labels]
+            if moved
+            else []
+        )
+        block = None if rows is None else rows()
+        if block is None:
+            block = _stored_rows(facts, base, stored)
+            now = block[asked]
+        else:
+            now = facts.vectors([base.ids[place] for place in asked])
+        if block.shape != (len(base.ids), base.dimensions) or now.shape[1:] != block.shape[1:]:
+            return None
         alive = stored.copy()
-        flags = stored.tolist()
-        for place, (id_, known) in enumerate(zip(base.ids, base.checksums, strict=True)):
-            if id_ in moved and flags[place] and checksum(block[place]) != known:
+        for place, row in zip(asked, now, strict=True):
+            if checksum(row) != base.checksums[place]:
                 # The graph knows another vector here, so this row must not be taken up again.
                 alive[place] = False
-                block[place] = 0.0
-        made = cls.of(facts.generation(), [(id_, labels.get(id_, ())) for id_ in base.ids], block)
+                if block.flags.writeable:
+                    block[place] = 0.0
+        made = cls.of(facts.generation(), listed, block)
         made = replace(made, alive=alive, _size=int(np.count_nonzero(alive)))
-        dead = {base.ids[place] for place in np.flatnonzero(~alive).tolist()}
-        return made.changed(facts, sorted((moved - ours) | (moved & dead)))
+        ours = made._base_place
+        again = [id_ for id_ in changed if (at := ours.get(id_)) is None or not alive[at]]
+        return made.changed(facts, sorted(set(again))) if again else made
 
     def advanced(self, facts: FactsFacet, changed: Sequence[str]) -> Index | None:
         """The next state, with one base again when much has changed and no graph stands on it.
@@ -227,13 +229,7 @@ class Index(Rows):
             found = self._by_graph(self.graph, wanted, k, allowed, scan_rows)
             if found is not None:
                 return found
-        rough = _products(self.base, wanted, scan_rows)
-        if len(self._tail):
-            rough = np.concatenate([rough, _products(self._tail.rows, wanted, scan_rows)])
-        if allowed is None and self._size == len(self.alive):
-            return self._scored(wanted, k, self._near(rough, k))
-        places = np.flatnonzero(self.alive if allowed is None else self.passing(allowed))
-        return self._scored(wanted, k, places[self._near(rough[places], k)])
+        return scanned(self, wanted, k, allowed, scan_rows)
 
     # --- within ------------------------------------------------------------------------
 
@@ -251,15 +247,15 @@ class Index(Rows):
             places = places[passing]
             rows = None if rows is None else rows[passing]
         if rows is not None:
-            near = self._near(rows @ wanted, k)
-            return self._scored(wanted, k, places[near], rows[near])
+            near = nearly(rows @ wanted, k, self.dimensions)
+            return scored(self, wanted, k, places[near], rows[near])
         rough = np.concatenate(
             [
                 self.gathered(places[start : start + scan_rows]) @ wanted
                 for start in range(0, max(1, len(places)), scan_rows)
             ]
         )
-        return self._scored(wanted, k, places[self._near(rough, k)])
+        return scored(self, wanted, k, places[nearly(rough, k, self.dimensions)])
 
     def _by_graph(
         self,
@@ -276,7 +272,7 @@ class Index(Rows):
         if allowed is None and self._is_base():
             # As after a build: nothing to mask, and no tail.
             places = graph.index.search(wanted, min(base, graph.asked(k)))
-            return self._scored(wanted, k, places[: k + _SPARE]) if places.size >= k else None
+            return scored(self, wanted, k, places[: k + _SPARE]) if places.size >= k else None
         passing = self.alive if allowed is None else self.passing(allowed)
         count = int(np.count_nonzero(passing[:base]))
         if count < _GRAPH_SHARE * base:
@@ -291,40 +287,16 @@ class Index(Rows):
         if len(self._tail):
             late = np.flatnonzero(passing[base:])
             if late.size:
-                rough = _products(self._tail.rows, wanted, scan_rows)[late]
-                places = np.concatenate([places, base + late[self._near(rough, k)]])
-        return self._scored(wanted, k, places)
-
-    def _near(self, rough: npt.NDArray[np.float32], k: int) -> Places:
-        """Positions of all that may be among the k best by the exact score."""
-        if rough.size <= k:
-            return np.arange(rough.size)
-        cut = np.partition(rough, rough.size - k)[rough.size - k]
-        return np.flatnonzero(rough >= cut - np.float32(_ERROR_PER_DIMENSION * self.dimensions))
-
-    def _scored(
-        self,
-        wanted: npt.NDArray[np.float32],
-        k: int,
-        places: Places,
-        rows: FloatRows | None = None,
-    ) -> list[Hit]:
-        """The k best of some places by the exact score, ties by id; `rows` are theirs."""
-        if places.size == 0:
-            return []
-        scores = cosine(self.gathered(places) if rows is None else rows, wanted)
-        if places.size > k:
-            near = np.flatnonzero(scores >= np.partition(scores, -k)[-k])
-            scores, places = scores[near], places[near]
-        ranked = sorted(zip((-scores).tolist(), self.ids_at(places), strict=True))
-        return [Hit(id_, -score) for score, id_ in ranked[:k]]
+                rough = products(self.late, wanted, scan_rows)[late]
+                places = np.concatenate([places, base + late[nearly(rough, k, self.dimensions)]])
+        return scored(self, wanted, k, places)
 
 
-def _products(
-    block: FloatRows, wanted: npt.NDArray[np.float32], scan_rows: int
-) -> npt.NDArray[np.float32]:
-    if len(block) <= scan_rows:
-        return block @ wanted
-    return np.concatenate(
-        [block[start : start + scan_rows] @ wanted for start in range(0, len(block), scan_rows)]
-    )
+def _stored_rows(facts: FactsFacet, base: Base, stored: Mask) -> FloatRows:
+    """The base block out of the store; what is not there is only in the graph and never counts."""
+    if stored.all():
+        return facts.vectors(base.ids)
+    rows = facts.vectors([base.ids[place] for place in np.flatnonzero(stored).tolist()])
+    block = np.zeros((len(base.ids), rows.shape[1]), dtype=np.float32)
+    block[stored] = rows
+    return block

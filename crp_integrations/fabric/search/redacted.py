@@ -14,7 +14,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from crp_integrations.fabric.search.index import Hit
+from crp_integrations.fabric.search.scanning import Hit
 from crp_integrations.language.stems import stems_of
 
 # Ids with the scores that an index gives to the texts that hold any of some words, best first.

@@ -7,7 +7,7 @@ rows that still count. `changed` makes the next one from what changed alone and 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.ports import FactsFacet
+from crp_integrations.fabric.search.narrow import Narrow, Narrowing
 from crp_integrations.fabric.search.tail import Tail
 from crp_integrations.vectors import FloatRows
 
@@ -50,6 +51,8 @@ class Rows:
     _size: int
     # Ids that count in the tail and had a row in the base.
     _moved: int
+    # Of the base, shared with the states that have the same one.
+    _narrowing: Narrowing = field(default_factory=Narrowing, compare=False, repr=False)
 
     # --- making ------------------------------------------------------------------------
 
@@ -223,6 +226,15 @@ class Rows:
         if all(allowed):
             return self._size
         return int(np.count_nonzero(self.passing(allowed)))
+
+    @property
+    def late(self) -> FloatRows:
+        """The rows that came after the base block, shape (n, dimensions)."""
+        return self._tail.rows
+
+    def narrow(self) -> Narrow | None:
+        """The short form of the base block, once searching it has paid for it."""
+        return self._narrowing.of(self.base)
 
     def all_rows(self) -> tuple[tuple[str, ...], FloatRows]:
         """Ids, ascending, and their unit rows, shape (n, dimensions); not to be written into."""

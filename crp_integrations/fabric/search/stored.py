@@ -18,7 +18,7 @@ from crp_integrations.errors import EngineError, StoreError
 from crp_integrations.fabric.ports import FactsFacet
 from crp_integrations.fabric.ports.searching import Labels, Searching, searching_in
 from crp_integrations.fabric.records import Where
-from crp_integrations.fabric.search.index import Hit
+from crp_integrations.fabric.search.scanning import Hit
 from crp_integrations.vectors import FloatRows, cosine
 
 

@@ -1,0 +1,176 @@
+"""What is given in a wrong form is refused by name; what is given again counts."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from crp_integrations import Relay
+from crp_integrations.errors import CRPError, FactRejected, IngestError, RequestError
+from crp_integrations.fabric.fabric import Fabric
+from crp_integrations.fabric.ports import Store
+from crp_integrations.fabric.records import Fact, Where, access_labels, source_id
+from crp_integrations.vocabulary import FactStatus
+from tests.doubles import FixedClock, HashEmbedder
+from tests.fabric.keeping import (
+    ACME,
+    document,
+    everything,
+    fabric,
+    sentence,
+    source_of,
+    store,
+    stored,
+)
+
+__all__ = ["store"]
+
+A, S = FactStatus.ACTIVE, FactStatus.STALE
+
+
+def test_a_text_in_the_place_of_labels_is_refused_and_the_fix_named() -> None:
+    made = fabric()
+    namespace = made.bind(ACME)
+    before = everything(made)
+    fix = r"labels is the text 'secret', wanted a list: labels=\['secret'\]"
+    with pytest.raises(RequestError, match=fix):
+        namespace.ingest([document("a", sentence(1))], labels="secret")
+    with pytest.raises(FactRejected, match=fix):
+        Fact(content=sentence(1), labels="secret")
+    with pytest.raises(FactRejected, match=fix):
+        Fact(content=sentence(1)).changed(labels="secret")
+    assert everything(made) == before
+
+
+@pytest.mark.parametrize("labels", [[5], ["a", None], 5, None, b"secret", {"a": 1, 2: 3}])
+def test_labels_that_are_no_texts_are_refused_by_name(labels: Any) -> None:
+    namespace = fabric().bind(ACME)
+    with pytest.raises(RequestError, match=r'labels .*wanted .*labels=\["secret"\]'):
+        namespace.ingest([document("a", sentence(1))], labels=labels)
+    if labels is not None:
+        with pytest.raises(FactRejected, match=r'labels .*wanted .*labels=\["secret"\]'):
+            Fact(content=sentence(1), labels=labels)
+
+
+def test_labels_of_an_update_are_texts(store: Store) -> None:
+    made = fabric(store)
+    namespace = made.bind(ACME)
+    (id_,) = namespace.add([Fact(content=sentence(1), labels=("secret",))]).facts
+    with pytest.raises(FactRejected, match="labels holds 5 of type int"):
+        namespace.update(id_, labels=[5])  # type: ignore[list-item]
+    assert [fact.labels for fact in stored(made, id_)] == [("secret",)]
+
+
+def test_labels_are_sorted_and_each_is_kept_once() -> None:
+    assert access_labels(iter(["b", "a", "b"]), RequestError) == ("a", "b")
+    assert Fact(content="x", labels=["b", "a", "b"]).labels == ("a", "b")
+
+
+@pytest.mark.requirement("009-2-8")
+def test_other_metadata_of_the_same_text_reach_its_facts(store: Store) -> None:
+    made = fabric(store)
+    namespace = made.bind(ACME)
+
+    def said(**metadata: Any) -> Any:
+        return document("a", sentence(1), metadata=metadata)
+
+    (id_,) = namespace.ingest([said(dept="hr")]).facts
+    report = namespace.ingest([said(dept="finance")])
+    assert report.facts == () and report.unchanged == ()
+    assert namespace.find(Where(metadata={"dept": "hr"})) == []
+    assert namespace.find(Where(metadata={"dept": "finance"})) == [id_]
+    source = source_of(made, source_id("test:a"))
+    assert source is not None and source.metadata == {"dept": "finance"}
+    assert namespace.ingest([said(dept="finance")]).unchanged == ("test:a",)
+    namespace.ingest([said()])
+    assert namespace.facts([id_])[0].metadata == {}
+
+
+@pytest.mark.requirement("009-2.2-4")
+def test_a_document_that_is_ingested_again_makes_its_stale_facts_active(store: Store) -> None:
+    made = fabric(store)
+    namespace = made.bind(ACME)
+    old = document("a", sentence(1), sentence(2))
+    new = document("a", sentence(1), sentence(3))
+    one, two = namespace.ingest([old, document("b", sentence(4))]).facts[:2]
+    namespace.ingest([new])
+    namespace.mark_stale([one])
+    report = namespace.ingest([new, document("b", sentence(4))])
+    assert (report.returned, report.unchanged) == ((one,), ("test:b",))
+    # What the document no longer says stays STALE, and is no change.
+    status = {fact.fact_id: fact.status for fact in namespace.facts([one, two])}
+    assert status == {one: A, two: S}
+    before = everything(made)
+    assert namespace.ingest([new]).unchanged == ("test:a",)
+    assert everything(made) == before
+
+
+def test_what_has_outlived_its_time_stays_stale_when_its_document_is_ingested_again() -> None:
+    clock = FixedClock()
+    made = fabric(clock=clock)
+    namespace = made.bind(ACME)
+    (id_,) = namespace.ingest([document("a", sentence(1))]).facts
+    namespace.update(id_, ttl="P1D")
+    clock.moment += timedelta(days=2)
+    namespace.mark_stale([id_])
+    assert namespace.ingest([document("a", sentence(1))]).unchanged == ("test:a",)
+    assert namespace.facts([id_])[0].status is S
+
+
+@pytest.mark.parametrize("verb", ["quarantine", "lift", "archive", "restore", "mark_stale"])
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        ([None], "fact id 1 is None of type NoneType, wanted text"),
+        (["a", 5], "fact id 2 is 5 of type int"),
+        ([["a"]], "of type list, wanted text"),
+        (None, "given as NoneType, wanted a list"),
+        ("an-id", "given as str, wanted a list"),
+        ((one for one in ["a"]), "given as generator, wanted a list"),
+    ],
+)
+def test_what_are_no_ids_is_refused_by_name(verb: str, ids: Any, message: str) -> None:
+    with pytest.raises(RequestError, match=message):
+        getattr(fabric().bind(ACME), verb)(ids)
+
+
+@pytest.mark.parametrize(
+    ("verb", "given", "error", "message"),
+    [
+        ("add", None, FactRejected, "facts is of type NoneType, wanted a list"),
+        ("add", [5], FactRejected, "fact 1 is of type int, wanted"),
+        ("add", Fact(content="x"), FactRejected, "put one into a list"),
+        ("put", None, FactRejected, "facts is of type NoneType, wanted a list"),
+        ("put", ["text"], FactRejected, "fact 1 is of type str, wanted a Fact"),
+        ("ingest", None, IngestError, "documents is of type NoneType, wanted a list"),
+        ("ingest", [5], IngestError, "document 1 is of type int, wanted a Document"),
+        ("ingest", document("a", sentence(1)), IngestError, "of type Document, wanted a list"),
+    ],
+)
+def test_what_is_no_list_of_facts_or_documents_is_refused_by_name(
+    verb: str, given: Any, error: Any, message: str
+) -> None:
+    made: Fabric = fabric()
+    with pytest.raises(error, match=message):
+        getattr(made.bind(ACME), verb)(given)
+    with pytest.raises(FactRejected, match="fact 1 is of type int"):
+        made.bind(ACME).hold("s", [5])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        lambda relay, fact_id: relay.ingest([document("b", sentence(2))], labels="secret"),
+        lambda relay, fact_id: relay.fabric.update(fact_id, labels="secret"),
+        lambda relay, fact_id: relay.sandbox(labels="secret"),
+    ],
+    ids=["ingest", "update", "sandbox"],
+)
+def test_a_text_in_the_place_of_labels_reaches_no_store(given: Any) -> None:
+    with Relay.open(embedder=HashEmbedder()) as relay:
+        (fact_id,) = relay.add([sentence(1)]).facts
+        with pytest.raises(CRPError, match="labels is the text 'secret'"):
+            given(relay, fact_id)
+        assert {one.labels for one in relay.fabric.export() if isinstance(one, Fact)} == {()}
