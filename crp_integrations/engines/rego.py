@@ -13,7 +13,7 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from functools import cache, lru_cache
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from json.encoder import encode_basestring
 from typing import Any, Final
@@ -171,26 +171,47 @@ def _putting(c: Any) -> Callable[[ctypes.c_void_p, Any], int]:
     near = ctypes.PyDLL(LIBRARY, handle=c._handle)
     text, item = near.regoInputString, near.regoInputObjectItem
     of_items, of_values = near.regoInputObject, near.regoInputArray
+    kept: dict[str, bytes] = {}
+    before = kept.get
+
+    def written(text: str) -> bytes:
+        told = _written(text)
+        if len(text) <= _SHORT:
+            if len(kept) >= _WRITTEN:
+                kept.clear()
+            kept[text] = told
+        return told
 
     def put(given: ctypes.c_void_p, value: Any) -> int:
         kind = type(value)
+        failed: int
         if kind is str:
-            failed = text(given, _written(value))
+            failed = text(given, before(value) or written(value))
         elif kind is dict:
             failed = 0
+            # Most names and values are texts; a call of this function costs as much as putting one.
             for name, one in value.items():
-                failed |= text(given, _written(name)) if type(name) is str else put(given, name)
-                failed |= text(given, _written(one)) if type(one) is str else put(given, one)
+                if type(name) is str:
+                    failed |= text(given, before(name) or written(name))
+                else:
+                    failed |= put(given, name)
+                if type(one) is str:
+                    failed |= text(given, before(one) or written(one))
+                else:
+                    failed |= put(given, one)
                 failed |= item(given)
             failed |= of_items(given, len(value))
         elif kind is list or kind is tuple:
             failed = 0
             for one in value:
-                failed |= put(given, one)
+                if type(one) is str:
+                    failed |= text(given, before(one) or written(one))
+                else:
+                    failed |= put(given, one)
             failed |= of_values(given, len(value))
         else:
             failed = _put_scalar(c, put, given, value)
-        return int(failed)
+        return failed
 
     return put
 
@@ -221,11 +242,6 @@ def _put_scalar(
 
 def _written(text: str) -> bytes:
     """A text as JSON writes it, without the quotation marks."""
-    return _kept(text) if len(text) <= _SHORT else encode_basestring(text)[1:-1].encode()
-
-
-@lru_cache(maxsize=_WRITTEN)
-def _kept(text: str) -> bytes:
     return encode_basestring(text)[1:-1].encode()
 
 

@@ -9,7 +9,7 @@ everything left out.
 Read in this order: `records`, `settings`, `decompose` (a question's needs), `gather` and `offered`
 (two ways in, with `similar` and `pairs` between them), `cascade` (the memory tiers), `scoring` and
 `hybrid` (the default's mixed scores, with their numbers in `selection` and the parts of facts in
-`stretches`), `rerank` (with `ports`),
+`stretches`; `making` makes the candidates), `rerank` (with `ports`),
 `assemble` (the whole path on one screen), then its steps `rank` (with `temporal`, `weights`,
 `ranked` and `walk`), `pack` (with `packers`), `excerpts` (parts of facts), `order` and `layouts`,
 `render`, `drops`, `sections`, `etag`, `saturation`, `tier`, `pressure` (with `relevant`); `budget`

@@ -36,7 +36,7 @@ import numpy as np
 from crp_integrations.envelope.records import Candidate, Candidates, TierHits
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.fabric.records import Fact, Where
-from crp_integrations.fabric.search.index import Hit
+from crp_integrations.fabric.search.scanning import Hit
 from crp_integrations.vectors import FloatRows, cosine, top
 from crp_integrations.vocabulary import RETRIEVABLE
 

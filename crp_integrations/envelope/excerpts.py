@@ -9,13 +9,12 @@ ellipsis between them, and the envelope says which characters they are.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from itertools import accumulate, chain
-from operator import attrgetter
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import numpy as np
 
+from crp_integrations.envelope.making import with_values
 from crp_integrations.envelope.pack import Packing
 from crp_integrations.envelope.ranked import RankedFacts, candidates_of
 from crp_integrations.envelope.records import Candidate, RankedFact
@@ -29,18 +28,6 @@ EXCERPT = "excerpt@1"
 
 # Tokens below which nothing is looked for any more.
 _LEAST_ROOM = 8
-_PLACES = {field.name: place for place, field in enumerate(fields(Candidate))}
-_VALUES = attrgetter(*_PLACES)
-
-
-class _Part(NamedTuple):
-    """A stretch of a fact that was left out, by its rank and place."""
-
-    fact: int
-    number: int
-    start: int
-    end: int
-    tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +64,11 @@ class Filling:
         numbers: dict[int, list[int]] = {}
         for fact, number in self.chosen:
             numbers.setdefault(fact, []).append(number)
-        return {
-            fact: self.facts[fact]._replace(
-                candidate=_excerpt(self.facts[fact].candidate, sorted(parts))
-            )
-            for fact, parts in sorted(numbers.items())
-        }
+        shown: dict[int, RankedFact] = {}
+        for fact, parts in sorted(numbers.items()):
+            ranked = self.facts[fact]
+            shown[fact] = ranked._replace(candidate=_excerpt(ranked.candidate, sorted(parts)))
+        return shown
 
 
 def whole_budget(budget_tokens: int, settings: HybridSettings, k: int | None) -> int:
@@ -115,20 +101,24 @@ def filled(
     begun: dict[int, set[int]] = {}
     said: set[str] = set()
     facts = candidates_of(left)
-    for part in _offered(facts, settings.stretches_seen):
+    for place, number in _offered(facts, settings.stretches_seen):
         if room < _LEAST_ROOM:
             break
-        shown = begun.get(part.fact)
-        beside = shown is not None and not shown.isdisjoint((part.number - 1, part.number + 1))
-        extra = marker if shown is None else 0 if beside else gap
-        if part.tokens + extra > room:
+        fact, shown = facts[place], begun.get(place)
+        if shown is None:
+            extra = marker
+        else:
+            extra = 0 if number - 1 in shown or number + 1 in shown else gap
+        start, end = bounds(fact.stretches, number)
+        tokens = extra + _tokens(fact, end - start)
+        if tokens > room:
             continue
-        words = facts[part.fact].content[part.start : part.end]
+        words = fact.content[start:end]
         if words not in said:
-            room -= part.tokens + extra
-            begun.setdefault(part.fact, set()).add(part.number)
+            room -= tokens
+            begun.setdefault(place, set()).add(number)
             said.add(words)
-            chosen.append((part.fact, part.number))
+            chosen.append((place, number))
     return Filling(left, tuple(chosen))
 
 
@@ -147,7 +137,7 @@ def counted(packing: Packing, counter: TokenCounter) -> Packing:
     return replace(
         packing,
         packed=tuple(
-            fact._replace(candidate=_with(fact.candidate, tokens=max(0, tokens[place])))
+            fact._replace(candidate=with_values(fact.candidate, tokens=max(0, tokens[place])))
             if place in tokens
             else fact
             for place, fact in enumerate(packing.packed)
@@ -155,30 +145,22 @@ def counted(packing: Packing, counter: TokenCounter) -> Packing:
     )
 
 
-def _offered(facts: Sequence[Candidate], most: int) -> Iterator[_Part]:
-    """The best stretches of facts, ties by the facts' order and their place in a fact."""
+def _offered(facts: Sequence[Candidate], most: int) -> Iterator[tuple[int, int]]:
+    """The best stretches of facts by rank and place, ties by these."""
     columns = [scores_of(fact.stretches) for fact in facts]
-    begins = [0, *accumulate(map(len, columns))]
-    scores = np.array(list(chain.from_iterable(columns)), dtype=np.int64)
+    if not columns:
+        return iter(())
+    begins = np.array([0, *accumulate(map(len, columns))], dtype=np.intp)
+    # Of facts without stretches a column is empty, and of no type.
+    scores = np.concatenate(columns, dtype=np.int64, casting="unsafe")
     best = np.argsort(-scores, kind="stable")[:most]
     owners = np.searchsorted(begins, best, side="right") - 1
-    for at, place in zip(best.tolist(), owners.tolist(), strict=True):
-        fact, number = facts[place], at - begins[place]
-        start, end = bounds(fact.stretches, number)
-        yield _Part(place, number, start, end, _tokens(fact, end - start))
+    return zip(owners.tolist(), (best - begins[owners]).tolist(), strict=True)
 
 
 def _tokens(fact: Candidate, characters: int) -> int:
     """Tokens of so many characters of a fact, in proportion and rounded up."""
     return -(-fact.tokens * characters // max(1, len(fact.content)))
-
-
-def _with(fact: Candidate, **changed: Any) -> Candidate:
-    """The fact with other values, as `replace` makes it in twice the time."""
-    values = list(_VALUES(fact))
-    for name, value in changed.items():
-        values[_PLACES[name]] = value
-    return Candidate(*values)
 
 
 def _excerpt(fact: Candidate, parts: Sequence[int]) -> Candidate:
@@ -195,7 +177,7 @@ def _excerpt(fact: Candidate, parts: Sequence[int]) -> Candidate:
             spans.append((start, end))
         previous = number
     content = ELLIPSIS.join(fact.content[start:end] for start, end in spans)
-    return _with(
+    return with_values(
         fact,
         content=content,
         tokens=_tokens(fact, len(content)),

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crp_integrations.envelope.selection import HybridSettings
-from crp_integrations.language.profile import Profile, asked, named, profiles
+from crp_integrations.language.profile import Found, Profile, asked, named, profiles
 
 HYBRID = "hybrid@2"
 
@@ -82,6 +82,7 @@ class Weighed:
         mean: mean length of the texts in words.
         mix: powers of cosine and words, each over its best, shape (n,).
         best: positions of the facts, best of the mix first.
+        held: for each term that any text holds, the positions of these texts and where they do.
     """
 
     pool: Pool
@@ -91,6 +92,7 @@ class Weighed:
     mean: float
     mix: Floats
     best: Sequence[int]
+    held: Sequence[Sequence[tuple[int, Found]]]
 
 
 def weighed(pool: Pool, settings: HybridSettings) -> Weighed:
@@ -100,22 +102,21 @@ def weighed(pool: Pool, settings: HybridSettings) -> Weighed:
     """
     terms, read = asked(pool.query), profiles(pool.contents)
     norm, mean = _lengths([text.words for text in read])
-    places: list[int] = []
-    often: list[int] = []
-    rarity: list[float] = []
-    for term in terms:
-        held = [
-            (at, found.often) for at, text in enumerate(read) if (found := text.stems.get(term))
-        ]
-        if held:
-            ats, counts = zip(*held, strict=True)
-            places += ats
-            often += counts
-            rarity += [_rarity(len(held), len(read))] * len(held)
-    whole = _bm25(places, often, rarity, norm)
+    stems = [text.stems for text in read]
+    every = [
+        [(at, found) for at, own in enumerate(stems) if (found := own.get(term)) is not None]
+        for term in terms
+    ]
+    held = [one for one in every if one]
+    whole = _bm25(
+        [at for one in held for at, _ in one],
+        [found.often for one in held for _, found in one],
+        [len(one) for one in held],
+        norm,
+    )
     mix = _mix(pool, whole, settings)
     best = list(map(int, np.argsort(-mix, kind="stable")[: settings.hop_sources]))
-    return Weighed(pool, read, terms, whole, mean, mix, best)
+    return Weighed(pool, read, terms, whole, mean, mix, best, held)
 
 
 def new_names(found: Weighed) -> list[str]:
@@ -165,30 +166,35 @@ def _parts(found: Weighed, begins: Sequence[int]) -> Floats:
     norm, _ = _lengths(list(chain.from_iterable(text.lengths for text in found.profiles)))
     places: list[int] = []
     often: list[int] = []
-    rarity: list[float] = []
-    for term in found.terms:
+    holding: list[int] = []
+    for held in found.held:
         # Few texts hold a term, and only their stretches can.
         before = len(places)
-        for start, text in zip(begins, found.profiles, strict=False):
-            held = text.stems.get(term)
-            if held is not None:
-                places += [start + number for number in held.parts]
-                often += held.counts
-        new = len(places) - before
-        if new:
-            rarity += [_rarity(new, begins[-1])] * new
-    return _over_best(_bm25(places, often, rarity, norm))
+        for at, where in held:
+            start = begins[at]
+            places += [start + number for number in where.parts]
+            often += where.counts
+        # A word may be too long for any stretch.
+        if len(places) > before:
+            holding.append(len(places) - before)
+    return _over_best(_bm25(places, often, holding, norm))
 
 
 def _bm25(
-    places: Sequence[int], often: Sequence[int], rarity: Sequence[float], norm: Floats
+    places: Sequence[int], often: Sequence[int], holding: Sequence[int], norm: Floats
 ) -> Floats:
-    """The sum of what each term gives to the text at a place, in the order of the terms."""
+    """The sum of what each term gives to the text at a place, in the order of the terms.
+
+    Args:
+        places, often: of every term, one behind the other.
+        holding: how many of them are of each term.
+    """
     if not places:
         return np.zeros(len(norm))
+    rarity = np.repeat([_rarity(number, len(norm)) for number in holding], holding)
     at = np.array(places, dtype=np.intp)
     counts = np.array(often, dtype=np.float64)
-    each = np.array(rarity, dtype=np.float64) * counts * (_K1 + 1.0) / (counts + norm[at])
+    each = rarity * counts * (_K1 + 1.0) / (counts + norm[at])
     found: Floats = np.bincount(at, weights=each, minlength=len(norm)).astype(
         np.float64, copy=False
     )

@@ -169,7 +169,7 @@ def rank(
 class _Freshness:
     """Freshness by position, worked out for one fact when it is asked for."""
 
-    __slots__ = ("_facts", "_horizon_days", "_max_age_seconds", "_now")
+    __slots__ = ("_facts", "_horizon_days", "_max_age_seconds", "_now", "_of_time")
 
     def __init__(
         self,
@@ -182,9 +182,18 @@ class _Freshness:
         self._now = now
         self._horizon_days = horizon_days
         self._max_age_seconds = max_age_seconds
+        # Of facts that are neither stale nor carry a function; those of one ingestion share it.
+        self._of_time: dict[datetime | None, int] = {}
 
     def __getitem__(self, at: int) -> int:
-        return freshness(self._facts[at], self._now, self._horizon_days, self._max_age_seconds)
+        fact = self._facts[at]
+        if fact.stale or fact.decay is not None:
+            return freshness(fact, self._now, self._horizon_days, self._max_age_seconds)
+        known = self._of_time.get(fact.ingested_at)
+        if known is None:
+            known = freshness(fact, self._now, self._horizon_days, self._max_age_seconds)
+            self._of_time[fact.ingested_at] = known
+        return known
 
 
 def _freshness(

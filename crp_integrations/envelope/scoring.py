@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from crp_integrations.envelope.columns import Integers
 from crp_integrations.envelope.hybrid import Pool, Scores
+from crp_integrations.envelope.making import made
 from crp_integrations.envelope.records import Candidate
 from crp_integrations.envelope.selection import HybridSettings
 from crp_integrations.envelope.stretches import Stretch, Stretches
@@ -68,7 +70,7 @@ def scored(
     """
     pieces: list[Sequence[Stretch]] = [()] * len(facts)
     if settings.whole_share < 1.0:
-        parts, begins = _fixed(found.parts), found.begins
+        parts, begins = _in_fixed(found.parts), found.begins
         pieces = [
             Stretches(text.starts, text.ends, parts[start:end])
             for text, start, end in zip(profiles, begins, begins[1:], strict=False)
@@ -98,7 +100,7 @@ def _made(
     stretches: Sequence[Stretch] = (),
 ) -> Candidate:
     # By position, in the order of the fields: this is done for every candidate of a question.
-    return Candidate(
+    return made(
         fact.fact_id,
         fact.content,
         fact.source_id,
@@ -114,7 +116,9 @@ def _made(
         lexical,
         hop,
         stretches,
-        decay=fact.decay,
+        (),
+        "",
+        fact.decay,
     )
 
 
@@ -130,7 +134,12 @@ def _clamped(values: npt.NDArray[np.floating]) -> list[int]:
 
 def _fixed(values: npt.NDArray[np.float64]) -> list[int]:
     """Values in [0, 1] in fixed point."""
-    fixed: list[int] = np.rint(values * SCALE).astype(np.int64).tolist()
+    fixed: list[int] = _in_fixed(values).tolist()
+    return fixed
+
+
+def _in_fixed(values: npt.NDArray[np.float64]) -> Integers:
+    fixed: Integers = np.rint(values * SCALE).astype(np.int64)
     return fixed
 
 

@@ -305,6 +305,9 @@ def _all_pairs(vectors: FloatRows, threshold: float) -> tuple[Places, Places]:
         flat = np.flatnonzero(product > threshold - _slack(vectors))
         rows, columns = np.divmod(flat, len(after))
         upper = columns > rows
+        if not upper.any():
+            # Mostly none resembles any but itself.
+            continue
         rows, columns, flat = rows[upper] + start, columns[upper] + start, flat[upper]
         sure = _sure(vectors, threshold, product.ravel()[flat], rows, columns)
         lefts.append(rows[sure])

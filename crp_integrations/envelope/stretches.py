@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, overload
 
+import numpy as np
+import numpy.typing as npt
+
+Scores = Sequence[int] | npt.NDArray[np.int64]
+
 
 class Stretch(NamedTuple):
     """A part of a candidate, about a sentence, that can be shown without the rest.
@@ -24,19 +29,28 @@ class Stretches(Sequence[Stretch]):
 
     Attributes:
         starts, ends: character offsets.
-        scores: fixed point in [0, SCALE].
+        column: the scores as they were given.
     """
 
-    __slots__ = ("ends", "scores", "starts")
+    __slots__ = ("column", "ends", "starts")
 
-    def __init__(self, starts: Sequence[int], ends: Sequence[int], scores: Sequence[int]) -> None:
-        """Take columns of one length."""
+    def __init__(self, starts: Sequence[int], ends: Sequence[int], scores: Scores) -> None:
+        """Take columns of one length, the scores in fixed point in [0, SCALE]."""
         self.starts = starts
         self.ends = ends
-        self.scores = scores
+        self.column = scores
+
+    @property
+    def scores(self) -> Sequence[int]:
+        """Fixed point in [0, SCALE]."""
+        column = self.column
+        if isinstance(column, np.ndarray):
+            numbers: list[int] = column.tolist()
+            return numbers
+        return column
 
     def __len__(self) -> int:
-        return len(self.scores)
+        return len(self.starts)
 
     def __iter__(self) -> Iterator[Stretch]:
         return map(Stretch, self.starts, self.ends, self.scores)
@@ -50,7 +64,7 @@ class Stretches(Sequence[Stretch]):
     def __getitem__(self, index: int | slice) -> Stretch | tuple[Stretch, ...]:
         if isinstance(index, slice):
             return tuple(self)[index]
-        return Stretch(self.starts[index], self.ends[index], self.scores[index])
+        return Stretch(self.starts[index], self.ends[index], int(self.column[index]))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, tuple | Stretches):
@@ -64,10 +78,10 @@ class Stretches(Sequence[Stretch]):
         return repr(tuple(self))
 
 
-def scores_of(stretches: Sequence[Stretch]) -> Sequence[int]:
+def scores_of(stretches: Sequence[Stretch]) -> Scores:
     """The scores of stretches, in their order."""
     if isinstance(stretches, Stretches):
-        return stretches.scores
+        return stretches.column
     return [stretch.score for stretch in stretches]
 
 

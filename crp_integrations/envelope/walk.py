@@ -46,6 +46,9 @@ class Walk:
 
     def stands_for(self, place: int) -> int | None:
         """The place of the fact that stands for this one; None when it is kept."""
+        known = self._known.get(place)
+        if known is not None:
+            return None if known < 0 else known
         waiting = [place]
         while waiting:
             first = self._unsettled(waiting[-1])
@@ -75,7 +78,7 @@ class Walk:
         return {place: kept for place, kept in found if kept is not None}
 
     def _partners(self, place: int) -> Places:
-        partners = self._pairs.of(int(self._positions[place]))
+        partners = self._pairs.of(self._positions.item(place))
         return self._place[partners] if len(partners) else partners
 
     def _unsettled(self, place: int) -> int | None:

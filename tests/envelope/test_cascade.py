@@ -26,7 +26,7 @@ from crp_integrations.envelope.prior import PriorWindow
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Fact, Where
-from crp_integrations.fabric.search.index import Hit
+from crp_integrations.fabric.search.scanning import Hit
 from crp_integrations.fabric.search.shelves import Shelf, Use
 from crp_integrations.fabric.view import View
 from crp_integrations.guard.decisions import Decision

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import random
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import get_args
 
@@ -136,12 +136,17 @@ def pack(number: int) -> tuple[Candidates, Envelope]:
     )
 
 
-def digests(blocks: Sequence[int]) -> Iterator[str]:
-    """For each block of packs the digest of all their bytes."""
+def digests(
+    blocks: Sequence[int], look: Callable[[Candidates, Envelope], None] | None = None
+) -> Iterator[str]:
+    """For each block of packs the digest of all their bytes; `look` is called with each pack."""
     for block in blocks:
         whole = hashlib.sha256()
         for number in range(block * BLOCK, (block + 1) * BLOCK):
-            whole.update(pack(number)[1].model_dump_json().encode())
+            candidates, envelope = pack(number)
+            whole.update(envelope.model_dump_json().encode())
+            if look:
+                look(candidates, envelope)
         yield whole.hexdigest()
 
 

@@ -7,9 +7,9 @@ vocabulary, `family` with a relative's, `estimate` with a factor on top of anoth
 
 Read in this order: `choose` (the door, `counter_for`), `families` (which name means what),
 `offline` (where vocabularies lie on this machine), `patterns` (how some of them split a text),
-`formats`, `overhead` and `schemas` (tokens around messages, and tools as families are sent
-them), `counted` (what all counters share), then the engines `tiktoken`, `mistral`,
-`huggingface`, `sentencepiece`, `estimate`.
+`blocks` (where a text may be counted in parts), `formats`, `overhead` and `schemas` (tokens around
+messages, and tools as families are sent them), `counted` (what all counters share), then the
+engines `tiktoken`, `mistral`, `huggingface`, `sentencepiece`, `estimate`.
 
 What makes a count exact: OpenAI models need `litellm` or `llama-index-core`, whose wheels
 hold the vocabularies; Mistral models need `mistral-common`, and the older ones `sentencepiece`

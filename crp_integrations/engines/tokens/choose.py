@@ -183,10 +183,12 @@ def _sentencepiece(data: bytes, name: str) -> Encoder:
 
 
 def _tiktoken(name: str, data: bytes, pattern: str) -> Encoder:
+    from crp_integrations.engines.tokens.blocks import ENDING
     from crp_integrations.engines.tokens.tiktoken import TiktokenEncoder, encoding
 
     return TiktokenEncoder(
         encoding(name, data, PATTERNS[pattern]),
         vocabulary_hash=sha256_hex(data),
         composed=pattern in COMPOSED,
+        blocks=pattern in ENDING,
     )

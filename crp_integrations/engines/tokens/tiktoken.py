@@ -9,6 +9,7 @@ from typing import Final
 
 import tiktoken
 
+from crp_integrations.engines.tokens.blocks import Blocks
 from crp_integrations.engines.tokens.text import pieces
 from crp_integrations.errors import ConfigError, EngineError
 
@@ -19,22 +20,33 @@ class TiktokenEncoder:
     """Counts with a byte-pair encoding; special tokens in a text count as plain text."""
 
     def __init__(
-        self, encoding: tiktoken.Encoding, *, vocabulary_hash: str, composed: bool = False
+        self,
+        encoding: tiktoken.Encoding,
+        *,
+        vocabulary_hash: str,
+        composed: bool = False,
+        blocks: bool = False,
     ) -> None:
         """Take a loaded encoding.
 
         Args:
             vocabulary_hash: SHA-256 of its file, hexadecimal.
             composed: texts are brought into Unicode's composed form first, as Qwen does.
+            blocks: the pattern ends a piece at markers of facts, as `blocks` says, so that facts
+                which were counted lately are not counted again within a text.
         """
         self._encoding = encoding
         self._composed = composed
+        self._blocks = Blocks(self._encoded) if blocks else None
         self.identity: Final = f"tiktoken:{encoding.name}:{vocabulary_hash[:16]}"
 
     def count(self, text: str) -> int:
         """Tokens of a text."""
         if self._composed:
             text = unicodedata.normalize("NFC", text)
+        return self._encoded(text) if self._blocks is None else self._blocks.count(text)
+
+    def _encoded(self, text: str) -> int:
         try:
             return sum(len(self._encoding.encode_ordinary(piece)) for piece in pieces(text))
         except BaseException as error:

@@ -19,7 +19,7 @@ from crp_integrations.fabric.records import Fact, Source, shown
 from crp_integrations.vectors import FloatRows
 
 if TYPE_CHECKING:
-    from crp_integrations.fabric.search.index import Hit
+    from crp_integrations.fabric.search.scanning import Hit
     from crp_integrations.fabric.view import View
 
 RRF = "rrf@1"

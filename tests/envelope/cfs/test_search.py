@@ -21,7 +21,7 @@ from crp_integrations.errors import StoreBusy
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Block, Document, Fact
-from crp_integrations.fabric.search.index import Hit
+from crp_integrations.fabric.search.scanning import Hit
 from crp_integrations.fabric.view import View
 from crp_integrations.guard.subjects import LOCAL
 from crp_integrations.seals import sha256
