@@ -94,6 +94,19 @@ class Replayed(Record):
         """
         return {one.name: one for one in self.parts}[name]
 
+    @property
+    def not_run(self) -> tuple[str, ...]:
+        """Names of the parts that were not run."""
+        return tuple(one.name for one in self.parts if one.state == NOT_RUN)
+
+    @property
+    def summary(self) -> str:
+        """What it came to in one line, with the parts of which it says nothing."""
+        told = "replays" if self.same else "does not replay"
+        if self.same and not self.whole:
+            told = "replays as far as it was run"
+        return f"{told}; not run: {', '.join(self.not_run)}" if self.not_run else told
+
     def require(self) -> None:
         """Refuse a receipt that something differs from.
 

@@ -41,8 +41,9 @@ def plain(value: Any) -> Any:
     if kind is float:
         return round(value * SCALE)
     if kind is dict:
+        # Dozens of controls have nothing behind them.
         return {
-            str(name): inner if type(inner) in _AS_THEY_ARE else plain(inner)
+            str(name): inner if type(inner) in _AS_THEY_ARE else [] if inner == () else plain(inner)
             for name, inner in value.items()
         }
     if kind is tuple or kind is list:
@@ -64,7 +65,11 @@ def report(found: Report, needs: Sequence[str]) -> dict[str, Any]:
         needs: what the answer was to cover; a need is told by its number among them.
     """
     numbers = {need: number for number, need in enumerate(needs)}
-    told = {name: plain(value) for name, value in found.__dict__.items() if name not in _ELSEWHERE}
+    told = {
+        name: value if type(value) in _AS_THEY_ARE else plain(value)
+        for name, value in found.__dict__.items()
+        if name not in _ELSEWHERE
+    }
     quality = found.quality
     covered = {
         name: [numbers.get(need, -1) for need in getattr(quality.completeness, name)]
@@ -154,7 +159,7 @@ def envelope(
         labels: number of each community by its label.
     """
     return {
-        "facts": [_fact(fact, place_of) for fact in made.facts],
+        "facts": _facts(made.facts, place_of),
         "dropped": [_drop(drop, place_of) for drop in made.dropped],
         "conflicts": [[one.left, one.right] for one in made.conflicts],
         "caps": [[one.ceiling.value, one.reason] for one in made.caps],
@@ -179,18 +184,23 @@ def envelope(
     }
 
 
-def _fact(fact: PackedFact, place_of: Mapping[str, int]) -> dict[str, Any]:
-    told: dict[str, Any] = {
-        "at": place_of[fact.fact_id],
-        "position": fact.position,
-        "tokens": fact.token_count,
-        "composite": round(fact.composite_score * SCALE),
-        "freshness": round(fact.freshness_score * SCALE),
-        "diversity": round(fact.diversity_bonus * SCALE),
-    }
-    if fact.spans:
-        told["spans"] = [list(span) for span in fact.spans]
-    return told
+def _facts(facts: Sequence[PackedFact], place_of: Mapping[str, int]) -> list[dict[str, Any]]:
+    found = []
+    for fact in facts:
+        # A record's values, without its class being asked for each.
+        values = fact.__dict__
+        told: dict[str, Any] = {
+            "at": place_of[values["fact_id"]],
+            "composite": round(values["composite_score"] * SCALE),
+            "diversity": round(values["diversity_bonus"] * SCALE),
+            "freshness": round(values["freshness_score"] * SCALE),
+            "position": values["position"],
+            "tokens": values["token_count"],
+        }
+        if values["spans"]:
+            told["spans"] = [list(span) for span in values["spans"]]
+        found.append(told)
+    return found
 
 
 def _drop(drop: Drop, place_of: Mapping[str, int]) -> dict[str, Any]:

@@ -1,29 +1,30 @@
 """From the values of one window to the draft of its receipt.
 
-Everything is written down once, as plain JSON; nothing is validated on the way, since it comes
-from records that are. `predicate.Content` reads it back.
+Everything is written down once, as plain JSON, and the greater parts as soon as they are made;
+nothing is validated on the way, since it comes from records that are. `predicate.Content` reads it
+back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
 from crp_integrations.envelope.fit import Fit
 from crp_integrations.envelope.pairs import Pairs, as_pairs
-from crp_integrations.envelope.records import Candidate
-from crp_integrations.envelope.stretches import flat
+from crp_integrations.envelope.stretches import Stretch, Stretches
 from crp_integrations.envelope.temporal import is_temporal
 from crp_integrations.receipt import bare
 from crp_integrations.receipt.building_calls import calls_told, request_told
 from crp_integrations.receipt.building_verdict import examined_told, policy_told
-from crp_integrations.receipt.disclosed import disclosed
+from crp_integrations.receipt.disclosed import disclosed_part
 from crp_integrations.receipt.leaves import Part, quoted
 from crp_integrations.receipt.predicate import SCHEMA
 from crp_integrations.receipt.records import Draft
 from crp_integrations.receipt.texts import Texts, as_json, rendered, small
 from crp_integrations.receipt.told import Told
+from crp_integrations.receipt.written import part, together
 from crp_integrations.scores import SCALE
 from crp_integrations.seals import iso
 
@@ -39,20 +40,25 @@ def draft(told: Told, version: str) -> Draft:
 
     Args:
         version: of the package.
+
+    Raises:
+        ValueError: it would hold what cannot be signed, as a float.
     """
     texts = Texts()
     labels = _labels(told.fit)
-    candidates = _candidates(told.fit, labels, texts)
+    candidates = part(_candidates(told.fit, labels, texts))
+    # Of passages that no envelope tells of.
     shown: list[tuple[Part, ...]] = []
-    envelope: dict[str, Any] | None = None
+    envelope = None
     if told.envelope is not None and told.fit is not None:
-        shown = texts.shown(told.envelope)
         facts = told.fit.candidates.facts
         places = {one.fact_id: n for n, one in enumerate(facts)}
-        envelope = bare.envelope(told.envelope, places, labels)
-    elif told.examined is not None:
-        shown = [(texts.fact(name, text),) for name, text in told.examined.dossier.passages]
-    context = rendered(shown)
+        envelope = part(bare.envelope(told.envelope, places, labels))
+        context = texts.rendered(told.envelope)
+    else:
+        if told.examined is not None:
+            shown = [(texts.fact(name, text),) for name, text in told.examined.dossier.passages]
+        context = rendered(shown)
     texts.of = tuple(sorted(quoted(context)))
     text = told.envelope.text if told.envelope else texts.composed(context)
     texts.add("context", text, of=texts.of, parts=context)
@@ -64,7 +70,14 @@ def draft(told: Told, version: str) -> Draft:
     needs = told.examined.dossier.sub_queries if told.examined else ()
     seal = texts.add("seal", as_json(dict(told.state)), of=range(len(texts.leaves)))
     fit = told.fit
-    content = {
+    parts = {
+        "candidates": candidates,
+        "envelope": envelope,
+        "examined": part(examined),
+        "report": part(bare.report(told.report, needs)),
+        "settings": disclosed_part(told.settings),
+    }
+    rest = {
         "schema": SCHEMA,
         "scale": SCALE,
         "package": {"name": NAME, "version": version},
@@ -83,18 +96,13 @@ def draft(told: Told, version: str) -> Draft:
             "embedder": told.embedder,
             "reranker": told.reranker,
         },
-        "settings": disclosed(told.settings),
-        "candidates": candidates,
         "selected": None if fit is None else _selected(fit),
         "fit": None if fit is None else _fit(fit),
-        "envelope": envelope,
         "calls": calls,
-        "report": bare.report(told.report, needs),
-        "examined": examined,
         "policy": policy_told(told.decided, told),
         "seal": seal,
     }
-    return Draft(content, tuple(texts.leaves))
+    return Draft(together(parts, rest), tuple(texts.leaves))
 
 
 def _selected(fit: Fit) -> dict[str, Any]:
@@ -126,55 +134,62 @@ def _labels(fit: Fit | None) -> dict[str, int]:
 def _candidates(fit: Fit | None, labels: Mapping[str, int], texts: Texts) -> list[dict[str, Any]]:
     if fit is None:
         return []
-    # Facts of one ingestion share their time.
-    times = {time: iso(time) for time in {one.ingested_at for one in fit.candidates.facts} if time}
     facts = fit.candidates.facts
-    found = [
-        _candidate(one, leaf, labels, times)
-        for one, leaf in zip(facts, texts.facts(facts), strict=True)
-    ]
+    # Facts of one ingestion share their time.
+    times = {time: iso(time) for time in {one.ingested_at for one in facts} if time}
+    found = []
+    # In one loop: a receipt has hundreds of candidates, and a call of each takes a third as long.
+    for leaf, one in zip(texts.facts(facts), facts, strict=True):
+        told: dict[str, Any] = {
+            "characters": len(one.content),
+            "id": one.fact_id,
+            "importance": one.importance,
+            "leaf": leaf,
+            "relevance": one.relevance,
+            "source": one.source_id,
+            "tokens": one.tokens,
+        }
+        # What is as it mostly is, is left out.
+        if one.score is not None:
+            told["score"] = one.score
+        if one.lexical:
+            told["lexical"] = one.lexical
+        if one.hop:
+            told["hop"] = one.hop
+        if one.ingested_at is not None:
+            told["ingested_at"] = times[one.ingested_at]
+        if one.stale:
+            told["stale"] = True
+        if one.community is not None:
+            told["community"] = labels[one.community]
+        if stretches := _flat(one.stretches):
+            told["stretches"] = stretches
+        if one.spans:
+            told["spans"] = [list(span) for span in one.spans]
+        if one.decay is not None:
+            told["decay"] = one.decay
+        if one.decision:
+            told["decision"] = one.decision
+        if one.refused is not None:
+            told["refused"] = one.refused.value
+        found.append(told)
     named = [label for label in labels if label]
     if named:
         texts.add("communities", as_json(named), of=range(len(texts.leaves)))
     return found
 
 
-def _candidate(
-    one: Candidate, leaf: int, labels: Mapping[str, int], times: Mapping[datetime, str]
-) -> dict[str, Any]:
-    """A candidate; what is as it mostly is, is left out."""
-    told: dict[str, Any] = {
-        "id": one.fact_id,
-        "leaf": leaf,
-        "source": one.source_id,
-        "relevance": one.relevance,
-        "importance": one.importance,
-        "tokens": one.tokens,
-        "characters": len(one.content),
-    }
-    if one.score is not None:
-        told["score"] = one.score
-    if one.lexical:
-        told["lexical"] = one.lexical
-    if one.hop:
-        told["hop"] = one.hop
-    if one.ingested_at is not None:
-        told["ingested_at"] = times[one.ingested_at]
-    if one.stale:
-        told["stale"] = True
-    if one.community is not None:
-        told["community"] = labels[one.community]
-    if one.stretches:
-        told["stretches"] = flat(one.stretches)
-    if one.spans:
-        told["spans"] = [list(span) for span in one.spans]
-    if one.decay is not None:
-        told["decay"] = one.decay
-    if one.decision:
-        told["decision"] = one.decision
-    if one.refused is not None:
-        told["refused"] = one.refused.value
-    return told
+def _flat(found: Sequence[Stretch]) -> list[int]:
+    """Start, end and score of each stretch, one after the other."""
+    if type(found) is not Stretches:
+        return [*chain.from_iterable(found)]
+    # Asked for once: it may have to be made.
+    scores = found.scores
+    if len(scores) == 1:
+        return [*found.starts, *found.ends, *scores]
+    flat = [0] * (3 * len(scores))
+    flat[0::3], flat[1::3], flat[2::3] = found.starts, found.ends, scores
+    return flat
 
 
 def _fit(fit: Fit) -> dict[str, Any]:

@@ -23,9 +23,9 @@ LARGEST = 2**53 - 1
 _LONGEST_NUMBER = len(str(-LARGEST))
 _ONE_WAY: Final = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
 # Without digits, a float is a point or an e behind what a value stands behind. Other letters go as
-# well, apart from those with which a word of JSON begins: what is left is short. An s stays, since
-# half of all `"sha256:…"` would look like a float without it.
-_LEFT_OUT: Final = b"-0123456789_ABCDFGHIJKLMNOPQRSTUVWXYZabcdghijklmopqruvwxyz"
+# well, apart from those with which `true` and `false` begin: what is left is short. An s stays,
+# since half of all `"sha256:…"` would look like a float without it.
+_LEFT_OUT: Final = b"-0123456789_ABCDFGHIJKLMNOPQRSTUVWXYZabcdghijklmnopqruvwxyz"
 _OUTLINE: Final = bytes.maketrans(b"[eE", b",..")
 # Bytes of which no character beyond the first plane begins with one.
 _FIRST_PLANE: Final = bytes(range(0xF0))
@@ -64,6 +64,20 @@ def dumps(value: Any, *, texts_alone: bool = False) -> bytes:
         # What stops it is told below.
         pass
     return _carefully(value)
+
+
+def as_written(data: str | bytes) -> Any:
+    """Canonical JSON of a value, in the place of that value in a greater one (`dumps`).
+
+    >>> dumps({"a": as_written(dumps([1]))})
+    b'{"a":[1]}'
+    """
+    return orjson.Fragment(data)
+
+
+def is_bare(text: str) -> bool:
+    """Whether a text stands between its quotation marks as it is."""
+    return text.isprintable() and '"' not in text and "\\" not in text
 
 
 def loads(data: bytes, place: str, *, texts_alone: bool = False) -> Any:

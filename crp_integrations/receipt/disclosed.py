@@ -16,6 +16,7 @@ from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import CRPError
 from crp_integrations.receipt.told import InForce
+from crp_integrations.receipt.written import part
 from crp_integrations.records import Part
 
 Kind = TypeVar("Kind", EnvelopeSettings, DpeSettings)
@@ -60,6 +61,12 @@ def disclosed(in_force: InForce) -> dict[str, Any]:
         hidden = {path.removeprefix(f"{name}.") for path in withheld if path.startswith(name)}
         told[name] = {path: _written(value) for path, value in own.items() if path not in hidden}
     return {"digest": in_force.digest, **told, "withheld": withheld}
+
+
+@lru_cache(maxsize=16)
+def disclosed_part(in_force: InForce) -> Any:
+    """The same, written: settings last longer than many windows."""
+    return part(disclosed(in_force))
 
 
 @cache

@@ -146,4 +146,4 @@ def pae(payload_type: str, payload: bytes) -> bytes:
     b'DSSEv1 29 http://example.com/HelloWorld 11 hello world'
     """
     kind = payload_type.encode()
-    return b"DSSEv1 %d %s %d %s" % (len(kind), kind, len(payload), payload)
+    return b"".join([b"DSSEv1 %d %s %d " % (len(kind), kind, len(payload)), payload])

@@ -30,16 +30,18 @@ def issue(draft: Draft, chain: Chain, key: SigningKey, salt_key: bytes) -> Recei
     except ReceiptBroken as error:
         raise ValueError(str(error)) from None
     hidden = salts(salt_key, chain.hmac, len(leaves))
-    said = [_text(leaf, leaves) for leaf in leaves]
+    said = [_text(leaf, leaves) if leaf.parts else leaf.text for leaf in leaves]
+    digests = leaf_hashes(zip(hidden, said, strict=True))
+    # As tuples, without a call of their class for each.
     entries = tuple(
         [
-            Entry(name, digest, fact_id, of, follows, parts)
+            tuple.__new__(Entry, (name, digest, fact_id, of, follows, parts))
             for (name, _, fact_id, _, of, follows, parts), digest in zip(
-                leaves, leaf_hashes(zip(hidden, said, strict=True)), strict=True
+                leaves, digests, strict=True
             )
         ]
     )
-    hashes = {entry.name: entry.hash for entry in entries}
+    hashes = {leaf[0]: digest for leaf, digest in zip(leaves, digests, strict=True)}
     missing = [name for name in SUBJECTS if name not in hashes]
     if missing:
         raise ValueError(f"no leaf is named {missing[0]!r}")
@@ -47,13 +49,13 @@ def issue(draft: Draft, chain: Chain, key: SigningKey, salt_key: bytes) -> Recei
         {name: hashes[name] for name in SUBJECTS},
         chain,
         entries,
-        Tree(entry.hash for entry in entries).root,
+        Tree(digests).root,
         draft.content,
     )
     signed = key.sign(IN_TOTO, statement.to_payload())
     shown = tuple(
         [
-            Shown(salt, None if leaf.parts else text)
+            tuple.__new__(Shown, (salt, None if leaf.parts else text))
             for leaf, salt, text in zip(leaves, hidden, said, strict=True)
         ]
     )
@@ -61,12 +63,12 @@ def issue(draft: Draft, chain: Chain, key: SigningKey, salt_key: bytes) -> Recei
 
 
 def _text(leaf: Leaf, leaves: Sequence[Leaf]) -> str:
-    """What a leaf says.
+    """What a composed leaf says.
 
     Raises:
         ValueError: it is put together from more of a leaf than there is.
     """
-    if not leaf.parts or leaf.text:
+    if leaf.text:
         return leaf.text
     found = composed(leaf.parts, lambda number: leaves[number].text)
     if found is None:

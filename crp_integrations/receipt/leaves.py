@@ -159,7 +159,12 @@ def salts(key: bytes, scope: str, count: int) -> list[bytes]:
         scope: what no other receipt has, such as the window's HMAC.
     """
     secret = hmac.digest(key, scope.encode(), "sha256")
-    return [sha256(number.to_bytes(4) + secret).digest() for number in range(1, count + 1)]
+    return [sha256(counter + secret).digest() for counter in _counters(count)]
+
+
+@lru_cache(maxsize=16)
+def _counters(count: int) -> tuple[bytes, ...]:
+    return tuple([number.to_bytes(4) for number in range(1, count + 1)])
 
 
 def leaf_hashes(salted: Iterable[tuple[bytes, str]]) -> list[bytes]:
@@ -221,7 +226,8 @@ def check_parts(leaves: Sequence[Leaf | Entry], place: str) -> None:
         first = {name: number for number, name in reversed([*enumerate(names)])}
         twice = next(number for number, name in enumerate(names) if first[name] < number)
         raise ReceiptBroken(f"{place}[{twice}]", "has another leaf's name")
-    of_facts = [name[: len(FACT)] == FACT for name in names]
+    begin = len(FACT)
+    of_facts = [name[:begin] == FACT for name in names]
     if of_facts != [leaf.fact_id != "" for leaf in leaves]:
         odd = next(
             number for number, leaf in enumerate(leaves) if of_facts[number] != (leaf.fact_id != "")
@@ -230,7 +236,7 @@ def check_parts(leaves: Sequence[Leaf | Entry], place: str) -> None:
     composite = {number for number, leaf in enumerate(leaves) if leaf.parts}
     for number in sorted(composite):
         parts = leaves[number].parts
-        stretched = [part[0] for part in parts if isinstance(part, tuple)]
+        stretched = [part[0] for part in parts if type(part) is tuple]
         # A literal is equal to no number.
         if not (composite.isdisjoint(parts) and composite.isdisjoint(stretched)):
             raise ReceiptBroken(f"{place}[{number}].parts", "names a leaf that has parts itself")

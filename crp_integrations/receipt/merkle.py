@@ -20,7 +20,10 @@ EMPTY = sha256(b"").digest()
 
 def leaf_hash(entry: bytes) -> bytes:
     """The hash of a leaf (RFC 9162 §2.1.1)."""
-    return sha256(b"\x00" + entry).digest()
+    found = sha256(b"\x00")
+    # Not put together first: an entry may be a whole receipt.
+    found.update(entry)
+    return found.digest()
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:

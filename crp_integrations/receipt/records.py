@@ -20,6 +20,7 @@ from crp_integrations.receipt.dsse import IN_TOTO, KEY_BYTES, Signed
 from crp_integrations.receipt.leaves import SALT_BYTES, Entry, Leaf, composed
 from crp_integrations.receipt.merkle import leaf_hash as log_entry
 from crp_integrations.receipt.statement import Chain, Statement
+from crp_integrations.receipt.written import Written
 
 SCHEMA: Final = "receipt/1"
 ID_PREFIX: Final = "crp_rcpt_"
@@ -95,7 +96,8 @@ class Receipt:
     @property
     def content(self) -> Mapping[str, Any]:
         """What was asked, selected, sent, found and decided."""
-        return self.statement.content
+        content = self.statement.content
+        return content.told if isinstance(content, Written) else content
 
     @property
     def chain(self) -> Chain:
@@ -194,10 +196,8 @@ def texts_to_json(texts: Sequence[Text]) -> list[Any]:
             found.append(one.value)
             continue
         salt, text = one
-        told = {"salt": encoded(salt, newline=False).decode()}
-        if text is not None:
-            told["text"] = text
-        found.append(told)
+        word = encoded(salt, newline=False).decode()
+        found.append({"salt": word} if text is None else {"salt": word, "text": text})
     return found
 
 

@@ -8,14 +8,23 @@ A plain hash of the text would confirm a guess at what was left out of a copy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from crp_integrations.audit.records import WindowSeal
 from crp_integrations.errors import ReceiptBroken
-from crp_integrations.receipt.canonical import dumps, fields, hex_of, loads, text_of, whole
+from crp_integrations.receipt.canonical import (
+    dumps,
+    fields,
+    hex_of,
+    is_bare,
+    loads,
+    text_of,
+    whole,
+)
 from crp_integrations.receipt.leaves import Entry, entries_of
+from crp_integrations.receipt.written import Written
 
 TYPE: Final = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE: Final = "https://crp-integrations.dev/receipt/v1"
@@ -118,27 +127,26 @@ class Statement:
         Raises:
             ValueError: the content holds a float or something else that is not signed.
         """
-        return dumps(
-            {
-                "_type": TYPE,
-                "predicate": {
-                    "chain": self.chain.to_json(),
-                    "content": self.content,
-                    "texts": {
-                        # Those of facts written out, as there are most of them.
-                        "leaves": [
-                            {"fact": leaf[2], "hash": leaf[1].hex()} if leaf[2] else leaf.to_json()
-                            for leaf in self.leaves
-                        ],
-                        "root": self.root.hex(),
-                    },
-                },
-                "predicateType": PREDICATE_TYPE,
-                "subject": [
-                    {"digest": {"sha256": self.subjects[name].hex()}, "name": name}
-                    for name in SUBJECTS
-                ],
-            }
+        content = self.content
+        told = content.data if isinstance(content, Written) else dumps(content)
+        subjects = ",".join(
+            [
+                f'{{"digest":{{"sha256":"{self.subjects[name].hex()}"}},"name":"{name}"}}'
+                for name in SUBJECTS
+            ]
+        )
+        # Keys in their order, as `dumps` would sort them.
+        return b"".join(
+            [
+                b'{"_type":"%s","predicate":{"chain":' % TYPE.encode(),
+                dumps(self.chain.to_json()),
+                b',"content":',
+                told,
+                b',"texts":{"leaves":[',
+                _leaves_written(self.leaves),
+                f'],"root":"{self.root.hex()}"}}}},"predicateType":"{PREDICATE_TYPE}",'
+                f'"subject":[{subjects}]}}'.encode(),
+            ]
         )
 
     @classmethod
@@ -165,6 +173,25 @@ class Statement:
             hex_of(texts["root"], f"{at}.texts.root"),
             predicate["content"],
         )
+
+
+def _leaves_written(leaves: Sequence[Entry]) -> bytes:
+    """Leaves as their JSON, without the brackets around it."""
+    bare = is_bare("".join([leaf.fact_id for leaf in leaves]))
+    written: list[str] = []
+    others: list[Any] = []
+    for leaf in leaves:
+        if not (bare and leaf.fact_id):
+            others.append(leaf.to_json())
+            continue
+        if others:
+            written.append(dumps(others)[1:-1].decode())
+            others = []
+        # Most are of facts: two texts each, of which one is hexadecimal.
+        written.append(f'{{"fact":"{leaf.fact_id}","hash":"{leaf.hash.hex()}"}}')
+    if others:
+        written.append(dumps(others)[1:-1].decode())
+    return ",".join(written).encode()
 
 
 def _subjects(value: Any, place: str) -> dict[str, bytes]:

@@ -31,7 +31,7 @@ class ContextChange(Part):
         moved: ids that stay at another place among those that stay.
         tokens, budget, bytes: of the rendered text.
         place: of the first byte that differs; empty where none does.
-        before, after: the rendered texts; empty where a text of them is not at hand.
+        before, after: the rendered texts.
     """
 
     facts_in: tuple[str, ...] = ()
@@ -114,12 +114,8 @@ class Supposed(Record):
     limits: tuple[str, ...] = LIMITS
 
 
-def context_change(before: Envelope, after: Envelope, *, texts_known: bool) -> ContextChange:
-    """Two envelopes beside each other.
-
-    Args:
-        texts_known: every text of the second is at hand.
-    """
+def context_change(before: Envelope, after: Envelope) -> ContextChange:
+    """Two envelopes beside each other, made of texts that are all at hand."""
     was = [fact.fact_id for fact in before.facts]
     is_ = [fact.fact_id for fact in after.facts]
     earlier, later = set(was), set(is_)
@@ -138,8 +134,8 @@ def context_change(before: Envelope, after: Envelope, *, texts_known: bool) -> C
         tier_before=before.quality_tier,
         tier_after=after.quality_tier,
         place=found.place if found else "",
-        before=before.text if texts_known else "",
-        after=after.text if texts_known else "",
+        before=before.text,
+        after=after.text,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from crp_integrations.envelope.records import Candidate, Envelope
@@ -97,32 +98,41 @@ class Texts:
             ]
         )
 
-    def shown(self, envelope: Envelope) -> list[tuple[Part, ...]]:
-        """What is shown of each fact of an envelope, as parts of its leaf."""
-        return [
-            self.stretches(self._facts[fact.fact_id], fact.content, fact.spans)
-            for fact in envelope.facts
-        ]
-
-    def stretches(
-        self, leaf: int, content: str, spans: Sequence[tuple[int, int]]
-    ) -> tuple[Part, ...]:
-        """A text as parts of a fact's leaf."""
-        if self.leaves[leaf].text == content:
-            return (leaf,)
+    def rendered(self, envelope: Envelope) -> tuple[Part, ...]:
+        """The context (`render@1`) as parts: what is shown of each fact of an envelope."""
+        leaves, known = self.leaves, self._facts
         parts: list[Part] = []
-        for start, end in spans:
-            parts += [ELLIPSIS, (leaf, start, end)] if parts else [(leaf, start, end)]
+        for number, fact in enumerate(envelope.facts, start=1):
+            parts.append(_marker(number))
+            leaf = known[fact.fact_id]
+            if leaves[leaf].text == fact.content:
+                parts.append(leaf)
+            else:
+                parts += _stretches(leaf, fact.spans)
         return tuple(parts)
 
 
 def rendered(shown: Sequence[tuple[Part, ...]]) -> tuple[Part, ...]:
-    """The context (`render@1`) as parts."""
+    """The context (`render@1`) as parts, of what is shown of each fact."""
     parts: list[Part] = []
     for number, pieces in enumerate(shown, start=1):
-        parts.append(f"[{number}] " if number == 1 else f"{SEPARATOR}[{number}] ")
+        parts.append(_marker(number))
         parts += pieces
     return tuple(parts)
+
+
+def _stretches(leaf: int, spans: Sequence[tuple[int, int]]) -> list[Part]:
+    """A text as parts of a fact's leaf."""
+    parts: list[Part] = []
+    for start, end in spans:
+        parts += [ELLIPSIS, (leaf, start, end)] if parts else [(leaf, start, end)]
+    return parts
+
+
+@lru_cache(maxsize=1024)
+def _marker(number: int) -> str:
+    """What stands in front of a fact in the context."""
+    return f"[{number}] " if number == 1 else f"{SEPARATOR}[{number}] "
 
 
 def _written(text: str) -> str:

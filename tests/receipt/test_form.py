@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import rfc8785
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -52,6 +53,27 @@ def test_the_same_draft_gives_the_same_bytes() -> None:
     # Salts follow from the window, so equal texts in two receipts cannot be told.
     hashes = {leaf.hash for leaf in receipt(*FACTS).leaves}
     assert hashes.isdisjoint(leaf.hash for leaf in other.leaves)
+
+
+@given(ids=st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=8), unique=True))
+def test_leaves_are_written_as_rfc_8785_writes_them(ids: list[str]) -> None:
+    told = (*leaves()[:1], Leaf("context"), *(Leaf(f"fact/{id_}", id_, id_) for id_ in ids))
+    made = issue(Draft(CONTENT, (*told, Leaf("answer", of=(0,)))), CHAIN, KEY, SALT_KEY)
+    assert made.signed.payload == rfc8785.dumps(json.loads(made.signed.payload))
+    assert read(write(made)) == made
+
+
+def test_a_fact_that_is_no_utf_8_is_not_signed() -> None:
+    odd = Draft(CONTENT, (*leaves(), Leaf("fact/\ud800", "text", "\ud800")))
+    with pytest.raises(ValueError, match="UTF-8"):
+        issue(odd, CHAIN, KEY, SALT_KEY)
+
+
+@pytest.mark.parametrize("changed", [{"of": (1.0,)}, {"parts": ("[1] ", (3, 0.0, 1))}])
+def test_a_float_in_a_leaf_is_not_signed(changed: Any) -> None:
+    made = Draft(CONTENT, (*leaves("A fact."), Leaf("seal", "text", **changed)))
+    with pytest.raises(ValueError, match="no whole number"):
+        issue(made, CHAIN, KEY, SALT_KEY)
 
 
 @settings(max_examples=400)

@@ -5,6 +5,7 @@ The files are never made anew; `golden/make.py` says where they are from.
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from crp_integrations.receipt.merkle import root_of
 from crp_integrations.receipt.predicate import Content
 from crp_integrations.receipt.records import read, write
 from crp_integrations.receipt.replay import replay
+from crp_integrations.receipt.schema import content_schema, written
 from crp_integrations.receipt.verify import verify
 
 GOLDEN = Path(__file__).parent / "golden" / "receipt-1"
@@ -84,3 +86,16 @@ def test_the_published_schema_names_the_fields_of_the_content() -> None:
     names = [field.alias or name for name, field in Content.model_fields.items()]
     assert re.findall(r"`(\w+)`", listed[1]) == names
     assert list(read(file("first")).content) == sorted(names)
+
+
+def test_the_schema_is_published_and_reads_what_is_signed() -> None:
+    path = DOCS / "schemas" / "receipt-content.schema.json"
+    assert path.read_text(encoding="utf-8") == written()
+    checker = pytest.importorskip("jsonschema").Draft202012Validator(content_schema())
+    for name in ("first", "second", "redacted", "erased"):
+        # As JSON, since what was read is frozen.
+        content = json.loads(read(file(name)).signed.payload)["predicate"]["content"]
+        assert list(checker.iter_errors(content)) == []
+        assert list(checker.iter_errors({**content, "schema": "receipt-content/2"}))
+        del content["seal"]
+        assert list(checker.iter_errors(content))

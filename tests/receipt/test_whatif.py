@@ -150,15 +150,29 @@ def test_a_change_that_is_none_is_refused(change: Change, error: Any, said: str)
         whatif(asked(), change)
 
 
-def test_a_redacted_copy_says_which_text_it_lacks() -> None:
+@pytest.mark.parametrize("change", [Change(budget_tokens=60), Change(preset="literal"), Change()])
+@pytest.mark.parametrize("quoting", [True, False])
+def test_a_copy_without_texts_has_no_figures_of_a_context(change: Change, quoting: bool) -> None:
     receipt = asked()
-    gone = ids(receipt)[0]
-    found = whatif(redact(receipt, facts=[gone]), Change(budget_tokens=60))
-    assert found.context is not None
-    if gone not in found.context.facts_out:
-        assert any(gone in note for note in found.notes)
-        assert found.context.after == ""
+    gone = ids(receipt)[:2]
+    found = whatif(redact(receipt, facts=gone, quoting=quoting), change, ENGINES)
+    assert found.context is None
+    assert "context not run: 2 texts are not in this copy" in found.notes
+    # The verdict beside the context as it was is none on the change.
     assert found.verdict is None
+
+
+def test_a_copy_without_a_text_that_was_not_shown_has_none_either() -> None:
+    relay, _ = opened()
+    answer = relay.ask(QUESTION, model=MODEL, session_id=SESSION, budget_tokens=45)
+    receipt = receipt_of(relay, answer.receipt_id)
+    gone = next(one["id"] for one in receipt.content["candidates"] if one["id"] not in ids(receipt))
+    copy = redact(receipt, facts=[gone], quoting=False)
+    found = whatif(copy, Change(budget_tokens=200), ENGINES)
+    assert "context not run: 1 text is not in this copy" in found.notes
+    assert (found.context, found.verdict) == (None, None)
+    # A policy is asked about the answer alone.
+    assert whatif(copy, Change(policy="halt-on CRITICAL")).verdict is not None
 
 
 def test_two_receipts_of_one_question_are_the_same() -> None:
