@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import ref
 
 from crp_integrations.engines.litellm import library, reply_of
 from crp_integrations.engines.litellm_errors import translate
@@ -100,7 +101,7 @@ class Deployments:
         """
         turn, step = self._made.pop(id(call))
         running = self._attempts(turn, step)
-        token = RUNNING.set(running)
+        token = RUNNING.set(ref(running))
         try:
             response, reply, deployment = await self._called(running)
         except Exception as error:

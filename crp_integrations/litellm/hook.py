@@ -10,6 +10,7 @@ import asyncio
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
+from weakref import ReferenceType
 
 from crp_integrations.engines.litellm import library
 from crp_integrations.engines.litellm_headers import ARGUMENTS, refuse_crp
@@ -33,7 +34,7 @@ class Fits(Protocol):
         ...
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class Attempts:
     """One call of the router while it runs.
 
@@ -82,7 +83,11 @@ class Attempts:
         self.packed = (model, limit)
 
 
-RUNNING: Final[ContextVar[Attempts | None]] = ContextVar("crp_litellm_attempts", default=None)
+# Held by whoever makes the call alone. A context lives longer: an event loop keeps that of each
+# timer, also of a cancelled one, and those of a connection are set for hours.
+RUNNING: Final[ContextVar[ReferenceType[Attempts] | None]] = ContextVar(
+    "crp_litellm_attempts", default=None
+)
 
 
 class PackForDeployment(CustomLogger):
@@ -93,7 +98,8 @@ class PackForDeployment(CustomLogger):
         self, kwargs: dict[str, Any], call_type: Any
     ) -> dict[str, Any] | None:
         """The attempt's arguments with its own messages, None for calls of others."""
-        running = RUNNING.get()
+        held = RUNNING.get()
+        running = held() if held else None
         if running is None or kwargs.get("messages") != running.messages:
             return None
         model, limit = deployed(kwargs)

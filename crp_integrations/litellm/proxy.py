@@ -49,7 +49,10 @@ _INTERNAL: Final = "litellm.proxy.hooks"
 
 RelayOf = Relay | Callable[[Any], Relay]
 # The question of the request that runs here; LiteLLM takes its record away when a call has failed.
-_CURRENT: Final[ContextVar[Handing | None]] = ContextVar("crp_litellm_request", default=None)
+# Held by its record, see `hook.RUNNING`.
+_CURRENT: Final[ContextVar[weakref.ref[Handing] | None]] = ContextVar(
+    "crp_litellm_request", default=None
+)
 
 
 class CRPProxyHook(CustomLogger):
@@ -186,10 +189,10 @@ class CRPProxyHook(CustomLogger):
                 data[name] = call[name]
         data["messages"] = running.messages
         self._open[logging] = handing
-        _CURRENT.set(handing)
+        _CURRENT.set(weakref.ref(handing))
         # A client that goes away while its model is called has no later hook.
         weakref.finalize(logging, handing.give_up)
-        RUNNING.set(running)
+        RUNNING.set(weakref.ref(running))
 
     # --- after the call ------------------------------------------------------------------
 
@@ -269,7 +272,10 @@ class CRPProxyHook(CustomLogger):
 
     def _of(self, data: Mapping[str, Any]) -> Handing | None:
         logging = data.get(_LOGGING)
-        return _CURRENT.get() if logging is None else self._open.get(logging)
+        if logging is not None:
+            return self._open.get(logging)
+        current = _CURRENT.get()
+        return current() if current else None
 
     def _others(self) -> bool:
         """Whether another callback than LiteLLM's own works on streams."""

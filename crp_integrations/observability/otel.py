@@ -34,6 +34,8 @@ DETAILS = ("dpe.", "fabric.words", "receipt")
 # What a sampler is told of the two spans of a sealed window.
 PACK: Mapping[str, Value] = {names.OPERATION: "retrieval", names.KIND: "RETRIEVER"}
 EVALUATION: Mapping[str, Value] = {names.KIND: "EVALUATOR"}
+# Of a step that is not told; it holds nothing, so one is enough.
+_NOTHING = nullcontext()
 # The SDK keeps 128 attributes of a span and drops the oldest ones beyond. So many items have their
 # own, three each; where there are more, all of them stand in one attribute of JSON.
 MOST_ITEMS = 24
@@ -66,6 +68,7 @@ class OpenTelemetry:
         meter = (meters or metrics.get_meter_provider()).get_meter(SCOPE, release)
         self._items = items
         self._details = details
+        self._untold: dict[str, bool] = {}
         self._duration = meter.create_histogram(
             names.DURATION,
             unit="s",
@@ -90,9 +93,11 @@ class OpenTelemetry:
 
     def step(self, name: str) -> AbstractContextManager[None]:
         """A span around a step, the parent of those within it."""
-        if name.startswith(DETAILS) and not self._details:
-            return nullcontext()
-        return _Step(self._tracer, name)
+        untold = self._untold.get(name)
+        if untold is None:
+            # Names of steps are words of the package, so these are as few.
+            untold = self._untold[name] = name.startswith(DETAILS) and not self._details
+        return _NOTHING if untold else _Step(self._tracer, name)
 
     @contextmanager
     def calling(self, call: ModelCall) -> Iterator[Callable[[Reply], None]]:

@@ -20,8 +20,17 @@ class Together:
     def step(self, name: str) -> AbstractContextManager[None]:
         """A step of each."""
         # Most steps of a window are one observer's alone.
-        steps = [step for one in self.observers if type(step := one.step(name)) is not nullcontext]
-        return steps[0] if len(steps) == 1 else _Steps(steps)
+        alone: AbstractContextManager[None] | None = None
+        steps: list[AbstractContextManager[None]] = []
+        for one in self.observers:
+            step = one.step(name)
+            if type(step) is nullcontext:
+                continue
+            if alone is None:
+                alone = step
+            else:
+                steps = [*(steps or [alone]), step]
+        return alone if alone is not None and not steps else _Steps(steps)
 
     @contextmanager
     def calling(self, call: ModelCall) -> Iterator[Callable[[Reply], None]]:

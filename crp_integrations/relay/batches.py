@@ -11,13 +11,14 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import JsonValue
 
 from crp_integrations.errors import ConfigError, CRPError, EngineError, RequestError, StoreBusy
-from crp_integrations.fabric.ports.jobs import Jobs, jobs_of
+from crp_integrations.fabric.ports.jobs import Jobs, jobs_of, loading
 from crp_integrations.fabric.records import IngestReport
 from crp_integrations.relay.doors import examine
 from crp_integrations.relay.relay import Relay
@@ -45,6 +46,8 @@ def ingest_over(
     prefix: str | None = None,
 ) -> list[Result]:
     """Ingest files and folders over an executor, each a job and a transaction of its own.
+
+    A first index of the vectors is built when all are in.
 
     Spec: CRP-SPEC-009 §4.1
 
@@ -126,11 +129,12 @@ def _carried_out(
                 "that are not the same; give it another name"
             )
         jobs.put(tenant, batch, list(payloads))
-        for _ in range(ROUNDS):
-            waiting = sum(one is None for one in jobs.results(tenant, batch).values())
-            if not waiting:
-                break
-            lost = _sent(executor, min(workers, waiting), opened, work, batch, payloads)
+        with loading(relay._store, tenant) if work == "ingest" else nullcontext():
+            for _ in range(ROUNDS):
+                waiting = sum(one is None for one in jobs.results(tenant, batch).values())
+                if not waiting:
+                    break
+                lost = _sent(executor, min(workers, waiting), opened, work, batch, payloads)
         done = jobs.results(tenant, batch)
     left = sum(one is None for one in done.values())
     if left:

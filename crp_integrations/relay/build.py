@@ -257,7 +257,8 @@ def moving_fabric(folder: str, model: Path | None = None) -> Iterator[Fabric]:
     """
     place = place_of(folder)
     if not isinstance(place, Path):
-        raise ConfigError(f"store {folder!r:.80} is no folder")
+        # By its name: an address may hold a password.
+        raise ConfigError(f"store {place.name} is no folder; give a store's folder")
     embedder: Embedder = default_embedder()
     if model is not None:
         chosen_model = OnnxEmbedder(model)

@@ -51,10 +51,13 @@ def record(
         return None
     with world.tracer.step("receipt"):
         draft = ending.draft(seal, report)
-        written = left.kept and all(
-            leaf.fact_id in stored or leaf.source_id.startswith(SUMMARY_SOURCE)
-            for leaf in draft.leaves
-            if leaf.fact_id
+        of = {leaf.fact_id: leaf.source_id for leaf in draft.leaves if leaf.fact_id}
+        written = left.kept and (
+            of.keys() <= stored
+            or all(
+                id_ in stored or source_id.startswith(SUMMARY_SOURCE)
+                for id_, source_id in of.items()
+            )
         )
         tenant = namespace.subject.tenant
         master = world.keyring.master()
@@ -67,8 +70,6 @@ def record(
         if written:
             if sessions_of(transaction).report(seal.window_id) is None:
                 # Something that it came from was withdrawn while it was under way.
-                facts = {leaf.fact_id for leaf in receipt.leaves if leaf.fact_id}
-                receipt = erased(receipt, facts, said=True)
-            sources = {leaf.fact_id: leaf.source_id for leaf in draft.leaves if leaf.source_id}
-            kept.add(receipt, sources)
+                receipt = erased(receipt, of.keys(), said=True)
+            kept.add(receipt, {id_: source_id for id_, source_id in of.items() if source_id})
     return Made(receipt, written)

@@ -155,7 +155,7 @@ class Relay(Packing, Sandboxing):
         namespace = self.region(residency)
         documents = self._loader(what, prefix=prefix)
         chosen = None if kind is None else _kind(kind)
-        return namespace.ingest(documents, kind=chosen, labels=tuple(labels), progress=progress)
+        return namespace.ingest(documents, kind=chosen, labels=labels, progress=progress)
 
     def add(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from crp_integrations.errors import RequestError
+from crp_integrations.fabric.records import access_labels
 from crp_integrations.governance.artifacts.sandbox import Sandbox
 from crp_integrations.headers.cache import CacheDirectives
 from crp_integrations.ports import KeyRing
@@ -57,4 +58,5 @@ class Sandboxing(Asks):
             or bool(world.namespace_in(region).view(session_id, keep_counts=False).held())
         )
         keep = not held and not (directives and directives.no_store)
-        return sandbox_of(world, region, session_id=session_id, labels=tuple(labels), keep=keep)
+        kept = access_labels(labels, RequestError)
+        return sandbox_of(world, region, session_id=session_id, labels=kept, keep=keep)

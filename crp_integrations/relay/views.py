@@ -14,7 +14,7 @@ from crp_integrations.errors import FactRejected, RequestError, StoreError
 from crp_integrations.fabric.ingest.metadata import plain
 from crp_integrations.fabric.ingest.putting import named
 from crp_integrations.fabric.namespace import Namespace
-from crp_integrations.fabric.records import Fact, Where, fact_id, source_id
+from crp_integrations.fabric.records import Fact, Where, access_labels, fact_id, source_id
 from crp_integrations.relay.relay import Relay
 from crp_integrations.seals import sha256
 from crp_integrations.vectors import FloatRows, cosine, top, unit_rows
@@ -228,7 +228,7 @@ def items_of(place: Namespace | Relay, kind: SourceKind | str, labels: Iterable[
     except ValueError:
         wanted = ", ".join(SourceKind)
         raise RequestError(f"kind {kind!r:.40} is not one of {wanted}") from None
-    return Items(namespace, chosen, tuple(sorted(set(labels))))
+    return Items(namespace, chosen, access_labels(labels, RequestError))
 
 
 def shown(fact: Fact) -> tuple[str, dict[str, Any]]:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 FOLDER = "golden"
 WRITTEN = pytest.StashKey[list[str]]()
+# Which test, and which name in it, each golden of this run belongs to.
+OWNERS = pytest.StashKey[dict[str, str]]()
 _UNFIT = re.compile(r"[^\w.-]+")
 
 
@@ -35,8 +37,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the list of what was written."""
+    """Make the list of what was written, and of whose each golden is."""
     config.stash[WRITTEN] = []
+    config.stash[OWNERS] = {}
 
 
 def pytest_terminal_summary(
@@ -57,6 +60,9 @@ def assert_context_unchanged(request: pytest.FixtureRequest) -> AssertContextUnc
     Called with an answer, an envelope or a receipt (itself, its bytes or the path of its file),
     and with `name=…` where a test has more than one. A receipt's golden is the receipt, and the
     whole prompt is compared; that of an answer or an envelope is its question and its context.
+
+    The golden's file is named by module, classes and test, or by `name` alone. Two that come to
+    one file in a run are refused, as the one would be compared with the other's golden.
     """
     names: set[str] = set()
 
@@ -64,11 +70,22 @@ def assert_context_unchanged(request: pytest.FixtureRequest) -> AssertContextUnc
         __tracebackhide__ = True
         from crp_integrations.testing import golden
 
-        chosen = _UNFIT.sub("-", name or request.node.name).strip("-.")
-        if chosen in names:
-            pytest.fail(f"{chosen!r} was compared already; give each a name of its own", False)
-        names.add(chosen)
+        chosen = _UNFIT.sub("-", name or _place(request)).strip("-.")
         folder = Path(request.path).parent / str(request.config.getini("crp_golden"))
+        owner = request.node.nodeid + (f" (name={name!r})" if name else "")
+        if owner in names:
+            pytest.fail(f"{chosen!r} was compared already; give each a name of its own", False)
+        names.add(owner)
+        # Goldens are shared between systems, and some do not tell capitals apart.
+        key = str((folder / chosen).resolve()).casefold()
+        first = request.config.stash[OWNERS].setdefault(key, owner)
+        # A test that is run again, as after a failure, is no other one.
+        if first != owner:
+            pytest.fail(
+                f"{first} and {owner} have one golden, {chosen!r} in {folder}; give one of them "
+                "a name of its own with name=, or a folder by its file with crp_golden",
+                False,
+            )
         if request.config.getoption("--crp-update"):
             changed = golden.write(seen, folder, chosen)
             request.config.stash[WRITTEN].extend(str(path) for path in changed)
@@ -78,3 +95,9 @@ def assert_context_unchanged(request: pytest.FixtureRequest) -> AssertContextUnc
             pytest.fail(difference, pytrace=False)
 
     return check
+
+
+def _place(request: pytest.FixtureRequest) -> str:
+    """Module, classes and test, as two modules or classes may have tests of one name."""
+    classes = [one.name for one in request.node.listchain() if isinstance(one, pytest.Class)]
+    return ".".join([Path(request.path).stem, *classes, request.node.name])

@@ -263,9 +263,8 @@ def test_every_case_that_ships_with_a_policy_holds(name: str) -> None:
 
 
 EVERY = """every label in labels {
-		granted := known[label][action]
-		some role in who
-		granted[role]
+		some role in roles
+		theirs[label][role]
 	}"""
 
 
@@ -273,16 +272,23 @@ EVERY = """every label in labels {
 @pytest.mark.parametrize(
     ("change", "case"),
     [
-        (("granted[role]", "role"), "nobody without a role reads what is internal"),
-        (('startswith(label, "tenant:")', "false"), "another tenant's name is granted to nobody"),
+        (("\t\ttheirs[label][role]\n", ""), "each label must be granted"),
+        (
+            ("some role in who\n\t\ttheirs[label][role]", "who"),
+            "what everybody reads stands for nothing else",
+        ),
+        (
+            ('strings.any_prefix_match(labels, "tenant:")', "false"),
+            "another tenant's name is granted to nobody",
+        ),
         (("data.every_label[role][input.action]", "true"), "only an operator erases"),
-        (("[role][input.action]", "[role]"), "an operator does nothing else"),
+        (("[role][input.action]", "[role].read"), "an operator does nothing else"),
         (("labels[0]", "true"), "things without a label are denied"),
         (
             ("resource.tenant == input.subject.tenant", "true"),
             "things of another tenant are denied",
         ),
-        (("data.unredacted[role]", "true"), "high personal data lose every kind"),
+        (("\trule.unless[role]\n", ""), "high personal data lose every kind"),
         (
             (EVERY, EVERY.replace("every", "some").replace(" {", "").replace("}", "")),
             "each label must be granted",
@@ -323,14 +329,41 @@ def test_the_shipped_policy_says_what_its_data_grant(
         },
     )
     data = access().data
-    granted = [data["labels"].get(label, {}) for label in labels]
+    granted = data["granted"].get(action, {})
     operates = any(action in data["every_label"].get(role, {}) for role in roles)
-    each = action in ACTIONS and all({"*", *roles} & set(of.get(action, ())) for of in granted)
+    each = all({"*", *roles} & set(granted.get(label, ())) for label in labels)
     assert told["allow"] == (bool(labels) and (each or operates))
     if told["allow"]:
-        whole = set(roles) & set(data["unredacted"])
-        wanted = [] if whole else [kind for of in granted for kind in of.get("redact", ())]
+        rules = [data["redact"][label] for label in labels if label in data["redact"]]
+        wanted = [
+            kind for rule in rules if not set(roles) & set(rule["unless"]) for kind in rule["kinds"]
+        ]
         assert told["redact"] == wanted
+
+
+@pytest.mark.requirement("SUM-policy-3")
+@given(st.lists(WORDS, unique=True), st.lists(st.sampled_from(tuple("abcd")), min_size=1))
+def test_what_everybody_is_granted_need_not_be_listed_for_each_role(
+    roles: list[str], labels: list[str]
+) -> None:
+    """Data may list it, for speed, or not: the decision is the same."""
+    short = {"a": {"*": True}, "b": {"reader": True}, "c": {"writer": True}}
+    long = {**short, "a": {"*": True, "reader": True, "writer": True, "x": True}}
+    question = {
+        "subject": {"tenant": "acme", "roles": roles},
+        "action": "read",
+        "resource": {"tenant": "acme", "labels": labels},
+    }
+    found = [
+        ENGINE.decide(
+            Bundle("own@1", access().module, {"granted": {"read": granted}}, access().entrypoint),
+            question,
+        )
+        for granted in (short, long)
+    ]
+    assert found[0] == found[1]
+    each = all({"*", *roles} & set(short.get(label, ())) for label in labels)
+    assert found[0]["allow"] == each
 
 
 def test_a_decisions_id_is_the_hash_of_policy_question_and_answer_as_json() -> None:

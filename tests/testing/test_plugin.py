@@ -40,10 +40,12 @@ def _run(suite: pytest.Pytester, *words: str) -> pytest.RunResult:
 
 
 def test_without_a_golden_it_fails_and_says_how_to_write_one(suite: pytest.Pytester) -> None:
-    suite.makepyfile(SUITE.format(facts=FACTS[:3]))
+    suite.makepyfile(test_it=SUITE.format(facts=FACTS[:3]))
     result = _run(suite)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*there is no golden 'test_posting' in *golden*--crp-update*"])
+    result.stdout.fnmatch_lines(
+        ["*there is no golden 'test_it.test_posting' in *golden*--crp-update*"]
+    )
     assert not (suite.path / "golden").exists()
 
 
@@ -71,9 +73,9 @@ def test_written_once_it_passes_until_the_context_changes(suite: pytest.Pytester
 
 
 def test_what_did_not_change_is_not_written_again(suite: pytest.Pytester) -> None:
-    suite.makepyfile(SUITE.format(facts=FACTS[:3]))
+    suite.makepyfile(test_it=SUITE.format(facts=FACTS[:3]))
     _run(suite, "--crp-update")
-    golden = suite.path / "golden" / "test_posting.context.json"
+    golden = suite.path / "golden" / "test_it.test_posting.context.json"
     value = json.loads(golden.read_text(encoding="utf-8"))
     golden.write_text(json.dumps(value), encoding="utf-8")
     again = _run(suite, "--crp-update")
@@ -136,23 +138,86 @@ def test_what_cannot_be_compared_is_named(suite: pytest.Pytester, body: str, wan
 
 def test_two_in_one_test_need_names(suite: pytest.Pytester) -> None:
     body = SUITE.format(facts=FACTS[:3]) + "    assert_context_unchanged(envelope)\n"
-    suite.makepyfile(body)
+    suite.makepyfile(test_it=body)
     result = _run(suite, "--crp-update")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*'test_posting' was compared already*"])
+    result.stdout.fnmatch_lines(["*'test_it.test_posting' was compared already*"])
+
+
+CLASSES = """
+import pytest
+from crp_integrations import pack
+
+def packed(fact):
+    return pack("How long?", [fact], model="gpt-4o", budget_tokens=400)
+
+class TestA:
+    def test_x(self, assert_context_unchanged):
+        assert_context_unchanged(packed({fact!r} + " by A"))
+
+class TestB:
+    def test_x(self, assert_context_unchanged):
+        assert_context_unchanged(packed({fact!r} + " by B"))
+"""
+
+
+def test_tests_of_one_name_have_goldens_of_their_own(suite: pytest.Pytester) -> None:
+    suite.makepyfile(test_e=CLASSES.format(fact="In e"), test_f=CLASSES.format(fact="In f"))
+    _run(suite, "--crp-update").assert_outcomes(passed=4)
+    _run(suite).assert_outcomes(passed=4)
+    assert {path.name for path in (suite.path / "golden").iterdir()} == {
+        f"test_{module}.Test{cls}.test_x.context.json" for module in "ef" for cls in "AB"
+    }
+
+
+PARAMETERS = """
+import pytest
+from crp_integrations import pack
+
+@pytest.mark.parametrize("word", {words!r})
+def test_it(assert_context_unchanged, word):
+    envelope = pack("How long?", [word], model="gpt-4o", budget_tokens=400)
+    assert_context_unchanged(envelope, name={name!r})
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "both"),
+    [
+        (("a/b", "a-b"), "", "*test_it[[]a/b] and *test_it[[]a-b] have one golden*name=*"),
+        (("a", "A"), "", "*test_it[[]a] and *test_it[[]A] have one golden*name=*"),
+        (("a", "b"), "one", "*[[]a] (name='one') and *[[]b] (name='one') have one golden*"),
+    ],
+)
+def test_two_that_come_to_one_golden_are_refused(
+    suite: pytest.Pytester, words: tuple[str, str], name: str, both: str
+) -> None:
+    suite.makepyfile(test_p=PARAMETERS.format(words=words, name=name))
+    for mode in (("--crp-update",), ()):
+        result = _run(suite, *mode)
+        result.assert_outcomes(passed=1, failed=1)
+        result.stdout.fnmatch_lines([both])
+
+
+def test_two_names_of_one_test_that_come_to_one_golden_are_refused(suite: pytest.Pytester) -> None:
+    body = SUITE.format(facts=FACTS[:3]).replace("(envelope)", "(envelope, name='a/b')")
+    suite.makepyfile(body + "    assert_context_unchanged(envelope, name='a-b')\n")
+    result = _run(suite, "--crp-update")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*(name='a/b') and *(name='a-b') have one golden*"])
 
 
 def test_another_folder(suite: pytest.Pytester) -> None:
-    suite.makepyfile(SUITE.format(facts=FACTS[:3]))
+    suite.makepyfile(test_it=SUITE.format(facts=FACTS[:3]))
     suite.makeini("[pytest]\ncrp_golden = seen/contexts\n")
     _run(suite, "--crp-update").assert_outcomes(passed=1)
-    assert (suite.path / "seen" / "contexts" / "test_posting.context.json").is_file()
+    assert (suite.path / "seen" / "contexts" / "test_it.test_posting.context.json").is_file()
 
 
 def test_a_damaged_golden_is_named(suite: pytest.Pytester) -> None:
-    suite.makepyfile(SUITE.format(facts=FACTS[:3]))
+    suite.makepyfile(test_it=SUITE.format(facts=FACTS[:3]))
     _run(suite, "--crp-update")
-    golden = suite.path / "golden" / "test_posting.context.json"
+    golden = suite.path / "golden" / "test_it.test_posting.context.json"
     golden.write_text('{"schema": "golden-context/2"}', encoding="utf-8")
     result = _run(suite)
     result.assert_outcomes(failed=1)

@@ -14,6 +14,18 @@ cases := {
 		"input": asked("eve", [], "read", ["class:public"]),
 		"want": {"allow": true, "redact": []},
 	},
+	"a role that nothing is granted to reads what is public": {
+		"input": asked("gus", ["guest"], "read", ["class:public"]),
+		"want": {"allow": true, "redact": []},
+	},
+	"what everybody reads stands for nothing else": {
+		"input": asked("gus", ["guest"], "read", ["class:internal", "class:public"]),
+		"want": {"allow": false},
+	},
+	"a reader reads what is public beside what is internal": {
+		"input": asked("anna", ["reader"], "read", ["class:internal", "class:public"]),
+		"want": {"allow": true, "redact": []},
+	},
 	"nobody without a role reads what is internal": {
 		"input": asked("eve", [], "read", ["class:internal"]),
 		"want": {"allow": false},
@@ -70,6 +82,10 @@ cases := {
 		"input": asked("olga", ["operator"], "read", ["class:secret", "pii:high"]),
 		"want": {"allow": true, "redact": ["*"]},
 	},
+	"a label that is no word is denied to everybody": {
+		"input": asked("olga", ["operator"], "read", ["class:secret", null]),
+		"want": {"allow": false},
+	},
 	"things without a label are denied": {
 		"input": asked("olga", ["operator"], "read", []),
 		"want": {"allow": false},
@@ -105,6 +121,10 @@ cases := {
 	"high personal data lose every kind": {
 		"input": asked("anna", ["reader"], "read", ["pii:high"]),
 		"want": {"allow": true, "redact": ["*"]},
+	},
+	"kinds of all labels must be gone": {
+		"input": asked("will", ["writer"], "read", ["class:internal", "pii:high", "pii:low"]),
+		"want": {"allow": true, "redact": ["*", "email", "phone", "street_address"]},
 	},
 	"the privacy officer reads personal data": {
 		"input": asked("pia", ["reader", "privacy-officer"], "read", ["pii:high"]),
