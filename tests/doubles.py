@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -32,11 +33,17 @@ class HashEmbedder:
         rows = np.zeros((len(texts), self.dimensions), dtype=np.float32)
         for row, text in zip(rows, texts, strict=True):
             for word in re.findall(r"\w+", text.lower()) or [""]:
-                row[int.from_bytes(hashlib.sha256(word.encode()).digest()[:2], "big") % 256] += 1.0
+                row[_place(word)] += 1.0
         return unit_rows(rows)
 
     def embed_query(self, text: str) -> FloatRows:
         return self.embed_passages([text])[0]
+
+
+@lru_cache(maxsize=100_000)
+def _place(word: str) -> int:
+    """The dimension of a word."""
+    return int.from_bytes(hashlib.sha256(word.encode()).digest()[:2], "big") % 256
 
 
 class WordCounter:

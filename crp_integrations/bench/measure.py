@@ -15,6 +15,8 @@ from typing import TypeVar
 
 Item = TypeVar("Item")
 
+# Items that one of two calls is measured over before it is the other's turn.
+TURN = 20
 # Rounds of the loop that a run is measured against.
 LOOP = 200_000
 # Read by BLAS and OpenMP when they are loaded, so they must stand before numpy is imported.
@@ -61,6 +63,32 @@ def median_ms(
         if len(taken) >= 3 and time.perf_counter() > until:
             break
     return statistics.median(taken), len(taken)
+
+
+def by_turns_ms(
+    items: Sequence[Item],
+    ours: Callable[[Item], object],
+    other: Callable[[Item], object],
+    *,
+    seconds: float = 20.0,
+) -> tuple[list[float], list[float]]:
+    """Processor times in milliseconds of two calls over the same items, so many items in turn.
+
+    So a slow moment of the machine meets both. The first call of each does not count; a dear one
+    stops after three at the earliest, when the time is used up, and the first with it.
+    """
+    ours(items[0])
+    other(items[0])
+    taken: tuple[list[float], list[float]] = ([], [])
+    until = time.perf_counter() + seconds
+    for start in range(0, len(items), TURN):
+        part = items[start : start + TURN]
+        taken[0].extend(cpu_ms(lambda item=item: ours(item)) for item in part)  # type: ignore[misc]
+        for item in part:
+            taken[1].append(cpu_ms(lambda item=item: other(item)))  # type: ignore[misc]
+            if len(taken[1]) >= 3 and time.perf_counter() > until:
+                return taken
+    return taken
 
 
 def loop_ms(times: int = 5) -> float:

@@ -9,61 +9,86 @@ from typing import Annotated
 import typer
 
 from crp_integrations import __version__
-from crp_integrations.cli import (
-    ask,
-    assemble,
-    audit,
-    bench,
-    bench_compaction,
-    bench_gateway,
-    bench_guard,
-    bench_receipts,
-    bench_rot,
-    conformance,
-    fabric,
-    guard,
-    ingest,
-    memory,
-    quickstart,
-    receipt,
-    serve,
-    slo,
-    tokens,
-)
+from crp_integrations.cli.loading import group
 from crp_integrations.errors import CRPError
 
 # Status of a command that Ctrl-C ended.
 INTERRUPTED = 130
 
-app = typer.Typer(
+# Where each command is, and the first paragraph of its help, which a test compares.
+COMMANDS = {
+    "quickstart": (
+        "quickstart:quickstart",
+        "Ingest pages of the package's documentation and ask three questions, without any key.",
+    ),
+    "ingest": (
+        "ingest:ingest",
+        "Put files and folders into the store: all of them, or none when one cannot be read.",
+    ),
+    "ask": (
+        "ask:ask",
+        "Ask a question: the answer, what the model saw, the verdict per claim, the headers.",
+    ),
+    "preview": (
+        "ask:preview",
+        "Show what the context for a question would be, without asking a model.",
+    ),
+    "assemble": (
+        "assemble:assemble",
+        "Print a context with a marker for each document (CFS-021); no model is called.",
+    ),
+    "tokens": (
+        "tokens:tokens",
+        "Count the tokens of a file as a model does, and say how sure the count is.",
+    ),
+    "conformance": (
+        "conformance:conformance",
+        "Print the weights, amplifiers and thresholds in force, and what was verified.",
+    ),
+    "serve": (
+        "serve:serve",
+        "Serve the protocol over HTTP in front of an OpenAI-compatible server, or of LiteLLM.",
+    ),
+    "fabric": (
+        "fabric:app",
+        "Look after what is stored.",
+    ),
+    "audit": (
+        "audit:app",
+        "Check, export and show the trail of what was asked.",
+    ),
+    "receipt": (
+        "receipt:app",
+        "Show, check, replay and share the receipt of an answer.",
+    ),
+    "memory": (
+        "memory:app",
+        "Memory items.",
+    ),
+    "guard": (
+        "guard:app",
+        "Who may read what.",
+    ),
+    "slo": (
+        "slo:app",
+        "Service levels of what was sealed, drift of a golden set, evidence.",
+    ),
+    "bench": (
+        "benches:app",
+        "Measure this machine.",
+    ),
+    "keys": (
+        "serve:app",
+        "Make, list and revoke the gateway's keys.",
+    ),
+}
+
+app = group(
+    COMMANDS,
     name="crp",
     help="Put facts into a fabric, ask a model, and see what its answer rests on.",
     no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
 )
-app.command("quickstart")(quickstart.quickstart)
-app.command("ingest")(ingest.ingest)
-app.command("ask")(ask.ask)
-app.command("preview")(ask.preview)
-app.command("assemble")(assemble.assemble)
-app.command("tokens")(tokens.tokens)
-app.command("conformance")(conformance.conformance)
-app.command("serve")(serve.serve)
-app.add_typer(fabric.app, name="fabric")
-app.add_typer(audit.app, name="audit")
-app.add_typer(receipt.app, name="receipt")
-app.add_typer(memory.app, name="memory")
-app.add_typer(guard.app, name="guard")
-app.add_typer(slo.app, name="slo")
-bench.app.command("compaction")(bench_compaction.compaction)
-bench.app.command("receipts")(bench_receipts.receipts)
-bench.app.command("gateway")(bench_gateway.gateway)
-bench.app.command("guard")(bench_guard.guard)
-bench.app.command("rot")(bench_rot.rot)
-app.add_typer(bench.app, name="bench")
-app.add_typer(serve.app, name="keys")
 
 
 def _version(wanted: bool) -> None:

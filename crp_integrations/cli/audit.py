@@ -42,11 +42,6 @@ class Form(StrEnum):
     OCSF = "ocsf"
 
 
-Residency = Annotated[
-    str, typer.Option("--residency", help="A region of the store, with a trail of its own.")
-]
-
-
 @contextmanager
 def _kept(store: str, shared: str, residency: str) -> Iterator[Relay]:
     """The relay of a store that is there, as it is; regions have trails of their own."""
@@ -68,7 +63,7 @@ def verify(
     ] = "",
     store: options.Store = options.DEFAULT_STORE,
     shared: options.Shared = "",
-    residency: Residency = "",
+    residency: options.Residency = "",
     as_json: options.AsJson = False,
 ) -> None:
     """Check every seal and every event; status 1 and the place when one does not fit."""
@@ -115,7 +110,7 @@ def export(
     ] = None,
     store: options.Store = options.DEFAULT_STORE,
     shared: options.Shared = "",
-    residency: Residency = "",
+    residency: options.Residency = "",
 ) -> None:
     """Write events as lines of JSON; of NDJSON, those left out keep their HMAC."""
     chosen = exports.Selection(
@@ -145,7 +140,7 @@ def show(
     session: Annotated[str, typer.Argument(help="Session id; all sessions when left out.")] = "",
     store: options.Store = options.DEFAULT_STORE,
     shared: options.Shared = "",
-    residency: Residency = "",
+    residency: options.Residency = "",
 ) -> None:
     """Show a session's windows and events, or which sessions there are."""
     with (

@@ -12,8 +12,6 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from crp_integrations.bench import hash as hash_bench
-from crp_integrations.bench import questions as questions_bench
 from crp_integrations.bench.fabric.table import table
 from crp_integrations.bench.measure import in_one_thread
 from crp_integrations.bench.relay.table import table as relay_table
@@ -110,7 +108,9 @@ def hash_(
     json_path: Json = None,
 ) -> None:
     """The state hash after one change, incrementally and by the formula."""
-    found = asdict(hash_bench.measure(facts))
+    from crp_integrations.bench.hash import measure
+
+    found = asdict(measure(facts))
     if json_path:
         json_path.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
     drawn = Table(title="State hash, CPU milliseconds", title_justify="left", show_header=False)
@@ -207,19 +207,20 @@ def questions(
     json_path: Json = None,
 ) -> None:
     """Decomposition of questions by rules beside the whole question."""
-    found = questions_bench.run(data, single)
+    from crp_integrations.bench.questions import METRICS, run
+
+    found = run(data, single)
     if json_path:
         json_path.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
     drawn = Table(title="Sub-queries, means over questions", title_justify="left")
-    for name in ("half", "way", *questions_bench.METRICS, "split"):
+    for name in ("half", "way", *METRICS, "split"):
         drawn.add_column(name, overflow="fold")
     for half in ("develop", "report"):
         for way in ("whole", "rules"):
             row = found[half][way]
-            cells = (f"{row[name]:.3f}" for name in (*questions_bench.METRICS, "split"))
-            drawn.add_row(half, way, *cells)
+            drawn.add_row(half, way, *(f"{row[name]:.3f}" for name in (*METRICS, "split")))
     for name, row in found.get("single", {}).items():
-        drawn.add_row(name, "rules", *[""] * len(questions_bench.METRICS), f"{row['split']:.3f}")
+        drawn.add_row(name, "rules", *[""] * len(METRICS), f"{row['split']:.3f}")
     terminal().print(drawn)
 
 
@@ -334,9 +335,7 @@ def sentences(
     """Boundary F1 of the sentence splitter beside pysbd, Punkt and LlamaIndex's."""
     given = ["--data", str(data)]
     given += ["--json", str(json_path)] if json_path else []
-    status = in_one_thread(SENTENCES, given)
-    if status != 0:
-        raise typer.Exit(status)
+    raise typer.Exit(in_one_thread(SENTENCES, given))
 
 
 @app.command("windows")
@@ -395,6 +394,7 @@ def _demands(report: dict[str, Any]) -> Table:
     for bar in report["bars"]:
         said = {True: ("met", "green"), False: ("not met", "red"), None: ("not measured", "")}
         word, style = said[bar["met"]]
-        cells = (Text(bar[key]) for key in ("name", "wanted", "measured"))
-        drawn.add_row(Text(word, style=style), *cells)
+        drawn.add_row(
+            Text(word, style), *(Text(bar[key]) for key in ("name", "wanted", "measured"))
+        )
     return drawn

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from crp_integrations.bench.guard.canaries import QUERIES, TENANTS
+from crp_integrations.bench.guard import QUERIES, TENANTS
 from crp_integrations.bench.measure import in_one_thread
 
 GUARD = "crp_integrations.bench.guard"

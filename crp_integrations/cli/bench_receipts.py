@@ -12,7 +12,6 @@ from rich.table import Table
 from rich.text import Text
 
 from crp_integrations.bench.measure import in_one_thread
-from crp_integrations.bench.receipts.replays import run
 from crp_integrations.cli.show import terminal
 from crp_integrations.errors import RequestError
 
@@ -20,7 +19,10 @@ COSTS = "crp_integrations.bench.receipts.costs"
 
 
 def receipts(
-    facts: Annotated[int, typer.Option("--facts", min=50, help="Passages in the store.")] = 50,
+    facts: Annotated[int, typer.Option("--facts", min=50, help="Facts in the store.")] = 50,
+    joined: Annotated[
+        int, typer.Option("--joined", min=1, help="Passages that one fact is made of.")
+    ] = 1,
     questions: Annotated[
         int, typer.Option("--questions", min=1, help="Windows that are timed in a round.")
     ] = 40,
@@ -42,7 +44,7 @@ def receipts(
     if packs:
         _replayed(packs, python or [], json_path)
         return
-    given = ["--facts", str(facts), "--questions", str(questions)]
+    given = ["--facts", str(facts), "--joined", str(joined), "--questions", str(questions)]
     given += ["--rounds", str(rounds)]
     given += ["--json", str(json_path)] if json_path else []
     status = in_one_thread(COSTS, given)
@@ -51,6 +53,8 @@ def receipts(
 
 
 def _replayed(packs: int, pythons: list[str], json_path: Path | None) -> None:
+    from crp_integrations.bench.receipts.replays import run
+
     for one in pythons:
         if shutil.which(one) is None:
             raise RequestError(f"--python is {one!r:.80}, wanted an interpreter that can be run")

@@ -9,7 +9,6 @@ import typer
 from crp_integrations.cli import facts, options, show, show_fabric
 from crp_integrations.cli.migrate import migrate
 from crp_integrations.cli.opening import kept, moving
-from crp_integrations.fabric.namespace import Namespace
 
 app = typer.Typer(
     help="Look after what is stored.",
@@ -18,10 +17,10 @@ app = typer.Typer(
 )
 app.command("quarantine")(facts.quarantine)
 for _name, _help, _change in (
-    ("lift", "End the quarantine of facts after review.", Namespace.lift),
-    ("archive", "Put facts aside until they are restored.", Namespace.archive),
-    ("restore", "Bring archived facts back.", Namespace.restore),
-    ("stale", "Mark facts as out of date; they keep being found, as old.", Namespace.mark_stale),
+    ("lift", "End the quarantine of facts after review.", "lift"),
+    ("archive", "Put facts aside until they are restored.", "archive"),
+    ("restore", "Bring archived facts back.", "restore"),
+    ("stale", "Mark facts as out of date; they keep being found, as old.", "mark_stale"),
 ):
     app.command(_name, help=_help)(facts.verb(_change))
 app.command("forget")(facts.forget)

@@ -7,18 +7,17 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
 from crp_integrations.cli import options, show_fabric
 from crp_integrations.cli.opening import kept, sources_named
-from crp_integrations.engines.graphs import write_graphml
 from crp_integrations.errors import ConfigError, RequestError
-from crp_integrations.fabric.life.reports import ChangeReport
-from crp_integrations.fabric.namespace import Namespace
-from crp_integrations.fabric.records import Source, Where
 from crp_integrations.vocabulary import FactStatus
+
+if TYPE_CHECKING:
+    from crp_integrations.fabric.records import Source, Where
 
 FactIds = Annotated[list[str], typer.Argument(help="Fact ids.", metavar="FACT_ID...")]
 
@@ -40,14 +39,16 @@ class Listed(StrEnum):
 
     def where(self) -> Where:
         """The facts that are meant."""
+        from crp_integrations.fabric.records import Where
+
         if self is Listed.ARCHIVED:
             return Where(statuses=(FactStatus.ACTIVE, FactStatus.STALE), archived=True)
         archived = None if self is Listed.QUARANTINED else False
         return Where(statuses=(FactStatus(self.value.upper()),), archived=archived)
 
 
-def verb(change: Callable[[Namespace, list[str]], ChangeReport]) -> Callable[..., None]:
-    """The command of a verb that takes fact ids and nothing else."""
+def verb(change: str) -> Callable[..., None]:
+    """The command of a namespace's verb that takes fact ids and nothing else."""
 
     def command(
         facts: FactIds,
@@ -56,7 +57,7 @@ def verb(change: Callable[[Namespace, list[str]], ChangeReport]) -> Callable[...
         as_json: options.AsJson = False,
     ) -> None:
         with kept(store, shared) as namespace:
-            report = change(namespace, facts)
+            report = getattr(namespace, change)(facts)
         show_fabric.changed(report, as_json=as_json)
 
     return command
@@ -147,6 +148,8 @@ def export(
     with kept(store, shared) as namespace, opened(out) as file:
         if form is Form.GRAPHML:
             # Ids, communities, sources and weights; no text.
+            from crp_integrations.engines.graphs import write_graphml
+
             write_graphml(namespace.graph(), out)
             return
         for record in namespace.export(None if status is None else status.where()):

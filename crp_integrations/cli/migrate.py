@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from crp_integrations.cli.opening import place
 from crp_integrations.errors import RequestError
-from crp_integrations.fabric.ports import Store
-from crp_integrations.relay.build import holds_store
-from crp_integrations.stores.address import place_of
-from crp_integrations.stores.moving import move
-from crp_integrations.stores.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from crp_integrations.fabric.ports import Store
 
 
 def migrate(
@@ -21,8 +20,11 @@ def migrate(
     target: Annotated[str, typer.Option("--to", help="Folder or postgresql:// address.")],
 ) -> None:
     """Copy every namespace of a store to another one; the state hashes are compared."""
+    from crp_integrations.relay.build import holds_store
+    from crp_integrations.stores.moving import move
+
     if not holds_store(source):
-        raise RequestError(f"there is no store at {_shown(source)!r:.80}; nothing was copied")
+        raise RequestError(f"there is no store at {place(source)!r:.80}; nothing was copied")
     with ExitStack() as opened:
         old, new = (opened.enter_context(closing(_store(one))) for one in (source, target))
         for namespace in old.namespaces():
@@ -40,10 +42,8 @@ def migrate(
 
 
 def _store(name: str) -> Store:
-    place = place_of(name)
-    return SqliteStore(place) if isinstance(place, Path) else place
+    from crp_integrations.stores.address import place_of
+    from crp_integrations.stores.sqlite import SqliteStore
 
-
-def _shown(name: str) -> str:
-    """An address may hold a password."""
-    return name.partition("://")[0] + "://…" if "://" in name else name
+    found = place_of(name)
+    return SqliteStore(found) if isinstance(found, Path) else found

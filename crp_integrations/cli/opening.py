@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from crp_integrations import Relay
 from crp_integrations.errors import RequestError, StoreError
-from crp_integrations.fabric.namespace import Namespace
-from crp_integrations.fabric.progress import Progress
-from crp_integrations.fabric.records import Source, source_id
-from crp_integrations.fabric.reembedding import ReembedReport
-from crp_integrations.fabric.shared import check_configured, stored_name
-from crp_integrations.guard.subjects import LOCAL
-from crp_integrations.relay.build import holds_store, moving_fabric
+
+if TYPE_CHECKING:
+    from crp_integrations.fabric.namespace import Namespace
+    from crp_integrations.fabric.progress import Progress
+    from crp_integrations.fabric.records import Source
+    from crp_integrations.fabric.reembedding import ReembedReport
 
 
 def existing(store: str) -> str:
@@ -24,9 +23,20 @@ def existing(store: str) -> str:
         ConfigError: what was given is no folder's name.
         StoreError: there is no store, so there is nothing to ask.
     """
+    from crp_integrations.relay.build import holds_store
+
     if not holds_store(store):
-        raise StoreError(f"there is no store at {store!r}; make one with: crp ingest PATH")
+        raise StoreError(f"there is no store at {place(store)!r}; make one with: crp ingest PATH")
     return store
+
+
+def place(store: str) -> str:
+    """A store as it may be printed: an address may hold a password, so only its kind is left.
+
+    >>> place("postgresql://me:secret@host/kb"), place("kb")
+    ('postgresql://…', 'kb')
+    """
+    return store.partition("://")[0] + "://…" if "://" in store else store
 
 
 @contextmanager
@@ -36,6 +46,8 @@ def kept(store: str, shared: str) -> Iterator[Namespace]:
     Args:
         shared: name of a shared namespace, for the operator; empty for the local tenant's own.
     """
+    from crp_integrations import Relay
+
     with Relay.open(existing(store), shared=shared, fabric={"maintain_on_open": False}) as relay:
         yield relay.fabric
 
@@ -50,6 +62,10 @@ def moving(store: str, shared: str, model: str) -> Iterator[Callable[[Progress],
     Args:
         model: folder of the embedder's files; empty for the shipped embedder.
     """
+    from crp_integrations.fabric.shared import check_configured, stored_name
+    from crp_integrations.guard.subjects import LOCAL
+    from crp_integrations.relay.build import moving_fabric
+
     folder = existing(store)
     with moving_fabric(folder, Path(model) if model else None) as fabric:
         if shared:
@@ -68,6 +84,8 @@ def sources_named(namespace: Namespace, name: str) -> list[Source]:
     Raises:
         RequestError: no source has that name.
     """
+    from crp_integrations.fabric.records import source_id
+
     uris = [name]
     # A path is taken as the loaders take it, whether or not the file is still there.
     if name.strip() and "\x00" not in name:

@@ -65,4 +65,7 @@ Shared = Annotated[
     str,
     typer.Option("--shared", help="A shared namespace of the store, for the operator."),
 ]
+Residency = Annotated[
+    str, typer.Option("--residency", help="A region of the store, with a trail of its own.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,14 +21,9 @@ from crp_integrations.receipt.records import Receipt, read
 from crp_integrations.receipt.replay import replay as again
 from crp_integrations.receipt.verify import verify
 from crp_integrations.receipt.whatif import Change, whatif
-from crp_integrations.relay.build import (
-    default_embedder,
-    default_policy,
-    default_verifier,
-    limits,
-    tokenizers,
-)
-from crp_integrations.relay.settings import Settings, load
+
+if TYPE_CHECKING:
+    from crp_integrations.relay.settings import Settings
 
 _BUNDLE = ("name", "module", "data", "entrypoint")
 
@@ -69,6 +64,9 @@ def replay(
     as_json: options.AsJson = False,
 ) -> None:
     """Do it again: rank, pack, render, examine, judge; status 1 and the place when one differs."""
+    from crp_integrations.relay.build import limits
+    from crp_integrations.relay.settings import load
+
     receipt = verified(file)
     settings = load(Path(existing(store)) if store else None)
     change = Change(
@@ -135,6 +133,13 @@ def _tools(
         own: the settings are those that the receipt was made with.
         asked: engines are asked again, as far as they are here.
     """
+    from crp_integrations.relay.build import (
+        default_embedder,
+        default_policy,
+        default_verifier,
+        tokenizers,
+    )
+
     given: dict[str, Any] = {"envelope": settings.envelope, "dpe": settings.dpe} if own else {}
     if not asked:
         return Tools(**given)

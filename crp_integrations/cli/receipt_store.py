@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crp_integrations import Relay
 from crp_integrations.cli import options, show_receipt
-from crp_integrations.cli.audit import Residency
 from crp_integrations.cli.opening import existing
 from crp_integrations.cli.receipt_files import Out, data_of, pem_of, save, save_bytes
 from crp_integrations.cli.show import many
 from crp_integrations.errors import ReceiptBroken, RequestError
 from crp_integrations.receipt.ledger import SignedHead, check_consistency
 from crp_integrations.receipt.records import Receipt
-from crp_integrations.relay.receipts import Receipts
+
+if TYPE_CHECKING:
+    from crp_integrations.relay.receipts import Receipts
 
 Name = Annotated[str, typer.Argument(help="Id of a receipt or of its window.", metavar="ID")]
 
@@ -34,6 +34,8 @@ def register(app: typer.Typer) -> None:
 @contextmanager
 def _kept(store: str, shared: str, residency: str) -> Iterator[Receipts]:
     """The receipts of a store that is there, as it is."""
+    from crp_integrations import Relay
+
     untouched = {"maintain_on_open": False}
     with Relay.open(existing(store), shared=shared, residency=residency, fabric=untouched) as relay:
         yield relay.receipts()
@@ -43,7 +45,7 @@ def list_(
     session: Annotated[str, typer.Option("--session", help="Only those of this session.")] = "",
     store: options.Store = options.DEFAULT_STORE,
     shared: options.Shared = "",
-    residency: Residency = "",
+    residency: options.Residency = "",
 ) -> None:
     """List the receipts of a store: id, time, session, number and id of the window."""
     with _kept(store, shared, residency) as receipts:
@@ -56,7 +58,7 @@ def export(
     out: Out = "",
     store: options.Store = options.DEFAULT_STORE,
     shared: options.Shared = "",
-    residency: Residency = "",
+    residency: options.Residency = "",
 ) -> None:
     """Write the receipt of a window to a file, with the texts that the store still has."""
     with _kept(store, shared, residency) as receipts:
@@ -76,7 +78,7 @@ def key(
     out: Out = "",
     store: options.Store = options.DEFAULT_STORE,
     shared: options.Shared = "",
-    residency: Residency = "",
+    residency: options.Residency = "",
 ) -> None:
     """Write the public key of a store's receipts as PEM, and after it those of earlier epochs."""
     with _kept(store, shared, residency) as receipts:
@@ -92,7 +94,7 @@ def head(
     out: Out = "",
     store: options.Store = options.DEFAULT_STORE,
     shared: options.Shared = "",
-    residency: Residency = "",
+    residency: options.Residency = "",
 ) -> None:
     """Write the signed head of the log; status 1 when it does not go on from an earlier one."""
     before = SignedHead.read(data_of(since)) if since else None
@@ -118,7 +120,7 @@ def proof(
     out: Out = "",
     store: options.Store = options.DEFAULT_STORE,
     shared: options.Shared = "",
-    residency: Residency = "",
+    residency: options.Residency = "",
 ) -> None:
     """Write the proof that a receipt is in the log, for `crp receipt verify --proof`."""
     with _kept(store, shared, residency) as receipts:

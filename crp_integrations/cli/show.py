@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
 from rich.panel import Panel
@@ -12,11 +13,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from crp_integrations.dpe.records import Claim, Report
-from crp_integrations.envelope.records import Envelope, EnvelopePreview
-from crp_integrations.fabric.records import IngestReport, shown
-from crp_integrations.relay.records import Answer
+from crp_integrations.cli.opening import place
 from crp_integrations.vocabulary import Attribution, Checked, RiskLevel
+
+if TYPE_CHECKING:
+    from crp_integrations.dpe.records import Claim, Report
+    from crp_integrations.envelope.records import Envelope, EnvelopePreview
+    from crp_integrations.fabric.records import IngestReport
+    from crp_integrations.relay.records import Answer
 
 EXCERPT = 96
 # So many of the documents that were skipped are named.
@@ -82,7 +86,7 @@ def preview(seen: EnvelopePreview) -> None:
 def ingested(report: IngestReport, store: str) -> None:
     """What an ingestion added, in one line, and what it skipped, by name."""
     facts, sources = many(len(report.facts), "fact"), many(len(report.sources), "source")
-    parts = [f"{facts} from {sources} added to {store}"]
+    parts = [f"{facts} from {sources} added to {place(store)}"]
     if report.stale:
         parts.append(f"{many(len(report.stale), 'fact')} gone stale")
     if report.returned:
@@ -91,6 +95,8 @@ def ingested(report: IngestReport, store: str) -> None:
         parts.append(f"{many(len(report.unchanged), 'source')} unchanged")
     lines = ["; ".join(parts)]
     if report.skipped:
+        from crp_integrations.fabric.records import shown
+
         count = len(report.skipped)
         noun = "document" if count == 1 else "documents"
         lines.append(f"{count} {noun} skipped: too little text for a fact")

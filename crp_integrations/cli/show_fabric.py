@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
 from crp_integrations.cli.show import many, plain, terminal
-from crp_integrations.fabric.communities.clusters import ClusterReport
-from crp_integrations.fabric.health import Examination, Stats
-from crp_integrations.fabric.life.reports import ChangeReport, Erasure, MaintenanceReport
-from crp_integrations.fabric.records import Source, shown
-from crp_integrations.fabric.reembedding import ReembedReport
+
+if TYPE_CHECKING:
+    from crp_integrations.fabric.communities.clusters import ClusterReport
+    from crp_integrations.fabric.health import Examination, Stats
+    from crp_integrations.fabric.life.reports import ChangeReport, Erasure, MaintenanceReport
+    from crp_integrations.fabric.records import Source
+    from crp_integrations.fabric.reembedding import ReembedReport
 
 # So many sources are named before an erasure.
 _NAMED = 10
@@ -86,6 +89,8 @@ def erased(reports: Sequence[Erasure], *, as_json: bool) -> None:
 
 def about_to_erase(sources: Sequence[Source]) -> None:
     """Which sources an erasure is about, on standard error."""
+    from crp_integrations.fabric.records import shown
+
     for source in sources[:_NAMED]:
         name = plain(shown(source.uri) or source.source_id, whole=True)
         typer.echo(f"{name}: {many(source.fact_count, 'fact')}", err=True)

@@ -37,12 +37,11 @@ def replayed(found: Replayed) -> None:
             Text(plain(part.place)),
             Text(plain(remark, whole=True)),
         )
-    verdict = Text("replays", "green")
-    if not found.same:
-        verdict = Text("does not replay", "bold red")
-    elif not found.whole:
-        verdict = Text("replays as far as it was run; see the remarks", "yellow")
-    terminal().print(Group(table, _limits(found.limits), verdict))
+    style = "yellow" if found.not_run else "green"
+    verdict = Text(found.summary, style if found.same else "bold red")
+    terminal().print(Group(table, _limits(found.limits)))
+    # One line at any width, as the last line is what scripts read.
+    terminal().print(verdict, soft_wrap=True)
 
 
 def supposed(receipt: Receipt, found: Supposed) -> None:

@@ -15,7 +15,6 @@ from rich.text import Text
 from crp_integrations import Relay, __version__
 from crp_integrations.audit.exports import Selection, ndjson
 from crp_integrations.cli import options
-from crp_integrations.cli.audit import Residency
 from crp_integrations.cli.facts import opened
 from crp_integrations.cli.opening import existing
 from crp_integrations.cli.receipt_files import data_of, keys_of
@@ -99,7 +98,7 @@ def check(
     metrics: MetricsPath = "",
     store: options.Store = options.DEFAULT_STORE,
     shared: options.Shared = "",
-    residency: Residency = "",
+    residency: options.Residency = "",
     tenant: Tenant = "",
 ) -> None:
     """The table of service levels; status 1 when one is not met."""
@@ -126,7 +125,7 @@ def baseline(
     out: Annotated[str, typer.Option("--out", "-o", help="Where to write it, a new file.")] = "",
     store: options.Store = options.DEFAULT_STORE,
     shared: options.Shared = "",
-    residency: Residency = "",
+    residency: options.Residency = "",
     tenant: Tenant = "",
 ) -> None:
     """Capture the latency up to now; a later check compares what comes after with it."""
@@ -157,7 +156,7 @@ def review(
     ] = None,
     store: options.Store = options.DEFAULT_STORE,
     shared: options.Shared = "",
-    residency: Residency = "",
+    residency: options.Residency = "",
     tenant: Tenant = "",
 ) -> None:
     """Add a person's word on a window to a log of evaluations."""
@@ -192,7 +191,7 @@ def drift(
     budget_tokens: options.BudgetTokens = None,
     store: options.Store = options.DEFAULT_STORE,
     shared: options.Shared = "",
-    residency: Residency = "",
+    residency: options.Residency = "",
     tenant: Tenant = "",
 ) -> None:
     """Run a golden set; with a baseline, status 1 when recall or precision fell too far."""
@@ -231,7 +230,7 @@ def bundle(
     evaluations: Evaluations = "",
     store: options.Store = options.DEFAULT_STORE,
     shared: options.Shared = "",
-    residency: Residency = "",
+    residency: options.Residency = "",
     tenant: Tenant = "",
 ) -> None:
     """Put traces, service levels, trail, log head and given reports into a signed bundle."""

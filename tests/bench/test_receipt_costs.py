@@ -11,10 +11,12 @@ from crp_integrations.bench.receipts import costs
 
 
 def test_a_small_measurement_replays_what_it_measured(tmp_path: Path) -> None:
-    arguments = ["--facts", "50", "--questions", "3", "--rounds", "2"]
+    arguments = ["--facts", "50", "--joined", "2", "--questions", "3", "--rounds", "2"]
     costs.main([*arguments, "--json", str(tmp_path / "out.json")])
     found = json.loads((tmp_path / "out.json").read_text())
     assert (found["facts"], found["questions"], found["candidates"]) == (50, 3, 50)
+    # How much text that is: two passages, of the fewest words that one has, and what is between.
+    assert found["joined"] == 2 and found["characters"] > 2 * 12
     assert found["replayed"] is True
     assert found["rounds"] == 2
     # What another hour's times are compared by.

@@ -12,7 +12,8 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.stores.keys import FileKeyRing
-from tests.cli.test_cli import KEY, PAGE, SESSION, crp
+from tests.cli.conftest import Here
+from tests.cli.test_cli import KEY, PAGE, SESSION
 
 FIXED = {"CRP_KEY": KEY, "CRP_CLOCK": "2026-05-25T12:00:00Z"}
 QUESTIONS = (
@@ -222,10 +223,10 @@ def test_after_a_rotation_old_windows_verify_and_new_ones_name_the_new_key(here,
     assert refused.returncode == 1 and "another key" in refused.stderr
 
 
-def test_a_session_is_listed_whole_where_nobody_watches(tmp_path: Path) -> None:
+def test_a_session_is_listed_whole_where_nobody_watches(here: Here, tmp_path: Path) -> None:
     with Relay.open(tmp_path / "kb", model="extractive") as relay:
         relay.add(["The Falcon bridge is 503 metres long and carries eight lanes."])
         answer = relay.ask("How long is the Falcon bridge?")
-    shown = crp("audit", "show", "--store", "kb", cwd=tmp_path)
+    shown = here("audit", "show", "--store", "kb", cwd=tmp_path)
     assert shown.returncode == 0, shown.stderr
     assert answer.session_id in shown.stdout

@@ -40,10 +40,12 @@ def crp(*arguments: object, cwd: Path, **environment: str) -> subprocess.Complet
     )
 
 
+# By the real clock the facts would one day be archived for want of use.
+FIXED = {"CRP_KEY": KEY, "CRP_CLOCK": "2026-05-26T12:00:00Z"}
+
+
 def keyed(*arguments: object, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    # By the real clock the facts would one day be archived for want of use.
-    settings = {"CRP_KEY": KEY, "CRP_CLOCK": "2026-05-26T12:00:00Z", **environment}
-    return crp(*arguments, cwd=cwd, **settings)
+    return crp(*arguments, cwd=cwd, **FIXED, **environment)
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -57,7 +59,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("cli")
     (root / "docs").mkdir()
     (root / "docs" / "meridian.md").write_text(PAGE)
-    done = keyed("ingest", "docs", "--store", "kb", cwd=root, CRP_CLOCK="2026-05-25T12:00:00Z")
+    fixed = {"CRP_KEY": KEY, "CRP_CLOCK": "2026-05-25T12:00:00Z"}
+    done = crp("ingest", "docs", "--store", "kb", cwd=root, **fixed)
     assert done.returncode == 0, done.stderr
     return root
 
@@ -113,14 +116,16 @@ def test_ask_json_is_equal_for_the_same_store_clock_key_and_session(world, tmp_p
     assert "Northfield Energy" in answer["text"]
 
 
-def test_preview_shows_what_an_envelope_would_be(world):
-    shown = keyed("preview", "Who operates the reactor?", "--json", "--store", "kb", cwd=world)
+def test_preview_shows_what_an_envelope_would_be(here, world):
+    asked = ["preview", "Who operates the reactor?", "--json", "--store", "kb"]
+    shown = here(*asked, cwd=world, **FIXED)
     assert shown.returncode == 0, shown.stderr
     assert json.loads(shown.stdout)["facts_available"] >= 2
 
 
-def test_front_matter_names_the_kind(world):
-    shown = keyed("ask", "Who operates the reactor?", "--json", "--store", "kb", cwd=world)
+def test_front_matter_names_the_kind(here, world):
+    asked = ["ask", "Who operates the reactor?", "--json", "--store", "kb"]
+    shown = here(*asked, cwd=world, **FIXED)
     weights = {f["importance_weight"] for f in json.loads(shown.stdout)["envelope"]["facts"]}
     assert weights == {0.9}
 
@@ -192,17 +197,19 @@ def test_the_quickstart_runs_without_a_key_from_any_folder(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_policy_withholds_and_a_strategy_acts(world):
+def test_a_policy_withholds_and_a_strategy_acts(here, world):
     asked = ["ask", "Who operates the reactor?", "--store", "kb", "--json"]
-    told = keyed(*asked, "--strategy", "pull", cwd=world)
+    told = here(*asked, "--strategy", "pull", cwd=world, **FIXED)
     assert told.returncode == 0, told.stderr
     assert json.loads(told.stdout)["headers"]["CRP-Context-Strategy"] == "pull"
-    withheld = keyed(*asked, "--policy", "oversight halt", cwd=world)
+    withheld = here(*asked, "--policy", "oversight halt", cwd=world, **FIXED)
     assert withheld.returncode == 1
     assert "OVERSIGHT_REQUIRED" in withheld.stderr
-    wrong = keyed(*asked, "--policy", "halt-on NEVER", cwd=world)
+    wrong = here(*asked, "--policy", "halt-on NEVER", cwd=world, **FIXED)
     assert wrong.returncode == 1
     assert "column" in wrong.stderr
-    lost = keyed(*asked, "--session", SESSION, "--continue", "crp_cont_" + "a" * 20, cwd=world)
+    lost = here(
+        *asked, "--session", SESSION, "--continue", "crp_cont_" + "a" * 20, cwd=world, **FIXED
+    )
     assert lost.returncode == 1
     assert "crp_cont_" in lost.stderr

@@ -144,6 +144,10 @@ def test_replay_does_everything_again(receipt) -> None:
     states = {part["name"]: part["state"] for part in told["parts"]}
     assert states["context"] == states["examination"] == states["policy"] == "equal"
     assert states["signals"] == "not-run"
+    lacking = [name for name, state in states.items() if state == "not-run"]
+    run = receipt("replay", "3.json", "--recorded")
+    assert run.returncode == 0
+    assert run.stdout.rstrip().endswith(f"\nreplays; not run: {', '.join(lacking)}")
 
 
 def test_what_if_the_budget_were_another(receipt) -> None:

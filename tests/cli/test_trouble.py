@@ -132,19 +132,47 @@ def without_secrets(said: dict[str, Any]) -> dict[str, Any]:
     return said
 
 
+# Runs commands, one a line, and writes a line after what each of them says.
+ONE_AFTER_ANOTHER = """
+import json
+import sys
+from crp_integrations.cli.app import main
+for line in sys.stdin:
+    sys.argv = ["crp", *json.loads(line)]
+    try:
+        main()
+    except SystemExit as leaving:
+        assert not leaving.code, leaving.code
+    print("{END}", flush=True)
+"""
+END = "=== end ==="
+
+
 def test_new_stores_of_equal_documents_answer_the_same(made, tmp_path):
     outputs = []
     for seed in ("1", "2"):
-        said = []
-        for command in (
+        commands = (
             ["ingest", "docs", "--json"],
             ["ask", QUESTION, "--session", SESSION, "--json"],
             ["ask", "How much power?", "--session", SESSION, "--json"],
-        ):
-            done = crp(*command, "--store", tmp_path / seed, cwd=made, PYTHONHASHSEED=seed, **FIXED)
-            assert done.returncode == 0, done.stderr
-            said.append(without_secrets(json.loads(done.stdout)))
-        outputs.append(said)
+        )
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("CRP_")}
+        done = subprocess.run(
+            [sys.executable, "-c", ONE_AFTER_ANOTHER.replace("{END}", END)],
+            input="".join(
+                json.dumps([*command, "--store", str(tmp_path / seed)]) + "\n"
+                for command in commands
+            ),
+            cwd=made,
+            env={**inherited, "PYTHONHASHSEED": seed, **FIXED},
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
+        assert done.returncode == 0, done.stderr
+        *said, rest = done.stdout.split(END)
+        assert (len(said), rest.strip()) == (len(commands), "")
+        outputs.append([without_secrets(json.loads(one)) for one in said])
     assert outputs[0] == outputs[1]
 
 

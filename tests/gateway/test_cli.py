@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from crp_integrations.gateway import KeyFile
-from crp_integrations.gateway.keys import Scope, found
+from crp_integrations.gateway.keys import Scope, found, new_key
+from tests.commands import Here
 
 
 def crp(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -18,7 +19,7 @@ def crp(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
-def test_a_key_is_made_listed_and_revoked(tmp_path: Path) -> None:
+def test_a_key_is_made_listed_and_revoked(here: Here, tmp_path: Path) -> None:
     file = str(tmp_path / "keys")
     made = crp("keys", "new", "acme", "--keys", file, "--scope", "ask", "--days", "7")
     assert made.returncode == 0, made.stderr
@@ -26,11 +27,11 @@ def test_a_key_is_made_listed_and_revoked(tmp_path: Path) -> None:
     kept = found(KeyFile(file).all(), key, datetime.now(UTC))
     assert kept is not None
     assert (kept.tenant, kept.scopes) == ("acme", (Scope.ASK,))
-    assert key.rpartition("_")[2] not in Path(file).read_text(encoding="utf-8")
-    listed = crp("keys", "list", "--keys", file).stdout
+    assert key.split("_", 2)[2] not in Path(file).read_text(encoding="utf-8")
+    listed = here("keys", "list", "--keys", file, cwd=tmp_path).stdout
     assert kept.key_id in listed
     assert "acme" in listed
-    assert crp("keys", "revoke", kept.key_id, "--keys", file).returncode == 0
+    assert here("keys", "revoke", kept.key_id, "--keys", file, cwd=tmp_path).returncode == 0
     assert not KeyFile(file).all()
 
 
@@ -48,13 +49,20 @@ def test_a_key_is_made_listed_and_revoked(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_meant_is_one_sentence(
-    tmp_path: Path, arguments: tuple[str, ...], said: str
+    here: Here, tmp_path: Path, arguments: tuple[str, ...], said: str
 ) -> None:
     (tmp_path / "empty").write_text("\n")
-    crp("keys", "new", "acme", "--keys", str(tmp_path / "keys"))
+    KeyFile(tmp_path / "keys").add(new_key("acme")[1])
     names = {name: str(tmp_path / name) for name in ("store", "none", "empty", "keys")}
-    done = crp(*(one.format(**names) for one in arguments))
+    done = here(*(one.format(**names) for one in arguments), cwd=tmp_path)
     assert done.returncode == 1, done.stdout
     assert said in done.stderr
     assert done.stderr.startswith("crp: ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_process_says_its_sentence_and_nothing_else(tmp_path: Path) -> None:
+    done = crp("serve", str(tmp_path / "store"), "--keys", str(tmp_path / "none"))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("crp: there is no key file")
     assert len(done.stderr.splitlines()) == 1

@@ -9,12 +9,12 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.errors import ConfigError
-from crp_integrations.gateway import create_app
+from crp_integrations.gateway import KeyFile, create_app
 from crp_integrations.gateway.keys import FixedKeys
 from crp_integrations.guard.subjects import Subject
+from tests.commands import Here
 from tests.doubles import HashEmbedder
 from tests.gateway.houses import FACTS, QUESTION, SECRET, key_for, opened
-from tests.gateway.test_cli import crp
 from tests.postgres import postgres_address  # noqa: F401 - a fixture
 from tests.postgres import server as database
 from tests.servers import Double
@@ -70,15 +70,16 @@ def test_tenants_of_one_database_are_answered_from_their_own_facts(
 
 def test_a_database_without_a_key_is_refused_before_it_is_served(
     postgres_address: str,  # noqa: F811
+    here: Here,
     tmp_path: Path,
 ) -> None:
     with pytest.raises(ConfigError, match="CRP_KEY"):
         create_app(postgres_address, keys=FixedKeys(key_for("acme")[1]))
-    crp("keys", "new", "acme", "--keys", str(tmp_path / "keys"))
-    done = crp("serve", postgres_address, "--keys", str(tmp_path / "keys"))
+    KeyFile(tmp_path / "keys").add(key_for("acme")[1])
+    done = here("serve", postgres_address, "--keys", "keys", cwd=tmp_path)
     assert done.returncode == 1 and "CRP_KEY" in done.stderr
     assert not (tmp_path / "postgresql:").exists() and not Path("postgresql:").exists()
-    done = crp("serve", "mysql://host/kb", "--keys", str(tmp_path / "keys"))
+    done = here("serve", "mysql://host/kb", "--keys", "keys", cwd=tmp_path)
     assert done.returncode == 1 and "mysql://" in done.stderr
 
 

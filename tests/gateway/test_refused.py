@@ -151,12 +151,22 @@ def test_a_key_file_is_noticed_when_it_changes(tmp_path: Path) -> None:
         file.revoke(kept.key_id)
 
 
+# One process imports the package, and its children write, each through a `KeyFile` of its own.
 ADDING = """
+import os
 import sys
 from crp_integrations.gateway.keys import KeyFile, new_key
-file = KeyFile(sys.argv[1])
+path, *names = sys.argv[1:]
+children = []
+for name in names:
+    children.append(os.fork())
+    if not children[-1]:
+        break
+else:
+    sys.exit(max(os.waitpid(child, 0)[1] for child in children) != 0)
+file = KeyFile(path)
 for number in range(10):
-    key, kept = new_key(sys.argv[2])
+    key, kept = new_key(name)
     file.add(kept)
     if number % 2:
         file.revoke(kept.key_id)
@@ -166,8 +176,7 @@ for number in range(10):
 def test_processes_that_write_a_key_file_lose_no_key(tmp_path: Path) -> None:
     path = tmp_path / "keys.jsonl"
     names = [f"tenant-{number}" for number in range(4)]
-    running = [subprocess.Popen([sys.executable, "-c", ADDING, path, name]) for name in names]
-    assert [one.wait(60) for one in running] == [0] * len(names)
+    subprocess.run([sys.executable, "-c", ADDING, path, *names], check=True, timeout=60)
     kept = Counter(key.tenant for key in KeyFile(path).all().values())
     assert kept == dict.fromkeys(names, 5)
 

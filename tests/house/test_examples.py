@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.commands import Here
 from tests.requirements.rows import ROOT
 
 SCRIPTS = sorted((ROOT / "examples").glob("**/*.py"))
@@ -36,7 +37,7 @@ def test_there_is_an_example_for_each_framework() -> None:
     ids=lambda path: path.stem,
 )
 def test_an_example_runs_without_a_key_and_its_receipts_verify(
-    script: Path, tmp_path: Path
+    script: Path, tmp_path: Path, here: Here
 ) -> None:
     kept = tmp_path / "receipts"
     kept.mkdir()
@@ -61,13 +62,6 @@ def test_an_example_runs_without_a_key_and_its_receipts_verify(
     asks = any(word in script.read_text(encoding="utf-8") for word in ASKING)
     assert bool(receipts) >= asks, "a relay was asked, and no receipt was issued"
     for path in receipts:
-        verified = subprocess.run(
-            [sys.executable, "-m", "crp_integrations.cli.app", "receipt", "verify", str(path)],
-            env={"PATH": "", "PYTHONPATH": str(ROOT)},
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+        verified = here("receipt", "verify", path, cwd=tmp_path)
         assert verified.returncode == 0, verified.stdout + verified.stderr
         assert verified.stdout.rstrip().endswith("verifies")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.house.imports import PACKAGE
+from tests.house.imports import files
 
 MAKERS = {"dict", "frozenset", "list", "set", "sorted", "tuple"}
 LOOPS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp, ast.For, ast.While)
@@ -31,9 +31,20 @@ def _made(node: ast.expr) -> bool:
     return isinstance(node, ast.ListComp | ast.SetComp)
 
 
-def made_anew(source: str) -> Iterator[tuple[int, str]]:
+def _asked(node: ast.Compare) -> Iterator[ast.expr]:
+    """The collections made out of others in which a comparison looks for something."""
+    for sign, other in zip(node.ops, node.comparators, strict=True):
+        if isinstance(sign, ast.In | ast.NotIn) and _made(other):
+            yield other
+
+
+def made_anew(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Line and text of each comparison with a collection that no turn of its loop changes."""
-    for loop in ast.walk(ast.parse(source)):
+    nodes = list(ast.walk(tree))
+    # Most files have no such comparison anywhere, and their loops need not be looked through.
+    if not any(isinstance(node, ast.Compare) and any(_asked(node)) for node in nodes):
+        return
+    for loop in nodes:
         if not isinstance(loop, LOOPS):
             continue
         if isinstance(loop, ast.For | ast.While):
@@ -50,9 +61,8 @@ def made_anew(source: str) -> Iterator[tuple[int, str]]:
         for node in (found for one in inside for found in ast.walk(one)):
             if not isinstance(node, ast.Compare):
                 continue
-            for sign, other in zip(node.ops, node.comparators, strict=True):
-                asked = isinstance(sign, ast.In | ast.NotIn)
-                if asked and _made(other) and not _names(other) & changing:
+            for other in _asked(node):
+                if not _names(other) & changing:
                     yield node.lineno, ast.unparse(node)
 
 
@@ -68,13 +78,11 @@ def made_anew(source: str) -> Iterator[tuple[int, str]]:
     ],
 )
 def test_what_is_made_in_a_loop_is_found(source: str, count: int) -> None:
-    assert len(list(made_anew(source))) == count
+    assert len(list(made_anew(ast.parse(source)))) == count
 
 
 def test_no_loop_makes_a_collection_anew_to_look_into_it() -> None:
     found = [
-        f"{path.relative_to(PACKAGE)}:{line}: {text}"
-        for path in sorted(PACKAGE.rglob("*.py"))
-        for line, text in made_anew(path.read_text(encoding="utf-8"))
+        f"{file}:{line}: {text}" for file, tree in files().items() for line, text in made_anew(tree)
     ]
     assert found == []

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.commands import Here
 from tests.house.pages import Block, blocks
 from tests.requirements.rows import ROOT
 
@@ -109,14 +110,8 @@ def _command(words: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("words", _crp_lines(), ids=lambda words: " ".join(_command(words)))
-def test_a_crp_command_and_its_options_exist(words: list[str]) -> None:
-    run = subprocess.run(
-        [sys.executable, "-m", "crp_integrations.cli.app", *_command(words), "--help"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "COLUMNS": "200", "NO_COLOR": "1"},
-    )
+def test_a_crp_command_and_its_options_exist(here: Here, words: list[str]) -> None:
+    run = here(*_command(words), "--help", cwd=ROOT, COLUMNS="200", NO_COLOR="1")
     assert run.returncode == 0, run.stderr
     options = set(re.findall(r"--[\w-]+", run.stdout))
     assert {word for word in words[2:] if word.startswith("--")} <= options

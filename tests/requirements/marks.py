@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 from tests.requirements.rows import ROOT
@@ -11,6 +12,7 @@ from tests.requirements.rows import ROOT
 TESTS = ROOT / "tests"
 
 
+@cache
 def marks(folder: Path = TESTS) -> dict[str, list[str]]:
     """File names by requirement id, for every literal `requirement("…")` mark.
 
@@ -20,7 +22,10 @@ def marks(folder: Path = TESTS) -> dict[str, list[str]]:
     found: dict[str, list[str]] = defaultdict(list)
     for path in sorted(folder.rglob("*.py")):
         name = path.relative_to(folder).as_posix()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        if "requirement" not in text:
+            continue
+        for node in ast.walk(ast.parse(text)):
             if not (isinstance(node, ast.Call) and _is_mark(node.func)):
                 continue
             for argument in node.args:

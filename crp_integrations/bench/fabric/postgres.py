@@ -10,72 +10,71 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import closing
-from multiprocessing.synchronize import Barrier
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from crp_integrations.bench.fabric import corpus, embeddings
+from crp_integrations.bench.fabric import corpus, embeddings, postgres_writers
 from crp_integrations.bench.fabric.embeddings import Kind
+from crp_integrations.bench.fabric.made_up import made_up_facts
+from crp_integrations.bench.fabric.postgres_writers import NAMES
 from crp_integrations.bench.measure import has_one_thread, in_one_thread, machine
 from crp_integrations.fabric.ports.searching import searching_in
 from crp_integrations.fabric.records import Fact
 from crp_integrations.fabric.search.stored import StoredIndex
 from crp_integrations.stores.postgres import PostgresStore
+from crp_integrations.stores.postgres.connection import Raw
 from crp_integrations.stores.postgres.facts import PostgresFacts
 from crp_integrations.stores.postgres.schema import schema_of, set_up
 from crp_integrations.vectors import FloatRows, unit_rows
 
 MODULE = "crp_integrations.bench.fabric.postgres"
-NAMES = ("bench-0", "bench-1", "bench-2", "bench-3")
-DIMENSIONS = 384
-# Vectors lie around so many centres, as those of texts lie around their themes.
-CENTRES, SPREAD = 500, 0.9
 BATCH = 1_000
 QUERIES, K, ROUNDS = 200, 50, 5
 # A hundredth more passages than facts are read, as by the bench of the embedded store.
 GROWTH = 100
-# Batches of each writer, and facts of each.
-WRITES, WRITTEN = 8, 250
 RAW = "crp_bench_raw"
-# Facts, their unit rows, and unit rows that are asked for.
-Material = tuple[Sequence[Fact], FloatRows, FloatRows]
+# What both sides build an index with: in one process, whose time is counted, and with the graph in
+# memory, as pgvector's documentation advises.
+OPTIONS = "-c max_parallel_maintenance_workers=0 -c maintenance_work_mem=512MB"
 Ask = Callable[[npt.NDArray[np.float32]], list[str]]
 
 
-def material(count: int, seed: int = 1) -> tuple[list[Fact], FloatRows]:
-    """Facts of about eighty words, and a unit vector for each; equal arguments, equal material."""
-    chance = np.random.default_rng(seed)
-    centres = chance.standard_normal((CENTRES, DIMENSIONS)).astype(np.float32)
-    rows = np.empty((count, DIMENSIONS), dtype=np.float32)
-    for start in range(0, count, BATCH):
-        many = min(BATCH, count - start)
-        noise = chance.standard_normal((many, DIMENSIONS)).astype(np.float32)
-        rows[start : start + many] = centres[chance.integers(CENTRES, size=many)] + SPREAD * noise
-    words = np.minimum(chance.zipf(1.3, size=(count, 80)), 30_000)
-    facts = [
-        Fact(content=f"passage {seed} {n} " + " ".join(f"w{word}" for word in line))
-        for n, line in enumerate(words.tolist())
-    ]
-    return facts, unit_rows(rows)
+@dataclass(frozen=True)
+class Material:
+    """What is written and asked.
+
+    Attributes:
+        rows: unit rows of the facts, shape (len(facts), dimensions).
+        asked: unit rows that are asked for.
+        more, more_rows: one more batch, and its unit rows.
+    """
+
+    facts: Sequence[Fact]
+    rows: FloatRows
+    asked: FloatRows
+    more: Sequence[Fact]
+    more_rows: FloatRows
 
 
 def made_up(count: int) -> Material:
     """Synthetic facts with their vectors, and questions near some of them."""
-    facts, rows = material(count)
+    facts, rows = made_up_facts(count)
     near = rows[:: max(1, count // QUERIES)][:QUERIES]
     noise = np.random.default_rng(2).standard_normal(near.shape).astype(np.float32)
-    return facts, rows, unit_rows(near + 0.5 * noise / np.sqrt(DIMENSIONS))
+    asked = unit_rows(near + 0.5 * noise / np.sqrt(rows.shape[1]))
+    return Material(facts, rows, asked, *made_up_facts(BATCH, seed=3))
 
 
 def real(count: int, cache: Path, kind: Kind = "minilm") -> Material:
@@ -92,10 +91,14 @@ def real(count: int, cache: Path, kind: Kind = "minilm") -> Material:
     stored = {number * len(rows) // count for number in range(count)}
     others = [number for number in range(len(rows)) if number not in stored]
     asked = [others[number * len(others) // QUERIES] for number in range(QUERIES)]
-    places = sorted(stored)
-    # Plain SQL keeps no NUL.
-    facts = [Fact(content=texts[place].replace("\0", " ")) for place in places]
-    return facts, np.ascontiguousarray(rows[places]), np.ascontiguousarray(rows[asked])
+
+    def these(places: Sequence[int]) -> tuple[list[Fact], FloatRows]:
+        # Plain SQL keeps no NUL.
+        facts = [Fact(content=texts[place].replace("\0", " ")) for place in places]
+        return facts, np.ascontiguousarray(rows[places])
+
+    written, more = these(sorted(stored)), these(others[:BATCH])
+    return Material(*written, np.ascontiguousarray(rows[asked]), *more)
 
 
 def run(address: str, given: Material, say: Callable[[str], None]) -> dict[str, Any]:
@@ -107,27 +110,27 @@ def run(address: str, given: Material, say: Callable[[str], None]) -> dict[str, 
     Args:
         given: facts, their unit rows, and unit rows that are asked for.
     """
-    facts, rows, asked = given
+    facts, rows, asked = given.facts, given.rows, given.asked
     count = len(facts)
-    with closing(PostgresStore(address)) as store:
+    options = conninfo_to_dict(address).get("options") or ""
+    address = make_conninfo(address, options=f"{OPTIONS} {options}")
+    with closing(PostgresStore(address)) as store, _plain(address) as raw:
         _clean(address, store)
         try:
             say(f"writing {count} facts through the store")
-            ours = _ingested(store, facts, rows)
+            ours = _ingested(address, facts, rows)
             _analysed(address)
             sizes = _sizes(address, count)
             say("writing the same as COPY and CREATE INDEX")
-            raw = _copied(address, facts, rows)
+            plain = _copied(raw, facts, rows)
             say(f"asking {len(asked)} questions of each")
             exact = [_best(rows, facts, one) for one in asked]
-            found = _searched(store, address, asked, exact)
+            found = _searched(store, raw, asked, exact)
+            say(f"writing {len(given.more)} facts more")
+            grown = _grown(store, raw, given)
             say("four writers")
             _clean(address, store)
-            writers = {
-                "one writer": _written(address, [0]),
-                "four on four tenants": _written(address, [0, 1, 2, 3]),
-                "four on one tenant": _written(address, [0, 0, 0, 0]),
-            }
+            writers = postgres_writers.measured(address)
         finally:
             _clean(address, store)
     return {
@@ -135,14 +138,24 @@ def run(address: str, given: Material, say: Callable[[str], None]) -> dict[str, 
         "facts": count,
         "dimensions": rows.shape[1],
         "bytes_a_fact": sizes,
-        "ingestion": {
-            "ours": ours,
-            "raw": raw,
-            "share": round(ours["rows_cpu_s"] / raw["rows_cpu_s"], 3),
-        },
+        "ingestion": _beside(ours, plain),
+        "one_more_batch": {"facts": len(given.more)} | _beside(*grown),
         "search": found | {"cpu_ratio": round(found["ours"]["cpu_ms"] / found["raw"]["cpu_ms"], 3)},
         "rows_per_second": writers,
     }
+
+
+def _beside(ours: dict[str, float], plain: dict[str, float]) -> dict[str, Any]:
+    share = round(ours["rows_cpu_s"] / plain["rows_cpu_s"], 3)
+    return {"ours": ours, "raw": plain, "share": share}
+
+
+@contextmanager
+def _plain(address: str) -> Iterator[Raw]:
+    """The connection of the plain tables; it searches its index as those of the store do."""
+    with psycopg.connect(address, autocommit=True) as raw:
+        set_up(raw)
+        yield raw
 
 
 def _clean(address: str, store: PostgresStore) -> None:
@@ -152,14 +165,31 @@ def _clean(address: str, store: PostgresStore) -> None:
         raw.execute(f"DROP SCHEMA IF EXISTS {RAW} CASCADE".encode())
 
 
-def _ingested(store: PostgresStore, facts: Sequence[Fact], rows: FloatRows) -> dict[str, float]:
-    with store.begin(NAMES[0], write=True) as transaction:
-        transaction.facts.set_setting("embedder", "bench")
+def _ingested(address: str, facts: Sequence[Fact], rows: FloatRows) -> dict[str, float]:
+    # With connections of its own, so that `_pid` of the other store stays right.
+    with closing(PostgresStore(address)) as store:
+        with store.begin(NAMES[0], write=True) as transaction:
+            transaction.facts.set_setting("embedder", "bench")
+        with store.loading(NAMES[0]):
+            # The one other connection is the one that writes, and then builds the index.
+            begun, pid = _started(_pid(store))
+            for start in range(0, len(facts), BATCH):
+                with store.begin(NAMES[0]) as transaction:
+                    transaction.facts.add(facts[start : start + BATCH], rows[start : start + BATCH])
+        return _speed(len(facts), begun, pid)
+
+
+def _grown(
+    store: PostgresStore, raw: Raw, given: Material
+) -> tuple[dict[str, float], dict[str, float]]:
+    """One more batch of each, into the index that is there."""
     begun, pid = _started(_pid(store))
-    for start in range(0, len(facts), BATCH):
-        with store.begin(NAMES[0]) as transaction:
-            transaction.facts.add(facts[start : start + BATCH], rows[start : start + BATCH])
-    return _speed(len(facts), begun, pid)
+    with store.begin(NAMES[0]) as transaction:
+        transaction.facts.add(given.more, given.more_rows)
+    ours = _speed(len(given.more), begun, pid)
+    begun, pid = _started(raw.info.backend_pid)
+    _copy(raw, given.more, given.more_rows)
+    return ours, _speed(len(given.more), begun, pid)
 
 
 def _analysed(address: str) -> None:
@@ -185,31 +215,28 @@ def _sizes(address: str, count: int) -> dict[str, int]:
     return {"all": tables} | {name: size for name, size in each.items() if size >= 1}
 
 
-def _copied(address: str, facts: Sequence[Fact], rows: FloatRows) -> dict[str, float]:
-    with psycopg.connect(address, autocommit=True) as raw, raw.cursor() as cursor:
-        begun, pid = _started(raw.info.backend_pid)
-        raw.execute(f"CREATE SCHEMA {RAW}".encode())
-        raw.execute(f"SET search_path = {RAW}, public".encode())
-        size = rows.shape[1]
-        raw.execute(
-            "CREATE TABLE passages (id text PRIMARY KEY, content text, "
-            f"vector vector({size}))".encode()
-        )
-        for start in range(0, len(facts), BATCH):
-            with cursor.copy("COPY passages FROM STDIN") as copying:
-                for fact, row in zip(
-                    facts[start : start + BATCH], rows[start : start + BATCH], strict=True
-                ):
-                    copying.write_row((fact.fact_id, fact.content, str(row.tolist())))
-        # In one process, as the rows of the other side come in.
-        raw.execute("SET max_parallel_maintenance_workers = 0")
-        raw.execute(
-            "CREATE INDEX ON passages USING hnsw "
-            f"((vector::halfvec({size})) halfvec_ip_ops)".encode()
-        )
-        speed = _speed(len(facts), begun, pid)
-        raw.execute("VACUUM (ANALYZE) passages")
-        return speed
+def _copied(raw: Raw, facts: Sequence[Fact], rows: FloatRows) -> dict[str, float]:
+    begun, pid = _started(raw.info.backend_pid)
+    raw.execute(f"CREATE SCHEMA {RAW}".encode())
+    raw.execute(f"SET search_path = {RAW}, public".encode())
+    size = rows.shape[1]
+    raw.execute(
+        f"CREATE TABLE passages (id text PRIMARY KEY, content text, vector vector({size}))".encode()
+    )
+    for start in range(0, len(facts), BATCH):
+        _copy(raw, facts[start : start + BATCH], rows[start : start + BATCH])
+    raw.execute(
+        f"CREATE INDEX ON passages USING hnsw ((vector::halfvec({size})) halfvec_ip_ops)".encode()
+    )
+    speed = _speed(len(facts), begun, pid)
+    raw.execute("VACUUM (ANALYZE) passages")
+    return speed
+
+
+def _copy(raw: Raw, facts: Sequence[Fact], rows: FloatRows) -> None:
+    with raw.cursor() as cursor, cursor.copy("COPY passages FROM STDIN") as copying:
+        for fact, row in zip(facts, rows, strict=True):
+            copying.write_row((fact.fact_id, fact.content, str(row.tolist())))
 
 
 def _pid(store: PostgresStore) -> int:
@@ -237,44 +264,42 @@ def _speed(count: int, begun: tuple[float, float], pid: int) -> dict[str, float]
 
 
 def _searched(
-    store: PostgresStore, address: str, asked: FloatRows, exact: Sequence[set[str]]
+    store: PostgresStore, raw: Raw, asked: FloatRows, exact: Sequence[set[str]]
 ) -> dict[str, dict[str, float]]:
     """Means over the questions, which both are asked in turns, again and again."""
     statement = (
         f"SELECT id FROM {RAW}.passages ORDER BY "  # noqa: S608 - names of ours
         f"vector::halfvec({asked.shape[1]}) <#> %s::halfvec({asked.shape[1]}) LIMIT {K}"
     ).encode()
-    with psycopg.connect(address, autocommit=True) as raw:
-        set_up(raw)
 
-        def plain(vector: npt.NDArray[np.float32]) -> list[str]:
-            found = raw.execute(statement, [str(vector.tolist())]).fetchall()
-            return [id_ for (id_,) in found]
+    def plain(vector: npt.NDArray[np.float32]) -> list[str]:
+        found = raw.execute(statement, [str(vector.tolist())]).fetchall()
+        return [id_ for (id_,) in found]
 
-        def ours(vector: npt.NDArray[np.float32]) -> list[str]:
-            with store.begin(NAMES[0], write=False) as transaction:
-                searching = searching_in(transaction.facts)
-                assert searching is not None
-                index = StoredIndex(transaction.facts, searching)
-                return [hit.fact_id for hit in index.nearest(vector, K)]
+    def ours(vector: npt.NDArray[np.float32]) -> list[str]:
+        with store.begin(NAMES[0], write=False) as transaction:
+            searching = searching_in(transaction.facts)
+            assert searching is not None
+            index = StoredIndex(transaction.facts, searching)
+            return [hit.fact_id for hit in index.nearest(vector, K)]
 
-        sides: dict[str, tuple[Ask, int]] = {
-            "ours": (ours, _pid(store)),
-            "raw": (plain, raw.info.backend_pid),
-        }
-        spent = {name: np.zeros(3) for name in sides}
-        hits: dict[str, list[float]] = {name: [] for name in sides}
-        for number in range(ROUNDS + 1):
-            for vector, best in zip(asked, exact, strict=True):
-                for name, (ask, pid) in sides.items():
-                    begun = np.array([time.process_time(), _cpu(pid), time.perf_counter()])
-                    ids = ask(vector)
-                    # The first round fills what each side keeps ready.
-                    if number:
-                        spent[name] += [time.process_time(), _cpu(pid), time.perf_counter()]
-                        spent[name] -= begun
-                    else:
-                        hits[name].append(len({*ids} & best) / len(best))
+    sides: dict[str, tuple[Ask, int]] = {
+        "ours": (ours, _pid(store)),
+        "raw": (plain, raw.info.backend_pid),
+    }
+    spent = {name: np.zeros(3) for name in sides}
+    hits: dict[str, list[float]] = {name: [] for name in sides}
+    for number in range(ROUNDS + 1):
+        for vector, best in zip(asked, exact, strict=True):
+            for name, (ask, pid) in sides.items():
+                begun = np.array([time.process_time(), _cpu(pid), time.perf_counter()])
+                ids = ask(vector)
+                # The first round fills what each side keeps ready.
+                if number:
+                    spent[name] += [time.process_time(), _cpu(pid), time.perf_counter()]
+                    spent[name] -= begun
+                else:
+                    hits[name].append(len({*ids} & best) / len(best))
     found = {}
     for name, seconds in spent.items():
         own, server, wall = (seconds * 1000 / (ROUNDS * len(asked))).tolist()
@@ -304,36 +329,6 @@ def _cpu(pid: int) -> float:
 def _best(rows: FloatRows, facts: Sequence[Fact], vector: npt.NDArray[np.float32]) -> set[str]:
     scores = rows @ vector
     return {facts[place].fact_id for place in np.argpartition(-scores, K)[:K].tolist()}
-
-
-def _written(address: str, tenants: Sequence[int]) -> float:
-    """Rows a second of writers that begin at once, each a process."""
-    spawn = multiprocessing.get_context("spawn")
-    start = spawn.Barrier(len(tenants) + 1)
-    writers = [
-        spawn.Process(target=_write, args=(address, NAMES[tenant], number, start))
-        for number, tenant in enumerate(tenants)
-    ]
-    for writer in writers:
-        writer.start()
-    start.wait()
-    begun = time.perf_counter()
-    for writer in writers:
-        writer.join()
-    seconds = time.perf_counter() - begun
-    with closing(PostgresStore(address)) as store:
-        for tenant in set(tenants):
-            store.drop(NAMES[tenant])
-    return round(len(tenants) * WRITES * WRITTEN / seconds, 1)
-
-
-def _write(address: str, namespace: str, number: int, start: Barrier) -> None:
-    facts, rows = material(WRITES * WRITTEN, seed=100 + number)
-    with closing(PostgresStore(address, busy_seconds=60, index_from=1)) as store:
-        start.wait()
-        for at in range(0, len(facts), WRITTEN):
-            with store.begin(namespace) as transaction:
-                transaction.facts.add(facts[at : at + WRITTEN], rows[at : at + WRITTEN])
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from crp_integrations.bench.guard.canaries import QUERIES, TENANTS, Canaries
+from crp_integrations.bench.guard import QUERIES, TENANTS
+from crp_integrations.bench.guard.canaries import Canaries
 from crp_integrations.bench.guard.speed import (
     CACHED_MOST_US,
     DECISIONS,

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from crp_integrations.bench.guard import QUERIES, TENANTS
 from crp_integrations.engines.guards import guard_of
 from crp_integrations.errors import CRPError, EnvelopeUnchanged, StoreError
 from crp_integrations.fabric.records import Edge, Fact, Where
@@ -32,8 +33,6 @@ from crp_integrations.seals import sha256
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.vectors import FloatRows, unit_rows
 
-TENANTS: Final = 20
-QUERIES: Final = 10_000
 FACTS: Final = 6
 SHARED: Final = "common"
 # A whole question is the dearest way, so it is gone less often.

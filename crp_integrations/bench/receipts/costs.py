@@ -1,11 +1,12 @@
 """What a receipt costs: issuing it within its window, verifying it, replaying it, and its size.
 
-Real passages are put into a store on disk and asked about; what is timed is the step `receipt` of
-each window as it is closed: its content put together, signed, and written with its leaf of the
-log. Its commit is the window's own. Times are of the process on the processor: medians over the
-questions of a round, and of the rounds the lowest, since whoever else is at work on a machine only
-ever makes them longer. Threads of the libraries that worked before may still spin and count with
-it, so the time of the issuing thread alone stands beside it.
+Real passages of a sentence or a few each, or so many of them joined, are put as facts into a store
+on disk and asked about; what is timed is the step `receipt` of each window as it is closed: its
+content put together, signed, and written with its leaf of the log. Its commit is the window's own.
+Times are of the process on the processor: medians over the questions of a round, and of the rounds
+the lowest, since whoever else is at work on a machine only ever makes them longer. Threads of the
+libraries that worked before may still spin and count with it, so the time of the issuing thread
+alone stands beside it.
 
     python -m crp_integrations.bench.receipts.costs --facts 50 --questions 40 --rounds 5
 """
@@ -43,6 +44,7 @@ class ReceiptResult:
     """What was measured; times are CPU milliseconds, sizes bytes.
 
     Attributes:
+        joined: passages that one fact is made of; `characters` of a fact's text, the median.
         candidates: facts in a receipt, the median; `shown` those in its context.
         rounds: of which the lowest median stands here.
         issue_ms: the step within the window that closes; `issue_thread_ms` its thread alone.
@@ -59,6 +61,8 @@ class ReceiptResult:
     """
 
     facts: int
+    joined: int
+    characters: int
     questions: int
     rounds: int
     candidates: int
@@ -94,26 +98,34 @@ class _Steps:
             self.ms.append((time.process_time() - start) * 1000)
 
 
-def measure(facts: int = 50, *, questions: int = 40, rounds: int = 5) -> ReceiptResult:
+def measure(
+    facts: int = 50, *, questions: int = 40, rounds: int = 5, joined: int = 1
+) -> ReceiptResult:
     """Measure windows over real passages.
 
     Args:
-        facts: passages in the store; with 50 of them, each is a candidate of every question.
+        facts: in the store; with 50 of them, each is a candidate of every question.
+        joined: passages that one fact is made of.
         questions: how many windows are timed in a round.
         rounds: how often that is done.
 
     Raises:
         ConfigError: this environment has too few passages.
     """
-    texts = passages(facts)
+    some = passages(facts * joined)
+    asked_of = some[::joined]
+    texts = [
+        "\n\n".join(one.text for one in some[at : at + joined])
+        for at in range(0, len(some), joined)
+    ]
     steps = _Steps()
     with tempfile.TemporaryDirectory() as folder:
         relay = open_relay(
             Path(folder) / "kb", embedder=HashEmbedder(), tracer=steps, model="extractive"
         )
         with relay:
-            relay.fabric.add([one.text for one in texts])
-            asked = [question(texts[n % facts]) for n in range(rounds * questions + WARM)]
+            relay.fabric.add(texts)
+            asked = [question(asked_of[n % facts]) for n in range(rounds * questions + WARM)]
             # One need, so that a question has as many candidates as the settings say.
             answers = [relay.ask(one, sub_queries=(one,)) for one in asked]
             found = [relay.receipt(answer.receipt_id) for answer in answers]
@@ -134,6 +146,8 @@ def measure(facts: int = 50, *, questions: int = 40, rounds: int = 5) -> Receipt
     lowest = {name: round(min(one[name] for one in timed), 3) for name in timed[0]}
     return ReceiptResult(
         facts=facts,
+        joined=joined,
+        characters=round(median(map(len, texts))),
         questions=questions,
         rounds=len(parts),
         candidates=_middle(made, lambda one: sum(bool(leaf.fact_id) for leaf in one.leaves)),
@@ -182,12 +196,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure as the arguments say and print the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--facts", type=int, default=50)
+    parser.add_argument("--joined", type=int, default=1, help="passages of one fact")
     parser.add_argument("--questions", type=int, default=40)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path, default=None, help="file for the result")
     parser.add_argument("--quiet", action="store_true", help="print nothing")
     given = parser.parse_args(arguments)
-    result = asdict(measure(given.facts, questions=given.questions, rounds=given.rounds))
+    result = asdict(
+        measure(given.facts, questions=given.questions, rounds=given.rounds, joined=given.joined)
+    )
     if given.json is not None:
         given.json.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     for name, value in result.items() if not given.quiet else ():
