@@ -57,15 +57,19 @@ def test_an_unknown_database_is_said_at_once(bob):
 
 
 def test_a_login_that_was_refused_is_asked_again(bob):
-    store = PostgresStore(server().address("postgres", bob, PASSWORD))
-    with pytest.raises(StoreError, match="refused the login"):
-        store.namespaces()
-    with psycopg.connect(server().address(), autocommit=True) as raw:
-        raw.execute(f"ALTER ROLE bob PASSWORD '{PASSWORD}'")
-    # It gets in; that the role may make no tables here is said at once too.
-    with pytest.raises(AccessDenied):
-        store.namespaces()
-    store.close()
+    # A database of its own: pgvector may have been brought into the server's first one already.
+    with server().database() as name:
+        store = PostgresStore(server().address(name, bob, PASSWORD))
+        try:
+            with pytest.raises(StoreError, match="refused the login"):
+                store.namespaces()
+            with psycopg.connect(server().address(), autocommit=True) as raw:
+                raw.execute(f"ALTER ROLE bob PASSWORD '{PASSWORD}'")
+            # It gets in; that the role may bring no pgvector in is said at once too.
+            with pytest.raises(AccessDenied):
+                store.namespaces()
+        finally:
+            store.close()
 
 
 @pytest.mark.parametrize(
