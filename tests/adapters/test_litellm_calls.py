@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import litellm
@@ -22,7 +21,6 @@ from crp_integrations.errors import (
 from crp_integrations.litellm import CRPRouter
 from tests.adapters.deployments import (
     BAD,
-    FACTS,
     GOOD,
     QUESTION,
     WAYS,
@@ -33,26 +31,12 @@ from tests.adapters.deployments import (
     text,
 )
 from tests.counting import mistral, window
-from tests.doubles import HashEmbedder
-from tests.servers import Double, Recorded, openai_double
+from tests.servers import Double, Recorded
 
 SESSION = "crp_sess_" + "5" * 16
 AGAIN = {"policy": "upgrade-on-risk hierarchical"}
 TOOL = {"type": "function", "function": {"name": "look_up", "parameters": {"type": "object"}}}
 CALL = {"id": "c1", "type": "function", "function": {"name": "look_up", "arguments": "{}"}}
-
-
-@pytest.fixture
-def server() -> Iterator[Double]:
-    with openai_double(text=GOOD) as double:
-        yield double
-
-
-@pytest.fixture
-def relay() -> Iterator[Relay]:
-    with Relay.open(embedder=HashEmbedder()) as opened:
-        opened.fabric.add(FACTS)
-        yield opened
 
 
 def bad_then_good(server: Double) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Iterator
 from contextvars import Context, copy_context
 from typing import Any
 
@@ -16,23 +15,9 @@ from crp_integrations.litellm import CRPProxyHook, CRPRouter
 from crp_integrations.litellm.handing import Handing
 from crp_integrations.litellm.hook import Attempts, PackForDeployment
 from crp_integrations.relay.turn import Turn
-from tests.adapters.deployments import FACTS, GOOD, QUESTION, entry
+from tests.adapters.deployments import QUESTION, entry
 from tests.adapters.proxied import MASTER, called
-from tests.doubles import HashEmbedder
-from tests.servers import Double, openai_double
-
-
-@pytest.fixture
-def server() -> Iterator[Double]:
-    with openai_double(text=GOOD) as double:
-        yield double
-
-
-@pytest.fixture
-def relay() -> Iterator[Relay]:
-    with Relay.open(embedder=HashEmbedder()) as opened:
-        opened.fabric.add(FACTS)
-        yield opened
+from tests.servers import Double
 
 
 @pytest.fixture

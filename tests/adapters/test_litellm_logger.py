@@ -15,16 +15,10 @@ from crp_integrations.errors import RequestError
 from crp_integrations.litellm import CRPLogger
 from tests.adapters.deployments import BAD, FACTS, GOOD, QUESTION
 from tests.doubles import HashEmbedder
-from tests.servers import Double, no_metadata, openai_double
+from tests.servers import Double, no_metadata
 
 EMBEDDER = HashEmbedder()
 WAYS = ("completion", "stream", "acompletion", "astream")
-
-
-@pytest.fixture
-def server() -> Iterator[Double]:
-    with openai_double(text=GOOD) as double:
-        yield double
 
 
 @pytest.fixture
