@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from crp_integrations.audit.journal import EventDraft, append
 from crp_integrations.errors import ConfigError, StoreBusy
+from crp_integrations.fabric import kept
 from crp_integrations.fabric.coming import NEXT_SETTING, STEP_SETTING
 from crp_integrations.fabric.communities.schedule import RECLUSTERED_SETTING
 from crp_integrations.fabric.epoch import EMBEDDER_SETTING, advance
@@ -159,16 +160,16 @@ class Reembedding:
                 facts = transaction.facts
                 self._check(facts)
                 mark, _ = waiting.popleft()
-                kept = list(range(len(part)))
+                left = list(range(len(part)))
                 if facts.mark() != mark:
                     # What was erased meanwhile leaves no vector behind.
                     there = self._still(facts, part)
-                    kept = [place for place in kept if part[place][0] in there]
-                if kept:
-                    hashes = [part[place][0] for place in kept]
-                    facts.prepare(self.embedder.identity, hashes, rows[kept])
+                    left = [place for place in left if part[place][0] in there]
+                if left:
+                    hashes = [part[place][0] for place in left]
+                    facts.prepare(self.embedder.identity, hashes, rows[left])
                 if number % _SHOWN_AFTER == 1:
-                    step = int(facts.setting(STEP_SETTING) or 0)
+                    step = kept.number(facts, STEP_SETTING)
                     facts.set_setting(STEP_SETTING, str(step + 1))
             done += len(part)
             told.more(len(part))

@@ -130,6 +130,38 @@ def move(source: Store, target: Store, namespace: str, told: Callable[[str, int]
     return Moved(namespace, counted["facts"], counted["events"], before)
 
 
+def moved_already(source: Store, target: Store, namespace: str) -> Moved | None:
+    """What a move that was cut off afterwards had moved: a namespace that both stores have alike.
+
+    Equal are facts, trail, and the number of rows of every table.
+
+    Returns:
+        None when the target has none of that name, or another one.
+
+    Raises:
+        StoreError: a store keeps no tables.
+    """
+    if namespace not in target.namespaces():
+        return None
+    with source.begin(namespace, write=False) as one, target.begin(namespace, write=False) as two:
+        old, new = _tables(source, one.facts), _tables(target, two.facts)
+        state, other = (Hashes().of(facts) for facts in (one.facts, two.facts))
+        counts, others = _counts(old.statements), _counts(new.statements)
+        if state != other or counts != others or one.journal.tip() != two.journal.tip():
+            return None
+    return Moved(namespace, counts["facts"], counts["events"], state)
+
+
+def _counts(connection: Statements) -> dict[str, int]:
+    # What a source still has packed arrives in the index.
+    indexed = {"window_facts", "window_sources", "receipt_facts"}
+    return {
+        table.name: connection.rows(f"SELECT count(*) FROM {table.name}")[0][0]
+        for table in TABLES
+        if table.name not in indexed
+    }
+
+
 def _tables(store: Store, facts: FactsFacet) -> SqliteFacts:
     if not isinstance(facts, SqliteFacts):
         raise StoreError(f"{store.name} keeps no tables; move between a folder and a database")

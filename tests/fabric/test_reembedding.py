@@ -27,10 +27,12 @@ from crp_integrations.guard.decisions import Decision
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore
+from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vectors import unit_rows
 from crp_integrations.vocabulary import EventType, FactStatus
 from tests.doubles import NOON, FixedClock, HashEmbedder, WordCounter
+from tests.postgres import postgres_address  # noqa: F401 - a fixture
 
 KEYS = FixedKeyRing(b"k" * 32)
 ACME = Subject(tenant="acme")
@@ -65,9 +67,16 @@ def fabric(store: Store, embedder: Any = None, **parts: Any) -> Fabric:
     return Fabric(store, embedder or HashEmbedder(), **{**chosen, **parts})
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    opened: Store = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "kb")
+    opened: Store
+    if request.param == "memory":
+        opened = MemoryStore()
+    elif request.param == "sqlite":
+        opened = SqliteStore(tmp_path / "kb")
+    else:
+        # With an index of the vectors, which is of the old ones until it is built anew.
+        opened = PostgresStore(request.getfixturevalue("postgres_address"), index_from=10)
     yield opened
     opened.close()
 

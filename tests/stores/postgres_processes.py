@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
+
+import numpy as np
 
 from crp_integrations import Relay
 from crp_integrations.audit.journal import EventDraft, append
-from crp_integrations.errors import StoreBusy
+from crp_integrations.errors import ConfigError, StoreBusy
+from crp_integrations.fabric import reembedding
+from crp_integrations.fabric.settings import FabricSettings, GraphSettings
 from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.testing.records import KEY, NAMESPACE, NOON, fact, rows
+from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import EventType
 from tests.doubles import HashEmbedder
+from tests.fabric.test_reembedding import ACME, Letters, fabric, sentence
 
 BATCH = 5
 OPTIONS = {"embedder": HashEmbedder(), "key": "ab" * 32, "clock": NOON}
@@ -64,3 +73,47 @@ def read_and_wait(address: str, question: str, wire: Connection) -> None:
         left = sum(len(held.entries) for held in ready._held.values())
         shown = [one.fact_id for one in relay.turn(question).preview().facts]
         wire.send((shown, left))
+
+
+class Shifted(HashEmbedder):
+    """Another embedder whose vectors have the same length."""
+
+    identity = "shifted/256"
+
+    def embed_passages(self, texts: Sequence[str]) -> FloatRows:
+        return np.roll(super().embed_passages(texts), 100, axis=1)
+
+
+def search_until_refused(address: str, count: int, wire: Connection) -> None:
+    """Ask for one fact after the other by its own text; tell what was wrong, and the refusal."""
+    settings = FabricSettings(graph=GraphSettings(exact_up_to=5))
+    store = PostgresStore(address, index_from=10)
+    namespace = fabric(store, settings=settings).bind(ACME)
+    found, wrong, number = 0, [], 0
+    try:
+        while True:
+            number = (number + 1) % count
+            (hit,) = namespace.nearest(HashEmbedder().embed_query(sentence(number)), 1)
+            text = namespace.facts([hit.fact_id])[0].content
+            if text == sentence(number) and hit.score > 0.999:
+                found += 1
+            else:
+                wrong.append((number, hit.score))
+            if found == 1:
+                wire.send("searching")
+    except ConfigError as error:
+        wire.send((found, wrong, str(error)))
+    store.close()
+
+
+def move_and_die_before_the_commit(address: str) -> None:
+    """Replace every vector, and be killed."""
+    reembedding.advance = lambda facts: os.kill(os.getpid(), signal.SIGKILL)
+    fabric(PostgresStore(address, index_from=10)).bind(ACME).reembed(Letters())
+
+
+def move_and_die_after_the_commit(address: str) -> None:
+    """Move to another embedder, and be killed before there is an index of its vectors."""
+    store = PostgresStore(address, index_from=10)
+    store._indexing.build = lambda schema: os.kill(os.getpid(), signal.SIGKILL)
+    fabric(store).bind(ACME).reembed(Letters())

@@ -11,6 +11,8 @@ from crp_integrations import Relay
 from crp_integrations.cli.app import app
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.records import Edge
+from crp_integrations.guard.subjects import Subject
+from crp_integrations.stores import moving
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.moving import TABLES, move
 from crp_integrations.stores.postgres import PostgresStore
@@ -133,3 +135,54 @@ def test_a_password_is_not_shown(tmp_path):
     )
     assert result.exit_code != 0
     assert "secret" not in result.output + str(result.exception)
+
+
+def migrated(source, target):
+    return CliRunner().invoke(
+        app, ["fabric", "migrate", "--from", str(source), "--to", str(target)]
+    )
+
+
+@pytest.fixture
+def tenants(tmp_path):
+    """A folder of three tenants; the name of one would steer a terminal."""
+    for name in ("acme", "evil\u202e\x1b[2J", "zoo"):
+        with Relay.open(tmp_path / "kb", subject=Subject(tenant=name), **OPTIONS) as relay:
+            relay.add(TEXTS[:3])
+            relay.ask(QUESTION, model="extractive")
+    return tmp_path / "kb"
+
+
+def test_a_copy_that_was_cut_off_goes_on(tenants, postgres_address, monkeypatch):  # noqa: F811
+    def cut(old, new, name, told):
+        if name == "zoo":
+            raise StoreError("the server is gone")
+        return move(old, new, name, told)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(moving, "move", cut)
+        assert "gone" in str(migrated(tenants, postgres_address).exception)
+    again = migrated(tenants, postgres_address)
+    assert again.exit_code == 0, again.exception
+    lines = again.stdout.splitlines()
+    assert [line.endswith("there already") for line in lines] == [True, True, False]
+    assert lines[0].startswith("acme: 3 facts, ")
+    assert not {"\u202e", "\x1b"} & {*again.stdout}
+    with Relay.open(postgres_address, subject=Subject(tenant="zoo"), **OPTIONS) as relay:
+        assert relay.verify().windows == 1
+
+
+def test_nothing_is_copied_where_one_tenant_is_another_one(tenants, tmp_path, postgres_address):  # noqa: F811
+    with Relay.open(postgres_address, subject=Subject(tenant="zoo"), **OPTIONS) as relay:
+        relay.add(TEXTS[5:8])
+    refused = migrated(tenants, postgres_address)
+    assert "nothing was copied" in str(refused.exception) and "'zoo'" in str(refused.exception)
+    store = PostgresStore(postgres_address)
+    assert store.namespaces() == ["zoo"]
+    store.close()
+    # The same facts with a trail that went on are not the same either.
+    assert migrated(tenants, tmp_path / "copy").exit_code == 0
+    with Relay.open(tmp_path / "copy", subject=Subject(tenant="acme"), **OPTIONS) as relay:
+        relay.ask(QUESTION, model="extractive")
+    assert "'acme'" in str(migrated(tenants, tmp_path / "copy").exception)
+    assert "both stores" in str(migrated(tenants, tenants).exception)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 
 import numpy as np
 import psycopg
 import pytest
+from typer.testing import CliRunner
 
 from crp_integrations import Relay
+from crp_integrations.cli.app import app
 from crp_integrations.errors import (
     ConfigError,
     StoreBusy,
@@ -164,7 +167,7 @@ def test_a_search_uses_the_index_of_its_own_schema_alone(postgres_address):  # n
             line
             for (line,) in raw.execute(
                 "EXPLAIN SELECT fact_id, vector FROM vectors JOIN facts USING (fact) "
-                "WHERE status IN ('ACTIVE', 'STALE') AND archived_at IS NULL "
+                "WHERE status IN ('ACTIVE', 'STALE') AND archived_at IS NULL AND series = 0 "
                 "ORDER BY vector::halfvec(32) <#> %s::vector::halfvec(32) LIMIT 26",
                 [str(rows[0].tolist())],
             )
@@ -339,3 +342,31 @@ def test_a_writer_that_waits_does_not_stand_in_the_way_of_the_index(postgres_add
     with store.begin(NAMESPACE, write=False) as reader:
         assert len(reader.facts.retrievable()) == 5
     store.close()
+
+
+def test_sizes_are_those_of_the_servers_tables(postgres_address):  # noqa: F811
+    store = PostgresStore(postgres_address, index_from=50)
+    assert store.files(NAMESPACE) == {}
+    ids = fill(store, *TEXTS)
+    before = store.files(NAMESPACE)
+    assert {*before} == {"tables", "index of the vectors"} and min(before.values()) > 8_192
+    with psycopg.connect(postgres_address, autocommit=True) as raw:
+        whole = raw.execute(
+            "SELECT sum(pg_total_relation_size(oid)) FROM pg_class WHERE relkind = 'r' "
+            f"AND relnamespace = '{schema_of(NAMESPACE)}'::regnamespace"
+        ).fetchone()
+    assert (sum(before.values()),) == whole
+    with store.begin(NAMESPACE) as transaction:
+        transaction.facts.remove(ids[5:])
+    store.compact(NAMESPACE)
+    assert sum(store.files(NAMESPACE).values()) < sum(before.values())
+    store.close()
+
+
+def test_compacting_a_database_says_what_its_tables_take(postgres_address, monkeypatch):  # noqa: F811
+    monkeypatch.setenv("CRP_KEY", "ab" * 32)
+    with Relay.open(postgres_address, key="ab" * 32) as relay:
+        relay.add([*TEXTS[:5]])
+    said = CliRunner().invoke(app, ["fabric", "compact", "--store", postgres_address, "--json"])
+    sizes = json.loads(said.stdout)
+    assert sizes["bytes_before"] >= sizes["bytes_after"] > 8_192

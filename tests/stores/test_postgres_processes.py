@@ -48,6 +48,32 @@ def test_an_erased_fact_is_gone_from_both_of_two_processes(postgres_address):  #
         assert erased not in [one.fact_id for one in relay.turn(QUESTION).preview().facts]
 
 
+def test_a_dropped_tenant_is_gone_from_another_process(postgres_address):  # noqa: F811
+    texts = [
+        f"fact number {n} is about the walrus that sleeps on the ice {n} hours" for n in range(9)
+    ]
+    with Relay.open(postgres_address, **OPTIONS) as relay:
+        relay.fabric.add(texts)
+        ours, theirs = SPAWN.Pipe()
+        reader = SPAWN.Process(target=read_and_wait, args=(postgres_address, QUESTION, theirs))
+        reader.start()
+        shown, ready = ours.recv()
+        assert shown and ready
+        operator = PostgresStore(postgres_address)
+        assert operator.drop("local")
+        ours.send("dropped")
+        assert ours.recv() == ([], 0)
+        reader.join()
+        # Who had it open finds it as if it never was, and may write it again.
+        assert relay.fabric.size() == 0 and relay.fabric.doctor().findings == ()
+        relay.fabric.add(texts[:2])
+        assert relay.fabric.size() == 2
+        assert operator.drop("local")
+        relay.ask(QUESTION, model="extractive")
+        assert relay.verify().windows == 1
+        operator.close()
+
+
 def test_a_server_killed_while_two_processes_write_loses_nothing_acknowledged():
     # The disk is waited for here.
     server = Server("max_connections=30", "shared_buffers=32MB")

@@ -143,6 +143,11 @@ def translated(place: str) -> Iterator[None]:
         raise
     except _BUSY as error:
         raise StoreBusy(f"{place} is busy ({_name(error)}); try again") from error
+    except errors.ReadOnlySqlTransaction as error:
+        # What is written by the way, such as counts and upkeep, is left for another time.
+        raise StoreBusy(
+            f"{place} only reads, as a standby does; write to the primary, or when it was promoted"
+        ) from error
     except errors.InsufficientPrivilege as error:
         raise refused(place) from error
     except _DAMAGED as error:

@@ -8,14 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from crp_integrations.errors import StoreError
 from crp_integrations.fabric.records import Fact
 from crp_integrations.stores import rules
-from crp_integrations.stores.postgres import indexing, searching, words
+from crp_integrations.stores.postgres import indexing, words
 from crp_integrations.stores.postgres.connection import Connection
 from crp_integrations.stores.postgres.notices import CHANNEL
 from crp_integrations.stores.postgres.ordering import Turn
 from crp_integrations.stores.postgres.schema import OWN
 from crp_integrations.stores.postgres.searching import INDEXED, PostgresSearching
+from crp_integrations.stores.postgres.series import SERIES
 from crp_integrations.stores.sqlite.base import Seen
 from crp_integrations.stores.sqlite.facts import SqliteFacts
 from crp_integrations.stores.sqlite.moments import sortable
@@ -61,11 +63,11 @@ class PostgresFacts(SqliteFacts):
     def add(self, facts: Sequence[Fact], vectors: FloatRows) -> None:
         """Add facts with their unit vectors, shape (len(facts), dimensions)."""
         self._gate.adding()
-        dimensions = self._dimensions()
+        dimensions, series = self._made_as()
         if dimensions is None:
             # The first one decides the length for all.
             self._gate.writing()
-            dimensions = self._dimensions()
+            dimensions, series = self._made_as()
         named = rules.checked_facts(
             facts,
             vectors,
@@ -86,9 +88,12 @@ class PostgresFacts(SqliteFacts):
         texts = [fact.content for fact in named]
         # Rows and postings first: their indexes are slow, and ask for no lock.
         self._connection.copy(
-            "vectors (fact, vector)",
-            ("int8", "vector"),
-            ((number, Packed(to_bytes(one))) for number, one in zip(numbers, vectors, strict=True)),
+            f"vectors (fact, vector, {SERIES})",
+            ("int8", "vector", "int4"),
+            (
+                (number, Packed(to_bytes(one)), series)
+                for number, one in zip(numbers, vectors, strict=True)
+            ),
         )
         lengths = words.add(self._connection, list(zip(numbers, texts, strict=True)))
         self._connection.copy(
@@ -100,24 +105,37 @@ class PostgresFacts(SqliteFacts):
             ),
         )
         self._gate.writing()
-        # An embedder with vectors of another length may have come into use meanwhile.
-        rules.check_vectors(vectors, len(named), self._dimensions())
+        # Another embedder may have come into use meanwhile.
+        dimensions, used = self._made_as()
+        rules.check_vectors(vectors, len(named), dimensions)
+        if used != series:
+            raise StoreError(
+                f"the vectors of namespace {self._namespace!r:.80} were made anew while these "
+                "facts were added; nothing was added"
+            )
         self._grow()
         self._look_at_index()
 
     def use_prepared(self, embedder: str) -> None:
-        """Make an embedder's prepared vectors those in use, and forget all prepared ones."""
-        self._gate.writing()
-        # Vectors that others write just now would be left as they are.
-        self._connection.script(indexing.HOLD)
-        if self._own(INDEXED) is None:
-            super().use_prepared(embedder)
-            return
-        searching.drop(self._connection)
+        """Make an embedder's prepared vectors those in use, and forget all prepared ones.
+
+        Who began to read before goes on with the old vectors and their index. What others are
+        adding just now is refused when its turn comes.
+        """
         super().use_prepared(embedder)
-        dimensions = self._dimensions()
-        if dimensions is not None:
-            searching.build(self._connection, dimensions)
+        # Behind the vectors: who builds an index holds their table while it writes here.
+        self._connection.execute("DELETE FROM own WHERE name = ?", [INDEXED])
+        self._look_at_index()
+
+    def _put_to_use(self, embedder: str) -> int:
+        _, series = self._made_as()
+        self._set_own(SERIES, series + 1)
+        return self._connection.execute(
+            f"UPDATE vectors SET vector = p.vector, {SERIES} = ? "
+            "FROM facts JOIN prepared_vectors AS p USING (content_hash) "
+            "WHERE p.embedder = ? AND facts.fact = vectors.fact",
+            [series + 1, embedder],
+        ).rowcount
 
     def replace(self, facts: Sequence[Fact], vectors: FloatRows | None = None) -> None:
         """Put records in the place of those with the same ids."""
@@ -207,6 +225,15 @@ class PostgresFacts(SqliteFacts):
     def _tell(self) -> None:
         """Let other processes forget what they keep ready; equal notes of a commit are one."""
         self._connection.execute("SELECT pg_notify(?, current_schema())", [CHANNEL])
+
+    def _made_as(self) -> tuple[int | None, int]:
+        """How long the vectors in use are, None before the first, and the series they are of."""
+        found = dict(
+            self._connection.rows(
+                "SELECT name, value FROM own WHERE name IN ('dimensions', ?)", [SERIES]
+            )
+        )
+        return found.get("dimensions"), int(found.get(SERIES, 0))
 
     def _prepared_dimensions(self, embedder: str) -> int | None:
         found = self._connection.one(

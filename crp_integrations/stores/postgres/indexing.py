@@ -3,7 +3,8 @@
 The index is derived from rows that are committed, so that nothing is lost with it. Who builds it
 holds the table of the vectors and not the writers' turn: a writer may then have rows in the table
 and wait for its turn without either waiting for the other. While a bulk load is under way nobody
-builds, as plain SQL copies before it makes an index.
+builds, as plain SQL copies before it makes an index. An index of vectors that are not in use any
+more is taken away first, in a transaction of its own, since readers wait for that.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ _END_LOAD = f"SELECT pg_advisory_unlock_shared({_KEY})"
 _NOBODY_LOADS = f"SELECT pg_try_advisory_xact_lock({_KEY})"
 # Waits for writers with rows in the table, and keeps others and a second builder away; not readers.
 HOLD = "LOCK TABLE vectors IN SHARE ROW EXCLUSIVE MODE"
+# The longest that readers are kept from the vectors while an old index waits to be taken away.
+DROP_MILLISECONDS = 3_000
 
 _log = logging.getLogger(__name__)
 
@@ -68,25 +71,50 @@ class Indexing:
                 connection.execute(_END_LOAD, [schema])
         self.build(schema)
 
-    def build(self, schema: str) -> None:
-        """Build the index if it is due.
+    def build(self, schema: str) -> bool:
+        """Build the index if it is due; whether it was built.
 
-        What made it due is committed, so nobody is told of a failure: the next who adds facts
-        tries again, and until then rows are compared without an index.
+        What made it due is committed, so nobody is told of a failure: the next who adds facts or
+        maintains tries again, and until then rows are compared without an index.
         """
         if self._loading[schema] > 0:
-            return
+            return False
         try:
-            with self._connection() as connection, self._within(connection, schema):
-                found = connection.one(_NOBODY_LOADS, [schema])
-                if found is None or not found[0] or not schemas.is_there(connection, schema):
-                    return
-                connection.script(HOLD)
-                own = dict(connection.rows(schemas.OWN))
-                if due(own, self._index_from):
-                    searching.build(connection, own["dimensions"])
+            with self._connection() as connection:
+                with self._within(connection, schema):
+                    if not self._old_dropped(connection, schema):
+                        return False
+                with self._within(connection, schema):
+                    return self._built(connection, schema)
         except StoreError as error:
             _log.warning("the index of %s is not built: %s", schema, error)
+            return False
+
+    def _old_dropped(self, connection: Connection, schema: str) -> bool:
+        """Take away an index that is not in use; whether one is to be built."""
+        found = connection.one(_NOBODY_LOADS, [schema])
+        if found is None or not found[0] or not schemas.is_there(connection, schema):
+            return False
+        if not due(dict(connection.rows(schemas.OWN)), self._index_from):
+            return False
+        if connection.one("SELECT to_regclass('vectors_near')::text") != (None,):
+            # Who begins to read waits behind this one while it waits for who reads already.
+            connection.script(f"SET LOCAL lock_timeout = {DROP_MILLISECONDS}; {HOLD}")
+            # Another process may have built it meanwhile.
+            if due(dict(connection.rows(schemas.OWN)), self._index_from):
+                searching.drop(connection)
+        return True
+
+    def _built(self, connection: Connection, schema: str) -> bool:
+        found = connection.one(_NOBODY_LOADS, [schema])
+        if found is None or not found[0]:
+            return False
+        connection.script(HOLD)
+        own = dict(connection.rows(schemas.OWN))
+        if not due(own, self._index_from):
+            return False
+        searching.build(connection, own["dimensions"])
+        return True
 
 
 def due(own: Mapping[str, int], index_from: int) -> bool:

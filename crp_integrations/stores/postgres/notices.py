@@ -16,6 +16,8 @@ import psycopg
 CHANNEL = "crp_erased"
 # How long to wait before asking again whether the store was closed, and after a lost connection.
 PAUSE_SECONDS = 0.25
+# And after a refusal, as of a standby, which may be promoted.
+REFUSED_SECONDS = 5.0
 
 _log = logging.getLogger(__name__)
 
@@ -67,7 +69,8 @@ class Listener:
             except psycopg.Error as error:
                 self._listening.clear()
                 _log.info("the server's notes are not heard: %s", type(error).__name__)
-                self._closed.wait(PAUSE_SECONDS)
+                lost = isinstance(error, psycopg.OperationalError)
+                self._closed.wait(PAUSE_SECONDS if lost else REFUSED_SECONDS)
 
     def _take(self, raw: psycopg.Connection) -> None:
         while not self._closed.is_set():

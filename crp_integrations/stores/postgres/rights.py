@@ -17,11 +17,11 @@ from crp_integrations.stores.postgres.tables import SEALED
 
 # Run as the owner of the tables, whoever calls; they take nothing from the caller's search path,
 # and name a schema in whatever they carry out.
-_AS_OWNER = "RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT"
+AS_OWNER = "RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT"
 WRITE_ANEW = "write_anew(text)"
 INDEX_VECTORS = "index_vectors(integer)"
 DEFINED: Final = (
-    f"""CREATE FUNCTION write_anew(wanted text) {_AS_OWNER} AS $$ DECLARE
+    f"""CREATE FUNCTION write_anew(wanted text) {AS_OWNER} AS $$ DECLARE
         place text := format('%I.%I', current_schema(), wanted);
         key text;
     BEGIN
@@ -31,7 +31,7 @@ DEFINED: Final = (
         EXECUTE format('CLUSTER (VERBOSE) %s USING %I', place, key);
         EXECUTE format('ANALYZE %s', place);
     END $$""",
-    f"""CREATE FUNCTION index_vectors(dimensions integer) {_AS_OWNER} AS $$ BEGIN
+    f"""CREATE FUNCTION index_vectors(dimensions integer) {AS_OWNER} AS $$ BEGIN
         EXECUTE format('DROP INDEX IF EXISTS %I.vectors_near', current_schema());
         IF dimensions > 0 THEN
             EXECUTE format(

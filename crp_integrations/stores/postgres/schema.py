@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from crp_integrations.errors import ConfigError, StoreDamaged, StoreNewer
+from crp_integrations.errors import AccessDenied, ConfigError, StoreDamaged, StoreNewer
 from crp_integrations.seals import sha256_hex
 from crp_integrations.stores.postgres import migrations
 from crp_integrations.stores.postgres.connection import Connection, Raw, refused
@@ -87,6 +87,11 @@ def schema_of(namespace: str) -> str:
     return f"{PREFIX}{sha256_hex(checked_name(namespace))[:DIGITS]}"
 
 
+def there(schema: str) -> str:
+    """The statement that has a row when there is such a schema."""
+    return f"SELECT 1 FROM pg_namespace WHERE nspname = '{schema}'"
+
+
 def is_there(connection: Connection, schema: str) -> bool:
     """Whether there is such a schema.
 
@@ -112,11 +117,42 @@ def make(connection: Connection, namespace: str, schema: str) -> None:
         # One process makes it, the others wait and find it.
         connection.execute(_MAKING, [schema])
     if is_there(connection, schema):
-        found = connection.one("SELECT value FROM own WHERE name = ?", [migrations.VERSION_NAME])
-        check(connection, namespace, None if found is None else found[0])
+        version = _version(connection)
+        check(connection, namespace, version)
+        if version != migrations.VERSION:
+            _bring_up(connection, namespace, schema)
         return
     connection.script(f'CREATE SCHEMA "{schema}"')
     fill(connection, namespace)
+
+
+def _bring_up(connection: Connection, namespace: str, schema: str) -> None:
+    """Take the steps that a schema of an older version lacks.
+
+    Raises:
+        AccessDenied: the schema is another login's; only its owner may.
+    """
+    # One process does it, the others wait and find it done.
+    connection.execute(_MAKING, [schema])
+    version = _version(connection) or 0
+    owned = connection.one(
+        "SELECT pg_has_role(nspowner, 'USAGE') FROM pg_namespace WHERE nspname = ?", [schema]
+    )
+    if version < migrations.VERSION and owned != (True,):
+        raise AccessDenied(
+            f"the schema of namespace {namespace!r:.80} has version {version}, wanted "
+            f"{migrations.VERSION}; whoever made it brings it up by opening the namespace once"
+        )
+    for step in migrations.STEPS[version:]:
+        connection.script(";\n".join(step))
+    connection.execute(
+        "UPDATE own SET value = ? WHERE name = ?", [migrations.VERSION, migrations.VERSION_NAME]
+    )
+
+
+def _version(connection: Connection) -> int | None:
+    found = connection.one("SELECT value FROM own WHERE name = ?", [migrations.VERSION_NAME])
+    return None if found is None else int(found[0])
 
 
 def fill(connection: Connection, namespace: str) -> None:

@@ -17,6 +17,7 @@ from crp_integrations.stores.postgres import words
 from crp_integrations.stores.postgres.connection import Connection
 from crp_integrations.stores.postgres.dialect import unescaped
 from crp_integrations.stores.postgres.ordering import Turn
+from crp_integrations.stores.postgres.series import SERIES
 from crp_integrations.stores.sqlite.migrations import RETRIEVABLE_SQL
 from crp_integrations.stores.statements import Among, Packed
 from crp_integrations.vectors import FloatRows, to_bytes
@@ -144,11 +145,11 @@ class PostgresSearching:
             values.append(Among(among))
         half = f"halfvec({own.get('dimensions', 0)})"
         # Among a few facts every one is compared; adding zero hides the order from the index.
-        order = (
-            f"vector::{half} <#> ?::vector::{half}"
-            if among is None and own.get(INDEXED)
-            else "(vector <#> ?::vector) + 0"
-        )
+        order = "(vector <#> ?::vector) + 0"
+        if among is None and own.get(INDEXED):
+            order = f"vector::{half} <#> ?::vector::{half}"
+            # The index is of one series; a number in the statement tells the planner that.
+            conditions.append(f"{SERIES} = {int(own.get(SERIES, 0))}")
         statement = (
             "FROM vectors JOIN facts USING (fact) "
             f"WHERE {' AND '.join(conditions)} ORDER BY {order} LIMIT {int(k) + SPARE}"
@@ -210,9 +211,8 @@ def build(connection: Connection, dimensions: int) -> None:
 
 
 def drop(connection: Connection) -> None:
-    """Let go of the index, as before the vectors get another length."""
+    """Take away an index that is not in use any more; who reads the rows is waited for."""
     connection.script("SELECT index_vectors(0)")
-    connection.execute("DELETE FROM own WHERE name = ?", [INDEXED])
 
 
 def _stored(label_sets: Sequence[tuple[str, ...]]) -> Among:

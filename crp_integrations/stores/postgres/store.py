@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from crp_integrations.errors import StoreBusy, StoreError
+from crp_integrations.errors import StoreBusy, StoreDamaged, StoreError
 from crp_integrations.fabric.ports import Transaction
-from crp_integrations.governance.artifacts import places
-from crp_integrations.governance.artifacts.ports import ObjectStore
 from crp_integrations.language import memo
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.postgres import schema as schemas
-from crp_integrations.stores.postgres import tenants, upkeep
+from crp_integrations.stores.postgres import upkeep
+from crp_integrations.stores.postgres.admitting import Admitting
 from crp_integrations.stores.postgres.connection import Connection, translated
 from crp_integrations.stores.postgres.facts import INDEX_FROM
-from crp_integrations.stores.postgres.indexing import Indexing
+from crp_integrations.stores.postgres.indexing import Indexing, due
 from crp_integrations.stores.postgres.jobs import PostgresJobs
-from crp_integrations.stores.postgres.migrations import VERSION_NAME
+from crp_integrations.stores.postgres.migrations import VERSION, VERSION_NAME
 from crp_integrations.stores.postgres.notices import Listener
 from crp_integrations.stores.postgres.pool import Pool
 from crp_integrations.stores.postgres.schema import schema_of
 from crp_integrations.stores.postgres.transaction import facets
 from crp_integrations.stores.rules import checked_name
+from crp_integrations.stores.scratch import FileScratch, anywhere
 from crp_integrations.stores.sqlite import receipts, sessions
 
 # Connections of one store; a thread that writes while it reads uses two.
@@ -31,7 +31,7 @@ MOST_CONNECTIONS = 16
 SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
-class PostgresStore:
+class PostgresStore(Admitting):
     """Keeps namespaces in a database; safe under threads and beside other processes."""
 
     def __init__(
@@ -112,6 +112,10 @@ class PostgresStore:
         self._refuse_closed()
         checked_name(namespace)
 
+    def scratch(self) -> FileScratch | None:
+        """A file without a name on this machine, for what an ingestion puts down."""
+        return anywhere()
+
     def scrub(self, namespace: str) -> bool:
         """Take every byte of what was removed off the server's disk; cheap when nothing was.
 
@@ -148,9 +152,9 @@ class PostgresStore:
         try:
             with (
                 self._connection() as connection,
-                self._within(connection, schema, SNAPSHOT),
+                self._reading(connection, namespace, schema) as owned,
             ):
-                if self._owned(connection, namespace, schema) is None:
+                if owned is None:
                     return []
                 return [
                     *upkeep.problems(connection),
@@ -163,10 +167,10 @@ class PostgresStore:
             return [str(error)]
 
     def files(self, namespace: str) -> Mapping[str, int]:
-        """None: the files are the server's."""
-        self._refuse_closed()
-        checked_name(namespace)
-        return {}
+        """Bytes on the server's disk of the namespace's tables and of its vectors' index."""
+        schema = schema_of(namespace)
+        with self._connection() as connection:
+            return upkeep.sizes(connection, schema)
 
     @contextmanager
     def alone(self, namespace: str, work: str) -> Iterator[bool]:
@@ -205,80 +209,19 @@ class PostgresStore:
         with self._indexing.loading(schema_of(namespace)):
             yield
 
-    def drop(self, namespace: str, *, artifacts: Sequence[ObjectStore] | None = None) -> bool:
-        """Erase a namespace with everything in it, its trail included: its schema is dropped.
-
-        Artifacts lie elsewhere, so they are erased first, and again what came meanwhile; after an
-        error, call it again.
-
-        Args:
-            artifacts: where artifacts of the namespace lie; empty when they are to stay.
+    def settle(self, namespace: str) -> bool:
+        """Build the namespace's index when one is due, as after a process that was killed.
 
         Returns:
-            Whether there was one.
+            Whether it was built.
 
         Raises:
-            StoreError: its trail names artifacts, and nobody said where they are; nothing is done.
+            AccessDenied: the login role has no right to the namespace.
         """
         schema = schema_of(namespace)
-        with self._connection() as connection:
-            there = schemas.is_there(connection, schema)
-            if there and artifacts is None:
-                tenants.refuse_artifacts(connection, namespace, schema)
-            for objects in artifacts or ():
-                places.erase_all(objects, namespace)
-            with self._within(connection, schema):
-                connection.script(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE')
-            connection.script(upkeep.FORGET_STATISTICS)
-            for objects in artifacts or ():
-                places.erase_all(objects, namespace)
-        self._ready.discard(schema)
-        return there
-
-    def admit(self, namespace: str, password: str, *, reads: Sequence[str] = ()) -> str:
-        """Make a tenant's schema and its login role, or give the role another password.
-
-        For the operator: the address must be that of a login that may make schemas and roles.
-
-        Args:
-            reads: namespaces, such as shared ones, that the role may read and not write; those that
-                it was let read before and that are not named are closed to it.
-
-        Returns:
-            The role's name, for the address that the tenant's processes open.
-
-        Raises:
-            AccessDenied: this login may not make roles.
-            StoreError: the password is empty, or a namespace to read was never written.
-        """
-        schema = schema_of(namespace)
-        with (
-            self._connection() as connection,
-            self._within(connection, schema),
-            translated(self.name),
-        ):
-            return tenants.admit(connection, namespace, password, reads=reads)
-
-    def dismiss(self, namespace: str, *, artifacts: Sequence[ObjectStore] | None = None) -> bool:
-        """Erase a tenant: its role, its schema with everything in it, and its artifacts.
-
-        Args:
-            artifacts: as in `drop`.
-
-        Returns:
-            Whether there was a schema.
-
-        Raises:
-            StoreError: as `drop`.
-        """
-        there = self.drop(namespace, artifacts=artifacts)
-        with (
-            self._connection() as connection,
-            self._within(connection, "public"),
-            translated(self.name),
-        ):
-            tenants.dismiss(connection, namespace)
-        return there
+        with self._connection() as connection, self._reading(connection, namespace, schema) as own:
+            wanted = own is not None and due(own, self._index_from)
+        return wanted and self._indexing.build(schema)
 
     def close(self) -> None:
         """Release connections; calling it twice does nothing."""
@@ -314,13 +257,13 @@ class PostgresStore:
     def _changing(self, namespace: str) -> Iterator[Connection]:
         """A transaction that may write, in the namespace's schema, which is made if need be."""
         schema = schema_of(namespace)
-        with (
-            self._connection() as connection,
-            self._within(connection, schema),
-        ):
-            if schema not in self._ready:
+        with self._connection() as connection:
+            # One round trip; another process may have dropped the schema since it was ready.
+            begun = f"{self._begin('BEGIN', schema)}; {schemas.there(schema)}"
+            if not connection.at_once(begun) or schema not in self._ready:
                 schemas.make(connection, namespace, schema)
             yield connection
+            connection.script("COMMIT")
         self._ready.add(schema)
 
     @contextmanager
@@ -336,8 +279,14 @@ class PostgresStore:
         """A transaction that sees one state; the namespace's own numbers, None for none."""
         if schema not in self._ready:
             with self._within(connection, schema, SNAPSHOT):
-                yield self._owned(connection, namespace, schema)
-            return
+                owned = self._owned(connection, namespace, schema)
+                if owned is None or schema in self._ready:
+                    yield owned
+                    return
+            # An older version's; no reading transaction can bring it up.
+            with self._within(connection, schema):
+                schemas.make(connection, namespace, schema)
+            self._ready.add(schema)
         with translated(self.name):
             connection.raw.settle()
         path = ""
@@ -345,8 +294,17 @@ class PostgresStore:
             connection.raw.schema = schema
             path = f"{self._path(schema, 'SESSION')}; "
         # One round trip; the first read fixes what the whole transaction sees.
-        owned = connection.at_once(f"{path}{SNAPSHOT}; {schemas.OWN}")
-        yield {name: int(value or 0) for name, value in owned}
+        try:
+            found = connection.at_once(f"{path}{SNAPSHOT}; {schemas.OWN}")
+        except StoreDamaged:
+            connection.script("ROLLBACK")
+            if schemas.is_there(connection, schema):
+                raise
+            # Another process dropped it, so it is as if it never was.
+            self._ready.discard(schema)
+            yield None
+            return
+        yield {name: int(value or 0) for name, value in found}
         connection.at_once("COMMIT")
 
     def _begin(self, begin: str, schema: str) -> str:
@@ -356,20 +314,25 @@ class PostgresStore:
         return f'SET {how} search_path = "{schema}", "{self._pool.extension_schema}", pg_temp'
 
     def _owned(self, connection: Connection, namespace: str, schema: str) -> dict[str, int] | None:
-        """The namespace's own numbers; None for one that was never written."""
+        """The namespace's own numbers; None for one that was never written.
+
+        Its tables may be an older version's, and then it is not ready.
+        """
         if schema not in self._ready and not schemas.is_there(connection, schema):
             return None
         owned = dict(connection.rows(schemas.OWN))
         if schema not in self._ready:
-            schemas.check(connection, namespace, owned.get(VERSION_NAME))
-            self._ready.add(schema)
+            version = owned.get(VERSION_NAME)
+            schemas.check(connection, namespace, version)
+            if version == VERSION:
+                self._ready.add(schema)
         return owned
 
     def _written_anew(self, namespace: str, *, always: bool) -> bool:
         schema = schema_of(namespace)
         with self._once(namespace), self._connection() as connection:
-            with self._within(connection, schema, "BEGIN READ ONLY"):
-                if self._owned(connection, namespace, schema) is None:
+            with self._reading(connection, namespace, schema) as owned:
+                if owned is None:
                     return True
                 due = upkeep.due(connection)
             wanted = list(upkeep.CONTENTS) if always else list(due)

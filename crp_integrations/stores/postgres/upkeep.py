@@ -39,6 +39,25 @@ def due(connection: Connection) -> dict[str, int]:
     return {name: int(value) for name, value in found}
 
 
+def sizes(connection: Connection, schema: str) -> dict[str, int]:
+    """Bytes of a schema's tables with their indexes, and of the index of the vectors alone.
+
+    None of a schema that is not there, or that this login may not look into.
+    """
+    found = connection.rows(
+        "SELECT coalesce(sum(pg_total_relation_size(c.oid)) FILTER (WHERE relkind = 'r'), 0)"
+        "::bigint, coalesce(sum(pg_relation_size(c.oid)) FILTER (WHERE relkind = 'i'), 0)::bigint "
+        "FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = relnamespace WHERE nspname = ? "
+        "AND (relkind = 'r' OR relname = 'vectors_near') AND has_schema_privilege(n.oid, 'USAGE') "
+        "GROUP BY n.oid",
+        [schema],
+    )
+    if not found:
+        return {}
+    ((tables, index),) = found
+    return {"tables": tables - index} | ({"index of the vectors": index} if index else {})
+
+
 def rewrite(connection: Connection, schema: str, tables: Sequence[str]) -> bool:
     """Write tables and their indexes anew, outside of a transaction.
 
