@@ -7,7 +7,7 @@ hash has one item more, `@epoch:n:model` (decision E13).
 
 from __future__ import annotations
 
-from crp_integrations.errors import StoreDamaged
+from crp_integrations.fabric import kept
 from crp_integrations.fabric.ports import FactsFacet
 from crp_integrations.fabric.state_hash import Item
 
@@ -34,12 +34,7 @@ def epoch(facts: FactsFacet) -> int:
     Raises:
         StoreDamaged: what is stored is no number.
     """
-    stored = facts.setting(EPOCH_SETTING)
-    if stored is None:
-        return 0
-    if not stored.isdecimal():
-        raise StoreDamaged(f"the stored epoch is {stored!r:.40}, wanted a number")
-    return int(stored)
+    return kept.number(facts, EPOCH_SETTING)
 
 
 def epoch_item(facts: FactsFacet) -> Item | None:

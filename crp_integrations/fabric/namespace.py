@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from crp_integrations.audit.keys import journal_key
-from crp_integrations.errors import RequestError
-from crp_integrations.fabric.ingest.ingestion import AddingParts, Ingestion
-from crp_integrations.fabric.ingest.putting import Putting
+from crp_integrations.fabric.adding import Adding
 from crp_integrations.fabric.inspection import Inspection
-from crp_integrations.fabric.life.holding import Holding
-from crp_integrations.fabric.operations import Operations
 from crp_integrations.fabric.ports import Transaction
 from crp_integrations.fabric.ports.faulted import Counted
-from crp_integrations.fabric.progress import Progress, silent
+from crp_integrations.fabric.progress import Progress
 from crp_integrations.fabric.reading import Reading
 from crp_integrations.fabric.records import (
-    Document,
-    Fact,
-    IngestReport,
-    StreamedDocument,
     Where,
-    access_labels,
 )
 from crp_integrations.fabric.reembedding import ReembedReport
 from crp_integrations.fabric.search.hot import HotLayer
@@ -37,14 +27,12 @@ from crp_integrations.guard.ports import Redactor
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.language import memo
 from crp_integrations.ports import Clock, Embedder, TokenCounter
-from crp_integrations.vectors import FloatRows
-from crp_integrations.vocabulary import SourceKind
 
 if TYPE_CHECKING:
     from crp_integrations.fabric.fabric import Fabric
 
 
-class Namespace(View, Operations, Inspection):
+class Namespace(View, Adding, Inspection):
     """A tenant's part of the fabric, bound to a subject and a guard; safe between threads.
 
     Made by `Fabric.bind`. No method takes a tenant. The reads are those of `View`: the tenant's
@@ -143,7 +131,7 @@ class Namespace(View, Operations, Inspection):
 
         Spec: CRP-SPEC-009 §9.2
         """
-        own = self._own.holds(ids) if self._shared else set()
+        own = self._own.holds(ids, aside=False) if self._shared else set()
         for shared in self._shared:
             shared.note_use([id_ for id_ in ids if id_ not in own], now)
 
@@ -152,19 +140,10 @@ class Namespace(View, Operations, Inspection):
 
         Spec: CRP-SPEC-009 §8.4
         """
-        left = [*{*ids} - self._own.holds(ids)] if self._shared and ids else []
+        asked = ids if self._shared else ()
+        left = [*{*asked} - self._own.holds(asked, aside=False)] if asked else []
         noted = [shared.note_findings(left) for shared in self._shared] if left else []
         return {id_: counted for one in noted for id_, counted in one.items()}
-
-    def stored(self, ids: Sequence[str]) -> set[str]:
-        """Those of the ids that are stored, here or in a shared namespace; the guard is not asked.
-
-        Spec: CRP-SPEC-009 §7.2
-        """
-        found = self._own.holds(ids)
-        for shared in self._shared:
-            found |= shared.holds([id_ for id_ in ids if id_ not in found])
-        return found
 
     def withdrawn(self, ids: Sequence[str]) -> bool:
         """Whether any of the facts or sources was forgotten or is in quarantine, wherever it is.
@@ -176,7 +155,7 @@ class Namespace(View, Operations, Inspection):
         """
         if self._own.withdrawn(ids):
             return True
-        others = [*{*ids} - self._own.holds(ids)] if self._shared else []
+        others = [*{*ids} - self._own.holds(ids, aside=False)] if self._shared else []
         return any(shared.withdrawn(others) for shared in self._shared)
 
     def find_own(self, where: Where) -> list[str]:
@@ -187,126 +166,6 @@ class Namespace(View, Operations, Inspection):
         return self._own.find(where)
 
     # --- writing -----------------------------------------------------------------------
-
-    def ingest(
-        self,
-        documents: Iterable[Document | StreamedDocument],
-        *,
-        kind: SourceKind | None = None,
-        labels: Iterable[str] = (),
-        progress: Progress | None = None,
-    ) -> IngestReport:
-        """Ingest documents: the whole batch or, when anything fails, nothing.
-
-        Spec: CRP-SPEC-009 §4.1
-
-        A document that is stored with equal content adds nothing. Of one that has changed,
-        passages that are still there keep their facts, new ones are added, and the facts of
-        those that are gone become STALE.
-
-        Args:
-            documents: from a loader, or made by hand.
-            kind: kind of all of them, above what they say themselves; None for their own.
-            labels: access labels, added to their own.
-            progress: called with step, done and total; a total of 0 means unknown.
-
-        Raises:
-            IngestError: a document cannot be ingested; names it.
-            RequestError: the labels are not a list of texts.
-            AccessDenied: the guard denies writing things with these labels.
-            ConfigError: the stored vectors are of another embedder.
-        """
-        report = self._ingestion().documents(
-            documents,
-            kind=kind,
-            labels=access_labels(labels, RequestError),
-            progress=progress or silent,
-        )
-        return self._settled(self._grouped(report))
-
-    def add(
-        self,
-        facts: Sequence[Fact | str],
-        *,
-        kind: SourceKind | None = None,
-        progress: Progress | None = None,
-    ) -> IngestReport:
-        """Add facts as they are, without chunking; the whole batch or nothing.
-
-        Args:
-            facts: facts, or texts that become facts of the source `user`.
-            kind: kind of all of them; None for a fact's own, and `user` for texts.
-            progress: as in `ingest`.
-
-        Returns:
-            A report whose `unchanged` holds the ids that were there already, and whose `returned`
-            those that were STALE or archived and are found again as new ones are. What is in
-            quarantine stays there, and is `unchanged`.
-
-        Raises:
-            FactRejected: a fact is too short, too long or of another namespace, or is stored with
-                other labels or, since an update, with another content.
-            AccessDenied: the guard denies writing things with a fact's labels.
-        """
-        report = self._ingestion().facts(facts, kind=kind, progress=progress or silent)
-        return self._settled(self._grouped(report))
-
-    def put(
-        self,
-        facts: Sequence[Fact],
-        *,
-        uris: Mapping[str, str] | None = None,
-        vectors: FloatRows | None = None,
-    ) -> IngestReport:
-        """Add facts under their own ids, or change those of these ids: the whole batch or nothing.
-
-        A deleted fact's id is free again; a stale or archived one becomes ACTIVE, but for one whose
-        ttl has run out, which stays STALE. A fact of a document that was ingested stays in its
-        source, whatever source is given.
-
-        Args:
-            facts: with the ids, sources, labels and metadata that they are to have.
-            uris: URIs of sources that the registry does not know yet, by source id.
-            vectors: made by the fabric's own embedder, shape (len(facts), dimensions); None to
-                have them made.
-
-        Raises:
-            FactRejected: a fact is too short, too long, of another namespace, given twice with
-                different content, or stored with other labels.
-            IllegalTransition: a fact is in quarantine.
-            EngineError: the vectors are of another number or length.
-            AccessDenied: the guard denies writing things with a fact's labels.
-        """
-        report = self._putting().put(facts, uris=uris or {}, vectors=vectors)
-        return self._settled(self._grouped(report))
-
-    def hold(
-        self, session_id: str, facts: Sequence[Fact | str], *, kind: SourceKind | None = None
-    ) -> IngestReport:
-        """Keep facts in memory for one session alone; the store is not written.
-
-        They are candidates of that session's questions until it ends, was idle for too long, or
-        the process ends. Each is embedded once.
-
-        Spec: CRP-SPEC-009 §7.2
-
-        Args:
-            session_id: whose facts they are.
-            facts, kind: as for `add`.
-
-        Returns:
-            A report whose `unchanged` holds the ids that the session held, or the namespace
-            stored, already.
-
-        Raises:
-            FactRejected, AccessDenied: as for `add`.
-            LimitReached: the session would hold too much, or too many sessions hold something.
-            RequestError: the session has no name.
-        """
-        new, there = self._holding().hold(session_id, facts, kind=kind)
-        return IngestReport(
-            facts=tuple(new), unchanged=tuple(there), state_hash=self._own.state_hash()
-        )
 
     def end_session(self, session_id: str) -> int:
         """Purge what a session holds in memory; returns how many facts that were.
@@ -349,51 +208,3 @@ class Namespace(View, Operations, Inspection):
             StoreError: the store cannot open one.
         """
         return self._fabric.begin(self._own.name, write=write)
-
-    # --- within ------------------------------------------------------------------------
-
-    def _holding(self) -> Holding:
-        fabric = self._fabric
-
-        def allow(labels: tuple[str, ...]) -> None:
-            require(self._guard, self.subject, "write", labels)
-
-        return Holding(
-            tenant=self.subject.tenant,
-            hot=fabric.hot,
-            embedder=fabric.embedder,
-            counter=fabric.counter,
-            clock=fabric.clock,
-            settings=fabric.settings,
-            tracer=fabric.tracer,
-            allow=allow,
-            stored=self._own.holds,
-        )
-
-    def _putting(self) -> Putting:
-        return Putting(**self._adding())
-
-    def _ingestion(self) -> Ingestion:
-        return Ingestion(**self._adding())
-
-    def _adding(self) -> AddingParts:
-        """What adding facts needs, in whichever way they come."""
-        fabric, name = self._fabric, self._own.name
-
-        def allow(labels: tuple[str, ...]) -> None:
-            require(self._guard, self.subject, "write", labels)
-
-        return AddingParts(
-            namespace=name,
-            begin=lambda write: fabric.begin(name, write=write),
-            embedder=fabric.embedder,
-            counter=fabric.counter,
-            clock=fabric.clock,
-            key=lambda: journal_key(fabric.keyring, name),
-            settings=fabric.settings,
-            tracer=fabric.tracer,
-            allow=allow,
-            check=fabric.check_embedder,
-            hash_in=self._hash_in,
-            notify=fabric.notify,
-        )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import JsonValue
 
 from crp_integrations.audit.keys import journal_key
-from crp_integrations.errors import FactRejected
+from crp_integrations.errors import FactRejected, RequestError
 from crp_integrations.fabric.communities.clustered import Clustered
 from crp_integrations.fabric.communities.similarity import FILE as SIMILARITY_FILE
 from crp_integrations.fabric.ingest.ingestion import silent
@@ -21,10 +21,10 @@ from crp_integrations.fabric.life.updating import KEEP, Keep, Updating
 from crp_integrations.fabric.life.verbs import Verbs
 from crp_integrations.fabric.life.withdrawing import forget_sessions, windows_scrubbed
 from crp_integrations.fabric.life.writing import Reader, Writing
-from crp_integrations.fabric.ports import FactsFacet, shown_in
+from crp_integrations.fabric.ports import FactsFacet, settled_in, shown_in
 from crp_integrations.fabric.reading import Reading
 from crp_integrations.fabric.records import Edge, Fact, access_labels
-from crp_integrations.fabric.shared import PREFIX, SharedReading, refuse_shared
+from crp_integrations.fabric.shared import PREFIX, SharedReading, refuse_other_text, refuse_shared
 from crp_integrations.guard.decisions import NAMESPACE, Action, Decision, Guard, require
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.language import memo
@@ -203,6 +203,9 @@ class Operations(Clustered):
             RequestError: a fact is unknown.
             AccessDenied: the guard denies writing a fact.
         """
+        if not isinstance(reason, str):
+            # It goes into a notice, and what is quarantined by then would stay so.
+            raise RequestError(f"reason is of type {type(reason).__name__}, wanted a text")
         return self._settled(Verbs(self._writing()).quarantine(ids, reason))
 
     def lift(self, ids: Sequence[str]) -> ChangeReport:
@@ -303,7 +306,8 @@ class Operations(Clustered):
         if cache is not None:
             # Reading a damaged file throws it away; the next reclustering computes it anew.
             cache.load(SIMILARITY_FILE)
-        return self._fabric.live(self._own.name).settle(thorough=True)
+        settled = settled_in(self._fabric.store, self._own.name)
+        return self._fabric.live(self._own.name).settle(thorough=True) or settled
 
     def _writing(self) -> Writing:
         fabric, name = self._fabric, self._own.name
@@ -328,6 +332,7 @@ class Operations(Clustered):
             erase_elsewhere=self._erase_elsewhere,
             notify=fabric.notify,
             refuse_shared=lambda ids, source: refuse_shared(self._shared, ids, source),
+            check_shared=partial(refuse_other_text, self._shared),
             readers=self._readers,
         )
 

@@ -193,13 +193,13 @@ class Reading:
             )
             return merged((hits, redacted), k)
 
-    def holds(self, ids: Sequence[str]) -> set[str]:
-        """Those of the ids that are stored here, whatever their status and labels."""
+    def holds(self, ids: Sequence[str], *, aside: bool = True) -> set[str]:
+        """Those of the ids that are stored here, whatever their labels; with `aside` archived."""
         with self._begun() as transaction:
             # An index knows most of them; whole facts are read for the others alone.
             found = {id_ for id_, _ in transaction.facts.retrievable(ids)}
-            others = [id_ for id_ in ids if id_ not in found]
-            return found | {fact.fact_id for fact in transaction.facts.get(others)}
+            others = transaction.facts.get([id_ for id_ in ids if id_ not in found])
+            return found | {f.fact_id for f in others if aside or f.status not in RETRIEVABLE}
 
     def withdrawn(self, ids: Sequence[str]) -> set[str]:
         """Those of the ids whose facts were deleted or are in quarantine; nobody is asked.
@@ -360,8 +360,9 @@ class Reading:
         moment = self._moment
         if moment is not None and moment.picture is not None:
             return moment.picture
-        stored = stored_picture(transaction.facts, self._fabric.settings.graph.exact_up_to)
-        found = stored or self._fabric.live(self.name).picture(transaction.facts)
+        fabric, facts = self._fabric, transaction.facts
+        stored = stored_picture(facts, fabric.settings.graph.exact_up_to, fabric.check_embedder)
+        found = stored or fabric.live(self.name).picture(facts)
         if moment is not None:
             moment.picture = found
         return found

@@ -25,7 +25,10 @@ ID_SPACE = UUID("6f0f5d3e-3a1c-5b0e-9a52-0d7c2b1f4e68")
 def _utc(moment: datetime) -> datetime:
     if moment.tzinfo is None:
         raise ValueError(f"timestamp {moment.isoformat()} has no time zone; write it with one")
-    return moment.astimezone(UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError(f"timestamp {moment.isoformat()} is outside of the calendar") from None
 
 
 Moment = Annotated[datetime, AfterValidator(_utc)]

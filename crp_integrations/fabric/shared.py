@@ -15,7 +15,7 @@ from crp_integrations.fabric.reading import Reading
 from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.fabric.search.scanning import Hit
 from crp_integrations.vectors import FloatRows
-from crp_integrations.vocabulary import RETRIEVABLE
+from crp_integrations.vocabulary import RETRIEVABLE, FactStatus
 
 # No tenant's name begins like this, so no tenant's namespace is ever a shared one.
 PREFIX = "shared:"
@@ -74,6 +74,15 @@ class SharedReading(Reading):
             for fact in super().facts(ids)
         ]
 
+    def said(self, ids: Sequence[str]) -> dict[str, str]:
+        """Content hashes of those that are not deleted, by id, whoever may see them."""
+        with self._begun() as transaction:
+            return {
+                fact.fact_id: fact.content_hash
+                for fact in transaction.facts.get(ids)
+                if fact.status is not FactStatus.DELETED
+            }
+
     def note_use(self, ids: Sequence[str], now: datetime) -> None:
         """Record for the operator that facts were put into an envelope; ids of others do nothing.
 
@@ -115,6 +124,38 @@ def refuse_shared(shared: Iterable[SharedReading], ids: Sequence[str], source_id
                 f"{what[0]} is of shared namespace {reading.name.removeprefix(PREFIX)!r}, which "
                 "only the operator changes; nothing was changed"
             )
+
+
+def refuse_other_text(
+    shared: Sequence[SharedReading], given: Iterable[Fact], own: Iterable[Fact]
+) -> None:
+    """Refuse a tenant's fact that would say something else than the shared one of its id.
+
+    The tenant's readers would be given it in the place of what the operator keeps, under the id by
+    which that is cited. The same text is a copy and does no harm. A tenant that stored the id with
+    a text of its own before the operator did goes on with it.
+
+    Spec: CRP-SPEC-009 §9.2
+
+    Args:
+        given: as they are to be.
+        own: those of their ids that the tenant stores, as they are.
+
+    Raises:
+        AccessDenied: names the fact and the namespace.
+    """
+    if not shared:
+        return
+    wanted = {fact.fact_id: fact.content_hash for fact in given}
+    before = {f.fact_id: f.content_hash for f in own if f.status is not FactStatus.DELETED}
+    for reading in shared:
+        for id_, said in reading.said(sorted(wanted)).items():
+            if wanted[id_] != said and before.get(id_, said) == said:
+                raise AccessDenied(
+                    f"fact {id_} is of shared namespace {reading.name.removeprefix(PREFIX)!r} and "
+                    "says something else there, which only the operator changes; give the text "
+                    "another id; nothing was changed"
+                )
 
 
 def _for_tenants(where: Where) -> Where:

@@ -41,8 +41,8 @@ class Layer(Protocol):
         """Ids of facts that hold any word of the query, best first, ties by id."""
         ...
 
-    def holds(self, ids: Sequence[str]) -> set[str]:
-        """Those of the ids that the layer stores, whether or not they may be read."""
+    def holds(self, ids: Sequence[str], *, aside: bool) -> set[str]:
+        """Those of the ids that it stores, whether or not they may be read; archived: `aside`."""
         ...
 
     def facts(self, ids: Sequence[str]) -> list[Fact]:
@@ -162,8 +162,8 @@ class View:
     def moment(self) -> Iterator[View]:
         """The same reads, all of one committed state of each namespace, while the block lasts.
 
-        The state of a shared namespace may be a little later than that of the own one. Nothing
-        slow belongs in the block: it keeps the store from giving up what was erased.
+        That of a shared namespace may be a little later than that of the own one. Nothing slow
+        belongs in the block: it keeps the store from giving up what was erased.
 
         Raises:
             StoreError: a namespace's file cannot be used.
@@ -386,14 +386,14 @@ class View:
 
     def _shadowed(self, number: int, ids: Sequence[str]) -> set[str]:
         """Those of the ids that a layer before the one of this number stores."""
-        return {id_ for layer in self._layers[:number] for id_ in (layer.holds(ids) if ids else ())}
+        layers = self._layers[:number] if ids else ()
+        return {id_ for layer in layers for id_ in layer.holds(ids, aside=False)}
 
     def _parted(self, ids: Sequence[str]) -> Iterator[tuple[Layer, list[str]]]:
         """Each layer with the ids that it decides about; the last one gets what is left."""
         left = list(dict.fromkeys(ids))
         for layer in self._layers[:-1]:
-            held = layer.holds(left) if left else set()
-            if held:
+            if held := layer.holds(left, aside=False) if left else set():
                 yield layer, [id_ for id_ in left if id_ in held]
                 left = [id_ for id_ in left if id_ not in held]
         if left:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -18,6 +19,9 @@ from crp_integrations.session.records import BUDGET_DIGITS, Session, WindowNode
 UNDER_WAY = timedelta(days=1)
 # Under this name every part of a report names a fact.
 _FACT = "fact_id"
+_IDS = re.compile(rf'"{_FACT}"\s*:\s*("(?:[^"\\]|\\.)*")')
+# Begins a character that is written as its number.
+_ESCAPED = "\\u"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,7 @@ def said(
         if prior is not None:
             named.update(seen.fact_id for seen in prior.facts_seen)
         if report:
-            named.update(_named(_read(report)))
+            named.update(_named(report))
             report.encode()
         text = None if prior is None else prior.model_dump_json()
     except ValueError as error:
@@ -73,8 +77,22 @@ def _read(report: str) -> Any:
         return json.loads(report)
 
 
-def _named(value: Any) -> Iterator[str]:
-    """Every fact id anywhere in a report."""
+def _named(report: str) -> Iterable[str]:
+    """Every fact id anywhere in a report.
+
+    Raises:
+        ValueError: it is no JSON.
+    """
+    value = _read(report)
+    if _ESCAPED in report:
+        # The word itself may be written otherwise.
+        return _walked(value)
+    # In JSON a word within quotation marks before a colon is a key, wherever it stands.
+    return [json.loads(found) if "\\" in found else found[1:-1] for found in _IDS.findall(report)]
+
+
+def _walked(value: Any) -> Iterator[str]:
+    """Every fact id anywhere in a report that was read."""
     waiting = [value]
     while waiting:
         one = waiting.pop()

@@ -11,7 +11,7 @@ from crp_integrations import Relay
 from crp_integrations.errors import CRPError, FactRejected, IngestError, RequestError
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.ports import Store
-from crp_integrations.fabric.records import Fact, Where, access_labels, source_id
+from crp_integrations.fabric.records import Block, Fact, Where, access_labels, source_id
 from crp_integrations.vocabulary import FactStatus
 from tests.doubles import FixedClock, HashEmbedder
 from tests.fabric.keeping import (
@@ -174,3 +174,48 @@ def test_a_text_in_the_place_of_labels_reaches_no_store(given: Any) -> None:
         with pytest.raises(CRPError, match="labels is the text 'secret'"):
             given(relay, fact_id)
         assert {one.labels for one in relay.fabric.export() if isinstance(one, Fact)} == {()}
+
+
+@pytest.mark.parametrize(
+    "starts", [(500, 0), (0, 0), (0, 10)], ids=["backwards", "all at 0", "overlapping"]
+)
+def test_blocks_that_lie_over_each_other_are_refused(store: Store, starts: tuple[int, int]) -> None:
+    blocks = [Block(text=sentence(n), start=at) for n, at in enumerate(starts)]
+    made = fabric(store)
+    with pytest.raises(IngestError, match=r"block 2 of test:a begins at .*give blocks in order"):
+        made.bind(ACME).ingest([document("a", sentence(1), blocks=tuple(blocks))])
+    assert stored(made) == []
+
+
+@pytest.mark.parametrize("hashed", ["", "x", "sha256:", "sha256:" + "g" * 64, "ab" * 32])
+def test_a_document_hash_that_is_none_is_refused_before_anything(store: Store, hashed: str) -> None:
+    made = fabric(store)
+    with pytest.raises(IngestError, match=r"test:a has the document_hash .*wanted sha256:"):
+        made.bind(ACME).ingest([document("a", sentence(1), document_hash=hashed)])
+    assert stored(made) == []
+
+
+@pytest.mark.parametrize("labels", [[""], ["a", "  "]])
+def test_a_blank_label_is_refused(labels: list[str]) -> None:
+    with pytest.raises(RequestError, match="labels holds a blank one"):
+        fabric().bind(ACME).ingest([document("a", sentence(1))], labels=labels)
+
+
+def test_a_reason_that_is_no_text_quarantines_nothing(store: Store) -> None:
+    made = fabric(store)
+    namespace = made.bind(ACME)
+    (id_,) = namespace.add([sentence(1)]).facts
+    with pytest.raises(RequestError, match="reason is of type int, wanted a text"):
+        namespace.quarantine([id_], 5)  # type: ignore[arg-type]
+    assert [fact.status for fact in stored(made, id_)] == [A]
+
+
+@pytest.mark.parametrize("what", [None, 5, 1.5, object()])
+def test_what_is_nothing_to_ingest_is_refused_by_name(what: Any) -> None:
+    with (
+        Relay.open(embedder=HashEmbedder()) as relay,
+        pytest.raises(
+            IngestError, match=f"{type(what).__name__} cannot be ingested; wanted a path"
+        ),
+    ):
+        relay.ingest(what)

@@ -222,6 +222,80 @@ def test_the_operator_alone_sees_what_is_withdrawn_in_a_shared_namespace(store: 
     assert found(acme, LAW) == []
 
 
+@pytest.mark.requirement("009-9.2-2")
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda space, fact: space.put([fact]),
+        lambda space, fact: space.add([fact]),
+        lambda space, fact: space.hold("crp_sess_7f3a9bc2d4e1f083", [fact]),
+        lambda space, fact: [
+            space.add([LAW]),
+            space.update(fact.fact_id, content=fact.content),
+        ],
+        lambda space, fact: [space.add([LAW]), space.put([fact])],
+    ],
+    ids=["put", "add", "hold", "update of a copy", "put over a copy"],
+)
+def test_the_id_of_a_shared_fact_says_one_text_to_all(
+    store: Store, write: Callable[[Namespace, Fact], object]
+) -> None:
+    made = fabric(store)
+    (law,) = made.bind_shared("law").add([LAW]).facts
+    acme = made.bind(ACME)
+    with pytest.raises(AccessDenied, match=rf"{law} is of shared namespace 'law'"):
+        write(acme, Fact(fact_id=law, content=OWN))
+    assert [fact.content for fact in acme.facts([law])] == [LAW]
+    assert acme.view("crp_sess_7f3a9bc2d4e1f083").held() == []
+
+
+def test_what_is_withheld_from_a_subject_is_not_shadowed_by_it_either(store: Store) -> None:
+    made = fabric(store)
+    labelled = Fact(content=LAW, labels=("x",))
+    (law,) = made.bind_shared("law", Roles()).add([labelled]).facts
+    with pytest.raises(AccessDenied, match="only the operator") as caught:
+        made.bind(ACME, Roles()).put([Fact(fact_id=law, content=OWN)])
+    assert LAW not in str(caught.value)
+
+
+def test_the_same_text_is_a_copy_and_a_deleted_id_is_free(store: Store) -> None:
+    made = fabric(store)
+    operator, acme, other = made.bind_shared("law"), made.bind(ACME), made.bind(OTHER)
+    (law,) = operator.add([LAW]).facts
+    assert acme.put([Fact(fact_id=law, content=LAW)]).facts == (law,)
+    assert acme.hold("crp_sess_7f3a9bc2d4e1f083", [LAW]).unchanged == (law,)
+    assert other.hold("crp_sess_7f3a9bc2d4e1f083", [LAW]).unchanged == (law,)
+    operator.forget(facts=[law])
+    other.put([Fact(fact_id=law, content=OWN)])
+    assert [fact.content for fact in other.facts([law])] == [OWN]
+
+
+def test_who_had_an_id_before_the_operator_goes_on_with_it(store: Store) -> None:
+    made = fabric(store)
+    operator, acme = made.bind_shared("law"), made.bind(ACME)
+    acme.put([Fact(fact_id="an-id", content=OWN)])
+    operator.put([Fact(fact_id="an-id", content=LAW)])
+    acme.put([Fact(fact_id="an-id", content=RULE)])
+    acme.update("an-id", content=f"{RULE} So it is.")
+    assert [fact.content for fact in acme.facts(["an-id"])] == [f"{RULE} So it is."]
+    assert [fact.content for fact in made.bind(OTHER).facts(["an-id"])] == [LAW]
+
+
+def test_a_copy_that_was_put_aside_does_not_hide_the_shared_fact(store: Store) -> None:
+    made = fabric(store)
+    operator, acme = made.bind_shared("law"), made.bind(ACME)
+    (law,) = operator.add([LAW]).facts
+    acme.add([LAW])
+    acme.archive([law])
+    assert found(acme, LAW) == [law]
+    assert [fact.namespace for fact in acme.facts([law])] == ["shared:law"]
+    assert [hit.fact_id for hit in acme.search_text("regulation", 5)] == [law]
+    acme.note_shared_use([law], NOON)
+    assert [fact.access_count for fact in operator.facts([law])] == [1]
+    acme.restore([law])
+    assert [fact.namespace for fact in acme.facts([law])] == ["acme"]
+
+
 class Roles:
     """Lets a subject see what carries no label but its roles."""
 

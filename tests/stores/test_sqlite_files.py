@@ -76,6 +76,14 @@ def test_opening_and_reading_make_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_store_that_cannot_be_written_says_what_to_do(tmp_path: Path) -> None:
+    connection = Connection(made(tmp_path / "kb"), 0.1)
+    connection.execute("PRAGMA query_only = 1")
+    with pytest.raises(StoreError, match="copy the store to where it can be"):
+        connection.execute("DELETE FROM facts")
+    connection.close()
+
+
 def test_another_namespace_is_read_without_making_it(tmp_path: Path) -> None:
     made(tmp_path / "kb")
     before = sorted(tmp_path.rglob("*"))

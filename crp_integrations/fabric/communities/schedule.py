@@ -5,9 +5,9 @@ Spec: CRP-SPEC-009 §5.5
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
-from crp_integrations.errors import StoreDamaged
+from crp_integrations.fabric.kept import moment, number
 from crp_integrations.fabric.ports import FactsFacet
 from crp_integrations.fabric.records import Where
 from crp_integrations.fabric.settings import CommunitySettings
@@ -27,7 +27,7 @@ TIMES_SETTING = "reclusterings"
 def note_new_facts(facts: FactsFacet, count: int) -> None:
     """Count facts that were added, in the transaction that adds them."""
     if count:
-        facts.set_setting(NEW_FACTS_SETTING, str(_number(facts, NEW_FACTS_SETTING) + count))
+        facts.set_setting(NEW_FACTS_SETTING, str(number(facts, NEW_FACTS_SETTING) + count))
 
 
 def note_reclustering(facts: FactsFacet, now: datetime, communities: int, new: int) -> None:
@@ -44,12 +44,12 @@ def note_reclustering(facts: FactsFacet, now: datetime, communities: int, new: i
 
 def times_found(facts: FactsFacet) -> int:
     """How often communities were found; 0 before the first time."""
-    return _number(facts, TIMES_SETTING)
+    return number(facts, TIMES_SETTING)
 
 
 def communities_found(facts: FactsFacet) -> int:
     """How many communities the last reclustering left; 0 before the first."""
-    return _number(facts, COMMUNITIES_SETTING)
+    return number(facts, COMMUNITIES_SETTING)
 
 
 def due_after_ingestion(facts: FactsFacet, settings: CommunitySettings) -> bool:
@@ -57,7 +57,7 @@ def due_after_ingestion(facts: FactsFacet, settings: CommunitySettings) -> bool:
 
     Spec: CRP-SPEC-009 §5.5
     """
-    new = _number(facts, NEW_FACTS_SETTING)
+    new = number(facts, NEW_FACTS_SETTING)
     if new < settings.recluster_after:
         return False
     return new >= settings.recluster_share * _retrievable(facts)
@@ -76,9 +76,9 @@ def due(facts: FactsFacet, settings: CommunitySettings, now: datetime) -> bool:
         return False
     if due_after_ingestion(facts, settings):
         return True
-    last = facts.setting(RECLUSTERED_SETTING)
+    last = moment(facts, RECLUSTERED_SETTING)
     if last is not None:
-        return (now - _moment(last)) / _DAY >= settings.recluster_days
+        return (now - last) / _DAY >= settings.recluster_days
     if facts.setting(COMMUNITIES_SETTING) is not None:
         return True
     try:
@@ -91,22 +91,3 @@ def due(facts: FactsFacet, settings: CommunitySettings, now: datetime) -> bool:
 def _retrievable(facts: FactsFacet) -> int:
     tally = facts.tally()
     return sum(tally.get(status, 0) for status in RETRIEVABLE)
-
-
-def _number(facts: FactsFacet, name: str) -> int:
-    stored = facts.setting(name)
-    if stored is None:
-        return 0
-    if not stored.isdecimal():
-        raise StoreDamaged(f"the stored {name} is {stored!r:.40}, wanted a number")
-    return int(stored)
-
-
-def _moment(stored: str) -> datetime:
-    try:
-        moment = datetime.fromisoformat(stored)
-    except ValueError as error:
-        raise StoreDamaged(
-            f"the stored {RECLUSTERED_SETTING} is {stored!r:.40}, wanted a moment"
-        ) from error
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

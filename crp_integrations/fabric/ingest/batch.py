@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from crp_integrations.errors import IngestError
 from crp_integrations.fabric.ingest.changes import Change, compare
 from crp_integrations.fabric.ingest.inserting import Insertion, weighed
+from crp_integrations.fabric.ingest.laid import Laying
 from crp_integrations.fabric.ingest.listing import Listed
 from crp_integrations.fabric.ports import FactsFacet
 from crp_integrations.fabric.progress import Progress
@@ -17,8 +19,9 @@ from crp_integrations.ports import TokenCounter
 
 AnyDocument = Document | StreamedDocument
 
-# Characters of passages that a batch holds in memory; what is beyond is cut anew when needed.
+# Characters of passages that a batch holds in memory; what is beyond is put down in a scratch.
 _HELD_CHARACTERS = 4_000_000
+_HASH = re.compile(r"sha256:[0-9a-f]{64}")
 # Content hashes cleared at once.
 _STEP = 512
 
@@ -31,17 +34,19 @@ class Batch:
         listed, sources: in the same order.
         stored: registry entries by URI as they were read before.
         refused: by URI, why a document has too little text for a fact.
+        ttl: ISO 8601 duration for all of their facts; None leaves what is stored.
     """
 
     listed: Sequence[Listed]
     sources: Sequence[Source]
     stored: Mapping[str, Source | None]
     refused: Mapping[str, str]
+    ttl: str | None = None
 
     def changes(self, facts: FactsFacet) -> list[Change]:
         """What each document does to what a transaction sees."""
         return [
-            compare(facts, source, one.listing, self.stored[source.uri], source.ingested_at)
+            compare(facts, source, one.listing, self.stored[source.uri], ttl=self.ttl)
             for one, source in zip(self.listed, self.sources, strict=True)
         ]
 
@@ -82,7 +87,9 @@ def gather(
     pairs: Sequence[tuple[AnyDocument, Source]],
     stored: Mapping[str, Source | None],
     listed: dict[str, Listed],
+    laying: Laying,
     *,
+    ttl: str | None,
     counter: TokenCounter,
     settings: ChunkingSettings,
     progress: Progress,
@@ -93,6 +100,8 @@ def gather(
         pairs: documents with the entries that they are to have.
         stored: the entries that they have, by URI.
         listed: what was cut already by URI; grows.
+        laying: where passages go that are too many to be held.
+        ttl: as in `Batch`.
     """
     refused: dict[str, str] = {}
     kept: list[tuple[Listed, Source]] = []
@@ -101,7 +110,7 @@ def gather(
         progress("chunk", number, len(pairs))
         one = listed.get(source.uri)
         if one is None:
-            one = Listed(document, counter, settings, hold=max(0, room))
+            one = Listed(document, counter, settings, hold=max(0, room), laying=laying)
             listed[source.uri] = one
             room -= one.characters if one.held else 0
         reason = _too_little(one, source, counter, settings.min_fact_tokens)
@@ -111,7 +120,7 @@ def gather(
         if not reason or stored[source.uri] is not None:
             kept.append((one, source))
     progress("chunk", len(pairs), len(pairs))
-    return Batch([one for one, _ in kept], [own for _, own in kept], stored, refused)
+    return Batch([one for one, _ in kept], [own for _, own in kept], stored, refused, ttl)
 
 
 def by_hand(change: Change, made: Sequence[Fact]) -> Insertion:
@@ -155,6 +164,7 @@ def _insertion(one: Listed, change: Change, namespace: str, settings: FabricSett
                 importance_weight=weighed(source, piece.content, piece.heading, settings),
                 ingested_at=source.ingested_at,
                 modified_at=source.ingested_at,
+                ttl=change.ttl,
                 labels=source.labels,
                 metadata=source.metadata,
             )
@@ -177,6 +187,12 @@ def distinct(documents: Iterable[AnyDocument], progress: Progress) -> list[AnyDo
             )
         progress("read", number, 0)
         uri = document.uri
+        if not _HASH.fullmatch(document.document_hash):
+            # With one hash for two texts, the second would be taken for the first.
+            raise IngestError(
+                f"{shown(uri)} has the document_hash {document.document_hash!r:.40}, wanted "
+                "sha256: and 64 hexadecimal digits, those of its content"
+            )
         earlier = by_uri.setdefault(uri, document)
         if earlier.document_hash != document.document_hash:
             raise IngestError(f"{uri} is given twice with different content")

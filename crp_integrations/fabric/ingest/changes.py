@@ -48,6 +48,7 @@ class Change:
         relabelled: ids of facts that get the source's new kind, labels or metadata.
         metadata: of the source as it is stored, which its facts were given.
         restored: ids of archived facts that were given again by hand.
+        ttl: of the new facts, and of those that are relabelled; None leaves theirs.
     """
 
     source: Source
@@ -59,6 +60,7 @@ class Change:
     relabelled: tuple[str, ...] = ()
     metadata: Mapping[str, JsonValue] = field(default_factory=dict)
     restored: tuple[str, ...] = ()
+    ttl: str | None = None
 
 
 def entry(
@@ -124,8 +126,26 @@ def sources_with_stale(facts: FactsFacet, ids: Iterable[str], now: datetime) -> 
     }
 
 
+def of_another_ttl(facts: FactsFacet, uris: Iterable[str], ttl: str | None) -> set[str]:
+    """Those of the URIs whose stored facts do not all have this time to live; none without one."""
+    return {
+        uri
+        for uri in sorted(uris)
+        if ttl is not None
+        and any(
+            fact.ttl != ttl and fact.status is not FactStatus.DELETED
+            for fact in facts.of_source(source_id(uri))
+        )
+    }
+
+
 def compare(
-    facts: FactsFacet, source: Source, listing: Listing, stored: Source | None, now: datetime
+    facts: FactsFacet,
+    source: Source,
+    listing: Listing,
+    stored: Source | None,
+    *,
+    ttl: str | None = None,
 ) -> Change:
     """Compare what a document says now with what is stored of it; no texts are read.
 
@@ -138,10 +158,11 @@ def compare(
     Args:
         source: the registry entry as it will be.
         stored: the entry as it is.
+        ttl: time to live that all facts of the source are to have; None leaves theirs.
     """
     passages = facts.passages(source.source_id)
     if not passages:
-        return Change(source.changed(fact_count=len(listing)), range(len(listing)))
+        return Change(source.changed(fact_count=len(listing)), range(len(listing)), ttl=ttl)
     # Facts by hand may have brought a removed source back; no document is behind it since.
     removed = (
         stored is None
@@ -161,12 +182,13 @@ def compare(
         new,
         frozenset(buried & told),
         known,
-        _alive(facts, [i for i in sorted(kept) if states[i] is FactStatus.STALE], now),
+        _alive(facts, [i for i in sorted(kept) if states[i] is FactStatus.STALE], source, ttl),
         tuple(i for i in sorted(states) if i not in kept and states[i] is FactStatus.ACTIVE),
         ()
-        if old == (source.kind, source.labels, source.metadata)
+        if ttl is None and old == (source.kind, source.labels, source.metadata)
         else tuple(i for i in sorted(states) if states[i] is not FactStatus.DELETED),
         stored.metadata if stored else {},
+        ttl=ttl,
     )
 
 
@@ -193,12 +215,17 @@ def _matched(
     return kept, new
 
 
-def _alive(facts: FactsFacet, ids: Sequence[str], now: datetime) -> tuple[str, ...]:
-    """Those of the facts whose time to live is not over."""
+def _alive(
+    facts: FactsFacet, ids: Sequence[str], source: Source, ttl: str | None
+) -> tuple[str, ...]:
+    """Those of the facts whose time to live, the given one if any, is not over."""
+    again: dict[str, object] = {} if ttl is None else {"ttl": ttl}
     alive: list[str] = []
     for start in range(0, len(ids), _STEP):
         held = facts.get(ids[start : start + _STEP])
-        alive += [fact.fact_id for fact in held if not outlived(fact, now)]
+        alive += [
+            fact.fact_id for fact in held if not outlived(fact.changed(**again), source.ingested_at)
+        ]
     return tuple(alive)
 
 

@@ -6,15 +6,14 @@ there and what has vanished, and writes sources, facts, vectors and journal toge
 
 What is above one slice of the embedder keeps its vectors in the store as they come, by content
 hash and outside every search, so an ingestion that was killed embeds only what is missing when it
-is run again. Long documents are cut anew for each of these steps instead of being held.
+is run again. Passages of long documents are not held for these steps but put down in a scratch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
-from typing import TypedDict
 
 from crp_integrations.errors import IngestError, StoreBusy
 from crp_integrations.fabric.epoch import EMBEDDER_SETTING
@@ -24,6 +23,7 @@ from crp_integrations.fabric.ingest.changes import (
     Change,
     additions,
     entry,
+    of_another_ttl,
     sources_with_stale,
     unchanged,
 )
@@ -35,8 +35,10 @@ from crp_integrations.fabric.ingest.inserting import (
     OvertakenError,
     Row,
 )
+from crp_integrations.fabric.ingest.laid import Laying
 from crp_integrations.fabric.ingest.listing import Listed
 from crp_integrations.fabric.ports import FactsFacet, Notify, Transaction
+from crp_integrations.fabric.ports.scratch import Scratch
 from crp_integrations.fabric.progress import Progress, Told, silent
 from crp_integrations.fabric.records import (
     Fact,
@@ -50,28 +52,11 @@ from crp_integrations.ports import Clock, Embedder, TokenCounter, Tracer
 from crp_integrations.vectors import FloatRows, unit_rows
 from crp_integrations.vocabulary import SourceKind
 
-__all__ = ["EMBEDDER_SETTING", "AddingParts", "Ingestion", "Progress", "silent"]
+__all__ = ["EMBEDDER_SETTING", "Ingestion", "Progress", "silent"]
 
 Allow = Callable[[tuple[str, ...]], None]
 # How often an ingestion begins anew when another writer was faster.
 _TRIES = 3
-
-
-class AddingParts(TypedDict):
-    """What an ingestion and a put are made of alike; see `Ingestion`."""
-
-    namespace: str
-    begin: Callable[[bool], AbstractContextManager[Transaction]]
-    embedder: Embedder
-    counter: TokenCounter
-    clock: Clock
-    key: Callable[[], bytes]
-    settings: FabricSettings
-    tracer: Tracer
-    allow: Allow
-    check: Callable[[FactsFacet], None]
-    hash_in: Callable[[FactsFacet], str]
-    notify: Notify
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +71,9 @@ class Ingestion:
         check: raises ConfigError when the stored vectors are of another embedder.
         hash_in: the state hash as a transaction sees it.
         notify: is told which facts of a source that was stored before have changed.
+        check_shared: raises AccessDenied for facts, given and stored, that say something else than
+            a shared fact of their id.
+        scratch: gives a place for passages of long documents; None for a store without one.
     """
 
     namespace: str
@@ -100,6 +88,8 @@ class Ingestion:
     check: Callable[[FactsFacet], None]
     hash_in: Callable[[FactsFacet], str]
     notify: Notify
+    check_shared: Callable[[Iterable[Fact], Iterable[Fact]], None]
+    scratch: Callable[[], Scratch | None]
 
     def documents(
         self,
@@ -107,6 +97,7 @@ class Ingestion:
         *,
         kind: SourceKind | None,
         labels: tuple[str, ...],
+        ttl: str | None,
         progress: Progress,
     ) -> IngestReport:
         """Ingest documents; those with too little text for a fact are skipped and named.
@@ -120,19 +111,22 @@ class Ingestion:
         with self.tracer.step("fabric.read"):
             given = distinct(documents, progress)
         listed: dict[str, Listed] = {}
-        for _ in range(_TRIES):
-            try:
-                return self._ingested(given, listed, kind, labels, progress)
-            except OvertakenError:
-                continue
+        with closing(Laying(self.scratch)) as laying:
+            for _ in range(_TRIES):
+                try:
+                    return self._ingested(given, listed, laying, kind, labels, ttl, progress)
+                except OvertakenError:
+                    continue
         raise self._overtaken()
 
     def _ingested(
         self,
         given: Sequence[AnyDocument],
         listed: dict[str, Listed],
+        laying: Laying,
         kind: SourceKind | None,
         labels: tuple[str, ...],
+        ttl: str | None,
         progress: Progress,
     ) -> IngestReport:
         now = self.clock.now()
@@ -145,6 +139,7 @@ class Ingestion:
                 for one in given
             ]
             same_as_stored = {own.uri for _, own in entries if unchanged(own, stored[own.uri])}
+            same_as_stored -= of_another_ttl(facts, same_as_stored, ttl)
             aged = sources_with_stale(facts, map(source_id, same_as_stored), now)
             before = "" if len(same_as_stored) < len(entries) else self.hash_in(facts)
         # Who changes labels must be allowed to write under the old ones as well.
@@ -160,6 +155,7 @@ class Ingestion:
             ],
             stored,
             listed,
+            laying,
         )
         pairs = [(one, own) for one, own in entries if own.uri not in same_as_stored]
         told = {own.uri for _, own in pairs}
@@ -172,6 +168,8 @@ class Ingestion:
                 pairs,
                 stored,
                 listed,
+                laying,
+                ttl=ttl,
                 counter=self.counter,
                 settings=self.settings.chunking,
                 progress=progress,
@@ -218,6 +216,7 @@ class Ingestion:
         aged: Sequence[tuple[AnyDocument, Source]],
         stored: Mapping[str, Source | None],
         listed: dict[str, Listed],
+        laying: Laying,
     ) -> set[str]:
         """URIs of those documents, equal to what is stored, that say the text of a STALE fact.
 
@@ -232,6 +231,8 @@ class Ingestion:
                 aged,
                 stored,
                 listed,
+                laying,
+                ttl=None,
                 counter=self.counter,
                 settings=self.settings.chunking,
                 progress=silent,
@@ -258,6 +259,7 @@ class Ingestion:
             self.check(transaction.facts)
             found = additions(transaction.facts, given, now)
             after = self.hash_in(transaction.facts)
+        self.check_shared([fact for _, made in found for fact in made], ())
         if found:
             texts = {
                 fact.content_hash: fact.content

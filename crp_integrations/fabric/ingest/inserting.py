@@ -123,7 +123,7 @@ class Insert:
         return np.stack([rows[fact.content_hash] for fact in part])
 
     def _relabel(self, facts: FactsFacet, change: Change) -> None:
-        """Give the facts of a source its new kind, labels and metadata; texts and vectors stay.
+        """Give the facts of a source its new kind, labels, metadata, ttl; texts stay.
 
         What a fact's metadata say that its source did not stays as well.
         """
@@ -152,11 +152,17 @@ class Insert:
                     if fact.kind is source.kind
                     else weighed(source, fact.content, heading_of(fact), self.settings),
                     metadata=described[fact.fact_id],
+                    ttl=change.ttl or fact.ttl,
                     modified_at=self.now,
                 )
                 for fact in old
-                if (fact.labels, fact.kind, fact.metadata)
-                != (source.labels, source.kind, described[fact.fact_id])
+                if (fact.labels, fact.kind, fact.metadata, fact.ttl)
+                != (
+                    source.labels,
+                    source.kind,
+                    described[fact.fact_id],
+                    change.ttl or fact.ttl,
+                )
             ]
             if again:
                 facts.replace(again)

@@ -1,8 +1,8 @@
-"""The passages of one document, read as often as they are wanted and never held as a whole."""
+"""The passages of one document, cut once and never held as a whole when they are many."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import overload
 from uuid import UUID
@@ -10,6 +10,7 @@ from uuid import UUID
 from crp_integrations.errors import IngestError
 from crp_integrations.fabric.ingest.chunking import Chunk
 from crp_integrations.fabric.ingest.decomposition import passages
+from crp_integrations.fabric.ingest.laid import Laid, Laying
 from crp_integrations.fabric.records import (
     Block,
     Document,
@@ -104,11 +105,13 @@ class Listed:
         settings: ChunkingSettings,
         *,
         hold: int,
+        laying: Laying,
     ) -> None:
         """Cut the document once.
 
         Args:
-            hold: most characters of passages that are kept; above it they are cut again each
+            hold: most characters of passages that are held in memory.
+            laying: where they go when they are more; where it has no room, they are cut again each
                 time they are wanted.
 
         Raises:
@@ -121,13 +124,17 @@ class Listed:
         self._settings = settings
         self._source_id = source_id(document.uri)
         self._held: list[Passage] | None = []
+        self._laid: Laid | None = None
         for passage in self._cut():
             self.listing.append(passage.fact_id, passage.content_hash)
             self.characters += len(passage.piece.content)
-            if self.characters > hold:
-                self._held = None
             if self._held is not None:
                 self._held.append(passage)
+                if self.characters > hold:
+                    self._laid = _put_down(laying.laid(), self._held)
+                    self._held = None
+            elif self._laid is not None:
+                self._laid = _put_down(self._laid, [passage])
 
     @property
     def held(self) -> bool:
@@ -138,6 +145,7 @@ class Listed:
         """Take the document for one without passages."""
         self.listing = Listing()
         self._held = []
+        self._laid = None
         self.characters = 0
 
     def all(self) -> Iterator[Passage]:
@@ -146,8 +154,8 @@ class Listed:
         Raises:
             IngestError: the document is no longer what it was at the first pass.
         """
-        if self._held is not None:
-            yield from self._held
+        if self._held is not None or self._laid is not None:
+            yield from self.at(range(len(self.listing)))
             return
         place = -1
         for place, passage in enumerate(self._cut()):
@@ -173,6 +181,11 @@ class Listed:
             for place in places:
                 yield self._held[place]
             return
+        if self._laid is not None:
+            for place in places:
+                id_, said = self.listing.id(place), self.listing.content_hash(place)
+                yield Passage(place, id_, said, self._laid[place])
+            return
         wanted = iter(places)
         following = next(wanted, None)
         for passage in self.all():
@@ -188,9 +201,32 @@ class Listed:
             yield Passage(place, fact_id(self._source_id, piece.location, hashed), hashed, piece)
 
     def _blocks(self) -> Iterator[Block]:
-        if isinstance(self.document, Document):
-            return iter(self.document.blocks)
-        return self.document.blocks()
+        own = self.document.blocks
+        return _in_order(own if isinstance(own, tuple) else own(), self.document.uri)
 
     def _changed(self) -> IngestError:
         return IngestError(f"{shown(self.document.uri)} changed while it was read; ingest it again")
+
+
+def _in_order(blocks: Iterable[Block], uri: str) -> Iterator[Block]:
+    """The blocks, as long as each begins where the one before has ended.
+
+    Raises:
+        IngestError: one does not; their texts would be laid over each other.
+    """
+    end = 0
+    for number, block in enumerate(blocks, 1):
+        if block.start < end:
+            raise IngestError(
+                f"block {number} of {shown(uri)} begins at {block.start}, before the one ahead of "
+                f"it ends at {end}; give blocks in order, each with its own offset"
+            )
+        end = block.end
+        yield block
+
+
+def _put_down(laid: Laid | None, passages: Sequence[Passage]) -> Laid | None:
+    """The place with these passages too; None when there is no room."""
+    if laid is None or not all(laid.add(one.piece) for one in passages):
+        return None
+    return laid

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -64,6 +64,7 @@ class Putting:
         check: raises ConfigError when the stored vectors are of another embedder.
         hash_in: the state hash as a transaction sees it.
         notify: told of sources whose facts say something else now, or came back.
+        check_shared: as in `Ingestion`.
     """
 
     namespace: str
@@ -78,6 +79,7 @@ class Putting:
     check: Callable[[FactsFacet], None]
     hash_in: Callable[[FactsFacet], str]
     notify: Notify
+    check_shared: Callable[[Iterable[Fact], Iterable[Fact]], None]
 
     def put(
         self, facts: Sequence[Fact], *, uris: Mapping[str, str], vectors: FloatRows | None
@@ -88,6 +90,7 @@ class Putting:
             FactRejected: a fact is given twice with different content, has too few or too many
                 tokens, or is stored with other labels.
             IllegalTransition: a fact is in quarantine.
+            AccessDenied: a shared fact of the same id says something else.
             EngineError: the vectors have another shape than the embedder's.
         """
         given = self._given(facts)
@@ -109,6 +112,7 @@ class Putting:
         with self.begin(False) as transaction:
             self.check(transaction.facts)
             known = _stored(transaction.facts, given)
+            self.check_shared(given, known.values())
             plan = self._plan(transaction.facts, given, known, rows, now)
             before = self.hash_in(transaction.facts)
             if not plan.add and not plan.replace:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +24,9 @@ class Holding:
 
     Attributes:
         allow: raises AccessDenied when things with these labels may not be written.
-        stored: those of some ids that the namespace stores, whatever their status.
+        own: those of some ids that the namespace stores, whatever their status.
+        stored: the same, and those that a shared namespace stores.
+        check_shared: as in `Ingestion`.
     """
 
     tenant: str
@@ -35,7 +37,9 @@ class Holding:
     settings: FabricSettings
     tracer: Tracer
     allow: Callable[[tuple[str, ...]], None]
+    own: Callable[[Sequence[str]], set[str]]
     stored: Callable[[Sequence[str]], set[str]]
+    check_shared: Callable[[Iterable[Fact], Iterable[Fact]], None]
 
     def hold(
         self, session_id: str, facts: Sequence[Fact | str], *, kind: SourceKind | None
@@ -65,6 +69,8 @@ class Holding:
             allow=self.allow,
         )
         before = self.hot.held(self.tenant, session_id, now)
+        own = self.own([fact.fact_id for fact in given])
+        self.check_shared([fact for fact in given if fact.fact_id not in own], ())
         there = self.stored([fact.fact_id for fact in given]) | set(before.facts if before else ())
         fresh = [fact for fact in given if fact.fact_id not in there]
         # Before the dear part, so that too many facts cost nothing.

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from crp_integrations.fabric import kept
 from crp_integrations.fabric.epoch import EMBEDDER_SETTING
 from crp_integrations.fabric.ingest.embedding import PREPARED_SETTING
 from crp_integrations.fabric.life.erasure import SCRUB_SETTING, scrubbed
@@ -225,11 +226,11 @@ class Maintenance:
 
     def _abandoned(self, facts: FactsFacet, now: datetime) -> bool:
         """Whether vectors were kept for an ingestion so long ago that nobody waits for them."""
-        kept_at = facts.setting(PREPARED_SETTING)
+        kept_at = kept.moment(facts, PREPARED_SETTING)
         if kept_at is None:
             return False
         days = self.writing.settings.lifecycle.prepared_days
-        return datetime.fromisoformat(kept_at) <= _ago(now, days)
+        return kept_at <= _ago(now, days)
 
     def _idle(self, transaction: Transaction, now: datetime) -> list[str]:
         """Ids of the stored sessions whose time is over."""
@@ -276,6 +277,6 @@ def _kept(facts: FactsFacet) -> int:
 
 
 def _trim_due(facts: FactsFacet) -> bool:
-    trimmed = int(facts.setting(TRIMMED_SETTING) or 0)
+    trimmed = kept.number(facts, TRIMMED_SETTING)
     grown = facts.mark().sequence - trimmed
     return grown > 2 * KEEP_CHANGES and grown > 2 * _kept(facts)

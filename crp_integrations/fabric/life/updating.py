@@ -61,6 +61,7 @@ class Updating:
         row = None
         if "content" in given:
             self._check_length(fact_id, wanted.content)
+            writing.check_shared([wanted], [seen])
             with writing.tracer.step("fabric.embed"):
                 row = self._vector(wanted.content)
         key = writing.key()

@@ -14,6 +14,7 @@ from datetime import datetime
 from crp_integrations.audit.drafts import EventDraft, named
 from crp_integrations.audit.journal import append
 from crp_integrations.errors import StoreBusy
+from crp_integrations.fabric.kept import number
 from crp_integrations.fabric.life.writing import Writing
 from crp_integrations.fabric.ports import FactsFacet, Transaction, shown_in
 from crp_integrations.seals import iso
@@ -128,4 +129,4 @@ def _scrubbed(
 
 
 def _note(facts: FactsFacet) -> None:
-    facts.set_setting(WINDOWS_SETTING, str(int(facts.setting(WINDOWS_SETTING) or 0) + 1))
+    facts.set_setting(WINDOWS_SETTING, str(number(facts, WINDOWS_SETTING) + 1))

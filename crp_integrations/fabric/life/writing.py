@@ -59,6 +59,8 @@ class Writing:
         erase_elsewhere: erases what is kept outside of the store of some facts or sources.
         notify: tells the operator.
         refuse_shared: raises AccessDenied for facts, or a source, of a shared namespace.
+        check_shared: raises AccessDenied for facts, given and stored, that say something else
+            than a shared fact of their id.
         readers: the namespaces that read this one; none but for a shared namespace.
     """
 
@@ -78,6 +80,7 @@ class Writing:
     erase_elsewhere: Callable[[Sequence[str]], object]
     notify: Notify
     refuse_shared: Callable[[Sequence[str], str], None]
+    check_shared: Callable[[Iterable[Fact], Iterable[Fact]], None]
     readers: Callable[[], Iterable[Reader]]
 
     # --- what is there -----------------------------------------------------------------

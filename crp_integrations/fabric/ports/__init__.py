@@ -23,6 +23,7 @@ from crp_integrations.fabric.ports.store import (
     Store,
     Transaction,
     alone_in,
+    settled_in,
 )
 
 __all__ = [
@@ -44,5 +45,6 @@ __all__ = [
     "Store",
     "Transaction",
     "alone_in",
+    "settled_in",
     "shown_in",
 ]

@@ -202,6 +202,19 @@ class Alone(Protocol):
         ...
 
 
+class Indexed(Protocol):
+    """What a store has that searches with an index of its own, beside `Store`."""
+
+    def settle(self, namespace: str) -> bool:
+        """Build the namespace's index when one is due; whether it was built."""
+        ...
+
+
+def settled_in(store: Store, namespace: str) -> bool:
+    """As `Indexed`; a store without an index of its own has nothing to build."""
+    return hasattr(store, "settle") and cast("Indexed", store).settle(namespace)
+
+
 def alone_in(store: Store, namespace: str, work: str) -> AbstractContextManager[bool]:
     """As `Alone`; a store that has no such lock lets everyone begin."""
     if not hasattr(store, "alone"):

@@ -94,7 +94,7 @@ class HotLayer:
         best = sorted((-score, id_) for score, id_ in scored if score)[:k]
         return [Hit(id_, float(-score)) for score, id_ in best]
 
-    def holds(self, ids: Sequence[str]) -> set[str]:
+    def holds(self, ids: Sequence[str], *, aside: bool = True) -> set[str]:
         """Those of the ids that the session holds."""
         return {id_ for id_ in ids if id_ in self._place}
 

@@ -7,7 +7,7 @@ decides, so that a score is the same as in any other store.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -158,10 +158,19 @@ class StoredPicture:
         return self.index.nearest(vector, k, among=among)
 
 
-def stored_picture(facts: FactsFacet, more_than: int) -> StoredPicture | None:
-    """The picture of a namespace of more than so many facts whose store has an index of them."""
+def stored_picture(
+    facts: FactsFacet, more_than: int, check: Callable[[FactsFacet], None]
+) -> StoredPicture | None:
+    """The picture of a namespace of more than so many facts whose store has an index of them.
+
+    Args:
+        check: refuses vectors of another embedder, which may have come into use at any time.
+    """
     searching = searching_in(facts)
     if searching is None:
         return None
     index = StoredIndex(facts, searching)
-    return StoredPicture(index) if len(index) > more_than else None
+    if len(index) <= more_than:
+        return None
+    check(facts)
+    return StoredPicture(index)

@@ -19,6 +19,7 @@ from crp_integrations.stores.memory.sessions import MemorySessions
 from crp_integrations.stores.memory.state import Draft, State
 from crp_integrations.stores.memory.text import TextIndex
 from crp_integrations.stores.rules import Gate, checked_name
+from crp_integrations.stores.scratch import FileScratch, in_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,11 @@ class MemoryStore:
         """None: there are no files."""
         self._refuse_closed()
         checked_name(namespace)
+
+    def scratch(self) -> FileScratch:
+        """A scratch in memory, for what an ingestion puts down."""
+        self._refuse_closed()
+        return in_memory()
 
     def scrub(self, namespace: str) -> bool:
         """Do nothing: there are no files."""

@@ -11,6 +11,7 @@ from typing import Any, Self
 from crp_integrations.fabric.ports import Mark
 from crp_integrations.stores import rules
 from crp_integrations.stores.sqlite.upkeep import FACTS_DUE, note_due
+from crp_integrations.stores.sqlite.values import number
 from crp_integrations.stores.statements import AMONG, Statements, among
 
 # In one statement, whose fixed cost is most of it.
@@ -85,7 +86,7 @@ class Part:
 
     def _dimensions(self) -> int | None:
         found = self._own("dimensions")
-        return None if found is None else int(found)
+        return None if found is None else number(found, "dimensions")
 
     def _numbers(self, ids: Sequence[str]) -> dict[str, int]:
         """Row numbers of those ids that are stored."""

@@ -32,7 +32,10 @@ _DAMAGED = {
 }
 _SENTENCES = {
     sqlite3.SQLITE_CANTOPEN: "cannot be opened",
-    sqlite3.SQLITE_READONLY: "cannot be written",
+    sqlite3.SQLITE_READONLY: (
+        "cannot be written, and to be read it needs locks beside it, which are written too; "
+        "copy the store to where it can be"
+    ),
     sqlite3.SQLITE_PERM: "may not be used by this user",
     sqlite3.SQLITE_FULL: "has no room left on its disk",
     sqlite3.SQLITE_IOERR: "could not be read or written by the system",

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from pydantic import ValidationError
+
 from crp_integrations.fabric.records import Edge, Fact, Source
 from crp_integrations.stores import rules
 from crp_integrations.stores.sqlite.changes import Changes
@@ -15,6 +17,7 @@ from crp_integrations.stores.sqlite.finding import Finding
 from crp_integrations.stores.sqlite.moments import sortable
 from crp_integrations.stores.sqlite.prepared import Vectors
 from crp_integrations.stores.sqlite.rows import columns, insertion, record, replacing, row
+from crp_integrations.stores.sqlite.values import damaged, number
 from crp_integrations.stores.statements import AMONG, Packed, Statements, among
 from crp_integrations.vectors import FloatRows, to_bytes
 
@@ -41,7 +44,7 @@ class SqliteFacts(Edits, Vectors, Finding, Changes):
     def generation(self) -> int:
         """A number that grows with every committed change of facts, statuses or labels."""
         self._gate.reading()
-        return int(self._own("generation") or 0)
+        return number(self._own("generation") or 0, "generation")
 
     def setting(self, name: str) -> str | None:
         """A stored value."""
@@ -97,7 +100,7 @@ class SqliteFacts(Edits, Vectors, Finding, Changes):
             return
         if dimensions is None:
             self._set_own("dimensions", vectors.shape[1])
-        numbered = list(enumerate(named, start=int(self._own("last_number")) + 1))
+        numbered = list(enumerate(named, start=number(self._own("last_number"), "last_number") + 1))
         self._set_own("last_number", numbered[-1][0])
         self._connection.executemany(
             ADD_FACT, ((number, sortable(fact.expires_at), *row(fact)) for number, fact in numbered)
@@ -202,7 +205,11 @@ class SqliteFacts(Edits, Vectors, Finding, Changes):
             "ORDER BY source_fact, kind, target_fact",
             [among(ids)],
         )
-        return [
-            Edge(source_fact=source, kind=kind, target_fact=target, weight=weight)
-            for source, kind, target, weight in found
-        ]
+        return [_edge(*values) for values in found]
+
+
+def _edge(source: str, kind: str, target: str, weight: float) -> Edge:
+    try:
+        return Edge(source_fact=source, kind=kind, target_fact=target, weight=weight)
+    except ValidationError as error:
+        raise damaged(f"an edge of fact {source} has the weight {weight!r:.40}") from error

@@ -19,6 +19,7 @@ from crp_integrations.stores.sqlite.base import Part
 from crp_integrations.stores.sqlite.migrations import ASIDE_SQL, RETRIEVABLE_SQL, TOUCHED_SQL
 from crp_integrations.stores.sqlite.moments import sortable
 from crp_integrations.stores.sqlite.rows import BRIEF_COLUMNS, brief
+from crp_integrations.stores.sqlite.values import from_json, status
 from crp_integrations.stores.statements import AMONG, among
 from crp_integrations.vocabulary import RETRIEVABLE, FactStatus
 
@@ -38,7 +39,10 @@ class Finding(Part):
         self._gate.reading()
         found = self._live("fact_id, labels", ids)
         # Most facts share few sets of labels, and most have none.
-        read = {text: tuple(json.loads(text)) for text in {labels for _, labels in found}}
+        read = {
+            text: tuple(from_json(text, list, "labels of a fact"))
+            for text in {labels for _, labels in found}
+        }
         return [(id, read[labels]) for id, labels in found]
 
     def state(self, ids: Sequence[str] | None = None) -> Iterator[tuple[str, str, str]]:
@@ -133,8 +137,13 @@ class Finding(Part):
         return [
             id
             for id, labels, metadata in found
-            if set(where.labels) <= set(json.loads(labels))
-            and (not wanted or rules.has_metadata(wanted, json.loads(metadata)))
+            if set(where.labels) <= set(from_json(labels, list, f"the labels of fact {id}"))
+            and (
+                not wanted
+                or rules.has_metadata(
+                    wanted, from_json(metadata, dict, f"the metadata of fact {id}")
+                )
+            )
         ]
 
     def tally(self) -> Mapping[str, int]:
@@ -158,7 +167,7 @@ class Finding(Part):
             "SELECT fact_id, content_hash, status FROM facts WHERE source_id = ? ORDER BY fact_id",
             [source_id],
         )
-        return [(id, hash_, FactStatus(status)) for id, hash_, status in found]
+        return [(id, hash_, status(word, id)) for id, hash_, word in found]
 
     def search_text(self, terms: Sequence[str], k: int) -> list[tuple[str, float]]:
         """Best retrievable facts that hold any of the terms: id and BM25 score."""

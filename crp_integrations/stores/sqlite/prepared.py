@@ -149,19 +149,22 @@ class Vectors(Part):
         if without is not None and without[0] is not None:
             raise StoreError(f"fact {without[0]} has no vector prepared for {embedder!r:.80}")
         dimensions = self._prepared_dimensions(embedder)
-        changed = self._connection.execute(
-            "UPDATE vectors SET vector = (SELECT p.vector FROM facts JOIN prepared_vectors AS p "
-            "ON p.embedder = ? AND p.content_hash = facts.content_hash "
-            "WHERE facts.fact = vectors.fact)",
-            [embedder],
-        )
-        if changed.rowcount:
+        if self._put_to_use(embedder):
             self._set_own("dimensions", dimensions)
             self._grow()
         else:
             # No fact, so the next ones may have any length.
             self._connection.execute("DELETE FROM own WHERE name = 'dimensions'")
         self.clear_prepared()
+
+    def _put_to_use(self, embedder: str) -> int:
+        """Put an embedder's prepared vectors in the place of those in use; how many there are."""
+        return self._connection.execute(
+            "UPDATE vectors SET vector = (SELECT p.vector FROM facts JOIN prepared_vectors AS p "
+            "ON p.embedder = ? AND p.content_hash = facts.content_hash "
+            "WHERE facts.fact = vectors.fact)",
+            [embedder],
+        ).rowcount
 
     def clear_prepared(
         self, embedder: str | None = None, hashes: Sequence[str] | None = None

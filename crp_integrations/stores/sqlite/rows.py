@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -15,7 +15,8 @@ from crp_integrations.fabric.ports import Brief
 from crp_integrations.fabric.records import Fact
 from crp_integrations.records import Record
 from crp_integrations.seals import canonical, iso, sha256
-from crp_integrations.vocabulary import FactStatus
+from crp_integrations.stores.sqlite.values import damaged
+from crp_integrations.stores.sqlite.values import status as word_of
 
 Stored = TypeVar("Stored", bound=Record)
 
@@ -27,7 +28,10 @@ BRIEF_COLUMNS = (
     f"CASE WHEN instr(metadata, '\"{DECAY_KEY}\"') > 0 THEN metadata END"
 )
 _BRIEF_SCHEMAS = frozenset({"fact/1", "fact/2"})
-_STATUSES = {status.value: status for status in FactStatus}
+
+# Fields whose values are words, numbers and moments, so that a wrong one can be told.
+_MOMENTS = ("ingested_at", "modified_at", "last_accessed_at", "archived_at")
+_TOLD = ("status", "kind", "importance_weight", "access_count", "fact_count", "ttl", *_MOMENTS)
 
 # Columns that hold JSON, by the type that they hold.
 JSON_COLUMNS = frozenset({"labels", "metadata", "data"})
@@ -82,12 +86,21 @@ def record(kind: type[Stored], values: Sequence[Any]) -> Stored:
             fields[name] = json.loads(fields[name])
         made = kind.model_validate(fields)
     except (ValidationError, ValueError, TypeError) as error:
-        raise StoreDamaged(
-            f"a stored record of {kind.SCHEMA} does not read back: {type(error).__name__}"
-        ) from error
+        raise damaged(_unread(kind, fields, error)) from error
     if isinstance(made, Fact) and made.content_hash != stored_hash:
         raise StoreDamaged(f"the text of fact {made.fact_id} does not match its content hash")
     return made
+
+
+def _unread(kind: type[Record], fields: Mapping[str, Any], error: Exception) -> str:
+    """Which record does not read back, and what stands in its field; never a text of it."""
+    own = fields.get("fact_id") or fields.get("source_id") or ""
+    told = f"a stored record of {kind.SCHEMA} does not read back: {own} {type(error).__name__}"
+    if isinstance(error, ValidationError):
+        wrong = [one["loc"][0] for one in error.errors(include_input=False) if one["loc"]]
+        shown = [f"its {name} is {fields[name]!r:.40}" for name in _TOLD if name in wrong]
+        told = f"{told}{''.join(f', {one}' for one in shown)}"
+    return told
 
 
 def read(kind: type[Stored], text: Any) -> Stored:
@@ -127,7 +140,7 @@ def brief(values: Sequence[Any]) -> Brief:
             importance,
             None if community is None else str(community),
             None if ingested_at is None else _moment(ingested_at),
-            _STATUSES[status],
+            word_of(status, id),
             () if labels == "[]" else _labels(labels),
             None if metadata is None else carried(json.loads(metadata)),
         )

@@ -16,6 +16,7 @@ from crp_integrations.seals import sha256_hex
 from crp_integrations.stores.keys import NAMESPACES, make_folder
 from crp_integrations.stores.locks import WriterLocks
 from crp_integrations.stores.rules import Gate, checked_name
+from crp_integrations.stores.scratch import FileScratch, beside
 from crp_integrations.stores.sqlite import receipts, sessions, upkeep
 from crp_integrations.stores.sqlite.base import Seen
 from crp_integrations.stores.sqlite.cache import FOLDER as CACHE
@@ -129,6 +130,11 @@ class SqliteStore:
         """Where derived files of a namespace are kept."""
         folder = self._pool(checked_name(namespace)).path.parent / CACHE
         return FileCache(folder, namespace, lambda: self.begin(namespace))
+
+    def scratch(self) -> FileScratch | None:
+        """A file without a name on the store's disk, for what an ingestion puts down."""
+        self._refuse_closed()
+        return beside(self._root)
 
     def scrub(self, namespace: str) -> bool:
         """Take every byte of what was removed off the disk; cheap when nothing was.

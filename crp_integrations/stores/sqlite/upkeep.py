@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from crp_integrations.errors import StoreDamaged
 from crp_integrations.seals import sha256
 from crp_integrations.stores.sqlite.connection import PAUSE_SECONDS, Connection
-from crp_integrations.stores.statements import Statements
+from crp_integrations.stores.sqlite.values import STATUSES, bogus_status, number
+from crp_integrations.stores.statements import AMONG, Statements, among
 
 # Noted in `own` while bytes of removed facts, or of what windows said, may be in the files. For
 # facts the files are rewritten; what windows said is in the log alone.
@@ -36,7 +37,7 @@ def note_due(connection: Statements, name: str) -> None:
 def scrub_due(connection: Connection) -> dict[str, int]:
     """A number by name while removed bytes may be in the files; another one after each removal."""
     return {
-        name: int(value)
+        name: number(value, name)
         for name, value in connection.rows(
             "SELECT name, value FROM own WHERE name IN (?, ?)", [FACTS_DUE, WINDOWS_DUE]
         )
@@ -89,10 +90,11 @@ def problems(connection: Connection) -> Iterator[str]:
     for (sentence,) in connection.rows(f"PRAGMA integrity_check({SHOWN})"):
         if sentence != "ok":
             yield f"the database is damaged: {sentence}"
-    for table, number, parent, _ in connection.rows("PRAGMA foreign_key_check")[:SHOWN]:
-        yield f"row {number} of {table} belongs to nothing in {parent}"
+    for table, row, parent, _ in connection.rows("PRAGMA foreign_key_check")[:SHOWN]:
+        yield f"row {row} of {table} belongs to nothing in {parent}"
     yield from _text_index(connection)
     yield from _vectors(connection)
+    yield from _statuses(connection)
     yield from _contents(connection)
 
 
@@ -108,7 +110,7 @@ def _text_index(connection: Connection) -> Iterator[str]:
 
 def _vectors(connection: Connection) -> Iterator[str]:
     found = connection.one("SELECT value FROM own WHERE name = 'dimensions'")
-    wanted = 0 if found is None else 4 * int(found[0])
+    wanted = 0 if found is None else 4 * number(found[0], "dimensions")
     for id, length in connection.rows(
         "SELECT fact_id, length(vector) FROM facts LEFT JOIN vectors USING (fact) "
         "WHERE length(vector) IS NOT ? ORDER BY fact_id LIMIT ?",
@@ -118,6 +120,15 @@ def _vectors(connection: Connection) -> Iterator[str]:
             yield f"fact {id} has no vector"
         else:
             yield f"the vector of fact {id} has {length} bytes, wanted {wanted}"
+
+
+def _statuses(connection: Connection) -> Iterator[str]:
+    for id, word in connection.rows(
+        f"SELECT fact_id, status FROM facts WHERE status NOT {AMONG} "  # noqa: S608
+        "ORDER BY fact_id LIMIT ?",
+        [among(list(STATUSES)), SHOWN],
+    ):
+        yield bogus_status(word, id)
 
 
 def _contents(connection: Connection) -> Iterator[str]:
