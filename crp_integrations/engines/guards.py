@@ -8,7 +8,7 @@ from typing import Any
 from crp_integrations.engines.bundles import read_bundle
 from crp_integrations.engines.rego import RegoEngine
 from crp_integrations.errors import ConfigError
-from crp_integrations.guard.access import access
+from crp_integrations.guard.access import ENTRYPOINT, access
 from crp_integrations.guard.decisions import AllowAll, Guard
 from crp_integrations.guard.exceptions import GovernedException, granted
 from crp_integrations.guard.policy import PolicyGuard
@@ -20,7 +20,8 @@ def guard_of(settings: GuardSettings) -> Guard:
     """The policy's guard; where the settings ask for no policy, the one that allows everything.
 
     Raises:
-        ConfigError: the bundle cannot be read.
+        ConfigError: the bundle cannot be read, the server's address is none, or the policy that
+            ships has no such entrypoint.
     """
     if not settings.wanted:
         return AllowAll()
@@ -35,6 +36,11 @@ def guard_of(settings: GuardSettings) -> Guard:
         )
         return PolicyGuard(engine, remote, remember=False, most_kept=settings.most_kept)
     own = settings.bundle
+    if own is None and settings.entrypoint != ENTRYPOINT:
+        raise ConfigError(
+            f"guard.entrypoint is {settings.entrypoint!r:.80}, which the policy that ships lacks; "
+            "name a guard.bundle or a guard.opa_url that has it"
+        )
     bundle = access() if own is None else read_bundle(own, settings.entrypoint)
     return PolicyGuard(RegoEngine(most_kept=0), bundle, most_kept=settings.most_kept)
 

@@ -76,6 +76,8 @@ class LiteLLMModel:
         for name in options or {}:
             if name in RESERVED:
                 raise ConfigError(f"option {name!r} is set by each call; give another one")
+            if str(name).lower().startswith("crp"):
+                raise ConfigError(f"option {str(name)!r:.80} would send CRP metadata to a provider")
         self._common: dict[str, Any] = {
             **(options or {}),
             "timeout": timeout_s,

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
+from crp_integrations.engines.extractive import EXTRACTIVE, ExtractiveModel
 from crp_integrations.engines.litellm import LiteLLMModel
 from crp_integrations.errors import RequestError
 from crp_integrations.messages import Message, ModelCall
+from crp_integrations.ports import Model
 
 # Of a call, and not of LiteLLM's arguments.
 _OF_CALL: Final = ("model", "temperature", "max_tokens", "seed", "tools")
@@ -59,6 +61,14 @@ def client_of(fields: ChatFields, further: Mapping[str, Any]) -> LiteLLMModel:
         headers=fields.headers,
         options={**fields.options, **known, **further},
     )
+
+
+def answering(client: Model, call: ModelCall) -> Model:
+    """Who answers a call: the extractive model by its name, the client every other one.
+
+    LiteLLM knows that name only where something has taught it.
+    """
+    return ExtractiveModel() if call.model.partition("/")[0] == EXTRACTIVE else client
 
 
 def call_of(

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import httpx
 
-from crp_integrations.errors import EngineError
+from crp_integrations.errors import ConfigError, EngineError
 from crp_integrations.guard.ports import Bundle
 
 LIBRARY: Final = "opa"
@@ -21,22 +21,27 @@ class OpaEngine:
     """Asks an OPA server; safe between threads.
 
     Args:
-        url: address of the server, without a path.
+        url: address of the server, without a path; what stands before an `@` is sent as name and
+            password and told nowhere.
         timeout_s: seconds until it counts as failed.
         transport: carries the requests; None for the network.
+
+    Raises:
+        ConfigError: the address is none of HTTP.
     """
 
     def __init__(
         self, url: str, *, timeout_s: float = 2.0, transport: httpx.BaseTransport | None = None
     ) -> None:
         self._url = url.rstrip("/")
+        self._told = _told(self._url)
         # No proxy of the environment sees who asks for what.
         self._client = httpx.Client(timeout=timeout_s, transport=transport, trust_env=False)
 
     @property
     def identity(self) -> str:
         """`opa` and the server's address."""
-        return f"{LIBRARY} {self._url}"
+        return f"{LIBRARY} {self._told}"
 
     def decide(self, bundle: Bundle, question: Mapping[str, Any]) -> Mapping[str, Any]:
         """The value of the entrypoint for an input, with the server's `decision_id` if it has one.
@@ -57,7 +62,7 @@ class OpaEngine:
             raise self._failed(f"answered with status {status}") from error
         except httpx.HTTPError as error:
             raise self._failed(f"cannot be reached ({type(error).__name__})") from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise self._failed("answered with something else than JSON") from error
         result = told.get("result") if isinstance(told, dict) else None
         if not isinstance(result, dict):
@@ -70,4 +75,18 @@ class OpaEngine:
         self._client.close()
 
     def _failed(self, why: str) -> EngineError:
-        return EngineError(f"the OPA server at {self._url} {why}", engine=LIBRARY)
+        return EngineError(f"the OPA server at {self._told} {why}", engine=LIBRARY)
+
+
+def _told(url: str) -> str:
+    """The address as errors and reports tell it: without name and password."""
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL:
+        parsed = httpx.URL()
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        # It is not repeated: what is wrong in it may be the password.
+        raise ConfigError(
+            "guard.opa_url is no address of a server, wanted one such as http://127.0.0.1:8181"
+        )
+    return str(parsed.copy_with(userinfo=b"")).rstrip("/")

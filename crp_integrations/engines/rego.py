@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -25,6 +26,11 @@ from crp_integrations.errors import EngineError
 from crp_integrations.guard.ports import Bundle
 
 LIBRARY: Final = "regopy"
+# How the interpreter writes an error: file and place, and its complaint.
+_PLACE: Final = re.compile(r"\(error \d+:([^|()]*)\|(\d+)\|")
+_COMPLAINT: Final = re.compile(r"\(errormsg \d+:([^()]*)\)")
+# What it says of a bundle that it took and could not build.
+_UNKNOWN: Final = "rego-errorseq"
 # Decisions that are kept: they depend on a few registered words, so few differ.
 MOST_KEPT: Final = 1_024
 # Bytes of an answer that is read at once.
@@ -90,7 +96,7 @@ class RegoEngine:
             return found.asked(question)
         except (regopy.RegoError, ValueError, KeyError, TypeError, RuntimeError) as error:
             raise EngineError(
-                f"the policy {bundle.name} could not be evaluated",
+                f"the policy {bundle.name} could not be evaluated: {_why(error)}",
                 engine=LIBRARY,
                 version=version(LIBRARY),
             ) from error
@@ -106,6 +112,8 @@ class _Built:
 
     def __init__(self, regopy: Any, bundle: Bundle) -> None:
         interpreter = regopy.Interpreter()
+        # It would write its complaints on standard output, into what a command prints there.
+        interpreter.log_level = regopy.LogLevel.NONE
         # Letters are written as they are; one that is escaped would equal none of the input's.
         interpreter.add_data_json(json.dumps(dict(bundle.data), ensure_ascii=False))
         for module, source in _modules(bundle).items():
@@ -257,6 +265,16 @@ def _modules(bundle: Bundle) -> dict[str, str]:
         if wrong:
             raise EngineError(f"policy file {name!r:.80} has {wrong}", engine=LIBRARY)
     return modules
+
+
+def _why(error: Exception) -> str:
+    """What the interpreter complains of, with the place in the file; no value of an input."""
+    told = str(error)
+    place, said = _PLACE.search(told), _COMPLAINT.search(told)
+    if said is None:
+        return "it uses what this interpreter does not know" if _UNKNOWN in told else told[:200]
+    where = f" in {place[1]} at byte {place[2]}" if place else ""
+    return f"{said[1]}{where}"
 
 
 def _value(said: bytes, bundle: Bundle) -> dict[str, Any]:

@@ -4,39 +4,75 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
-# `not` within `every` is taken for true, so that such a rule would allow everything.
-_NOT_IN_EVERY: Final = re.compile(r"\bevery\b[^{}]*\{[^}]*\bnot\b")
-_COMMENT: Final = re.compile(r"#[^\n]*")
-_TEXT: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"|`[^`]*`')
-# The beginning of a comprehension up to its bar; what it gives holds no other one.
-_HEAD: Final = re.compile(r"[\[{]([^\[\]{}|\n]+|\s*\[[^\[\]{}|\n]*\]\s*)\|")
+# What a source says in neither code nor names: texts, also over lines, and comments, whichever
+# begins first. A sign of one kind within another stands for nothing.
+_ASIDE: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"|`[^`]*`|#[^\n]*')
+# Functions whose answer to equal arguments is another one each time, or comes from outside.
+_CHANGING: Final = re.compile(
+    r"(?<![\w.])(time\s*\.\s*now_ns|rand\s*\.\s*intn|uuid\s*\.\s*rfc4122|opa\s*\.\s*runtime"
+    r"|http\s*\.\s*send|net\s*\.\s*lookup_ip_addr)\b"
+)
+_EVERY: Final = re.compile(r"\bevery\b")
+_IN: Final = re.compile(r"\bin\b")
+_NOT: Final = re.compile(r"\bnot\b")
+# A body of a rule, which is no collection whatever stands in it.
+_OPENS_BODY: Final = re.compile(r"\b(?:if|else)\s*$")
 # A variable: no name of a field, of a function, and no key before a colon of an object's.
 _VARIABLE: Final = re.compile(r"(?<![\w.])[A-Za-z_]\w*(?!\w*\()")
-_BOUND: Final = r"\bsome\b[^\n;]*\b{0}\b[^\n;]*\bin\b|\b{0}\s*:="
-_CLOSES: Final = {"[": "]", "{": "}"}
+_BOUND: Final = r"\bsome\b[^\n;]*\b{0}\b|\b{0}\s*:="
+# Names that have a value wherever they are read: of rules and of what is imported.
+_RULE: Final = re.compile(r"^(?:default[ \t]+)?([A-Za-z_]\w*)", re.MULTILINE)
+_IMPORT: Final = re.compile(
+    r"^import[ \t]+[\w.]*?(\w+)(?:[ \t]+as[ \t]+(\w+))?[ \t]*$", re.MULTILINE
+)
+_KNOWN: Final = frozenset({"input", "data", "true", "false", "null", "some", "in", "not"})
+_CLOSES: Final = {"[": "]", "{": "}", "(": ")"}
+
+
+class _Comprehension(NamedTuple):
+    """Where it opens and ends, what it gives, and its body."""
+
+    start: int
+    end: int
+    head: str
+    body: str
 
 
 def misread(source: str) -> str:
     """Why a source would be misread; empty where nothing is known against it.
 
-    Two things are known. A `not` within an `every` counts as true. A comprehension that gives a
-    variable of what is around it, and does not name that variable in its body, is evaluated before
-    the variable has a value, and gives nothing.
+    Four things are known. A `not` within an `every` counts as true. A comprehension within an
+    `every` is evaluated before the variable of that has a value. So is one that gives a variable of
+    what is around it and does not name it in its body. And what a function says that asks for the
+    time, for chance or for the world outside would be kept as if the policy alone had decided.
 
     >>> misread("x := [label | some role in roles; granted[role]] if some label in labels")[:37]
     'a comprehension that gives `label` an'
     >>> misread("x := [role | some role in roles]")
     ''
     """
-    plain = _COMMENT.sub("", _TEXT.sub('""', source))
-    if _NOT_IN_EVERY.search(plain):
+    plain = _ASIDE.sub(_put_aside, source)
+    changing = _CHANGING.search(plain)
+    if changing:
         return (
-            "a `not` in an `every`, which this interpreter takes for true whatever follows; "
-            "count what does not hold instead"
+            f"`{''.join(changing[1].split())}`, whose answer changes while decisions are kept; ask "
+            "a server for what changes, or let a governed exception expire"
         )
-    for name in _unnamed(plain):
+    given = list(_comprehensions(plain))
+    for start, end in _bodies(plain):
+        if _NOT.search(plain, start, end):
+            return (
+                "a `not` in an `every`, which this interpreter takes for true whatever follows; "
+                "count what does not hold instead"
+            )
+        if any(start <= one.start < end for one in given):
+            return (
+                "a comprehension in an `every`, which this interpreter evaluates before the "
+                "`every` has a value; put it into a function that is called there"
+            )
+    for name in _unnamed(plain, given):
         return (
             f"a comprehension that gives `{name:.60}` and does not name it in its body, which this "
             f"interpreter evaluates too early; say `given := {name:.60}` there and give that"
@@ -44,16 +80,61 @@ def misread(source: str) -> str:
     return ""
 
 
-def _unnamed(plain: str) -> Iterator[str]:
-    """Variables that a comprehension gives, are bound around it and not named in its body."""
-    for head in _HEAD.finditer(plain):
-        body = _body(plain, head.end(), plain[head.start()])
-        around = plain[: head.start()] + plain[head.end() + len(body) :]
-        for found in _VARIABLE.finditer(head[1]):
+def _put_aside(found: re.Match[str]) -> str:
+    return "" if found[0].startswith("#") else '""'
+
+
+def _bodies(plain: str) -> Iterator[tuple[int, int]]:
+    """Where the body of each `every` begins and ends."""
+    for every in _EVERY.finditer(plain):
+        inside = _IN.search(plain, every.end())
+        if inside is None:
+            continue
+        place = inside.end()
+        while place < len(plain) and plain[place].isspace():
+            place += 1
+        # The collection may be written out, in brackets of its own; the next ones are the body.
+        if plain[place : place + 1] in _CLOSES:
+            place = _closing(plain, place) + 1
+        while place < len(plain) and plain[place] != "{":
+            place = _closing(plain, place) + 1 if plain[place] in _CLOSES else place + 1
+        if place < len(plain):
+            yield place, _closing(plain, place)
+
+
+def _comprehensions(plain: str) -> Iterator[_Comprehension]:
+    """Brackets with a bar of their own, but for bodies of rules and of `every`."""
+    bodies = {start for start, _ in _bodies(plain)}
+    # Brackets that wait to be closed: where each opens, and where its first bar stands.
+    waiting: list[list[int]] = []
+    for place, sign in enumerate(plain):
+        if sign in _CLOSES:
+            waiting.append([place, 0])
+        elif sign == "|" and waiting:
+            waiting[-1][1] = waiting[-1][1] or place
+        elif sign in "]})" and waiting:
+            start, bar = waiting.pop()
+            opens_body = start in bodies or _OPENS_BODY.search(plain, max(0, start - 40), start)
+            if bar and plain[start] != "(" and not opens_body:
+                head, body = plain[start + 1 : bar], plain[bar + 1 : place]
+                yield _Comprehension(start, place, head, body)
+
+
+def _unnamed(plain: str, given: list[_Comprehension]) -> Iterator[str]:
+    """Variables that a comprehension gives, have a value around it and are not named in its body.
+
+    A variable may get its value in many ways, as an argument and in brackets too; the name of a
+    rule has one wherever it is read, unless a variable of that name hides it.
+    """
+    known = _KNOWN | {found[1] for found in _RULE.finditer(plain)}
+    known |= {found[2] or found[1] for found in _IMPORT.finditer(plain)}
+    for one in given:
+        around = _inner(plain[: one.start] + plain[one.end :])
+        for found in _VARIABLE.finditer(one.head):
             name = found[0]
-            if not re.search(rf"\b{name}\b", body) and re.search(
-                _BOUND.format(name), _inner(around)
-            ):
+            if re.search(rf"\b{name}\b", one.body) or re.search(_BOUND.format(name), one.head):
+                continue
+            if name not in known or re.search(_BOUND.format(name), around):
                 yield name
 
 
@@ -62,9 +143,9 @@ def _inner(source: str) -> str:
     return re.sub(r"(?m)^(?:default\s+)?[A-Za-z_]\w*\s*:?=", "", source)
 
 
-def _body(plain: str, start: int, opened: str) -> str:
-    """The text up to where a bracket closes that was opened before it."""
-    waiting = [_CLOSES[opened]]
+def _closing(plain: str, start: int) -> int:
+    """Where the bracket closes that opens there; the end of the text where none does."""
+    waiting: list[str] = []
     for place in range(start, len(plain)):
         sign = plain[place]
         if sign in _CLOSES:
@@ -72,5 +153,5 @@ def _body(plain: str, start: int, opened: str) -> str:
         elif sign == waiting[-1]:
             waiting.pop()
             if not waiting:
-                return plain[start:place]
-    return plain[start:]
+                return place
+    return len(plain)

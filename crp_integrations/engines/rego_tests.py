@@ -58,13 +58,23 @@ def run_tests(bundle: Bundle, tests: Mapping[str, str]) -> Iterator[CaseResult]:
 def _failure(engine: RegoEngine, bundle: Bundle, case: Any) -> str:
     if not isinstance(case, dict) or set(case) != {"input", "want"}:
         return "the case is no object with `input` and `want`"
+    want = case["want"]
+    if not isinstance(case["input"], dict) or not isinstance(want, dict) or not want:
+        # One that wants nothing would hold whatever is decided.
+        return "`input` must be an object, and `want` one that names what must be decided"
     try:
         found = engine.decide(bundle, case["input"])
     except EngineError as error:
         return str(error)
-    wanted = case["want"].items()
-    wrong = {name: found.get(name) for name, value in wanted if found.get(name) != value}
+    wrong = {
+        name: found.get(name) for name, value in want.items() if not _same(found.get(name), value)
+    }
     return f"decided {json.dumps(wrong, sort_keys=True)}" if wrong else ""
+
+
+def _same(found: Any, wanted: Any) -> bool:
+    """Whether two values are one in JSON, where true is not 1."""
+    return bool(found == wanted) and isinstance(found, bool) == isinstance(wanted, bool)
 
 
 def _cases(module: str, source: str) -> dict[str, Any]:
@@ -77,6 +87,7 @@ def _cases(module: str, source: str) -> dict[str, Any]:
     )
     try:
         interpreter = regopy.Interpreter()
+        interpreter.log_level = regopy.LogLevel.NONE
         interpreter.add_module(module, source)
         told = json.loads(str(interpreter.query(f"found := data.{package}.{CASES}")))
         cases = told["bindings"]["found"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import Field
 
@@ -25,6 +25,9 @@ from crp_integrations.guard.ports import Redactor
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.records import Part
 from crp_integrations.seals import canonical
+
+# From here on a number may be somebody's: of a phone, a card, an insurance.
+_LONG_NUMBER: Final = 1_000_000
 
 
 class Snippet(Part):
@@ -140,10 +143,29 @@ class Exposure:
         if isinstance(value, str):
             return self._word(value, kinds)
         if isinstance(value, Mapping):
-            return {name: self._cleaned(one, kinds) for name, one in value.items()}
+            return self._named(value, kinds)
         if isinstance(value, list | tuple):
             return [self._cleaned(one, kinds) for one in value]
+        if kinds and isinstance(value, int | float) and abs(value) >= _LONG_NUMBER:
+            # Phones, cards and insurance numbers are often kept as numbers.
+            text = str(value)
+            clean = self._word(text, kinds)
+            return value if clean == text else clean
         return value
+
+    def _named(self, fields: Mapping[str, Any], kinds: tuple[str, ...]) -> dict[str, Any]:
+        """Cleaned fields under cleaned names: data may stand in the names of a map as well."""
+        shown: dict[str, Any] = {}
+        for name, value in fields.items():
+            # What a program calls its fields needs no look.
+            clean = name if name.isidentifier() else self._word(name, kinds)
+            if clean is None:
+                continue
+            free, number = clean, 2
+            while clean != name and (free in shown or free in fields):
+                free, number = f"{clean} {number}", number + 1
+            shown[free] = self._cleaned(value, kinds)
+        return shown
 
 
 def payload(state: RuntimeState, snippets: Sequence[Snippet] = ()) -> str:

@@ -149,7 +149,8 @@ class MemoryItem(Record):
     updated_at: Moment
     ttl: Duration | None = None
     decay_fn: Annotated[str, AfterValidator(_decay)] | None = None
-    confidence: float = Field(ge=0.0, le=1.0)
+    # A word or a truth value is none; the published schema refuses them too.
+    confidence: float = Field(ge=0.0, le=1.0, strict=True)
     provenance: Provenance
     security_label: Annotated[tuple[Label, ...], Field(min_length=1)]
     pii_flags: tuple[PiiFlag, ...] = ()
@@ -163,7 +164,12 @@ class MemoryItem(Record):
 
     @model_validator(mode="after")
     def _fits(self) -> MemoryItem:
-        text = self.text
+        try:
+            text = self.text
+            text.encode()
+        except ValueError:
+            # What is wrong is a value of the content, which no message shows.
+            raise ValueError("content has a value that canonical JSON has not") from None
         if not text.strip():
             raise ValueError("content is empty")
         if self.category and self.category not in TAXONOMY[self.type]:
@@ -237,10 +243,16 @@ def item(fields: Mapping[str, Any]) -> MemoryItem:
         return MemoryItem.model_validate(dict(fields))
     except ValidationError as error:
         wrong = "; ".join(
-            f"{'.'.join(map(str, one['loc'])) or 'item'}: {one['msg']}"
+            f"{_place(one['loc'])}: {one['msg']}"
             for one in error.errors(include_url=False, include_input=False)
         )
         raise FactRejected(f"memory item is refused: {wrong}") from None
+
+
+def _place(where: tuple[int | str, ...]) -> str:
+    """A field's name; below `content` names are the writer's own words, and are not told."""
+    inside = where[:1] if where[:1] == ("content",) else where
+    return ".".join(map(str, inside)) or "item"
 
 
 def as_fact(one: MemoryItem) -> Fact:

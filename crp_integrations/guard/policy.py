@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Iterable, Mapping
 from json.encoder import encode_basestring_ascii as quoted
 from typing import Any, Final
@@ -28,6 +29,8 @@ TENANT: Final = "tenant:"
 ANOTHERS: Final = "it is another tenant's"
 UNLABELLED: Final = "it carries no label"
 _SHORT: Final = 12
+# An engine's own id of a decision: it goes into journal, receipt, logs and headers as it is.
+_NUMBER: Final = re.compile(r"[\x21-\x7e]{1,128}")
 _LOG = logging.getLogger("crp_integrations.guard")
 
 
@@ -169,10 +172,14 @@ class PolicyGuard:
             or not isinstance(redact, list)
             or not all(isinstance(kind, str) for kind in redact)
             or not isinstance(own, str)
+            or (own and _NUMBER.fullmatch(own) is None)
+            # Half of a surrogate pair can be written nowhere.
+            or not all(map(_writable, (reason, *redact)))
         ):
             raise EngineError(
                 f"the policy {self._bundle.name} gave no decision; wanted an object with `allow` "
-                "as a boolean, `reason` as a text and `redact` as a list of texts",
+                "as a boolean, `reason` as a text, `redact` as a list of texts and, if any, "
+                "`decision_id` as one word of ASCII",
                 engine=self._engine.identity,
             )
         return Decision(
@@ -183,6 +190,14 @@ class PolicyGuard:
             redact=tuple(sorted(set(redact))) if allowed and shown else (),
             lasting=lasting,
         )
+
+
+def _writable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _numbered(number: str, allowed: bool) -> str:

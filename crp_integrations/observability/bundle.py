@@ -10,6 +10,7 @@ import gzip
 import io
 import re
 import tarfile
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -150,7 +151,7 @@ def _members(data: bytes) -> dict[str, bytes]:
                     raise ReceiptBroken("bundle", f"has {member.name!r:.80} twice")
                 found = archive.extractfile(member)
                 files[member.name] = found.read() if found is not None else b""
-    except (tarfile.TarError, OSError, EOFError) as error:
+    except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
         raise ReceiptBroken("bundle", f"cannot be unpacked: {type(error).__name__}") from None
     return files
 

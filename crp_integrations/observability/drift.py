@@ -106,7 +106,7 @@ def read_golden(path: Path) -> tuple[Golden, ...]:
             number and shows no text.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{str(path)!r:.200} cannot be read: {type(error).__name__}") from None
     found = []
@@ -115,7 +115,7 @@ def read_golden(path: Path) -> tuple[Golden, ...]:
             continue
         try:
             found.append(Golden.model_validate(json.loads(line)))
-        except (ValueError, ValidationError):
+        except (ValueError, ValidationError, RecursionError):
             raise ConfigError(
                 f"line {number} of {str(path)!r:.200} is no golden question; wanted a JSON object "
                 "with id, question and sources"

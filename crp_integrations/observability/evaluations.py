@@ -109,7 +109,7 @@ class EvaluationLog:
         """
         if not self.path.is_file():
             return
-        lines = self.path.read_text(encoding="utf-8").splitlines()
+        lines = self.path.read_text(encoding="utf-8").split("\n")
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue

@@ -11,14 +11,16 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
 
-from crp_integrations.dpe.pii import find_personal_data
+from crp_integrations.dpe.pii import KINDS, find_personal_data
 from crp_integrations.dpe.pii.spans import PersonalSpan, apart
 from crp_integrations.dpe.ports import Recogniser
 from crp_integrations.dpe.settings_compliance import PersonalSettings
+from crp_integrations.errors import EngineError
 from crp_integrations.language.memo import forgotten_with
 from crp_integrations.seals import sha256_hex
 
 EVERY: Final = "*"
+_ENGINE: Final = "crp recognisers"
 MOST_KEPT: Final = 10_000
 
 
@@ -43,6 +45,7 @@ class Redacting:
     ) -> None:
         self._settings = settings
         self._recognisers = tuple(recognisers)
+        self._kinds = {EVERY, *KINDS, *(kind for one in self._recognisers for kind in one.kinds)}
         self._most = most_kept
         self._known: OrderedDict[tuple[str, tuple[str, ...]], str] = OrderedDict()
         self._lock = threading.Lock()
@@ -64,10 +67,11 @@ class Redacting:
         """The text without the personal data of these kinds.
 
         Args:
-            kinds: of `crp_integrations.dpe.pii.KINDS` or of another recogniser's; `*` for all.
+            kinds: of `crp_integrations.dpe.pii.KINDS` or of another recogniser's, also one that
+                reports leave aside; `*` for all that is looked for.
 
         Raises:
-            EngineError: a recogniser failed.
+            EngineError: a recogniser failed, or nobody looks for a kind.
         """
         key = sha256_hex(text.encode("utf-8", "surrogatepass")), kinds
         with self._lock:
@@ -85,12 +89,23 @@ class Redacting:
         return made
 
     def _without(self, text: str, kinds: tuple[str, ...]) -> str:
-        found: list[PersonalSpan] = list(find_personal_data(text, settings=self._settings))
+        unknown = sorted({*kinds} - self._kinds)
+        if unknown:
+            # A text with a kind that is misspelt would be shown as if nothing had been in it.
+            raise EngineError(
+                f"nobody looks for the kind of personal data {', '.join(map(repr, unknown)):.120}, "
+                f"wanted `{EVERY}` or kinds of recognisers",
+                engine=_ENGINE,
+            )
+        # What a policy names is taken out; `aside` says what reports need not tell.
+        aside = tuple(kind for kind in self._settings.aside if kind not in kinds)
+        settings = self._settings.model_copy(update={"aside": aside})
+        found: list[PersonalSpan] = list(find_personal_data(text, settings=settings))
         for recogniser in self._recognisers:
             found += [
                 one
                 for one in recogniser.find(text)
-                if one.score >= self._settings.least_score and one.kind not in self._settings.aside
+                if one.score >= settings.least_score and one.kind not in aside
             ]
         wanted = [one for one in found if EVERY in kinds or one.kind in kinds]
         parts, end = [], 0

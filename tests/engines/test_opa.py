@@ -13,7 +13,7 @@ import pytest
 from crp_integrations.engines.guards import guard_of
 from crp_integrations.engines.opa import OpaEngine
 from crp_integrations.engines.rego import RegoEngine
-from crp_integrations.errors import AccessDenied, EngineError
+from crp_integrations.errors import AccessDenied, ConfigError, EngineError
 from crp_integrations.guard.access import access
 from crp_integrations.guard.decisions import require
 from crp_integrations.guard.settings import GuardSettings
@@ -144,3 +144,30 @@ def test_a_server_that_is_down_or_slow_denies() -> None:
     with pytest.raises(EngineError, match="cannot be reached"):
         engine.decide(access(), {})
     engine.close()
+
+
+@pytest.mark.parametrize(
+    "url", ["nonsense", "http://", "http://[::bad", "ftp://10.0.0.1", "http://crp:hunter2"]
+)
+def test_an_address_that_is_none_is_refused_when_the_guard_is_made(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"guard\.opa_url is no address") as caught:
+        guard_of(GuardSettings(opa_url=url))
+    assert "hunter2" not in str(caught.value)
+
+
+def test_name_and_password_of_an_address_are_told_nowhere(
+    opa: Opa, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = guard_of(GuardSettings(opa_url=opa.url.replace("//", "//crp:hunter2@")))
+    assert asked.decide(ANNA, "read", ("class:public",)).allowed
+    opa.fault = (503, b"")
+    failed = asked.decide(ANNA, "read", ("class:internal",))
+    assert opa.url in failed.reason
+    told = f"{failed!r} {caplog.text} {OpaEngine(opa.url.replace('//', '//crp:hunter2@')).identity}"
+    assert "hunter2" not in told
+
+
+def test_an_answer_that_nests_without_end_denies(opa: Opa) -> None:
+    opa.fault = (200, b"[" * 200_000)
+    found = guard_of(GuardSettings(opa_url=opa.url)).decide(ANNA, "read", ("class:public",))
+    assert (found.allowed, found.failed) == (False, True)

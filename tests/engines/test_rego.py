@@ -210,3 +210,97 @@ def test_a_comprehension_that_names_what_it_gives_is_evaluated(rule: str, got: o
     bundle = Bundle("t@1", GIVEN + rule, {}, "t/verdict")
     question = {"ls": ["a", "b"], "rs": ["r"]}
     assert RegoEngine().decide(bundle, question) == {"got": got}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        # A bracket within the `every`, or in what it goes over, hid the `not` before.
+        'every l in input.ls { some p in {"secret:"}\n not startswith(l, p) }',
+        "every l in {x | some x in input.ls} { not l in data.ok }",
+        "every i, l in input.ls { count({i}) == 1\n not l in data.ok }",
+    ],
+)
+def test_a_not_in_an_every_is_found_behind_other_brackets(body: str) -> None:
+    with pytest.raises(EngineError, match="`not` in an `every`"):
+        _decided(body)
+
+
+def test_a_comment_hides_nothing_of_the_source() -> None:
+    body = "every l in input.ls { not l in data.ok }"
+    for before, behind in (("# a ` tick\n", "# another ` tick\n"), ('# 5" wide\n', '# 7" wide\n')):
+        with pytest.raises(EngineError, match="`not` in an `every`"):
+            _decided(body, before=before, behind=behind)
+    assert _decided('"every l in x { not y }" != ""') == {"allow": True}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        'every l in input.ls { count([1 | some r in input.rs; l == "secret:a"]) == 0 }',
+        'every l in input.ls { bad := {r | some r in input.rs; l == "secret:a"}; bad == set() }',
+        'every l in input.ls { m := l; count({r: m | some r in input.rs; m == "secret:a"}) == 0 }',
+    ],
+)
+def test_a_comprehension_in_an_every_is_refused(body: str) -> None:
+    """It comes before what the `every` goes over, so it is empty and such a rule allows all."""
+    with pytest.raises(EngineError, match="a comprehension in an `every`"):
+        _decided(body)
+    # The way that is named instead says what it says.
+    called = "every l in input.ls { bad(l) == 0 }"
+    function = 'bad(l) := count([r | some r in input.rs; l == "secret:a"])\n'
+    assert _decided(called, behind=function) == {"allow": False}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "l = input.ls[0]; count([l | some r in input.rs]) == 0",
+        "input.ls[i] == input.ls[0]; count([i | some r in input.rs]) == 0",
+        "walk(input.ls, [p, v]); count([v | some r in input.rs]) == 0",
+        'l := input.ls[0]; count([{"a": {l: 1}} | some r in input.rs]) == 0',
+    ],
+)
+def test_a_variable_that_gets_its_value_in_another_way_is_seen_too(body: str) -> None:
+    with pytest.raises(EngineError, match="evaluates too early"):
+        _decided(body)
+    with pytest.raises(EngineError, match="evaluates too early"):
+        _decided("f(1)", behind="f(l) if count([l | some r in input.rs]) == 0\n")
+
+
+@pytest.mark.parametrize(
+    "reading",
+    [
+        "time.now_ns() > 0",
+        'rand.intn("a", 2) == 0',
+        'uuid.rfc4122("a") != ""',
+        "count(opa.runtime()) > 0",
+        'http.send({"method": "get", "url": "http://127.0.0.1:9"}).status_code == 200',
+    ],
+)
+def test_what_changes_while_decisions_are_kept_is_refused(reading: str) -> None:
+    with pytest.raises(EngineError, match="whose answer changes while decisions are kept"):
+        _decided(reading)
+
+
+def test_what_the_policy_names_itself_is_not_taken_for_what_changes() -> None:
+    assert _decided('"time.now_ns()" != data.my.time.now') == {"allow": True}
+
+
+def test_a_policy_that_is_no_rego_says_where_and_writes_nothing_itself(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """What the interpreter prints would stand in the JSON that a command prints."""
+    with pytest.raises(EngineError, match=r"unclosed in t@1\.rego at byte \d+"):
+        _decided("{{{")
+    with pytest.raises(EngineError, match="does not know"):
+        _decided('not startswith(input.ls[_], "secret")')
+    assert capfd.readouterr() == ("", "")
+
+
+def _decided(body: str, *, before: str = "", behind: str = "") -> object:
+    """What a rule with this body says of two labels."""
+    data = {"ok": ["class:public"], "my": {"time": {"now": 1}}}
+    source = f"{GIVEN}default allow := false\n{before}allow if {{ {body} }}\n{behind}"
+    bundle = Bundle("t@1", f'{source}verdict := {{"allow": allow}}\n', data, "t/verdict")
+    return RegoEngine().decide(bundle, {"ls": ["secret:a", "class:public"], "rs": ["reader"]})

@@ -415,3 +415,17 @@ def test_an_address_outlives_a_rotation_and_spent_nonces_are_swept(tmp_path: Pat
 
 def key_folder(sandbox: Sandbox) -> str:
     return places._folder(sandbox.subject.tenant)
+
+
+@pytest.mark.parametrize("wrong", ["sources", "labels", "redacted"])
+def test_a_text_in_the_place_of_a_list_is_refused(tmp_path: Path, wrong: str) -> None:
+    """Its letters were the sources, so that erasing the source erased nothing."""
+    with opened(tmp_path / "kb") as relay:
+        sandbox = relay.sandbox(session_id="s1", labels=["class:internal"])
+        given = {"kind": "log", "sources": ["call-1"], wrong: "call-1"}
+        with pytest.raises(RequestError, match=rf"{wrong} is the text 'call-1', wanted a list"):
+            sandbox.put("crane 7 stopped", **given)  # type: ignore[arg-type]
+        for more in ({"kind": ""}, {"kind": "k" * 65}, {"media_type": "text/plain\r\nx: y"}):
+            with pytest.raises(RequestError, match=next(iter(more))):
+                sandbox.put("crane 7", **{"kind": "log", "sources": ["call-1"], **more})  # type: ignore[arg-type]
+        assert sandbox.refs() == ()

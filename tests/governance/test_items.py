@@ -173,6 +173,31 @@ def test_a_refusal_shows_no_value() -> None:
     assert "confidence" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("content", "value"),
+    [
+        ({"my card": 4111111111111111_4111111111111111}, "4111111111111111"),
+        ({"my card": float("nan")}, "nan"),
+        ({"my secret": object()}, "my secret"),
+        ({"a": {"my secret": [b"x"]}}, "my secret"),
+        ("my secret \ud800", "my secret"),
+        ({"my secret": "\ud800"}, "my secret"),
+    ],
+)
+def test_content_that_cannot_be_written_is_refused_and_not_told(content: Any, value: str) -> None:
+    with pytest.raises(FactRejected, match="content") as caught:
+        memory(content=content)
+    assert value not in str(caught.value)
+
+
+@pytest.mark.requirement("SUM-write-4")
+@pytest.mark.parametrize("confidence", [True, "0.5", "1", float("nan")])
+def test_a_confidence_is_a_number_as_the_schema_says(confidence: Any) -> None:
+    with pytest.raises(FactRejected, match="confidence"):
+        memory(confidence=confidence)
+    assert memory(confidence=1).confidence == 1.0
+
+
 @pytest.mark.requirement("SUM-write-1")
 def test_the_schema_is_published_and_reads_what_items_write() -> None:
     assert PUBLISHED.read_text(encoding="utf-8") == written()
@@ -202,3 +227,14 @@ def test_malformed_or_unlabelled_memory_fails_the_build(tmp_path: Path) -> None:
     assert [line.partition(": ")[0][-1] for line in lines[1:4]] == ["3", "4", "5"]
     assert lines[-1] == "7 items, 4 refused"
     assert TEXT not in failed.output
+
+
+def test_lint_reads_lines_as_json_ends_them_and_survives_deep_ones(tmp_path: Path) -> None:
+    from typer.testing import CliRunner
+
+    file = tmp_path / "items.jsonl"
+    parted = json.dumps(fields(1, content=f"{TEXT}\u2028{TEXT}"), ensure_ascii=False)
+    file.write_text(f"{parted}\n{'[' * 100_000}\n", encoding="utf-8")
+    said = CliRunner().invoke(app, ["memory", "lint", str(file)])
+    assert said.exit_code == 1
+    assert said.output == f"{file}:2: is no JSON object\n2 items, 1 refused\n"

@@ -244,6 +244,24 @@ def test_the_engines_own_number_of_a_decision_is_taken_over() -> None:
     assert numbered.decide(ANNA, "read", ("a:b",)).id == "4ca636c1-55e4-417a-b1d8-4aceb67960d1"
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"decision_id": "d\ud800"},
+        {"decision_id": "4ca6\r\nSet-Cookie: a"},
+        {"decision_id": " "},
+        {"decision_id": "z" * 129},
+        {"reason": "because \ud800"},
+        {"redact": ["\ud800"]},
+    ],
+)
+def test_an_answer_that_no_journal_can_hold_is_no_decision(more: dict[str, Any]) -> None:
+    odd, _ = guard({"allow": True, **more})
+    found = odd.decide(ANNA, "read", ("a:b",))
+    assert (found.allowed, found.failed) == (False, True)
+    assert found.model_dump_json()
+
+
 # --- the .rego files -------------------------------------------------------------------
 
 SHIPPED = {

@@ -293,8 +293,9 @@ def test_a_fall_of_recall_or_precision_is_an_alert_that_names_the_questions() ->
         ('{"id": "a", "question": "SECRET", "sources": []}', "line 1"),
         ('{"id": "a", "question": "q", "sources": ["s"]}\n' * 2, "an id twice"),
         ("SECRET", "line 1"),
+        ("[" * 100_000, "line 1"),
     ],
-    ids=["empty", "no-sources", "empty-sources", "twice", "no-json"],
+    ids=["empty", "no-sources", "empty-sources", "twice", "no-json", "nested"],
 )
 def test_a_golden_file_that_is_wrong_is_refused(text: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "golden").write_text(text)
@@ -356,6 +357,33 @@ def test_a_bundle_that_was_altered_is_refused_at_its_place(change: Any, place: s
     with pytest.raises(ReceiptBroken) as raised:
         bundles.unpack(repacked(packed(), change), [KEY.public])
     assert raised.value.place == place
+
+
+def test_a_wrong_byte_anywhere_in_a_bundle_changes_nothing_or_is_refused() -> None:
+    """Some are seen by the decompressor alone, which has an error of its own."""
+    data = packed()
+    whole, refused = bundles.unpack(data, [KEY.public]), 0
+    for place in range(len(data)):
+        broken = data[:place] + bytes([data[place] ^ 0x55]) + data[place + 1 :]
+        try:
+            # What is filled up behind the last file says nothing.
+            assert bundles.unpack(broken, [KEY.public]) == whole
+        except ReceiptBroken:
+            refused += 1
+    assert refused > len(data) * 0.9
+
+
+def test_lines_end_at_line_feeds_alone(tmp_path: Path) -> None:
+    """JSON writes other separators of lines into a text as they are."""
+    question = "When\u2028was it\x85built?"
+    asked = {"id": "q1", "question": question, "sources": ["manual.md"]}
+    (tmp_path / "golden").write_text(
+        json.dumps(asked, ensure_ascii=False) + "\r\n", encoding="utf-8", newline=""
+    )
+    assert read_golden(tmp_path / "golden")[0].question == question
+    log = EvaluationLog(tmp_path / "log")
+    log.add(Evaluation(window_id="w\u2028\x85"))
+    assert [one.window_id for one in log.read()] == ["w\u2028\x85"]
 
 
 def test_another_key_or_no_archive_is_refused() -> None:

@@ -71,7 +71,7 @@ def read(path: Path) -> list[Asked]:
                 str(row.get("title") or ""),
                 _text(row["passage"]),
             )
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             raise RequestError(f"{place} is not an object with {FORM}") from None
         if one.right(one.passage):
             found.setdefault(one.passage, one)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from pydantic import ValidationError
+
 from crp_integrations.audit.drafts import EventDraft, filled
 from crp_integrations.errors import AccessDenied, LimitReached, RequestError
 from crp_integrations.governance.artifacts import addresses, places
@@ -96,26 +98,37 @@ class Sandbox:
             redacted: kinds of personal data that are gone from it already.
 
         Raises:
+            RequestError: sources, labels or kinds are a text in the place of a list, or the kind or
+                media type is none.
             AccessDenied: the guard denies writing things with these labels, or something that it
                 comes from was forgotten or is in quarantine.
             LimitReached: it is too large.
             StoreError: it could not be kept.
         """
+        lists = {"sources": sources, "labels": labels, "redacted": redacted}
+        for name, one in lists.items():
+            if isinstance(one, str):
+                # Its letters would be the sources, and erasing the source would erase nothing.
+                raise RequestError(f"{name} is the text {one!r:.40}, wanted a list: [{one!r:.40}]")
         data = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
         if len(data) > self.settings.most_bytes:
             most = self.settings.most_bytes
             raise LimitReached(f"an artifact of {len(data)} bytes is too large, at most {most}")
         held = {*self.labels, *labels, *self.labels_of(sources)}
-        artifact = Artifact(
-            kind=kind,
-            media_type=media_type,
-            checksum=sha256(data),
-            size=len(data),
-            # With a session that is forgotten goes what was kept of it.
-            sources=tuple(sorted({*sources, *([self.session_id] if self.session_id else [])})),
-            labels=tuple(sorted(held)),
-            redacted=tuple(sorted(set(redacted))),
-        )
+        try:
+            artifact = Artifact(
+                kind=kind,
+                media_type=media_type,
+                checksum=sha256(data),
+                size=len(data),
+                # With a session that is forgotten goes what was kept of it.
+                sources=tuple(sorted({*sources, *([self.session_id] if self.session_id else [])})),
+                labels=tuple(sorted(held)),
+                redacted=tuple(sorted(set(redacted))),
+            )
+        except ValidationError as error:
+            wrong = ", ".join(sorted({str(one["loc"][0]) for one in error.errors()}))
+            raise RequestError(f"an artifact cannot be kept: {wrong} is not as wanted") from None
         self._ask("write", artifact.labels)
         self._check_sources("what is to be kept", artifact)
         ref = places.keep(self.objects, self.subject.tenant, artifact, data, self._keys)
