@@ -184,9 +184,17 @@ class ReceiptBroken(CRPError):
     status_hint = 422
 
     def __init__(self, place: str, reason: str) -> None:
+        # A place may be a name that whoever signed the receipt chose, for a terminal to obey.
+        place, reason = _printable(place), _printable(reason)
         super().__init__(f"{place}: {reason}")
         self.place = place
         self.reason = reason
+
+
+def _printable(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
 
 
 class CompactionRefused(CRPError):

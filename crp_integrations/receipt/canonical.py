@@ -111,8 +111,9 @@ def loads(data: bytes, place: str, *, texts_alone: bool = False) -> Any:
         value = _read_with_care(text) if doubtful else _read(text)
         _check_keys(data, value)
         again = _written(value).encode()
-    except UnicodeEncodeError:
-        raise ReceiptBroken(place, "half of a surrogate pair") from None
+    except UnicodeEncodeError as error:
+        at = len(error.object[: error.start].encode())
+        raise ReceiptBroken(f"{place}, byte {at}", "half of a surrogate pair") from None
     except json.JSONDecodeError as error:
         at = len(text[: error.pos].encode())
         raise ReceiptBroken(f"{place}, byte {at}", f"no JSON: {error.msg}") from None

@@ -21,8 +21,9 @@ from crp_integrations.seals import derive_key
 SALT_BYTES: Final = 32
 SALT_INFO: Final = b"crp-receipt-salt-v1"
 FACT: Final = "fact/"
-# Characters of a composed text.
+# Characters of a composed text, and of all of a receipt: parts can be named as often as one likes.
 LONGEST: Final = 50_000_000
+LONGEST_TOGETHER: Final = 10 * LONGEST
 _OF_FACT = frozenset({"fact", "hash"})
 _OF_TEXT = frozenset({"follows", "hash", "name", "of", "parts"})
 
@@ -177,18 +178,21 @@ def leaf_hash(salt: bytes, text: str) -> bytes:
     return leaf_hashes([(salt, text)])[0]
 
 
-def composed(parts: Sequence[Part], text: Callable[[int], str | None]) -> str | None:
+def composed(
+    parts: Sequence[Part], text: Callable[[int], str | None], most: int = LONGEST
+) -> str | None:
     """The text of a composed leaf.
 
     Args:
         text: of a leaf by its number, None for one that is left out.
+        most: characters that it may have, where those are fewer than any may.
 
     Returns:
         None when something that it is put together from is left out or is not as long, or when it
         would be longer than any context: a small file could ask for more than there is memory.
     """
     pieces: list[str] = []
-    length = 0
+    length, most = 0, min(most, LONGEST)
     for part in parts:
         piece: str | None
         if isinstance(part, str):
@@ -203,7 +207,7 @@ def composed(parts: Sequence[Part], text: Callable[[int], str | None]) -> str | 
             return None
         pieces.append(piece)
         length += len(piece)
-        if length > LONGEST:
+        if length > most:
             return None
     return "".join(pieces)
 

@@ -96,14 +96,20 @@ class Texts:
                     return other
         return state
 
-    def pieces(self, pieces: Sequence[Piece]) -> str:
-        """A text that is put together from others."""
+    def pieces(self, pieces: Sequence[Piece], most: int = LONGEST) -> str:
+        """A text that is put together from others.
+
+        Args:
+            most: characters that it may have.
+        """
         for piece in pieces:
             if not isinstance(piece, str):
                 self[piece if isinstance(piece, int) else piece[0]]
-        found = composed(pieces, self.get)
+        found = composed(pieces, self.get, most)
         if found is None:
-            raise ReceiptBroken("content", "a stretch is longer than its leaf")
+            raise ReceiptBroken(
+                "content", "a stretch is longer than its leaf, or too much is shown"
+            )
         return found
 
     def named(self, name: str) -> str:
@@ -158,7 +164,8 @@ def candidates_of(content: Content, texts: Texts) -> tuple[Candidates, tuple[str
             left -= one.characters
             if left < 0:
                 raise ReceiptBroken(
-                    f"content.candidates[{one.id}].characters", f"more than {_MOST} are left out"
+                    f"content.candidates[{one.id:.80}].characters",
+                    f"more than {_MOST} are left out",
                 )
             hidden.append(one.id)
             text = _filler(place, one.characters)
@@ -276,7 +283,7 @@ def examination_of(content: Content, examined: Examined, texts: Texts) -> Examin
         dossier = Dossier(
             question="" if examined.question is None else texts[examined.question],
             answer=texts[examined.answer],
-            passages=tuple((one.id, texts.pieces(one.pieces)) for one in shown),
+            passages=_put_together(shown, texts),
             grounding=examined.grounding,
             importances=tuple(known) if len(known) == len(importances) else (),
             sub_queries=tuple(texts[number] for number in examined.needs),
@@ -303,6 +310,17 @@ def examination_of(content: Content, examined: Examined, texts: Texts) -> Examin
         raise ReceiptBroken("content.examined", f"malformed: {error}") from None
     entries = tuple(Entry(one.at, one.value) for one in examined.signals)
     return Examination(dossier, entries, engines_of(examined.engines))
+
+
+def _put_together(shown: Sequence[Passage], texts: Texts) -> tuple[tuple[str, str], ...]:
+    """Passages by their ids; together they are no longer than a context may be."""
+    found = []
+    left = LONGEST
+    for one in shown:
+        text = texts.pieces(one.pieces, left)
+        left -= len(text)
+        found.append((one.id, text))
+    return tuple(found)
 
 
 def _passages(content: Content, examined: Examined) -> tuple[Passage, ...]:

@@ -14,6 +14,7 @@ from crp_integrations.receipt.records import LeftOut, Receipt
 _MADE_OF_FACTS: Final = ("communities", "seal")
 # What says a question or an answer once more, by how the names of leaves begin.
 _AGAIN: Final = {"request": ("need/", "cover/", "prompt"), "answer": ("examined", "call/")}
+_CALLS: Final = "call/"
 _FIRST_CALL: Final = "call/1/"
 
 
@@ -28,8 +29,10 @@ def redact(
     """A copy without some texts.
 
     What may quote a fact goes with it: the answer, what repeats earlier windows, and every text
-    that is put together from it. With the question goes what it was taken apart into, with the
-    answer what was examined and sent of it. What was erased stays erased.
+    that is put together from it. With the question goes what it was taken apart into, and a prompt
+    that somebody else wrote around it; with the answer what was examined and sent of it. With a
+    composed text goes what it is put together from, and with any text whatever has it word for
+    word, apart from facts. What was erased stays erased.
 
     Args:
         facts: ids of facts.
@@ -53,7 +56,11 @@ def redact(
         for number, leaf in enumerate(receipt.leaves)
         if leaf.name in names or (leaf.fact_id and leaf.fact_id in wanted)
     }
+    for name in names:
+        chosen |= quoted(receipt.leaves[receipt.number(name)].parts)
     chosen |= _again(receipt, names)
+    # Who keeps what may quote a fact has looked whether it does.
+    chosen |= _word_for_word(receipt, chosen, facts=quoting)
     if quoting and wanted:
         chosen |= repeating(receipt)
     if quoting:
@@ -88,10 +95,38 @@ def summaries(receipt: Receipt) -> set[str]:
 def _again(receipt: Receipt, names: Collection[str]) -> set[int]:
     """Numbers of leaves that say once more what named ones say."""
     begins = tuple(begin for name in names for begin in _AGAIN.get(name, ()))
-    return {
+    found = {
         number
         for number, leaf in enumerate(receipt.leaves)
         if begins and leaf.name.startswith(begins) and not leaf.name.startswith(_FIRST_CALL)
+    }
+    request: Any = receipt.content.get("request")
+    if "request" in names and not (isinstance(request, dict) and request.get("shaped")):
+        # The question stands somewhere in the caller's own prompt, as he liked to write it.
+        found |= {n for n, leaf in enumerate(receipt.leaves) if leaf.name.startswith(_CALLS)}
+    return found
+
+
+def _word_for_word(receipt: Receipt, chosen: Collection[int], *, facts: bool) -> set[int]:
+    """Numbers of plain texts, none of a fact, that have the whole of a chosen one in them.
+
+    Args:
+        facts: whether it may be a fact that they have.
+    """
+    leaves = receipt.leaves
+    said = {
+        (receipt.text(number) or "").strip()
+        for number in chosen
+        if not leaves[number].name.startswith(_CALLS) and (facts or not leaves[number].fact_id)
+    }
+    said.discard("")
+    return {
+        number
+        for number, (leaf, one) in enumerate(zip(leaves, receipt.texts, strict=True))
+        if not leaf.fact_id
+        and not isinstance(one, LeftOut)
+        and one.text is not None
+        and any(text in one.text for text in said)
     }
 
 

@@ -35,7 +35,7 @@ from crp_integrations.receipt.again import NotRun, Outcome, Tools
 from crp_integrations.receipt.disclosed import Withheld, dpe_names, dpe_settings
 from crp_integrations.receipt.places import Difference, first
 from crp_integrations.receipt.predicate import Content
-from crp_integrations.receipt.predicate_verdict import Examined
+from crp_integrations.receipt.predicate_verdict import Examined, PolicyTold
 from crp_integrations.receipt.reading import Texts, budget_of, examination_of, sealed
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.scores import SCALE
@@ -172,12 +172,10 @@ def policies(verdict: Verdict) -> Outcome:
 
 
 def _tier(verdict: Verdict, report: Report) -> QualityTier | None:
-    """What the policies are told of the envelope: its tier, capped by the answer's quality."""
     envelope = verdict.content.envelope
     if envelope is None:
         return None
-    settings = settings_of(verdict.content, verdict.tools).quality
-    return envelope.quality_tier.capped(ceiling(report.rqa_score, settings)[0])
+    return capped(envelope.quality_tier, report, settings_of(verdict.content, verdict.tools))
 
 
 def _decision(
@@ -193,13 +191,7 @@ def _decision(
         halt = judgement.halt
         found = Settled(DELIVER) if halt is None else Settled(WITHHOLD, halt)
     else:
-        terms = Terms(
-            accept_risk=told.terms.accept_risk,
-            accept_quality=told.terms.accept_quality,
-            part=told.terms.part,
-            unanswered=told.terms.unanswered,
-            review_below=budget_of(told.terms.review_below),
-        )
+        terms = terms_of(told)
         wanted = reviewed(judgement, budget_of(told.safety_budget), terms)
         found = settled(report, tier, judgement, terms)
     asked = wanted and found.word == DELIVER and not terms.unanswered
@@ -219,6 +211,24 @@ def _decision(
     return first(recorded, replayed, "policy") or first(
         verdict.receipt.chain.outcome, _OUTCOMES[found.word], "chain.outcome"
     )
+
+
+def terms_of(told: PolicyTold) -> Terms:
+    """What an answer was held against besides the policies; nothing where that is not told."""
+    if told.terms is None:
+        return Terms()
+    return Terms(
+        accept_risk=told.terms.accept_risk,
+        accept_quality=told.terms.accept_quality,
+        part=told.terms.part,
+        unanswered=told.terms.unanswered,
+        review_below=budget_of(told.terms.review_below),
+    )
+
+
+def capped(tier: QualityTier, report: Report, settings: DpeSettings) -> QualityTier:
+    """What the policies are told of an envelope: its tier, capped by the answer's quality."""
+    return tier.capped(ceiling(report.rqa_score, settings.quality)[0])
 
 
 def policy_of(text: str, place: str) -> Policy:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final, NamedTuple
+
 from crp_integrations.dpe.records import Claim, Report
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.policy.records import Judgement
+from crp_integrations.policy.settling import Settled
 from crp_integrations.receipt.bare import fixed
 from crp_integrations.receipt.places import in_text
 from crp_integrations.records import Part, Record
 from crp_integrations.vocabulary import HaltReason, QualityTier, RiskLevel
 
+_REVIEW: Final = "review"
 LIMITS = (
     "The candidates and their scores are the recorded ones; nothing is searched again.",
     "The answer is the recorded one; what a model would have said to another context is not known.",
@@ -139,10 +143,20 @@ def context_change(before: Envelope, after: Envelope) -> ContextChange:
     )
 
 
-def verdict_change(
-    before: Report, after: Report, judged: Judgement, supposed: Judgement
-) -> VerdictChange:
-    """Two reports and what a policy says of each, beside each other."""
+class Ruling(NamedTuple):
+    """What becomes of an answer.
+
+    Attributes:
+        review: a person must look at an answer that nothing else withholds.
+    """
+
+    judgement: Judgement
+    settled: Settled
+    review: bool
+
+
+def verdict_change(before: Report, after: Report, was: Ruling, would: Ruling) -> VerdictChange:
+    """Two reports and what becomes of the answer by each, beside each other."""
     return VerdictChange(
         risk=_two(before.composite_score, after.composite_score),
         level_before=before.risk_level,
@@ -154,12 +168,12 @@ def verdict_change(
             for old, new in zip(before.claims, after.claims, strict=False)
             if (changed := _claim(old, new)) is not None
         ),
-        decision_before=_decision(judged),
-        decision_after=_decision(supposed),
-        reason_before=judged.halt,
-        reason_after=supposed.halt,
-        violations_before=tuple(one.directive for one in judged.violations),
-        violations_after=tuple(one.directive for one in supposed.violations),
+        decision_before=_REVIEW if was.review else was.settled.word,
+        decision_after=_REVIEW if would.review else would.settled.word,
+        reason_before=was.settled.reason,
+        reason_after=would.settled.reason,
+        violations_before=tuple(one.directive for one in was.judgement.violations),
+        violations_after=tuple(one.directive for one in would.judgement.violations),
         class_before=before.eu_ai_act_class.value,
         class_after=after.eu_ai_act_class.value,
     )
@@ -179,12 +193,3 @@ def _claim(old: Claim, new: Claim) -> ClaimChange | None:
         entailment_before=fixed(old.entailment),
         entailment_after=fixed(new.entailment),
     )
-
-
-def _decision(judgement: Judgement) -> str:
-    """What becomes of an answer of which nothing is left to try."""
-    if judgement.halt is not None:
-        return "withhold"
-    if judgement.unreachable:
-        return "unreachable"
-    return "review" if judgement.needs_review else "deliver"

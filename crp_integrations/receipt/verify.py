@@ -20,7 +20,7 @@ from pydantic import Field
 
 from crp_integrations.errors import ReceiptBroken
 from crp_integrations.receipt.dsse import keyid_of
-from crp_integrations.receipt.leaves import composed, leaf_hash, leaf_hashes
+from crp_integrations.receipt.leaves import LONGEST_TOGETHER, composed, leaf_hash, leaf_hashes
 from crp_integrations.receipt.ledger import Inclusion, SignedHead, check_inclusion
 from crp_integrations.receipt.merkle import Tree
 from crp_integrations.receipt.records import LeftOut, Receipt, read
@@ -87,7 +87,8 @@ def verify(
         data: the file; or a receipt that was read from one, which was step 1.
         key: the public key that it must be signed with, 32 bytes, or several of which one must
             be it; None takes the one in the file.
-        parents: receipts of windows that the window follows, each verified on its own.
+        parents: receipts of windows that the window follows, each verified on its own, and
+            signed by the same key or by another one of `key`.
         inclusion: proof that the receipt is in a log; with `head`.
         head: signed head of the log, checked with the same key.
     """
@@ -166,13 +167,15 @@ def _texts(receipt: Receipt) -> str:
         if found != leaf.hash:
             raise ReceiptBroken(f"texts[{number}]", f"is not the text of {leaf.name!r:.60}")
     # Those that are put together from others last, so that the one that was changed is named.
+    left = LONGEST_TOGETHER
     for number, one, leaf in composite:
-        text = composed(leaf.parts, plain.__getitem__)
+        text = composed(leaf.parts, plain.__getitem__, left)
         if text is None:
             raise ReceiptBroken(
                 f"texts[{number}]",
-                f"{leaf.name!r:.60} is put together from texts that are not here",
+                f"{leaf.name!r:.60} is put together from texts that are not here, or too long",
             )
+        left -= len(text)
         if leaf_hash(one.salt, text) != leaf.hash:
             raise ReceiptBroken(f"texts[{number}]", f"is not the text of {leaf.name!r:.60}")
     return ""
@@ -190,8 +193,15 @@ def _chain(
         raise ReceiptBroken(f"{at}.parents", "do not go with the window's number")
     if list(chain.parents) != sorted(set(chain.parents)):
         raise ReceiptBroken(f"{at}.parents", "are not in order")
-    for parent in parents:
+    known = [receipt.key] if pins is None else pins
+    for number, parent in enumerate(parents):
         before = parent.chain
+        if parent.key not in known:
+            # An HMAC names a window to those alone who have its secret; to others a key does.
+            wanted = " or ".join(keyid_of(one)[:16] for one in known) or "none"
+            raise ReceiptBroken(
+                f"parents[{number}].key", f"is {parent.keyid[:16]}…, wanted {wanted}"
+            )
         if before.session_id != chain.session_id or before.hmac not in chain.parents:
             raise ReceiptBroken(f"{at}.parents", f"window {before.window_id!r:.40} is none of them")
         if before.window_number >= chain.window_number:

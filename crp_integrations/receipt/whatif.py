@@ -25,7 +25,7 @@ from crp_integrations.errors import CRPError, RequestError
 from crp_integrations.guard.ports import Bundle, PolicyEngine
 from crp_integrations.policy.judge import judge
 from crp_integrations.policy.parse import parse
-from crp_integrations.policy.records import Judgement
+from crp_integrations.policy.settling import DELIVER, reviewed, settled
 from crp_integrations.ports import TokenCounter
 from crp_integrations.receipt.again import NOTHING, Differs, NotRun, Tools
 from crp_integrations.receipt.predicate import Content
@@ -34,6 +34,7 @@ from crp_integrations.receipt.reading import (
     MALFORMED,
     LeftOutError,
     Texts,
+    budget_of,
     content_of,
     examination_of,
     malformed,
@@ -41,14 +42,16 @@ from crp_integrations.receipt.reading import (
 )
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.receipt.replay_context import Context
-from crp_integrations.receipt.replay_verdict import policy_of, settings_of
+from crp_integrations.receipt.replay_verdict import capped, policy_of, settings_of, terms_of
 from crp_integrations.receipt.supposed import (
     ContextChange,
+    Ruling,
     Supposed,
     VerdictChange,
     context_change,
     verdict_change,
 )
+from crp_integrations.vocabulary import Exactness, QualityTier
 
 PRESETS: Final = ("default", "literal")
 
@@ -207,6 +210,9 @@ def _counter(
 ) -> TokenCounter:
     given, tokenizer = made.tools.counter, made.tokenizer
     if given is not None and (change.model is not None or given.identity == tokenizer.identity):
+        if change.model is not None and given.exactness is not Exactness.EXACT:
+            by = f"{given.identity!r:.80} ({given.exactness.value}), not by its own tokenizer"
+            notes.append(f"tokens of {change.model!r:.60} are counted by {by}")
         return given
     if change.model is not None:
         notes.append(
@@ -271,7 +277,10 @@ def _verdict(
         return None
     flags = content.examined.flags
     judged = _judged(content, content.policy.text, before, content.policy.tier, flags)
-    tier = after.quality_tier if after is not None and change.of_context else content.policy.tier
+    tier = content.policy.tier
+    if after is not None and change.of_context:
+        rules = settings if change.preset is None else DpeSettings.preset(change.preset)
+        tier = capped(after.quality_tier, report, rules)
     text = content.policy.text if change.policy is None else change.policy
     supposed = _judged(content, text, report, tier, flags)
     return verdict_change(before, report, judged, supposed)
@@ -334,8 +343,17 @@ def _examined(
 
 
 def _judged(
-    content: Content, text: str, report: Report, tier: Any, flags: tuple[str, ...]
-) -> Judgement:
-    policy = policy_of(text, "policy")
+    content: Content,
+    text: str,
+    report: Report,
+    tier: QualityTier | None,
+    flags: tuple[str, ...],
+) -> Ruling:
+    """What a policy says, and what becomes of the answer under the caller's own terms."""
+    policy, terms = policy_of(text, "policy"), terms_of(content.policy)
     told = report.changed(flags=(*report.flags, *flags))
-    return judge(policy, told, tier=tier, oversight=content.request.oversight)
+    judgement = judge(policy, told, tier=tier, oversight=content.request.oversight)
+    found = settled(told, tier, judgement, terms)
+    budget = budget_of(content.policy.safety_budget)
+    wanted = reviewed(judgement, budget, terms) and not terms.unanswered
+    return Ruling(judgement, found, review=wanted and found.word == DELIVER)

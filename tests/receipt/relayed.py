@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -10,12 +11,19 @@ from crp_integrations import Relay
 from crp_integrations.receipt.issue import issue
 from crp_integrations.receipt.leaves import Leaf
 from crp_integrations.receipt.records import Draft, LeftOut, Receipt, read, write
+from crp_integrations.receipt.schema import content_schema
 from crp_integrations.stores.memory import MemoryStore
 from tests.doubles import NOON, HashEmbedder, ScriptedModel
 from tests.receipt.made import KEY, SALT_KEY
 from tests.relay.conftest import FACTS
 from tests.relay.conftest import KEY as MASTER
 
+try:
+    from jsonschema import Draft202012Validator
+except ImportError:
+    _PUBLISHED = None
+else:
+    _PUBLISHED = Draft202012Validator(content_schema())
 MODEL = "any/model"
 SESSION = "crp_sess_" + "r" * 16
 QUESTION = "When was the Meridian reactor commissioned? What revenue did Northfield Energy report?"
@@ -39,7 +47,11 @@ def receipt_of(relay: Relay, receipt_id: str) -> Receipt:
     """A receipt as a stranger has it: out of its file."""
     found = relay.receipt(receipt_id)
     assert found is not None
-    return read(write(found))
+    receipt = read(write(found))
+    if _PUBLISHED is not None:
+        content = json.loads(receipt.signed.payload)["predicate"]["content"]
+        assert [error.message for error in _PUBLISHED.iter_errors(content)] == []
+    return receipt
 
 
 def asked(question: str = QUESTION, *script: Any, **asking: Any) -> Receipt:

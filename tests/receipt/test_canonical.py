@@ -100,7 +100,7 @@ def test_texts_that_look_like_floats_are_texts() -> None:
         ('{"a":NaN}', "it"),
         ('{"a":1}\n', "it, byte 7"),
         ('{"a":1', "it, byte 6"),
-        ('{"a":"\\ud800"}', "it"),
+        ('{"a":"\\ud800"}', "it, byte 6"),
         ('{"\U0001f600":1}', "it"),
         ("[" * 100_000, "it"),
     ],

@@ -365,6 +365,27 @@ def test_a_small_file_cannot_ask_for_a_huge_text() -> None:
     assert composed([0] * 1_000_000, lambda _: large) is None
 
 
+def test_many_texts_of_a_small_file_are_no_longer_together_than_ten() -> None:
+    asked_for: list[int] = []
+
+    class Large(str):
+        __slots__ = ()
+
+        def __getitem__(self, at: Any) -> str:
+            asked_for.append(1)
+            return super().__getitem__(at)
+
+    large = Large("x" * 1_000_000)
+    again = tuple(Leaf(f"again/{n}", "x", parts=((3, 0, 1_000_000),) * 50) for n in range(99))
+    made = issue(Draft(CONTENT, (*leaves(large), *again)), CHAIN, KEY, SALT_KEY)
+    texts = list(made.texts)
+    texts[3] = texts[3]._replace(text=large)  # type: ignore[union-attr]
+    found = verify(replace(made, texts=tuple(texts)))
+    assert (found.ok, found.place) == (False, "texts[4]")
+    # The first is of another text; of honest ones ten are put together and no more.
+    assert len(asked_for) == 50
+
+
 def test_a_stretch_beyond_its_leaf_is_refused() -> None:
     assert composed([(0, 0, 4)], lambda _: "abc") is None
     bad = (*leaves("abc"), Leaf("more", parts=((3, 0, 4),)))

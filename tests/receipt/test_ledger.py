@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from crp_integrations.errors import ReceiptBroken
 from crp_integrations.receipt.dsse import SigningKey
+from crp_integrations.receipt.issue import issue
 from crp_integrations.receipt.ledger import (
     Consistency,
     Head,
@@ -20,9 +21,9 @@ from crp_integrations.receipt.ledger import (
     log_name,
 )
 from crp_integrations.receipt.merkle import EMPTY, Tree, consistency, inclusion, root_of
-from crp_integrations.receipt.records import write
+from crp_integrations.receipt.records import Draft, write
 from crp_integrations.receipt.verify import verify
-from tests.receipt.made import KEY, OTHER_SEED, receipt
+from tests.receipt.made import CHAIN, CONTENT, KEY, OTHER_SEED, SALT_KEY, leaves, receipt
 
 RECEIPTS = [receipt(f"fact {n}", hmac=f"sha256:{n:064x}") for n in range(7)]
 TREE = Tree(one.log_hash for one in RECEIPTS)
@@ -147,6 +148,18 @@ def test_a_receipt_follows_the_receipts_of_the_windows_before_it() -> None:
     ):
         found = verify(write(second), parents=[parent])
         assert (found.ok, found.place) == (False, place)
+    with_both = [first.key, SigningKey(OTHER_SEED).public]
+    forged = issue(
+        Draft(CONTENT, leaves("forged")), replace(CHAIN, hmac="sha256:1"), SigningKey(OTHER_SEED),
+        SALT_KEY,
+    )  # fmt: skip
+    assert verify(write(forged)).ok
+    # Whoever has a key can sign that a window with this HMAC said something else.
+    found = verify(write(second), parents=[first, forged])
+    assert (found.ok, found.place) == (False, "parents[1].key")
+    assert not verify(write(second), key=first.key, parents=[forged]).ok
+    # Keys of two epochs are both the signer's.
+    assert verify(write(second), key=with_both, parents=[forged]).ok
     for wrong in (("sha256:2", "sha256:1"), ("sha256:1", "sha256:1")):
         forked = receipt("b", hmac="sha256:3", parents=wrong, window_number=2)
         assert verify(write(forked)).place == "payload.predicate.chain.parents"

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from crp_integrations import Relay
-from crp_integrations.cli import show_receipt
+from crp_integrations.cli import receipt_replay, show_receipt
 from crp_integrations.errors import ReceiptBroken
+from crp_integrations.messages import Message
 from crp_integrations.receipt.comparing import diff
 from crp_integrations.receipt.issue import issue
 from crp_integrations.receipt.leaves import Leaf
@@ -29,6 +30,7 @@ from tests.receipt.made import CHAIN, CONTENT, KEY, SALT_KEY, leaves
 from tests.receipt.relayed import MODEL, SESSION, asked, changed, opened, receipt_of
 from tests.relay.conftest import FACTS
 from tests.relay.conftest import KEY as MASTER
+from tests.relay.played import looks_up
 
 SECRET = "The walruszq of Quimperley weighs 4711 kilograms and operates the reactor."
 SAID = "The walruszq of Quimperley weighs 4711 kilograms."
@@ -47,6 +49,61 @@ def test_a_question_goes_with_what_it_was_taken_apart_into() -> None:
     assert verify(write(copy)).ok
     assert all(words not in in_file(copy) for words in ("What revenue did", "When was the"))
     assert replay(copy).same
+
+
+def test_a_question_goes_with_the_prompt_that_somebody_else_wrote_around_it() -> None:
+    relay, _ = opened("x")
+    question = "When was the walruszq weighed?"
+    prompt = f"Use this: [1] {FACTS[0]}\n\nQuestion, in short: {question.upper()}"
+    messages = [Message(role="system", content="Be kind."), Message(role="user", content=prompt)]
+    seen = witness(relay, "In March.", [FACTS[0]], question, messages=messages, model="m").receipt
+    assert seen is not None
+    copy = redact(seen, names=["request"])
+    assert verify(write(copy)).ok
+    assert "walruszq" not in in_file(copy).lower()
+    # What is not the question's stays.
+    assert copy.text(copy.number("answer")) == "In March."
+    assert FACTS[0] in in_file(copy)
+
+
+def test_a_question_goes_with_what_quotes_it_word_for_word() -> None:
+    relay, _ = opened(looks_up("the weight of the walruszq"), "I was asked: Is the walruszq heavy?")
+    answer = relay.ask(
+        "Is the walruszq heavy?", model=MODEL, session_id=SESSION, strategy="agentic"
+    )
+    receipt = receipt_of(relay, answer.receipt_id)
+    assert "walruszq" in (receipt.text(receipt.number("instruction/1")) or "")
+    copy = redact(receipt, names=["request"])
+    assert verify(write(copy)).ok
+    assert "walruszq" not in in_file(copy)
+    assert replay(copy).same
+    # A caller who keeps what may quote a fact has not looked for the question.
+    assert "walruszq" not in in_file(redact(receipt, names=["request"], quoting=False))
+
+
+def test_a_fact_goes_with_the_question_that_has_it_word_for_word() -> None:
+    secret = "The walruszq weighs 105 kg."
+    relay, _ = opened("It is.")
+    seen = witness(relay, "It is.", [secret], f"Is this true: {secret}").receipt
+    assert seen is not None
+    copy = redact(seen, facts=["context-1"])
+    assert "walruszq" not in in_file(copy)
+    kept = redact(seen, facts=["context-1"], quoting=False)
+    assert kept.text(kept.number("request")) is not None
+
+
+def test_a_context_goes_with_what_it_is_put_together_from() -> None:
+    receipt = asked()
+    copy = redact(receipt, names=["context"])
+    assert verify(write(copy)).ok
+    shown = [
+        receipt.content["candidates"][one["at"]] for one in receipt.content["envelope"]["facts"]
+    ]
+    texts = [receipt.text(one["leaf"]) or "" for one in shown]
+    assert texts
+    assert all(text not in in_file(copy) for text in texts)
+    # Only what was not shown is left of the candidates.
+    assert copy.text(copy.number("request")) is not None
 
 
 def test_earlier_answers_go_with_a_fact_that_they_may_quote() -> None:
@@ -168,6 +225,33 @@ def test_a_strangers_content_is_refused_and_never_a_crash(how: str) -> None:
     ):
         with suppress(ReceiptBroken):
             run()
+
+
+def test_a_small_file_cannot_ask_for_huge_passages() -> None:
+    relay, _ = opened("x")
+    seen = witness(relay, "It is heavy.", ["x" * 1_000_000], "How heavy?").receipt
+    assert seen is not None
+    (passage,) = seen.content["examined"]["passages"]
+    (leaf,) = passage["pieces"]
+    many = [{**passage, "id": f"p{n}", "pieces": [leaf] * 40} for n in range(500)]
+    strange = changed(seen, _set("examined", "passages", many), {"context": "x"})
+    with pytest.raises(ReceiptBroken, match="too much is shown"):
+        replay(strange).require()
+
+
+def test_a_name_of_a_strangers_receipt_does_not_steer_the_terminal() -> None:
+    strange = changed(asked(), lambda content: content.update({"\x1b[2Jx": 1}))
+    with pytest.raises(ReceiptBroken, match=r"\\x1b\[2Jx") as refused:
+        replay(strange)
+    assert str(refused.value).isprintable()
+
+
+@pytest.mark.parametrize("told", [[], "x", 1, None])
+def test_a_model_of_any_shape_is_refused_in_a_sentence(told: Any, tmp_path: Path) -> None:
+    path = tmp_path / "strange.json"
+    path.write_bytes(write(changed(asked(), _set("model", told))))
+    with pytest.raises(ReceiptBroken, match=r"content\.model"):
+        receipt_replay.replay(str(path))
 
 
 def test_a_scale_of_its_own_is_refused() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from crp_integrations.engines.rego import RegoEngine
-from crp_integrations.errors import PolicySyntaxError, RequestError
+from crp_integrations.errors import CRPError, PolicySyntaxError, RequestError
 from crp_integrations.guard.ports import Bundle
 from crp_integrations.receipt.again import Tools
 from crp_integrations.receipt.comparing import diff
@@ -15,6 +15,7 @@ from crp_integrations.receipt.records import Receipt
 from crp_integrations.receipt.redact import redact
 from crp_integrations.receipt.whatif import Change, whatif
 from crp_integrations.relay.build import default_verifier
+from crp_integrations.vocabulary import Exactness, HaltReason
 from tests.doubles import HashEmbedder, WordCounter
 from tests.receipt.relayed import ANSWER, MODEL, QUESTION, SESSION, asked, opened, receipt_of
 from tests.relay.conftest import FACTS
@@ -97,6 +98,51 @@ def test_a_stricter_policy_withholds() -> None:
     assert found.verdict.risk.before == found.verdict.risk.after
 
 
+NORTHFIELD = "What revenue did Northfield Energy report?"
+
+
+def test_another_context_is_judged_by_the_tier_that_its_answer_allows() -> None:
+    receipt = asked(NORTHFIELD, "I like trains. " * 4, budget_tokens=60)
+    envelope, policy = receipt.content["envelope"], receipt.content["policy"]
+    # The envelope is better than what was said beside it.
+    assert (envelope["quality_tier"], policy["tier"]) == ("B", "C")
+    wanted = "require-quality S A B"
+    counter = opened()[0]._world.counter_for(MODEL)
+    tools = Tools(embedder=ENGINES.embedder, verifier=ENGINES.verifier, counter=counter)
+    for change in (Change(policy=wanted), Change(policy=wanted, budget_tokens=60)):
+        found = whatif(receipt, change, tools)
+        assert found.verdict is not None
+        assert found.context is not None
+        assert found.context.tier_after.value == "B"
+        assert found.verdict.decision_before == "deliver"
+        assert found.verdict.decision_after == "unreachable"
+
+
+@pytest.mark.parametrize(
+    ("asking", "decision", "reason"),
+    [
+        ({"accept_risk": "LOW"}, "withhold", HaltReason.CRITICAL_RISK),
+        ({"accept_quality": ("S",)}, "unreachable", None),
+        ({"policy": "require-oversight human-review"}, "review", None),
+        ({"policy": "block-fabrication"}, "withhold", HaltReason.POLICY),
+    ],
+)
+def test_what_it_was_is_what_was_decided(
+    asking: dict[str, Any], decision: str, reason: HaltReason | None
+) -> None:
+    relay, _ = opened(*[ANSWER] * 6)
+    with pytest.raises(CRPError):
+        relay.ask(QUESTION, model=MODEL, session_id=SESSION, **asking)
+    receipt = receipt_of(relay, relay.receipts().ids()[-1])
+    recorded = "withhold" if decision == "review" else decision
+    assert receipt.content["policy"]["decision"] == recorded
+    verdict = whatif(receipt, Change()).verdict
+    assert verdict is not None
+    assert verdict.same
+    assert (verdict.decision_before, verdict.decision_after) == (decision, decision)
+    assert (verdict.reason_before, verdict.reason_after) == (reason, reason)
+
+
 REGO = """package mine
 verdict := {"ai_act_class": "HIGH", "nist_tier": "TIER-1", "iso_42001": [],
   "met": {}, "open": []}
@@ -134,6 +180,16 @@ def test_another_model_counts_by_its_own_tokenizer() -> None:
     assert found.context.budget.after < found.context.budget.before
     alone = whatif(asked(), Change(model="other/model"))
     assert any("no tokenizer of 'other/model'" in note for note in alone.notes)
+    assert not any("tokens of 'other/model'" in note for note in found.notes)
+
+
+def test_an_estimate_of_another_models_tokens_is_called_one() -> None:
+    class Guess(WordCounter):
+        identity, exactness = "guess@1", Exactness.ESTIMATE
+
+    found = whatif(asked(), Change(model="other/model"), Tools(counter=Guess()))
+    said = "tokens of 'other/model' are counted by 'guess@1' (estimate), not by its own tokenizer"
+    assert said in found.notes
 
 
 @pytest.mark.parametrize(

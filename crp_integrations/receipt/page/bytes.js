@@ -7,6 +7,9 @@ function refuse(place, why) {
   throw new Refused(`${place}: ${why}`);
 }
 
+const HALF = /\p{Surrogate}/u;
+const BEYOND_ASCII = /[^\0-\x7f]/;
+const BEYOND_FIRST_PLANE = /[\u{10000}-\u{10ffff}]/u;
 const ALPHABET = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
 
 function toBase64(bytes) {
@@ -67,10 +70,19 @@ function canonical(value) {
   if (Array.isArray(value)) return `[${value.map(canonical).join(",")}]`;
   if (value !== null && typeof value === "object") {
     const members = Object.keys(value).sort()
-      .map((name) => `${JSON.stringify(name)}:${canonical(value[name])}`);
+      .map((name) => `${canonical(name)}:${canonical(value[name])}`);
     return `{${members.join(",")}}`;
   }
+  // JSON can write half of a surrogate pair, UTF-8 cannot: its hash would be another text's.
+  if (typeof value === "string" && HALF.test(value)) throw new Refused("half of a surrogate pair");
   return JSON.stringify(value);
+}
+
+// By code points, keys are in another order than by UTF-16 units, where both kinds are at hand.
+function oneOrder(value) {
+  if (value === null || typeof value !== "object") return true;
+  if (Array.isArray(value)) return value.every(oneOrder);
+  return Object.keys(value).every((name) => !BEYOND_ASCII.test(name) && oneOrder(value[name]));
 }
 
 function fromCanonical(bytes, place) {
@@ -87,6 +99,7 @@ function fromCanonical(bytes, place) {
   } catch (error) {
     refuse(place, error instanceof Refused ? error.message : "it is nested too deeply");
   }
+  if (BEYOND_FIRST_PLANE.test(text) && !oneOrder(value)) refuse(place, "a key that is not ASCII");
   if (wanted !== text) {
     let at = 0;
     while (wanted[at] === text[at]) at += 1;
@@ -96,7 +109,7 @@ function fromCanonical(bytes, place) {
 }
 
 // Offsets in a receipt count code points; a JavaScript string counts UTF-16 units.
-function units(text) {
+function beginnings(text) {
   const at = [];
   let unit = 0;
   for (const sign of text) {
@@ -104,5 +117,10 @@ function units(text) {
     unit += sign.length;
   }
   at.push(unit);
+  return at;
+}
+
+function units(text) {
+  const at = beginnings(text);
   return (point) => at[Math.max(0, Math.min(point, at.length - 1))];
 }

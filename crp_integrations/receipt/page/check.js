@@ -5,6 +5,9 @@ const PAYLOAD_TYPE = "application/vnd.in-toto+json";
 const STATEMENT_TYPE = "https://in-toto.io/Statement/v1";
 const PREDICATE_TYPE = "https://crp-integrations.dev/receipt/v1";
 const SUBJECTS = ["request", "context", "answer"];
+// Characters of a composed text, and of all of them.
+const LONGEST = 50000000;
+const LONGEST_TOGETHER = 10 * LONGEST;
 const DIGEST = /^[0-9a-f]{64}$/;
 // RFC 8032, 7.1, test 2: a key, a signature and a message whose answer is known.
 const KNOWN = {
@@ -143,19 +146,51 @@ function leafOf(leaf, count, place) {
 function textsOf({ file, leaves }) {
   const own = file.texts.map((entry) => (entry !== null && typeof entry === "object"
     && typeof entry.text === "string" ? entry.text : null));
-  return leaves.map((leaf, number) => (leaf.parts.length && typeof file.texts[number] !== "string"
-    ? composed(leaf.parts, own) : own[number]));
+  let left = LONGEST_TOGETHER;
+  return leaves.map((leaf, number) => {
+    if (!leaf.parts.length || typeof file.texts[number] === "string") return own[number];
+    const text = composed(leaf.parts, own, left);
+    left -= text === null ? 0 : characters(text);
+    return text;
+  });
 }
 
-function composed(parts, texts) {
-  const pieces = parts.map((part) => {
-    if (typeof part === "string") return part;
-    const [from, start, end] = Array.isArray(part) ? part : [part, 0, null];
-    if (texts[from] === null || end === null) return texts[from];
-    const points = Array.from(texts[from]);
-    return end > points.length ? null : points.slice(start, end).join("");
-  });
-  return pieces.includes(null) ? null : pieces.join("");
+// Null where a part is not here, or where all are longer than any context: parts can be named often.
+function composed(parts, texts, most = LONGEST) {
+  const pieces = [];
+  let left = Math.min(most, LONGEST);
+  for (const part of parts) {
+    let piece = part;
+    if (typeof part !== "string") {
+      const [from, start, end] = Array.isArray(part) ? part : [part, 0, null];
+      piece = texts[from];
+      if (piece !== null && end !== null) {
+        const at = starts(piece);
+        piece = end < at.length ? piece.slice(at[start], at[end]) : null;
+      }
+    }
+    if (piece === null || piece === undefined) return null;
+    left -= characters(piece);
+    if (left < 0) return null;
+    pieces.push(piece);
+  }
+  return pieces.join("");
+}
+
+function characters(text) {
+  let count = text.length;
+  for (let unit = 0; unit < text.length; unit += 1) {
+    const code = text.charCodeAt(unit);
+    if (code >= 0xdc00 && code <= 0xdfff) count -= 1;
+  }
+  return count;
+}
+
+// Where each character of a text begins, and where it ends; asked for once for all its stretches.
+const STARTS = new Map();
+function starts(text) {
+  if (!STARTS.has(text)) STARTS.set(text, beginnings(text));
+  return STARTS.get(text);
 }
 
 async function checkLeaf(opening, texts, number) {

@@ -9,6 +9,7 @@ import random
 import pytest
 
 from crp_integrations.receipt.page import page
+from crp_integrations.receipt.verify import verify
 from tests.receipt.page.browser import before_load
 from tests.receipt.page.conftest import Open
 from tests.receipt.page.samples import KEY, handbook
@@ -98,6 +99,19 @@ def test_any_changed_byte_of_the_receipt_is_red(show: Open) -> None:
 def test_another_writing_of_the_same_receipt_is_red(show: Open, spoil: object) -> None:
     changed = spoil(WHOLE)  # type: ignore[operator]
     assert changed != WHOLE
+    assert show(changed).state == "no"
+
+
+@pytest.mark.parametrize("half", [b"\\ud800", b"\\udfff", b"\xed\xa0\x80"])
+def test_half_of_a_surrogate_pair_is_not_taken_for_another_sign(show: Open, half: bytes) -> None:
+    sample = handbook()
+    sample.facts = (f"{sample.facts[0]} \ufffd", *sample.facts[1:])
+    data = sample.receipt()
+    assert show(data).state == "yes"
+    # Encoders write U+FFFD for it, so the hash of the text would be the same.
+    changed = data.replace("\ufffd".encode(), half)
+    assert changed != data
+    assert not verify(changed).ok
     assert show(changed).state == "no"
 
 

@@ -22,7 +22,10 @@ def _signed(change: Change) -> bytes:
     file = json.loads(handbook().receipt(redacted=(5,)))
     statement = json.loads(unb64(file["envelope"]["payload"], ""))
     change(statement, file)
-    payload = dumps(statement)
+    # The package does not write some of what a signer could.
+    payload = json.dumps(
+        statement, ensure_ascii=False, sort_keys=True, separators=(",", ":")
+    ).encode()
     signed = KEY.sign(IN_TOTO, payload).to_json()
     file["envelope"] = {
         **file["envelope"],
@@ -82,6 +85,14 @@ CHANGES: dict[str, Change] = {
     "parts of what is not there": _leaf(CONTEXT, parts=[99]),
     "parts of itself": _leaf(CONTEXT, parts=[CONTEXT]),
     "a stretch that is too long": _leaf(CONTEXT, parts=[[1, 0, 9999]]),
+    "a key beyond the first plane": lambda statement, _: statement["predicate"]["content"].update(
+        {"\U0001f600": 1}
+    ),
+    "a key beyond ASCII": lambda statement, _: statement["predicate"]["content"].update({"é": 1}),
+    "a key beyond ASCII, a text beyond the first plane": lambda statement, _: statement[
+        "predicate"
+    ]["content"].update({"é": "\U0001f600"}),
+    "longer than any context": _leaf(CONTEXT, parts=[1] * 400_000),
     "content of a list": lambda statement, _: statement["predicate"].update(content=[]),
     "another text": _text(1, {"salt": b64(bytes(32)), "text": "another"}),
     "another word for left out": _text(1, "removed"),
