@@ -55,6 +55,9 @@ RECEIPTS: Final = "/v1/receipts/{receipt_id}"
 TRAILS: Final = "/v1/audit/{session_id}"
 _TEXT: Final = MappingProxyType({"type": "string"})
 _NUMBER: Final = MappingProxyType({"type": "integer", "minimum": 0})
+_COUNT: Final = MappingProxyType({"type": "integer", "minimum": 1})
+# Parameters that callers choose, in which a slash may stand.
+_WITH_SLASHES: Final = ("{fact_id}", "{source_id}")
 
 
 def create_app(
@@ -133,7 +136,7 @@ def create_app(
     table = _table()
     routes = [
         Route(
-            path,
+            _pattern(path),
             Door(path, {method: one for method, (one, _) in methods.items()}, house),
             include_in_schema=False,
         )
@@ -169,6 +172,13 @@ def _with_addresses(tree: Settings) -> Settings:
     return tree.model_copy(update={"headers": tree.headers.model_copy(update=given)})
 
 
+def _pattern(path: str) -> str:
+    """A path as the router matches it: ids of callers go on to the path's end."""
+    for parameter in _WITH_SLASHES:
+        path = path.replace(parameter, parameter[:-1] + ":path}")
+    return path
+
+
 async def _health(call: Call) -> Answered:
     return record(Health(version=__version__))
 
@@ -194,7 +204,7 @@ def _table() -> dict[str, dict[str, Row]]:
     """Every path by method: what is done, and what the document says of it."""
     ask, store, audit = KeyScope.ASK, KeyScope.FACTS, KeyScope.AUDIT
     kinds = {"type": "string", "enum": [kind.value for kind in SourceKind]}
-    filters = {"limit": _NUMBER, "after": _TEXT, "source_id": _TEXT, "label": _TEXT, "kind": kinds}
+    filters = {"limit": _COUNT, "after": _TEXT, "source_id": _TEXT, "label": _TEXT, "kind": kinds}
     forms = {"type": "string", "enum": ["json", "ndjson"]}
     return {
         "/v1/chat/completions": {

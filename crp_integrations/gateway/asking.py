@@ -30,6 +30,8 @@ HANDED_ON: Final = (
 OURS: Final = "crp"
 # Of one object: each may be an error, and all are looked for before one is told.
 MOST_NAMES: Final = 10_000
+# Of the place of what is wrong, which is as long as a body is deep.
+SHOWN: Final = 120
 
 _Model = TypeVar("_Model", bound=Part)
 
@@ -74,7 +76,9 @@ def read_json(data: bytes) -> Any:
             with more names than anything here has a use for.
     """
     try:
-        return json.loads(data, parse_constant=_refuse, object_pairs_hook=_once)
+        # Of bytes the reader takes UTF-16 and UTF-32 as well, which no other reader here would.
+        text = data.decode("utf-8-sig")
+        return json.loads(text, parse_constant=_refuse, object_pairs_hook=_once)
     except (ValueError, RecursionError):
         raise RequestError(
             "the body is no JSON in UTF-8 with each name once; send one object"
@@ -91,7 +95,7 @@ def read_as(kind: type[_Model], given: Any) -> _Model:
         return kind.model_validate(given)
     except ValidationError as error:
         field, problem = first_problem(error)
-        raise RequestError(f"{field or 'the body'} is not usable: {problem}") from None
+        raise RequestError(f"{field[:SHOWN] or 'the body'} is not usable: {problem}") from None
 
 
 def question(data: bytes, headers: Sequence[tuple[str, str]], limits: GatewaySettings) -> Question:

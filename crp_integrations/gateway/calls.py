@@ -91,7 +91,7 @@ class Call:
             case Refusal(envelope=envelope):
                 self.noted.envelope(envelope)
 
-    def whole(self, name: str, default: int, *, most: int) -> int:
+    def whole(self, name: str, default: int, *, least: int = 0, most: int) -> int:
         """A whole number of the address.
 
         Raises:
@@ -100,9 +100,11 @@ class Call:
         text = self.query.get(name)
         if text is None:
             return default
-        if not (text.isascii() and text.isdecimal() and len(text) <= 18 and int(text) <= most):
-            raise RequestError(f"{name} is {text!r:.40}, wanted a whole number up to {most}")
-        return int(text)
+        number = int(text) if text.isascii() and text.isdecimal() and len(text) <= 18 else -1
+        if not least <= number <= most:
+            wanted = f"a whole number from {least} to {most}"
+            raise RequestError(f"{name} is {text!r:.40}, wanted {wanted}")
+        return number
 
     def only(self, *names: str) -> None:
         """Check that the address has no other parameters.

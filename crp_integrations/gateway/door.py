@@ -22,6 +22,7 @@ from starlette.types import Receive, Scope, Send
 from crp_integrations.errors import CRPError, RequestError, TokenRefused
 from crp_integrations.gateway import answers
 from crp_integrations.gateway.answers import Answered
+from crp_integrations.gateway.bodies import CLOSE, framed_twice, unreadable
 from crp_integrations.gateway.calls import Call
 from crp_integrations.gateway.keys import Key, found, holds
 from crp_integrations.gateway.keys import Scope as KeyScope
@@ -34,7 +35,6 @@ from crp_integrations.gateway.upstream import Upstream
 from crp_integrations.headers import names
 from crp_integrations.ports import Clock, KeyRing
 
-CLOSE: Final = {"Connection": "close"}
 # The headers whose values are read here; printable ASCII alone.
 _READ: Final = ("authorization", "content-length", "x-request-id")
 _PLAIN: Final = re.compile(rb"[\t\x20-\x7e]*")
@@ -213,11 +213,14 @@ class Door:
 
     async def _body(self, visit: Visit, operation: Operation) -> bytes:
         """The whole body, within its limit and its time."""
-        settings = self._house.settings
+        settings, headers = self._house.settings, visit.scope["headers"]
+        wrong = framed_twice(headers) or (unreadable(headers) if operation.body else None)
+        if wrong is not None:
+            raise _Refusal(wrong)
         most = settings.facts_bytes if operation.large else settings.body_bytes
         if not operation.body:
             most = 0
-        for name, value in visit.scope["headers"]:
+        for name, value in headers:
             if name.lower() == b"content-length" and value.isdigit() and int(value[:18]) > most:
                 raise _too_large(most)
         pieces, size = [], 0

@@ -28,6 +28,10 @@ async def put(call: Call) -> Answered:
     asked = from_headers(call.headers)
     cache = asked.get("cache")
     session_id, residency = asked.get("session_id") or "", asked.get("residency")
+    if isinstance(cache, CacheDirectives) and cache.no_store and not session_id:
+        raise RequestError(
+            "under no-store facts are kept for a session alone; name it in CRP-Context-Session-Id"
+        )
 
     def stored() -> IngestReport:
         if cache not in (None, CacheDirectives()):
@@ -50,7 +54,7 @@ async def put(call: Call) -> Answered:
 async def listed(call: Call) -> Answered:
     """The tenant's retrievable facts by id, a page at a time."""
     call.only("limit", "after", "source_id", "label", "kind")
-    limit = call.whole("limit", PAGE, most=call.settings.page)
+    limit = call.whole("limit", PAGE, least=1, most=call.settings.page)
     after, where = call.query.get("after", ""), _where(call)
 
     def found() -> FactsPage:

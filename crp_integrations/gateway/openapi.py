@@ -32,6 +32,7 @@ STATUSES: Final = MappingProxyType(
         408: "The body came too slowly.",
         409: "The session has gone on since; or the state forbids it.",
         413: "The body is too large.",
+        415: "The body is no JSON by its headers, or compressed.",
         422: "A fact breaks a rule of the fabric.",
         424: "The fabric holds nothing relevant, and only-if-ckf was asked.",
         429: "Too often, or too many at once; Retry-After says when.",
@@ -103,7 +104,8 @@ def document(paths: Mapping[str, Mapping[str, Told]]) -> dict[str, Any]:
         content |= {media.partition(";")[0]: {"schema": _of_media(media)} for media in one.media}
         responses: dict[str, Any] = {"200": {"description": "Done.", "content": content}}
         common = (*WITH_KEY, 405) if one.keyed else OPEN
-        for status in sorted({*common, *one.statuses}):
+        taken = (415,) if one.takes else ()
+        for status in sorted({*common, *taken, *one.statuses}):
             responses[str(status)] = {"description": STATUSES[status]}
             if status != 304:
                 responses[str(status)]["content"] = refused

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, JsonValue
+from pydantic import AfterValidator, Field, JsonValue, field_validator
 
 from crp_integrations.audit.records import Event, WindowSeal
 from crp_integrations.envelope.records import Cap
@@ -61,6 +61,16 @@ class ChatMessage(Part):
     audio: JsonValue = None
     function_call: JsonValue = None
     reasoning_content: str | None = None
+
+    @field_validator("content", mode="before")
+    @classmethod
+    def _text_alone(cls, value: Any) -> Any:
+        # In words of ours: a reader of several forms tells of the first one alone.
+        for part in value if isinstance(value, list) else ():
+            kind = part.get("type", "text") if isinstance(part, dict) else "text"
+            if kind != "text":
+                raise ValueError(f"it holds {kind!r:.40}; one text is examined, so give text alone")
+        return value
 
 
 class StreamOptions(Part):
@@ -246,6 +256,18 @@ class Refused(Record):
     column: int | None = None
 
 
+def _named(value: str) -> str:
+    """An id that an address can name: clients leave out a path's dots before they send it."""
+    if value in (".", ".."):
+        raise ValueError("an id of dots alone can be in no address; give another")
+    if "\0" in value:
+        raise ValueError("an id holds a NUL; give one without")
+    return value
+
+
+Id = Annotated[str, AfterValidator(_named)]
+
+
 class GivenFact(Part):
     """A fact to be stored.
 
@@ -256,8 +278,8 @@ class GivenFact(Part):
     """
 
     content: str = Field(min_length=1)
-    fact_id: str = Field(default="", max_length=200)
-    source_id: str = Field(default="user", min_length=1, max_length=200)
+    fact_id: Id = Field(default="", max_length=200)
+    source_id: Id = Field(default="user", min_length=1, max_length=200)
     source_location: str = Field(default="", max_length=1_000)
     kind: SourceKind = SourceKind.USER
     importance_weight: float | None = Field(default=None, ge=0.0, le=1.0)

@@ -21,11 +21,12 @@ from langchain_core.utils.function_calling import (
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, model_validator
 
 from crp_integrations.engines.litellm import DEFAULT_TIMEOUT_S, LiteLLMModel
-from crp_integrations.engines.litellm_chat import call_of, client_of
+from crp_integrations.engines.litellm_chat import answering, call_of, client_of
 from crp_integrations.engines.litellm_chat import tool_choice as chosen
 from crp_integrations.errors import RequestError
 from crp_integrations.langchain.wire import calls_of, chunks_of, message_of, text_alone, usage_of
 from crp_integrations.messages import ModelCall, Reply
+from crp_integrations.ports import Model
 
 # What LangChain notes for its traces, or has decided by now, and hands to the model all the same.
 _ASIDE: Final = ("ls_structured_output_format", "strict", "stream")
@@ -38,8 +39,8 @@ class CRPChatModel(BaseChatModel):
     `CRPMiddleware`. What earlier answers carry in their metadata is not sent. Messages are text.
 
     Attributes:
-        model: provider string as LiteLLM takes it, such as `gpt-4o-mini`; `invoke(…, model=…)`
-            names another one for a call.
+        model: provider string as LiteLLM takes it, such as `gpt-4o-mini`, or `extractive`;
+            `invoke(…, model=…)` names another one for a call.
         stop: texts at which the model ends; a call's own win.
         timeout: seconds until one attempt is given up.
         max_retries: further attempts that LiteLLM makes after a passing failure.
@@ -208,13 +209,14 @@ class CRPChatModel(BaseChatModel):
 
     def _called(
         self, messages: Sequence[BaseMessage], stop: list[str] | None, given: Mapping[str, Any]
-    ) -> tuple[LiteLLMModel, ModelCall]:
+    ) -> tuple[Model, ModelCall]:
         """The client and the call; a client of its own where LiteLLM gets further arguments."""
         text_alone(messages)
         ends = {"stop": stop} if stop else {}
         sent = map(message_of, messages)
         call, further = call_of(self, sent, {**given, **ends}, aside=_ASIDE)
-        return (client_of(self, further) if further else self._client), call
+        client = client_of(self, further) if further else self._client
+        return answering(client, call), call
 
 
 def _told(reply: Reply) -> dict[str, Any]:

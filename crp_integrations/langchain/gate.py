@@ -16,6 +16,7 @@ from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import Generation
 from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.base import coerce_to_runnable
 from langchain_core.runnables.config import patch_config
 
 from crp_integrations.dpe.records import Report
@@ -24,7 +25,7 @@ from crp_integrations.errors import QualityUnreachable, RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
 from crp_integrations.langchain.documents import METADATA_KEY, facts_of
 from crp_integrations.langchain.listening import Listening
-from crp_integrations.langchain.silence import unheard
+from crp_integrations.langchain.silence import silence, unheard
 from crp_integrations.policy.judge import judge
 from crp_integrations.policy.parse import parse
 from crp_integrations.policy.records import Judgement
@@ -96,8 +97,15 @@ class CRPGate(Runnable[Any, Any]):
             chain: any Runnable with retrievers in it that answers with a message, a text, or a
                 dict with an `answer` (and maybe its own `context`).
             policy, how: as for a gate.
+
+        Raises:
+            RequestError: LangChain makes no Runnable of the chain.
         """
-        return Guarded(chain, cls(policy, **how))
+        try:
+            guarded: Runnable[Any, Any] = coerce_to_runnable(chain)
+        except TypeError as error:
+            raise RequestError(f"the chain is {type(chain).__name__}, no Runnable") from error
+        return Guarded(guarded, cls(policy, **how))
 
     def check(self, answer: str, context: Context, question: str = "") -> Report:
         """Examine a text.
@@ -202,7 +210,10 @@ class Guarded(Runnable[Any, Any]):
     ) -> Any:
         heard = _Heard(run_manager.run_id)
         inner = heard.within(config, run_manager.get_child())
-        return self._judged(input, self.chain.invoke(input, inner, **kwargs), heard)
+        # A chain with a config of its own adds the handlers of the run around it to these.
+        with silence():
+            output = self.chain.invoke(input, inner, **kwargs)
+        return self._judged(input, output, heard)
 
     async def _aplay(
         self,
@@ -213,7 +224,8 @@ class Guarded(Runnable[Any, Any]):
     ) -> Any:
         heard = _Heard(run_manager.run_id)
         inner = heard.within(config, run_manager.get_child())
-        output = await self.chain.ainvoke(input, inner, **kwargs)
+        with silence():
+            output = await self.chain.ainvoke(input, inner, **kwargs)
         return await asyncio.to_thread(self._judged, input, output, heard)
 
     def _judged(self, input: Any, output: Any, heard: _Heard) -> Any:

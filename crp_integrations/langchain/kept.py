@@ -47,7 +47,7 @@ class Shelf:
         options: of `Relay.open`, where no namespace is given.
 
     Raises:
-        RequestError: a relay is given, or options beside a namespace.
+        RequestError: a relay is given, or nothing that holds facts, or options beside a namespace.
     """
 
     def __init__(
@@ -63,6 +63,11 @@ class Shelf:
             raise RequestError(
                 "a relay was given, which would answer everybody's questions from what is kept; "
                 "give a folder, or the namespace relay.fabric if that is meant"
+            )
+        known = place is None or isinstance(place, str | Path | Namespace)
+        if not known and not hasattr(place, "begin"):
+            raise RequestError(
+                f"{type(place).__name__} was given; give a folder, a store, or a namespace"
             )
         if isinstance(place, Namespace):
             if options:

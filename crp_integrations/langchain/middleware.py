@@ -42,6 +42,7 @@ from crp_integrations.relay.asking import Asking
 from crp_integrations.relay.drive import adrive, drive
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.relay import Relay
+from crp_integrations.relay.taking import check_relay
 from crp_integrations.relay.turn import Turn
 
 
@@ -113,6 +114,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
     ) -> None:
         super().__init__()
         self.tools = []
+        check_relay(relay, "CRPMiddleware")
         most = relay.settings.sessions.agents.max_loop_depth if max_depth is None else max_depth
         _check(asking, most, max_turns)
         self.relay = relay

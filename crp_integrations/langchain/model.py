@@ -7,16 +7,18 @@ from typing import Any
 from langchain_core.callbacks import Callbacks
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import BaseMessage
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableWithFallbacks
+from langchain_core.runnables.base import RunnableBindingBase
 
-from crp_integrations.langchain.silence import silent, unheard
+from crp_integrations.errors import RequestError
+from crp_integrations.langchain.silence import silence, silent, unheard
 from crp_integrations.langchain.wire import langchain_of, reply_of
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.relay.foreign import ForeignModel
 
 
 class LangChainModel(ForeignModel):
-    """Any `BaseChatModel` behind the `Model` port.
+    """Any `BaseChatModel`, bare or wrapped by LangChain, behind the `Model` port.
 
     No handler that streams sees its calls: an answer that is withheld shows in none of LangChain's
     streams.
@@ -26,25 +28,53 @@ class LangChainModel(ForeignModel):
         callbacks: of the run that the calls belong to; None for none.
     """
 
-    def __init__(self, model: BaseChatModel, callbacks: Callbacks = None) -> None:
+    def __init__(self, model: Runnable[Any, Any], callbacks: Callbacks = None) -> None:
         self._model = silent(model)
+        self._chat = chat_model_in(model)
         self._config: RunnableConfig = {"callbacks": unheard(callbacks)}
 
     def said(self, call: ModelCall) -> Reply:
         """Answer a call, with whatever LangChain raises."""
-        return reply_of(self._bound(call).invoke(_sent(call), self._config), call.model)
+        # A wrapper adds the handlers of the run around it to those that it is given.
+        with silence():
+            said = self._bound(call).invoke(_sent(call), self._config)
+        return reply_of(said, call.model)
 
     async def asaid(self, call: ModelCall) -> Reply:
         """The asynchronous twin of `said`."""
-        said = await self._bound(call).ainvoke(_sent(call), self._config)
+        with silence():
+            said = await self._bound(call).ainvoke(_sent(call), self._config)
         return reply_of(said, call.model)
 
     def _bound(self, call: ModelCall) -> Runnable[LanguageModelInput, BaseMessage]:
-        given = sampling(self._model, call)
+        given = sampling(self._chat, call)
         model = self._model.bind(**given) if given else self._model
         if not call.tools:
             return model
-        return self._model.bind_tools(list(call.tools), **given)
+        # A wrapper with an attribute of its own for it knows what else is bound.
+        bind_tools = getattr(self._model, "bind_tools", None)
+        if bind_tools is None:
+            wanted = "bind them to the chat model inside, or give that one"
+            raise RequestError(f"{type(self._model).__name__} takes no tools; {wanted}")
+        bound: Runnable[LanguageModelInput, BaseMessage] = bind_tools(list(call.tools), **given)
+        return bound
+
+
+def chat_model_in(model: object) -> BaseChatModel:
+    """The chat model that answers, inside of what LangChain puts around one; the first of several.
+
+    Raises:
+        RequestError: there is none.
+    """
+    inside = model
+    while not isinstance(inside, BaseChatModel):
+        if isinstance(inside, RunnableBindingBase):
+            inside = inside.bound
+        elif isinstance(inside, RunnableWithFallbacks):
+            inside = inside.runnable
+        else:
+            raise RequestError(f"llm is {type(inside).__name__}, wanted a chat model of LangChain")
+    return inside
 
 
 def model_name(model: BaseChatModel) -> str:

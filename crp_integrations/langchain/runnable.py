@@ -16,7 +16,7 @@ from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from crp_integrations.errors import RequestError
-from crp_integrations.langchain.model import LangChainModel, model_name
+from crp_integrations.langchain.model import LangChainModel, chat_model_in, model_name
 from crp_integrations.langchain.sessions import session_of
 from crp_integrations.langchain.wire import Asked, answered, asked, chunks_of
 from crp_integrations.relay import outcomes
@@ -24,6 +24,7 @@ from crp_integrations.relay.asking import Asking
 from crp_integrations.relay.drive import adrive, adrive_stream, drive, drive_stream
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.relay import Relay
+from crp_integrations.relay.taking import check_relay
 
 Question: TypeAlias = str | Mapping[str, Any] | Sequence[Any] | PromptValue
 
@@ -50,31 +51,34 @@ class CRPRunnable(Runnable[Question, AIMessage]):
 
     Args:
         relay: where the facts come from and the windows are sealed.
-        llm: a LangChain chat model that answers, with its own settings and callbacks; None lets the
-            relay call `model`, through LiteLLM.
+        llm: a LangChain chat model that answers, with its own settings and callbacks, bare or with
+            bound values, retries or fallbacks around it; None lets the relay call `model`, through
+            LiteLLM.
         name: of the run, in traces.
         asking: fields of a question as `Relay.ask` takes them, such as `model`, `policy`,
             `strategy`, `budget_tokens`; `invoke` and its kin take them too, and they win.
 
     Raises:
-        RequestError: there is no such field.
+        RequestError: there is no such field; or what is given is no relay or no chat model.
     """
 
     def __init__(
         self,
         relay: Relay,
         *,
-        llm: BaseChatModel | None = None,
+        llm: BaseChatModel | Runnable[Any, Any] | None = None,
         name: str | None = None,
         **asking: Unpack[Asking],
     ) -> None:
         _known(asking)
+        check_relay(relay, "CRPRunnable")
         self.relay = relay
         self.llm = llm
         self.name = name
         self._asking = dict(asking)
-        if llm is not None and not asking.get("model") and model_name(llm):
-            self._asking["model"] = model_name(llm)
+        named = model_name(chat_model_in(llm)) if llm is not None else ""
+        if named and not asking.get("model"):
+            self._asking["model"] = named
 
     def invoke(
         self, input: Question, config: RunnableConfig | None = None, **kwargs: Any

@@ -14,7 +14,13 @@ from typing import Any, Final, TypeVar, cast
 
 from langchain_core.callbacks import BaseCallbackManager, Callbacks
 from langchain_core.language_models import BaseChatModel
-from langchain_core.runnables import RunnableConfig, RunnableSerializable
+from langchain_core.runnables import (
+    Runnable,
+    RunnableConfig,
+    RunnableSerializable,
+    RunnableWithFallbacks,
+)
+from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import ensure_config, var_child_runnable_config
 from langchain_core.tracers._streaming import _StreamingCallbackHandler
 
@@ -36,8 +42,18 @@ def unheard(callbacks: Callbacks) -> Callbacks:
     return callbacks
 
 
-def silent(model: BaseChatModel) -> BaseChatModel:
-    """The model, called whole and passed over by LangGraph's streams; on a copy."""
+def silent(model: Runnable[Any, Any]) -> Runnable[Any, Any]:
+    """The model, called whole and passed over by LangGraph's streams; on a copy.
+
+    What LangChain put around it (bound values, retries, fallbacks) is around the copy.
+    """
+    if isinstance(model, RunnableBindingBase):
+        return model.model_copy(update={"bound": silent(model.bound)})
+    if isinstance(model, RunnableWithFallbacks):
+        others = [silent(one) for one in model.fallbacks]
+        return model.model_copy(update={"runnable": silent(model.runnable), "fallbacks": others})
+    if not isinstance(model, BaseChatModel):
+        return model
     tags = [*(model.tags or ()), NO_STREAM]
     return model.model_copy(update={"tags": tags, "disable_streaming": True, **_whole(model)})
 

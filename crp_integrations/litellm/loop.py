@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import os
 import threading
 from collections.abc import Callable, Coroutine
 from functools import cache
@@ -58,6 +59,11 @@ def own_loop() -> asyncio.AbstractEventLoop:
     thread.start()
     atexit.register(_end, loop, thread)
     return loop
+
+
+# A forked process has the loop and not its thread, and would wait for ever.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=own_loop.cache_clear)
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:

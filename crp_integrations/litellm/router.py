@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from crp_integrations.engines.extractive import EXTRACTIVE
 from crp_integrations.engines.litellm import library, plain_tools
 from crp_integrations.engines.litellm_headers import ARGUMENTS, refuse_crp, refuse_unlisted
 from crp_integrations.engines.litellm_provider import register_extractive
@@ -17,6 +18,7 @@ from crp_integrations.litellm.wire import asked, further, refuse_metadata, tools
 from crp_integrations.relay import outcomes
 from crp_integrations.relay.drive import adrive
 from crp_integrations.relay.relay import Relay
+from crp_integrations.relay.taking import check_relay
 from crp_integrations.vocabulary import GroundingMode
 
 litellm = library()
@@ -27,7 +29,7 @@ class CRPRouter:
 
     Each attempt gets the envelope packed for its own model: its tokenizer, its window, or the
     `max_input_tokens` of its entry. The answer is examined against the envelope of the attempt
-    that answered. `extractive/best` may stand in the list and needs no key.
+    that answered. `extractive` may stand in the list and needs no key.
 
     Attributes:
         router: the `litellm.Router` underneath.
@@ -52,7 +54,9 @@ class CRPRouter:
 
         Raises:
             ConfigError: a header named `CRP-…` would go to a provider.
+            RequestError: what is given is no relay.
         """
+        check_relay(relay, "CRPRouter")
         common = router_kwargs.get("default_litellm_params") or {}
         for params in (common, *((entry.get("litellm_params") or {}) for entry in model_list)):
             for name in ARGUMENTS:
@@ -60,7 +64,7 @@ class CRPRouter:
             refuse_metadata(params)
         refuse_crp(dict.fromkeys(allow_headers))
         register_extractive()
-        entries = [dict(entry) for entry in model_list]
+        entries = [_entry(entry) for entry in model_list]
         self.router = made_in_a_loop(lambda: litellm.Router(model_list=entries, **router_kwargs))
         self._relay = relay
         self._allowed = tuple(allow_headers)
@@ -167,3 +171,12 @@ class CRPRouter:
             info = entry.get("model_info") or {}
             return str(info.get("base_model") or entry["litellm_params"]["model"])
         return group
+
+
+def _entry(given: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry of a model list, in which LiteLLM knows no model without a provider's name."""
+    entry = dict(given)
+    params = entry.get("litellm_params") or {}
+    if params.get("model") == EXTRACTIVE:
+        entry["litellm_params"] = {**params, "model": f"{EXTRACTIVE}/best"}
+    return entry

@@ -57,6 +57,8 @@ def asked(messages: Sequence[Mapping[str, Any]]) -> Asked:
     Raises:
         RequestError: there is no question, or a content is not text.
     """
+    if not isinstance(messages, Sequence):
+        raise RequestError(f"messages is {type(messages).__name__}, wanted a list of messages")
     read = [message_of(message) for message in messages]
     last = read[-1].role if read else ""
     places = [place for place, one in enumerate(read) if one.role == "user"]
@@ -133,6 +135,8 @@ def further(crp: Mapping[str, Any] | None) -> dict[str, Any]:
     Raises:
         RequestError: there is no such field, or the router fills it in itself.
     """
+    if crp is not None and not isinstance(crp, Mapping):
+        raise RequestError(f"crp is {type(crp).__name__}, wanted a dict of a question's fields")
     fields = dict(crp or {})
     known = sorted(Asking.__annotations__.keys() - FILLED)
     for name in fields:

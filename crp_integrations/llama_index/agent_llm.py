@@ -24,6 +24,7 @@ from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.llama_index.agent_calls import TOOLS, AgentCalls
 from crp_integrations.llama_index.completing import Chatting
 from crp_integrations.llama_index.events import ReportEvent
+from crp_integrations.llama_index.given import check_llm
 from crp_integrations.llama_index.listening import here, listen, session_in
 from crp_integrations.llama_index.model import calling, model_name
 from crp_integrations.llama_index.packing import METADATA_KEY
@@ -46,6 +47,7 @@ from crp_integrations.relay.drive import adrive, drive
 from crp_integrations.relay.holding import hold, result_facts
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.relay import Relay
+from crp_integrations.relay.taking import check_relay
 from crp_integrations.relay.turn import Turn
 
 dispatcher = get_dispatcher(__name__)
@@ -123,6 +125,8 @@ class CRPAgentLLM(Chatting):
         tools_as_facts: bool = True,
         **asking: Unpack[Asking],
     ) -> None:
+        check_relay(relay, "CRPAgentLLM")
+        check_llm(llm)
         super().__init__(callback_manager=llm.callback_manager)
         most = relay.settings.sessions.agents.max_loop_depth if max_depth is None else max_depth
         _check(asking, most)

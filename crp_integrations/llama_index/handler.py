@@ -41,6 +41,7 @@ from crp_integrations.messages import Message
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.relay.doors import examine
 from crp_integrations.relay.relay import Relay
+from crp_integrations.relay.taking import check_relay
 from crp_integrations.relay.witnessing import witness
 from crp_integrations.vocabulary import Checked, GroundingMode, HaltReason, RiskLevel
 
@@ -141,6 +142,8 @@ class DPEEventHandler(BaseEventHandler):
             raise RequestError(f"grounding {grounding!r:.40} is not one of {wanted}")
         if on_critical not in ("record", "raise"):
             raise RequestError(f"on_critical {on_critical!r:.40} is neither record nor raise")
+        if relay is not None:
+            check_relay(relay, "DPEEventHandler")
         self._grounding = GroundingMode(grounding)
         self._on_report = on_report
         self._relay = relay

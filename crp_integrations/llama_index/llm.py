@@ -19,10 +19,11 @@ from llama_index.core.llms.llm import ToolSelection
 from llama_index.core.tools import BaseTool
 
 from crp_integrations.engines.litellm import DEFAULT_TIMEOUT_S
-from crp_integrations.engines.litellm_chat import call_of, client_of
+from crp_integrations.engines.litellm_chat import answering, call_of, client_of
 from crp_integrations.engines.litellm_chat import tool_choice as chosen
 from crp_integrations.engines.windows import context_limit
 from crp_integrations.llama_index.completing import Chatting
+from crp_integrations.llama_index.given import check_fields
 from crp_integrations.llama_index.wire import (
     calls_in,
     calls_json,
@@ -41,7 +42,7 @@ class CRPLLM(Chatting):
     `CRPAgentLLM`. Messages are text.
 
     Attributes:
-        model: provider string as LiteLLM takes it, such as `gpt-4o-mini`.
+        model: provider string as LiteLLM takes it, such as `gpt-4o-mini`, or `extractive`.
         stop: texts at which the model ends; a call's own win.
         context_window: tokens that the model takes in; None for what is known of it.
         function_calling: whether the model takes tools.
@@ -53,6 +54,7 @@ class CRPLLM(Chatting):
 
     Raises:
         ConfigError: a header is named `CRP-…`, or an option belongs to the single call.
+        RequestError: there is no such field.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, protected_namespaces=())
@@ -75,7 +77,7 @@ class CRPLLM(Chatting):
     _given: bool = PrivateAttr(default=False)
 
     def __init__(self, model: str, *, client: Model | None = None, **fields: Any) -> None:
-        super().__init__(model=model, **fields)
+        super().__init__(model=model, **check_fields(type(self), fields))
         self._given = client is not None
         self._client = client if client is not None else client_of(self, {})
 
@@ -202,7 +204,8 @@ class CRPLLM(Chatting):
         text_alone(messages)
         call, further = call_of(self, map(message_of, messages), given)
         own = bool(further) and not self._given
-        return (client_of(self, further) if own else self._client), call
+        client = client_of(self, further) if own else self._client
+        return (client if self._given else answering(client, call)), call
 
 
 def _response(reply: Reply, delta: str | None = None) -> ChatResponse:

@@ -13,11 +13,13 @@ from llama_index.core.memory import BaseMemoryBlock
 from crp_integrations.envelope.render import SEPARATOR
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.records import Fact
+from crp_integrations.llama_index.given import check_fields
 from crp_integrations.llama_index.sessions import named_session, session_of
 from crp_integrations.llama_index.wire import message_of
 from crp_integrations.loaders.text import paragraphs
 from crp_integrations.relay.holding import hold, passages
 from crp_integrations.relay.relay import Relay
+from crp_integrations.relay.taking import check_relay
 
 # Of whom messages are remembered; what a model said is no fact because it said so.
 ROLES: Final = ("user", "tool")
@@ -45,6 +47,9 @@ class CRPMemoryBlock(BaseMemoryBlock[str]):
         k: most facts, None for as many as fit.
         roles: of whom messages are remembered: `user`, `tool`, `assistant`. A model's words that
             are remembered as facts support what it says later, so they are not by default.
+
+    Raises:
+        RequestError: no relay is given, or there is no such field.
     """
 
     name: str = Field(default="facts", description="The name of the memory block.")
@@ -57,7 +62,8 @@ class CRPMemoryBlock(BaseMemoryBlock[str]):
     _relay: Relay = PrivateAttr()
 
     def __init__(self, place: Relay, **fields: Any) -> None:
-        super().__init__(**fields)
+        check_relay(place, "CRPMemoryBlock")
+        super().__init__(**check_fields(type(self), fields))
         self._relay = place
 
     @field_validator("roles")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from llama_index.core.bridge.pydantic import Field
+from typing import Any
+
+from llama_index.core.bridge.pydantic import Field, model_validator
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
@@ -10,6 +12,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from crp_integrations.errors import RequestError
 from crp_integrations.llama_index.events import EnvelopeEvent
+from crp_integrations.llama_index.given import check_fields
 from crp_integrations.llama_index.listening import listen
 from crp_integrations.llama_index.packing import offers, packed_nodes
 from crp_integrations.relay.doors import pack
@@ -39,6 +42,11 @@ class CRPNodePostprocessor(BaseNodePostprocessor):
     budget_tokens: int | None = Field(default=None, ge=1)
     k: int | None = Field(default=None, ge=1)
     grounding: GroundingMode = GroundingMode.PREFERRED
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fields_alone(cls, given: Any) -> Any:
+        return check_fields(cls, given)
 
     @classmethod
     def class_name(cls) -> str:

@@ -20,6 +20,7 @@ from llama_index.core.schema import QueryBundle
 
 from crp_integrations.errors import RequestError
 from crp_integrations.llama_index.events import EnvelopeEvent, ReportEvent
+from crp_integrations.llama_index.given import check_llm
 from crp_integrations.llama_index.listening import here, listen, session_in
 from crp_integrations.llama_index.model import LlamaIndexModel, model_name
 from crp_integrations.llama_index.packing import METADATA_KEY, stored_nodes
@@ -31,6 +32,7 @@ from crp_integrations.relay.asking import Asking
 from crp_integrations.relay.drive import adrive_stream, drive_stream
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.relay import Relay
+from crp_integrations.relay.taking import check_relay
 
 # A query engine is asked one question at a time, and has no tools.
 _FILLED: Final = frozenset({"history", "tools", "compact", "compaction"})
@@ -59,7 +61,7 @@ class CRPQueryEngine(BaseQueryEngine):
             `strategy`, `budget_tokens`.
 
     Raises:
-        RequestError: there is no such field.
+        RequestError: there is no such field; or what is given is no relay or no LLM.
     """
 
     def __init__(
@@ -78,6 +80,9 @@ class CRPQueryEngine(BaseQueryEngine):
                 raise RequestError(
                     f"a question has no field {name!r:.40}; CRPQueryEngine takes {', '.join(known)}"
                 )
+        check_relay(relay, "CRPQueryEngine")
+        if llm is not None:
+            check_llm(llm)
         listen()
         self._relay = relay
         self._llm = llm

@@ -21,6 +21,7 @@ from crp_integrations.relay.doors import pack
 from crp_integrations.relay.offering import facts_of
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import Preset, load
+from crp_integrations.relay.taking import check_packing
 from crp_integrations.vocabulary import GroundingMode
 
 CANDIDATES: Final = 50
@@ -82,6 +83,7 @@ class CRPRetriever(BaseRetriever):
             raise RequestError("a source has no sessions; session_id goes with a relay")
         if preset is not None and preset not in get_args(Preset):
             raise RequestError(f"preset {preset!r:.40} is not one of {', '.join(get_args(Preset))}")
+        check_packing(budget_tokens=budget_tokens, k=k, grounding=grounding)
         self._source = source
         self._model = model
         self._budget = budget_tokens

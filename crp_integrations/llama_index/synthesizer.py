@@ -18,6 +18,7 @@ from llama_index.core.types import RESPONSE_TEXT_TYPE
 from crp_integrations.envelope.render import render
 from crp_integrations.errors import RequestError
 from crp_integrations.llama_index.events import EnvelopeEvent
+from crp_integrations.llama_index.given import check_llm
 from crp_integrations.llama_index.model import model_name
 from crp_integrations.llama_index.packing import METADATA_KEY, offers, packed_nodes, texts_of
 from crp_integrations.llama_index.wire import chat_message_of
@@ -27,6 +28,7 @@ from crp_integrations.relay.build import tokenizers
 from crp_integrations.relay.doors import pack
 from crp_integrations.relay.offering import facts_of
 from crp_integrations.relay.settings import load
+from crp_integrations.relay.taking import check_packing
 from crp_integrations.vocabulary import GroundingMode
 
 dispatcher = get_dispatcher(__name__)
@@ -53,7 +55,7 @@ class CRPSynthesizer(BaseSynthesizer):
         streaming: whether responses are streams.
 
     Raises:
-        RequestError: neither `model` nor the LLM names a model.
+        RequestError: neither `model` nor the LLM names a model, or a value has no use.
     """
 
     def __init__(
@@ -68,6 +70,8 @@ class CRPSynthesizer(BaseSynthesizer):
         streaming: bool = False,
         callback_manager: CallbackManager | None = None,
     ) -> None:
+        check_llm(llm)
+        check_packing(budget_tokens=budget_tokens, k=k, grounding=grounding)
         super().__init__(llm=llm, callback_manager=callback_manager, streaming=streaming)
         named = model or model_name(llm)
         if not named:
