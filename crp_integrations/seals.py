@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -48,6 +49,11 @@ def sha256_hex(text: str | bytes) -> str:
 def sha256(text: str | bytes) -> str:
     """SHA-256 as `sha256:` and 64 hexadecimal digits."""
     return "sha256:" + sha256_hex(text)
+
+
+def sha256_each(texts: Iterable[bytes]) -> list[str]:
+    """The same of several, such as the facts of an envelope: a call of each takes as long again."""
+    return ["sha256:" + hashlib.sha256(text).hexdigest() for text in texts]
 
 
 def blake3_of(text: str | bytes) -> str:
@@ -94,8 +100,12 @@ def _plain(value: Any, small: list[float]) -> Any:
         for key, one in value.items():
             if type(key) is not str or not key.isascii():
                 raise TypeError
-            # Most are no more than a text: asked for here, since a call takes longer.
-            made[key] = one if type(one) in _AS_IT_IS else _plain(one, small)
+            # Most are no more than a text or a share: asked for here, since a call takes longer.
+            its = type(one)
+            if its in _AS_IT_IS or (its is float and 1e-4 <= one < _LARGE and one % 1):
+                made[key] = one
+            else:
+                made[key] = _plain(one, small)
         return made
     if kind is list or kind is tuple:
         kinds = {*map(type, value)}
@@ -103,8 +113,7 @@ def _plain(value: Any, small: list[float]) -> Any:
             return value
         if kinds == _FLOATS:
             return [
-                one if 1e-4 <= one < _LARGE and not one.is_integer() else _plain(one, small)
-                for one in value
+                one if 1e-4 <= one < _LARGE and one % 1 else _plain(one, small) for one in value
             ]
         if kinds == _NUMBERS and min(value) > -_LARGE and max(value) < _LARGE:
             return value

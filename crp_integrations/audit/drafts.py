@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias
@@ -205,8 +205,12 @@ def _word(*lists: Iterable[str] | type[StrEnum], empty: bool = False) -> Kind:
     return word
 
 
-def _many(kind: Kind) -> Kind:
+def _many(kind: Kind, all_good: Callable[[Sequence[Any]], bool] | None = None) -> Kind:
+    """A list; of dozens, `all_good` sees at once that each may stay as it is."""
+
     def many(value: Any) -> list[Any]:
+        if all_good and isinstance(value, list | tuple) and all_good(value):
+            return [*value]
         if isinstance(value, str) or not isinstance(value, Iterable):
             raise ValueError("a list")
         return [kind(one) for one in value]
@@ -227,21 +231,24 @@ def _either(*kinds: Kind) -> Kind:
     return either
 
 
-_several = _many(_name)
+def _are_names(found: Sequence[Any]) -> bool:
+    joined = _BETWEEN.join(found) if {*map(type, found)} == {str} else ""
+    return joined.count(_BETWEEN) == len(found) - 1 and _NAMES.fullmatch(joined) is not None
 
 
-def _names(value: Any) -> list[str]:
-    # A window names its facts by the dozen: all of them are looked at together.
-    found = value if isinstance(value, list | tuple) else ()
-    if {*map(type, found)} == {str}:
-        joined = _BETWEEN.join(found)
-        if joined.count(_BETWEEN) == len(found) - 1 and _NAMES.fullmatch(joined):
-            return [*found]
-    each: list[str] = _several(value)
-    return each
+def _are_counts(found: Sequence[Any]) -> bool:
+    return {*map(type, found)} == {int} and min(found) >= 0
 
 
-_counts = _many(_count)
+def _are_fractions(found: Sequence[Any]) -> bool:
+    # No comparison sees what is no number; a sum does.
+    together = {*map(type, found)} == {float} and math.isfinite(sum(found))
+    return together and min(found) >= 0.0 and max(found) <= 1.0
+
+
+_names = _many(_name, _are_names)
+_counts = _many(_count, _are_counts)
+_fractions = _many(_fraction, _are_fractions)
 _risk = _word(RiskLevel, empty=True)
 _strategy = _word(Strategy)
 # The journal's own fields, and those by which a window's last event speaks of its seal.
@@ -314,7 +321,7 @@ SHAPES: Mapping[EventType, Mapping[str, Kind]] = {
     EventType.FACT_RETRIEVED: {
         "state_hash": _hash, "facts": _names, "dropped": _count, "held": _count,
         "decisions": _many(_either(_hash, _name)),
-        "sources": _names, "labels": _names, "item_tokens": _counts, "scores": _many(_fraction),
+        "sources": _names, "labels": _names, "item_tokens": _counts, "scores": _fractions,
         "budget_tokens": _count, "tokens": _count, "available": _count, "assembly_us": _count,
         "reasons": _many(_word(DropReason)), "reason_counts": _counts, "reason_tokens": _counts,
         "reason_hashes": _many(_hash),

@@ -7,6 +7,7 @@ key by an id, and along a chain the epoch never falls.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NoReturn, Self
 
 from crp_integrations.ports import KeyRing, RotatedKeyRing
@@ -60,7 +61,7 @@ def key_id(master: bytes) -> str:
 
 def journal_key(keyring: KeyRing, namespace: str) -> ChainKey:
     """The key of a namespace's journal, 32 bytes."""
-    return _derived(keyring, namespace, JOURNAL_INFO)
+    return _journal(_masters(keyring), namespace)
 
 
 def session_key(keyring: KeyRing, session_id: str) -> ChainKey:
@@ -68,7 +69,7 @@ def session_key(keyring: KeyRing, session_id: str) -> ChainKey:
 
     Spec: related facts §5
     """
-    return _derived(keyring, session_id, SESSION_INFO)
+    return _derived(_masters(keyring), session_id, SESSION_INFO)
 
 
 def etag_salt(keyring: KeyRing, session_id: str) -> str:
@@ -79,10 +80,21 @@ def etag_salt(keyring: KeyRing, session_id: str) -> str:
     return derive_key(keyring.master(), salt=session_id, info=ETAG_INFO).hex()
 
 
-def _derived(keyring: KeyRing, salt: str, info: bytes) -> ChainKey:
+def _masters(keyring: KeyRing) -> tuple[bytes, ...]:
+    """The master keys of all epochs, oldest first."""
     retired = keyring.retired() if isinstance(keyring, RotatedKeyRing) else ()
+    return (*retired, keyring.master())
+
+
+# Every window of a namespace is written under the same one.
+@lru_cache(maxsize=64)
+def _journal(masters: tuple[bytes, ...], namespace: str) -> ChainKey:
+    return _derived(masters, namespace, JOURNAL_INFO)
+
+
+def _derived(masters: tuple[bytes, ...], salt: str, info: bytes) -> ChainKey:
     made: list[ChainKey] = []
-    for master in (*retired, keyring.master()):
+    for master in masters:
         # The first epoch has no id: so a store that was never rotated is sealed as it always was.
         name = key_id(master) if made else ""
         key = derive_key(master, salt=salt, info=info)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import Field, model_validator
+from collections.abc import Iterable
+from typing import Final
+
+from pydantic import Field, TypeAdapter, model_validator
 
 from crp_integrations.records import Part, Record
 from crp_integrations.vocabulary import QualityTier
@@ -18,6 +21,16 @@ class Seen(Part):
 
     fact_id: str
     content_hash: str
+
+
+_SEEN: Final = TypeAdapter(tuple[Seen, ...])
+
+
+def seen_facts(hashes: Iterable[tuple[str, str]]) -> tuple[Seen, ...]:
+    """Facts by their ids and hashes, all at once: a window shows dozens."""
+    return _SEEN.validate_python(
+        tuple([{"fact_id": id_, "content_hash": hash_} for id_, hash_ in hashes])
+    )
 
 
 class PriorWindow(Record):

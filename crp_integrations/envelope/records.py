@@ -6,9 +6,10 @@ computed with, so an envelope can be rebuilt byte for byte from its candidates a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from types import MappingProxyType
 from typing import NamedTuple
 
 from pydantic import Field
@@ -16,7 +17,7 @@ from pydantic import Field
 from crp_integrations.envelope.columns import Columns
 from crp_integrations.envelope.dropped import Drop as Drop
 from crp_integrations.envelope.dropped import Dropped
-from crp_integrations.envelope.prior import PriorWindow, Seen
+from crp_integrations.envelope.prior import PriorWindow, seen_facts
 from crp_integrations.envelope.stretches import Stretch as Stretch
 from crp_integrations.fabric.records import Moment
 from crp_integrations.records import Part, Record
@@ -318,20 +319,23 @@ class Envelope(Record):
         """Whether a word is among the advice."""
         return any(advice.word is word for advice in self.advice)
 
-    def as_prior(self, summary: str = "") -> PriorWindow:
+    def as_prior(
+        self, summary: str = "", hashes: Mapping[str, str] = MappingProxyType({})
+    ) -> PriorWindow:
         """What the next window needs to know of this one.
 
         Spec: CRP-SPEC-003 §14.1
 
         Args:
             summary: short account of this window's answer, made by the caller; empty for none.
+            hashes: `sha256:…` of what is shown of facts, by id, as far as the caller has them.
         """
         return PriorWindow(
             window_number=self.window_number,
             etag=self.etag,
-            facts_seen=tuple(
-                Seen(fact_id=fact.fact_id, content_hash=fact.content_hash or sha256(fact.content))
-                for fact in self.facts
+            facts_seen=seen_facts(
+                (one.fact_id, one.content_hash or hashes.get(one.fact_id) or sha256(one.content))
+                for one in self.facts
             ),
             deferred=self.deferred,
             summary=summary,

@@ -8,7 +8,7 @@ that a caller hears what has changed.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -87,6 +87,7 @@ class Match:
 
 
 _Key = tuple[Scope, str, Validators]
+_Place = tuple[str, str]
 
 
 class KnownEnvelopes:
@@ -100,6 +101,9 @@ class KnownEnvelopes:
         self._entries: OrderedDict[_Key, Known] = OrderedDict()
         # Each entry's bytes, added up once; an entry without texts has none.
         self._sizes: dict[_Key, int] = {}
+        # How many entries with texts there are of each state, by tenant and region: mostly all
+        # are of one, and then no entry is looked at.
+        self._states: dict[_Place, Counter[str]] = {}
         self._bytes = 0
         self._lock = threading.Lock()
 
@@ -218,26 +222,49 @@ class KnownEnvelopes:
         self._entries[key] = known
         self._sizes[key] = known.bytes
         self._bytes += self._sizes[key]
+        if known.envelope is not None:
+            self._states.setdefault(_place(key[0]), Counter())[known.validators.state_hash] += 1
 
     def _drop(self, key: _Key) -> None:
-        self._entries.pop(key, None)
-        self._bytes -= self._sizes.pop(key, 0)
+        known = self._entries.pop(key, None)
+        if known is not None:
+            self._bytes -= self._sizes.pop(key, 0)
+            self._uncount(key, known)
+
+    def _uncount(self, key: _Key, known: Known) -> None:
+        if known.envelope is None:
+            return
+        place, state_hash = _place(key[0]), known.validators.state_hash
+        states = self._states[place]
+        states[state_hash] -= 1
+        if not states[state_hash]:
+            del states[state_hash]
+        if not states:
+            del self._states[place]
 
     def _let_go(self, scope: Scope, state_hash: str) -> None:
         """Drop the texts of a tenant's entries that are of another state: one may be erased."""
+        place = _place(scope)
+        if self._states.get(place, {}).keys() <= {state_hash}:
+            return
         for key, known in self._entries.items():
             if (
                 known.envelope is not None
-                and (key[0].tenant, key[0].residency) == (scope.tenant, scope.residency)
+                and _place(key[0]) == place
                 and known.validators.state_hash != state_hash
             ):
                 self._bytes -= self._sizes.pop(key, 0)
+                self._uncount(key, known)
                 self._entries[key] = replace(
                     known, envelope=None, candidates=None, headers=None, made=None
                 )
 
     def _expired(self, known: Known, now: datetime) -> bool:
         return now - known.kept_at > timedelta(seconds=self._settings.lifetime_seconds)
+
+
+def _place(scope: Scope) -> _Place:
+    return scope.tenant, scope.residency
 
 
 def _crossed(known: Known, max_age_seconds: int | None, now: datetime) -> bool:

@@ -240,40 +240,41 @@ def open_relay(
 
 
 @contextmanager
-def moving_fabric(folder: str, model: Path | None = None) -> Iterator[Fabric]:
-    """A fabric over a store's folder whose vectors may be another embedder's, to be moved.
+def moving_fabric(place: str, model: Path | None = None) -> Iterator[Fabric]:
+    """A fabric over a store whose vectors may be another embedder's, to be moved.
 
     Nothing is bound to it, since a fabric is bound to a namespace of its own embedder only.
 
     Spec: CRP-SPEC-009 §3.4
 
     Args:
-        folder: of the store.
+        place: the store's folder or `postgresql://` address.
         model: folder of the new embedder's files and card; None for the one that ships.
 
     Raises:
-        ConfigError: a setting or the store's address has no usable value.
+        ConfigError: a setting or the store's address has no usable value, or a database was given
+            without a key.
         EngineError: there is no readable card in the folder, or a file is not the one it names.
+        MissingExtra: psycopg is not installed.
     """
-    place = place_of(folder)
-    if not isinstance(place, Path):
-        # By its name: an address may hold a password.
-        raise ConfigError(f"store {place.name} is no folder; give a store's folder")
     embedder: Embedder = default_embedder()
     if model is not None:
         chosen_model = OnnxEmbedder(model)
         chosen_model.verify()
         embedder = chosen_model
-    with closing(SqliteStore(place)) as store:
-        chosen = settings_file.load(store.root)
+    with closing(opened_at(place)) as store:
+        root = store.root if isinstance(store, SqliteStore) else None
+        chosen = settings_file.load(root)
+        if chosen.key is None:
+            refuse_lost_keys([store])
         yield Fabric(
             store,
             embedder,
             _fact_counter(tokenizers(chosen)),
             clock_of(chosen.clock),
-            keyring_of(chosen, store.root),
+            keyring_of(chosen, root),
             settings=chosen.fabric,
-            graphs=hnsw.available(),
+            graphs=None if is_database(store) else hnsw.available(),
         )
 
 

@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from pydantic_core import to_json
+
 from crp_integrations.audit import windows
 from crp_integrations.audit.journal import EventDraft, append
 from crp_integrations.audit.keys import journal_key, session_key
 from crp_integrations.audit.records import Event, WindowSeal
 from crp_integrations.dpe.records import Report
-from crp_integrations.dpe.stages.s13_report import finish
+from crp_integrations.dpe.stages.s13_report import finished
 from crp_integrations.envelope.evolution import SUMMARY_SOURCE
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Transaction
@@ -72,7 +74,7 @@ def close(
     key = session_key(world.keyring, session_id)
     shown = [(fact.fact_id, fact.source_id) for fact in envelope.facts] if envelope else []
     # What was shown was a candidate as well.
-    stored = namespace.stored([*dict.fromkeys([*(id_ for id_, _ in shown), *ending.candidates])])
+    stored = namespace.stored([*dict.fromkeys([*dict(shown), *ending.candidates])])
     on_disk = ending.keep and all(
         id_ in stored or source_id.startswith(SUMMARY_SOURCE) for id_, source_id in shown
     )
@@ -87,7 +89,7 @@ def close(
         identity = unused(earlier, session_id, number, namespace.residency, ending.sibling)
         now = world.clock.now()
         timestamp = iso(now)
-        finished = finish(
+        report, said = finished(
             ending.report,
             session_id=session_id,
             window_id=identity,
@@ -103,10 +105,10 @@ def close(
             window_number=number,
             timestamp=timestamp,
             response_hash=sha256(ending.text),
-            report_hash=finished.report_hash,
+            report_hash=report.report_hash,
             outcome=ending.outcome,
             etag=envelope.etag if envelope else "",
-            risk_level=finished.risk_level.value,
+            risk_level=report.risk_level.value,
             parents=[one.hmac for one in follows],
             earlier=earlier,
         )
@@ -117,11 +119,11 @@ def close(
             entered,
             ending,
             seal,
-            finished,
+            report.risk_level,
             now,
             earlier,
             follows,
-            on_disk=on_disk,
+            said=to_json(said).decode() if on_disk else None,
         )
         pack = trace_of(seal, ending, envelope, stored) if envelope else None
         drafts = [
@@ -129,7 +131,7 @@ def close(
             for event_type, data in told(
                 seal,
                 ending,
-                finished,
+                report,
                 left,
                 world.settings.sessions.budget,
                 _fallen(entered, ending, world),
@@ -144,21 +146,21 @@ def close(
         )
         if left.placed and not left.stored:
             held.append((left.session, left.node))
-        receipt = record(transaction, namespace, world, ending, seal, finished, left, stored)
+        receipt = record(transaction, namespace, world, ending, seal, report, left, stored)
         used = _used(transaction, ending, now)
-        bad = due(transaction, ending, finished, world.settings.fabric.lifecycle)
+        bad = due(transaction, ending, report, world.settings.fabric.lifecycle)
     if used and envelope:
         namespace.note_shared_use(used, now)
         namespace.shelve(
             session_id, (Use(f.fact_id, f.source_id, f.community) for f in envelope.facts)
         )
     quarantine(namespace, bad)
-    count_shared(namespace, ending, finished, world.settings.fabric.lifecycle)
+    count_shared(namespace, ending, report, world.settings.fabric.lifecycle)
     if left.prior is not None and not on_disk:
         world.remembered.say(session_id, left.prior)
     receipt_id = world.unwritten.noted(receipt, namespace.residency)
     if world.observer is not None:
-        observe(world, ending, seal, finished, _sealed(pack, written), receipt_id)
+        observe(world, ending, seal, report, _sealed(pack, written), receipt_id)
     alone = window_hmac(
         key,
         session_id=session_id,
@@ -168,7 +170,8 @@ def close(
         report_hash=seal.report_hash,
         parent_hmac="",
     )
-    sealed = finished.changed(hmac=seal.hmac, chain_integrity=integrity)
+    # Values of our own: nothing is validated again.
+    sealed = report.model_copy(update={"hmac": seal.hmac, "chain_integrity": integrity})
     return Closed(seal, sealed, alone, left, receipt_id)
 
 

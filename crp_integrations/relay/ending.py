@@ -45,6 +45,7 @@ class Ending:
         draft: makes what its receipt holds; None for no receipt.
         candidates: ids of the facts that its receipt names, shown or not.
         labels: access labels of the envelope's facts, by id.
+        hashes: `sha256:…` of what is shown of the envelope's facts, by id, as far as known.
         decisions: ids of the guard's decisions that let them be read, by id of the fact.
         invocation_hash: of the call that the envelope was made for; empty for none.
         assembly_us: microseconds that the envelope took, by the relay's clock.
@@ -71,6 +72,7 @@ class Ending:
     draft: Drafting | None = None
     candidates: tuple[str, ...] = ()
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    hashes: Mapping[str, str] = field(default_factory=dict)
     decisions: Mapping[str, str] = field(default_factory=dict)
     invocation_hash: str = ""
     assembly_us: int = 0

@@ -96,10 +96,10 @@ def examined(
     dossier = Dossier(
         question=request.query,
         answer=text,
-        passages=tuple((fact.fact_id, fact.content) for fact in facts),
+        passages=tuple([(fact.fact_id, fact.content) for fact in facts]),
         vectors=vectors_of(envelope, reads()) if envelope and facts else None,
         grounding=request.grounding,
-        importances=tuple(fact.importance_weight for fact in facts),
+        importances=tuple([fact.importance_weight for fact in facts]),
         sub_queries=tuple(needs),
         prior=earlier(request, outdated),
         windows_left=max(0, world.settings.max_windows - next_window(request.prior)),

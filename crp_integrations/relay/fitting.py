@@ -69,7 +69,7 @@ class Fitting:
     @property
     def candidates(self) -> tuple[str, ...]:
         """Ids of the facts that the envelope was made of, shown or not."""
-        return tuple(one.fact_id for one in self.made.candidates.facts) if self.made else ()
+        return tuple([one.fact_id for one in self.made.candidates.facts]) if self.made else ()
 
     @property
     def decisions(self) -> dict[str, str]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from crp_integrations.audit.records import WindowSeal
-from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.prior import PriorWindow
 from crp_integrations.fabric.ports import Transaction
 from crp_integrations.policy.inherit import strictest
@@ -21,7 +20,7 @@ from crp_integrations.session import budget as safety
 from crp_integrations.session.ids import new_continuation
 from crp_integrations.session.ports import sessions_of
 from crp_integrations.session.records import REFUSED, Session, WindowNode
-from crp_integrations.vocabulary import Pattern
+from crp_integrations.vocabulary import Pattern, RiskLevel
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +52,12 @@ def leave(
     entered: Entered | None,
     ending: Ending,
     seal: WindowSeal,
-    report: Report,
+    risk_level: RiskLevel,
     now: datetime,
     earlier: Sequence[WindowSeal],
     follows: Sequence[WindowSeal],
     *,
-    on_disk: bool,
+    said: str | None,
 ) -> Left:
     """Charge the safety budget and keep the window, within the transaction that seals it.
 
@@ -71,8 +70,8 @@ def leave(
     Args:
         earlier: the session's windows so far.
         follows: those that this one follows.
-        on_disk: whether what the window said may be written; not where it shows a fact that a
-            session holds in memory alone.
+        said: the report as JSON; None where what the window said may not be written, as where it
+            shows a fact that a session holds in memory alone.
     """
     sessions = sessions_of(transaction)
     at = iso(now)
@@ -93,7 +92,7 @@ def leave(
             before = entered.safety_budget
     left = before
     if ending.outcome == "released":
-        left = safety.charge(before, report.risk_level, world.settings.sessions.budget.costs)
+        left = safety.charge(before, risk_level, world.settings.sessions.budget.costs)
     session = session.changed(
         modified_at=at,
         safety_budget=min(session.safety_budget, left),
@@ -115,7 +114,7 @@ def leave(
         else "",
         etag=seal.etag,
         quality_tier=ending.envelope.quality_tier if ending.envelope else None,
-        risk_level=report.risk_level,
+        risk_level=risk_level,
         safety_budget=left,
         hmac=seal.hmac,
         timestamp=seal.timestamp,
@@ -135,8 +134,8 @@ def leave(
             sessions.keep(session)
         sessions.add_window(
             node,
-            prior=prior if on_disk else None,
-            report=report.model_dump_json() if on_disk else "",
+            prior=None if said is None else prior,
+            report=said or "",
             facts=[fact.fact_id for fact in ending.envelope.facts] if ending.envelope else [],
             given=[window.window_id for window in entered.told] if entered else [],
         )
@@ -145,7 +144,7 @@ def leave(
         node,
         round(before - left, 4),
         prior,
-        kept=placed and ending.keep and on_disk,
+        kept=placed and ending.keep and said is not None,
         stored=ending.keep or stored is not None,
         placed=placed,
     )
@@ -171,4 +170,5 @@ def _prior(ending: Ending, seal: WindowSeal) -> PriorWindow | None:
     if ending.envelope is None or seal.outcome != "released":
         return None
     envelope = ending.envelope.model_copy(update={"window_number": seal.window_number})
-    return envelope.as_prior().changed(answer=ending.text, window_id=seal.window_id)
+    prior = envelope.as_prior(hashes=ending.hashes)
+    return prior.changed(answer=ending.text, window_id=seal.window_id)

@@ -23,7 +23,7 @@ def measured(
     """
     facts = made.candidates.facts if made is not None else ()
     shown = len(envelope.facts)
-    offered = sum(one.tokens for one in facts) if facts else envelope.token_count
+    offered = sum([one.tokens for one in facts]) if facts else envelope.token_count
     room = made.room if made is not None else None
     around = room.around + room.question if room is not None else 0
     account = sent.compaction

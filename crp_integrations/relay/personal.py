@@ -7,21 +7,26 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from crp_integrations.dpe.pii import find_personal_data
 from crp_integrations.dpe.settings_compliance import PersonalSettings
 from crp_integrations.envelope.records import PackedFact
-from crp_integrations.seals import sha256
+from crp_integrations.seals import sha256_each
 
 
 @dataclass(frozen=True, slots=True)
 class PersonalFacts:
-    """How many facts of an envelope hold personal data, and how many nobody has looked at."""
+    """How many facts of an envelope hold personal data, and how many nobody has looked at.
+
+    Attributes:
+        hashes: `sha256:…` of what is shown of the others, by the fact's id.
+    """
 
     held: int
     unread: int
+    hashes: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def flags(self) -> list[str]:
@@ -51,6 +56,7 @@ class Searched:
                 is known of them, so that equal envelopes are told alike.
         """
         texts: list[str] = []
+        ids: list[str] = []
         unread = 0
         for fact in facts:
             most_characters -= len(fact.content)
@@ -58,17 +64,23 @@ class Searched:
                 unread += 1
             else:
                 texts.append(fact.content)
-        names = [sha256(text.encode("utf-8", "surrogatepass")) for text in texts]
+                ids.append(fact.fact_id)
+        names = sha256_each([text.encode("utf-8", "surrogatepass") for text in texts])
         with self._lock:
             known = [self._known.get(name) for name in names]
-            for name, holds in zip(names, known, strict=True):
-                if holds is not None:
-                    self._known.move_to_end(name)
-        held = sum(
-            self._holds(name, text, settings) if holds is None else holds
-            for name, text, holds in zip(names, texts, known, strict=True)
-        )
-        return PersonalFacts(held, unread)
+            # Which were used last says nothing while there is room for as many again.
+            if 2 * len(self._known) > self._most:
+                for name, holds in zip(names, known, strict=True):
+                    if holds is not None:
+                        self._known.move_to_end(name)
+        held = known.count(True)
+        if None in known:
+            held += sum(
+                self._holds(name, text, settings)
+                for name, text, holds in zip(names, texts, known, strict=True)
+                if holds is None
+            )
+        return PersonalFacts(held, unread, dict(zip(ids, names, strict=True)))
 
     def _holds(self, name: str, text: str, settings: PersonalSettings) -> bool:
         """Look at a text that was not known."""

@@ -126,6 +126,7 @@ class Relay(Packing, Sandboxing):
         *,
         kind: SourceKind | str | None = None,
         labels: Iterable[str] = (),
+        ttl: str | None = None,
         prefix: str | None = None,
         progress: Progress | None = None,
         residency: str | None = None,
@@ -141,6 +142,8 @@ class Relay(Packing, Sandboxing):
                 source; give all of them in one call, since what is missing becomes STALE.
             kind: kind of source; a document's own front matter wins over None only.
             labels: access labels put on every fact.
+            ttl: ISO 8601 duration such as `P90D`, after which the facts turn STALE; counted from
+                when each was first ingested. None leaves what is stored.
             prefix: what the URIs of paths begin with, so that ids do not depend on where the
                 files lie; None takes the absolute path.
             progress: called with a step's name, how much is done and how much there is.
@@ -155,7 +158,7 @@ class Relay(Packing, Sandboxing):
         namespace = self.region(residency)
         documents = self._loader(what, prefix=prefix)
         chosen = None if kind is None else _kind(kind)
-        return namespace.ingest(documents, kind=chosen, labels=labels, progress=progress)
+        return namespace.ingest(documents, kind=chosen, labels=labels, ttl=ttl, progress=progress)
 
     def add(
         self,

@@ -220,9 +220,11 @@ def items_of(place: Namespace | Relay, kind: SourceKind | str, labels: Iterable[
     """The view of a namespace, or of a relay's.
 
     Raises:
-        RequestError: the kind is not one of the known ones.
+        RequestError: it is neither, or the kind is not one of the known ones.
     """
     namespace = place.fabric if isinstance(place, Relay) else place
+    if not isinstance(namespace, Namespace):
+        raise RequestError(f"wanted a relay or a namespace, not {type(place).__name__}")
     try:
         chosen = SourceKind(kind)
     except ValueError:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
 from crp_integrations.audit.drafts import DIRECTIVES
@@ -84,6 +84,8 @@ class Window:
         self._verdict: Verdict | None = None
         # What the report last made came from, and how many flags it had of its own.
         self._examined: tuple[Examination, int] | None = None
+        # Of what the report's envelope shows, as far as it was looked at.
+        self._hashes: Mapping[str, str] = {}
         # The reply that was examined.
         self._replied: Reply | None = None
         self._outcome: Outcome | None = None
@@ -157,7 +159,8 @@ class Window:
             outdated=self._outdated,
         )
         self._examined = (examination, len(report.flags))
-        return report.changed(flags=(*report.flags, *self._flags(), *self._personal(envelope)))
+        flags = (*report.flags, *self._flags(), *self._personal(envelope))
+        return report.model_copy(update={"flags": flags})
 
     def _personal(self, envelope: Envelope | None) -> list[str]:
         """The compliance warning for facts with personal data that are not under `no-store`.
@@ -168,7 +171,9 @@ class Window:
             return []
         settings, world = self._world.settings, self._world
         most = settings.dispatch.searched_characters
-        return world.personal.of(envelope.facts, settings.dpe.personal, most).flags
+        found = world.personal.of(envelope.facts, settings.dpe.personal, most)
+        self._hashes = found.hashes
+        return found.flags
 
     def _flags(self) -> list[str]:
         """How the fabric was read, as far as it is not the usual way."""
@@ -277,6 +282,7 @@ class Window:
             draft=self._draft(envelope, text, report, verdict),
             candidates=self._fitting.candidates if world.settings.receipts else (),
             labels=self._fitting.labels(envelope),
+            hashes=self._hashes,
             decisions=self._fitting.decisions,
             invocation_hash=invocation_hash(fitted.call) if fitted else "",
             assembly_us=self._fitting.assembly_us,
@@ -328,10 +334,11 @@ class Window:
         seal = closed.seal
         return Answer(
             text=reply.text,
-            envelope=envelope.changed(window_number=seal.window_number),
+            # Values of our own: nothing is validated again.
+            envelope=envelope.model_copy(update={"window_number": seal.window_number}),
             report=closed.report,
             headers=self._headers(envelope, closed),
-            reply=reply.changed(usage=self._attempts.usage),
+            reply=reply.model_copy(update={"usage": self._attempts.usage}),
             session_id=self.session_id,
             window_id=seal.window_id,
             window_number=seal.window_number,

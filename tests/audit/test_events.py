@@ -194,6 +194,31 @@ def test_names_in_a_list_are_said_as_each_is_by_itself(names: list[str]) -> None
     assert checked(draft).data["facts"] == [named(name) for name in names]
 
 
+NUMBERS = (0, 1, 7, -1, True, 0.0, 0.5, 1.0, 1.5, -0.5, float("nan"), float("inf"), "0.2500", "x")
+
+
+@pytest.mark.parametrize(
+    ("field", "alone", "kind"),
+    [
+        ("item_tokens", "dropped", EventType.FACT_RETRIEVED),
+        ("scores", "flow", EventType.FLOW_STITCH),
+    ],
+)
+@given(values=st.lists(st.sampled_from(NUMBERS), max_size=5), whole=st.sampled_from((list, tuple)))
+def test_numbers_in_a_list_are_taken_as_each_is_by_itself(
+    field: str, alone: str, kind: EventType, values: list[Any], whole: type
+) -> None:
+    def said(kind: EventType, field: str, value: Any) -> Any:
+        try:
+            return repr(checked(EventDraft(kind, {field: value})).data[field])
+        except StoreError:
+            return None
+
+    each = [said(kind, alone, value) for value in values]
+    wanted = None if None in each else f"[{', '.join(each)}]"
+    assert said(EventType.FACT_RETRIEVED, field, whole(values)) == wanted
+
+
 def test_ids_that_people_use_stay_as_they_are() -> None:
     for name in (
         "9f742cf2-88c7-53eb-89af-172661834d24", SESSION, WINDOW, "gpt-4o-mini",

@@ -201,6 +201,51 @@ def test_texts_of_another_state_are_let_go_and_the_validators_stay() -> None:
     assert kept.match(MINE, ENVELOPE.etag, validators(), NOON).known is not None
 
 
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(("remember", "match", "end")),
+            st.sampled_from(("one", "other")),
+            st.sampled_from(("", "eu")),
+            st.integers(1, 3),
+            st.sampled_from(("before", "after")),
+        ),
+        max_size=15,
+    ),
+    st.integers(1, 3),
+)
+def test_no_text_of_another_state_outlives_a_look(
+    steps: list[tuple[str, str, str, int, str]], most: int
+) -> None:
+    kept = KnownEnvelopes(ReuseSettings(envelopes=most))
+    for what, tenant, residency, k, state in steps:
+        scope = replace(MINE, tenant=tenant, residency=residency)
+        asked = validators(k=k, state_hash=state)
+        if what == "end":
+            kept.end(MINE.session_id)
+            assert len(kept) == kept.bytes == 0
+            continue
+        others = texts(kept, scope, theirs=False)
+        if what == "remember":
+            kept.remember(scope, asked, ENVELOPE, CANDIDATES, NOON)
+        else:
+            kept.match(scope, ANY, asked, NOON)
+        assert set(texts(kept, scope)) <= {state}
+        # Nobody else's were let go for it; one may have had to make room.
+        assert len(texts(kept, scope, theirs=False)) >= len(others) - (what == "remember")
+
+
+def texts(kept: KnownEnvelopes, scope: Scope, *, theirs: bool = True) -> list[str]:
+    """The states of the entries with texts of a scope's tenant and region, or of all others."""
+    place = (scope.tenant, scope.residency)
+    return [
+        known.validators.state_hash
+        for (of, _, _), known in kept._entries.items()
+        if known.envelope is not None and ((of.tenant, of.residency) == place) is theirs
+    ]
+
+
 def test_a_preview_takes_nothing_from_an_answer() -> None:
     kept = known()
     kept.remember(MINE, validators(), made(CANDIDATES), CANDIDATES, NOON)

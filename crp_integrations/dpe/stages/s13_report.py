@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from crp_integrations.dpe.amplifiers import Circumstances, amplified, applicable
@@ -15,6 +16,7 @@ from crp_integrations.dpe.records import Quality, Report, StageRun
 from crp_integrations.dpe.risk import level
 from crp_integrations.dpe.rqa import quality_score
 from crp_integrations.dpe.settings import DpeSettings
+from crp_integrations.dpe.settings_quality import QualitySettings
 from crp_integrations.dpe.stages.s02_attribution import LEXICAL
 from crp_integrations.dpe.stages.s03_fidelity import counted
 from crp_integrations.dpe.stages.s03c_contradiction import unpaired
@@ -224,16 +226,25 @@ def _thresholds(state: State) -> dict[str, float]:
 
     Spec: CRP-SPEC-005 §21.3 (decision D18)
     """
-    settings = state.tools.settings
+    tools = state.tools
+    return dict(_shown(tools.settings, tools.quality, tuple(tools.verifier.thresholds.items())))
+
+
+# Settings last longer than many windows.
+@lru_cache(maxsize=16)
+def _shown(
+    settings: DpeSettings, quality: QualitySettings, verifier: tuple[tuple[str, float], ...]
+) -> tuple[tuple[str, float], ...]:
+    """Names and numbers, by name."""
     published = _numbers(DpeSettings().model_dump())
-    own = _numbers(settings.model_dump() | {"quality": state.tools.quality.model_dump()})
-    verifier = {f"{name}": float(value) for name, value in state.tools.verifier.thresholds.items()}
+    own = _numbers(settings.model_dump() | {"quality": quality.model_dump()})
     shown = {
         name: value
         for name, value in own.items()
         if not _is_weight(name) or value == published.get(name)
     }
-    return dict(sorted({**THRESHOLDS, **shown, **verifier}.items()))
+    read = {f"{name}": float(value) for name, value in verifier}
+    return tuple(sorted({**THRESHOLDS, **shown, **read}.items()))
 
 
 def _is_weight(name: str) -> bool:
@@ -252,7 +263,21 @@ def _numbers(fields: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
     return found
 
 
-def finish(
+def finish(report: Report, **identity: Any) -> Report:
+    """Give a report its window's identity, and hash it.
+
+    Spec: CRP-SPEC-005 §15.2, §15.3
+
+    Args:
+        identity: see `finished`.
+
+    Returns:
+        The report with `report_hash`, to be sealed with the window.
+    """
+    return finished(report, **identity)[0]
+
+
+def finished(
     report: Report,
     *,
     session_id: str = "",
@@ -260,17 +285,12 @@ def finish(
     window_number: int = 1,
     timestamp: str = "",
     settings_digest: str = "",
-) -> Report:
-    """Give a report its window's identity, and hash it.
-
-    Spec: CRP-SPEC-005 §15.2, §15.3
+) -> tuple[Report, dict[str, Any]]:
+    """The same, and the report as JSON values, which are what is hashed and what is kept.
 
     Args:
         timestamp: ISO 8601.
         settings_digest: hash of every setting in force (decision D18).
-
-    Returns:
-        The report with `report_hash`, to be sealed with the window.
     """
     across = tuple(
         found.model_copy(update={"window_id": window_id})
@@ -286,7 +306,9 @@ def finish(
         timestamp=timestamp,
         settings_digest=settings_digest,
     )
-    return identified.changed(report_hash=report_hash(identified))
+    fields = identified.model_dump(mode="json")
+    fields["report_hash"] = _hashed(fields)
+    return identified.model_copy(update={"report_hash": fields["report_hash"]}), fields
 
 
 def report_hash(report: Report) -> str:
@@ -294,4 +316,8 @@ def report_hash(report: Report) -> str:
 
     Spec: CRP-SPEC-005 §15.2
     """
-    return digest(report.model_dump(mode="json", exclude=set(UNHASHED)))
+    return _hashed(report.model_dump(mode="json"))
+
+
+def _hashed(fields: Mapping[str, Any]) -> str:
+    return digest({name: value for name, value in fields.items() if name not in UNHASHED})

@@ -113,6 +113,7 @@ class FeaturesVerifier:
         self._columns = columns
         if not any(_wanted(fitted) <= frozenset() for fitted, _ in self._files):
             raise EngineError("every fitted file wants further columns", engine="features")
+        self._thresholds = _thresholds(self._files[0][0])
 
     @property
     def identity(self) -> str:
@@ -124,17 +125,7 @@ class FeaturesVerifier:
     @property
     def thresholds(self) -> Mapping[str, float]:
         """What its judgements are read with."""
-        fitted, _ = self._files[0]
-        cut = float(np.interp(0.20, fitted.risk.ys, fitted.risk.xs))
-        return MappingProxyType(
-            {
-                **THRESHOLDS,
-                "contradicted": CONTRADICTED,
-                "marked_word": fitted.spans,
-                "evidence_medium": round(cut, 6),
-                "printed_share": fitted.share,
-            }
-        )
+        return MappingProxyType(self._thresholds)
 
     @property
     def maps(self) -> dict[str, tuple[tuple[float, float], ...]]:
@@ -209,6 +200,17 @@ def says_nothing(claim: Claim) -> bool:
     """Whether a claim is talk about the answer without any name, figure or date in it."""
     talk = claim.claim_type is ClaimType.META and not claim.entities
     return talk and (is_silent(claim.text) or claim.text.rstrip().endswith(":"))
+
+
+def _thresholds(fitted: Fitted) -> dict[str, float]:
+    cut = float(np.interp(0.20, fitted.risk.ys, fitted.risk.xs))
+    return {
+        **THRESHOLDS,
+        "contradicted": CONTRADICTED,
+        "marked_word": fitted.spans,
+        "evidence_medium": round(cut, 6),
+        "printed_share": fitted.share,
+    }
 
 
 def _wanted(fitted: Fitted) -> frozenset[str]:
