@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import logging
+import os
 import sys
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -14,6 +17,9 @@ from crp_integrations.errors import CRPError
 
 # Status of a command that Ctrl-C ended.
 INTERRUPTED = 130
+# How an output handles letters that it has not: by an error, or by one for all but odd names.
+_FALLIBLE = ("strict", "surrogateescape")
+UNHEARD = "the output cannot be written, and what the command did before stays done"
 
 # Where each command is, and the first paragraph of its help, which a test compares.
 COMMANDS = {
@@ -107,9 +113,31 @@ def common(
 
 
 def main() -> None:
-    """Run the command; an error of ours is one sentence on standard error and status 1."""
+    """Run the command; an error of ours is one sentence on standard error and status 1.
+
+    An output that cannot be written, to a full disk say, is such an error; of a pipe that was
+    closed nothing is said, since who closed it has read enough.
+    """
     # Without a handler, Python prints the warnings of libraries beside our sentence.
     logging.getLogger().addHandler(logging.NullHandler())
+    _write_anything()
+    try:
+        _run()
+    except OSError as error:
+        _unheard()
+        if not isinstance(error, BrokenPipeError):
+            what = f"{error.filename!r:.200} cannot be used" if error.filename else UNHEARD
+            with suppress(OSError):
+                typer.echo(f"crp: {what}: {error.strerror or error}", err=True)
+        sys.exit(1)
+
+
+def _run() -> None:
+    """Run the command and write all that it says.
+
+    Raises:
+        OSError: a file, or the output, cannot be used.
+    """
     try:
         app()
     except CRPError as error:
@@ -119,6 +147,29 @@ def main() -> None:
         if leaving.code == INTERRUPTED:
             typer.echo("crp: interrupted; what was not finished is not in the store", err=True)
         raise
+    finally:
+        # Python would write what is held back at its very end, and there a failure is a traceback.
+        if sys.stdout is not None:
+            sys.stdout.flush()
+
+
+def _write_anything() -> None:
+    """See to it that every text of a fact can be written, whatever this machine writes by itself.
+
+    A file or a pipe gets UTF-8, unless the user chose otherwise; on a screen, and then, what there
+    is no letter for is written as its number.
+    """
+    out = sys.stdout
+    if not isinstance(out, io.TextIOWrapper) or out.errors not in _FALLIBLE:
+        return
+    chosen = out.isatty() or "PYTHONIOENCODING" in os.environ
+    out.reconfigure(encoding=out.encoding if chosen else "utf-8", errors="backslashreplace")
+
+
+def _unheard() -> None:
+    """Throw away what standard output holds back, which Python would try to write once more."""
+    with suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

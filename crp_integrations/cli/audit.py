@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -12,13 +10,13 @@ from typing import Annotated
 
 import typer
 
-from crp_integrations import Relay, __version__
+from crp_integrations import __version__
 from crp_integrations.audit import exports, ocsf
 from crp_integrations.audit.keys import journal_key, session_key
 from crp_integrations.audit.trail import Trail, verify_events
 from crp_integrations.cli import options, show_audit
 from crp_integrations.cli.facts import opened
-from crp_integrations.cli.opening import existing
+from crp_integrations.cli.opening import existing, looking, subject_of
 from crp_integrations.errors import ChainBroken, ConfigError, RequestError
 from crp_integrations.fabric.shared import stored_name
 from crp_integrations.guard.subjects import LOCAL
@@ -42,14 +40,6 @@ class Form(StrEnum):
     OCSF = "ocsf"
 
 
-@contextmanager
-def _kept(store: str, shared: str, residency: str) -> Iterator[Relay]:
-    """The relay of a store that is there, as it is; regions have trails of their own."""
-    untouched = {"maintain_on_open": False}
-    with Relay.open(existing(store), shared=shared, residency=residency, fabric=untouched) as relay:
-        yield relay
-
-
 @app.command("verify")
 def verify(
     file: Annotated[
@@ -58,26 +48,21 @@ def verify(
     keys: Annotated[
         str, typer.Option("--keys", help="With --file: a key file in the place of the store's.")
     ] = "",
-    tenant: Annotated[
-        str, typer.Option("--tenant", help="With --file: the tenant whose trail a gateway gave.")
-    ] = "",
     store: options.Store = options.DEFAULT_STORE,
     shared: options.Shared = "",
     residency: options.Residency = "",
+    tenant: options.Tenant = "",
     as_json: options.AsJson = False,
 ) -> None:
     """Check every seal and every event; status 1 and the place when one does not fit."""
     if keys and not file:
         raise RequestError("--keys goes with --file; a store is checked with its own keys")
-    if tenant and not file:
-        raise RequestError("--tenant goes with --file; a store's own trail has no other tenant")
-    if tenant and shared:
-        raise RequestError("--tenant and --shared name two trails; give one of them")
+    subject_of(tenant, shared)
     try:
         if file:
             trail = _of_file(file, _keys(keys, store), stored_name(shared) if shared else tenant)
         else:
-            with _kept(store, shared, residency) as relay:
+            with looking(store, shared, residency, tenant) as relay:
                 trail = relay.verify()
     except ChainBroken as error:
         if not as_json:
@@ -111,6 +96,7 @@ def export(
     store: options.Store = options.DEFAULT_STORE,
     shared: options.Shared = "",
     residency: options.Residency = "",
+    tenant: options.Tenant = "",
 ) -> None:
     """Write events as lines of JSON; of NDJSON, those left out keep their HMAC."""
     chosen = exports.Selection(
@@ -121,7 +107,7 @@ def export(
         types=frozenset(types or ()),
     )
     with (
-        _kept(store, shared, residency) as relay,
+        looking(store, shared, residency, tenant) as relay,
         opened(out) as target,
         relay.fabric.begin(write=False) as transaction,
     ):
@@ -141,10 +127,11 @@ def show(
     store: options.Store = options.DEFAULT_STORE,
     shared: options.Shared = "",
     residency: options.Residency = "",
+    tenant: options.Tenant = "",
 ) -> None:
     """Show a session's windows and events, or which sessions there are."""
     with (
-        _kept(store, shared, residency) as relay,
+        looking(store, shared, residency, tenant) as relay,
         relay.fabric.begin(write=False) as transaction,
     ):
         if not session:

@@ -33,10 +33,12 @@ app.command("migrate")(migrate)
 def stats(
     store: options.Store = options.DEFAULT_STORE,
     shared: options.Shared = "",
+    residency: options.Residency = "",
+    tenant: options.Tenant = "",
     as_json: options.AsJson = False,
 ) -> None:
     """Show what is stored: counts, hashes, sizes."""
-    with kept(store, shared) as namespace:
+    with kept(store, shared, residency, tenant) as namespace:
         found = namespace.stats()
     if as_json:
         typer.echo(found.model_dump_json(indent=2))
@@ -48,10 +50,12 @@ def stats(
 def doctor(
     store: options.Store = options.DEFAULT_STORE,
     shared: options.Shared = "",
+    residency: options.Residency = "",
+    tenant: options.Tenant = "",
     as_json: options.AsJson = False,
 ) -> None:
     """Read everything that is stored; status 1 when something is wrong."""
-    with kept(store, shared) as namespace:
+    with kept(store, shared, residency, tenant) as namespace:
         found = namespace.doctor()
     if as_json:
         typer.echo(found.model_dump_json(indent=2))
@@ -65,10 +69,12 @@ def doctor(
 def recluster(
     store: options.Store = options.DEFAULT_STORE,
     shared: options.Shared = "",
+    residency: options.Residency = "",
+    tenant: options.Tenant = "",
     as_json: options.AsJson = False,
 ) -> None:
     """Find the communities of facts anew, whether or not it is due."""
-    with kept(store, shared) as namespace, show.progress(quiet=as_json):
+    with kept(store, shared, residency, tenant) as namespace, show.progress(quiet=as_json):
         report = namespace.recluster()
     if as_json:
         typer.echo(report.model_dump_json(indent=2))
@@ -80,10 +86,15 @@ def recluster(
 def maintain(
     store: options.Store = options.DEFAULT_STORE,
     shared: options.Shared = "",
+    residency: options.Residency = "",
+    tenant: options.Tenant = "",
     as_json: options.AsJson = False,
 ) -> None:
     """Do what time has made due: ttl, retention, disuse, communities, index."""
-    with kept(store, shared) as namespace, show.progress(quiet=as_json) as advance:
+    with (
+        kept(store, shared, residency, tenant) as namespace,
+        show.progress(quiet=as_json) as advance,
+    ):
         report = namespace.maintain(advance)
     if as_json:
         typer.echo(report.model_dump_json(indent=2))
@@ -102,10 +113,11 @@ def reembed(
     ] = "",
     store: options.Store = options.DEFAULT_STORE,
     shared: options.Shared = "",
+    tenant: options.Tenant = "",
     as_json: options.AsJson = False,
 ) -> None:
     """Make all vectors anew by another embedder, and switch to it; a kill loses nothing."""
-    with moving(store, shared, model) as move, show.progress(quiet=as_json) as advance:
+    with moving(store, shared, model, tenant) as move, show.progress(quiet=as_json) as advance:
         report = move(advance)
     if as_json:
         typer.echo(report.model_dump_json(indent=2))
@@ -117,10 +129,11 @@ def reembed(
 def compact(
     store: options.Store = options.DEFAULT_STORE,
     shared: options.Shared = "",
+    tenant: options.Tenant = "",
     as_json: options.AsJson = False,
 ) -> None:
     """Rewrite the files without free space and without bytes of what was removed."""
-    with kept(store, shared) as namespace:
+    with kept(store, shared, tenant=tenant) as namespace:
         before = namespace.stats().files
         namespace.compact()
         after = namespace.stats().files

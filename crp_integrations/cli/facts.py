@@ -54,9 +54,11 @@ def verb(change: str) -> Callable[..., None]:
         facts: FactIds,
         store: options.Store = options.DEFAULT_STORE,
         shared: options.Shared = "",
+        residency: options.Residency = "",
+        tenant: options.Tenant = "",
         as_json: options.AsJson = False,
     ) -> None:
-        with kept(store, shared) as namespace:
+        with kept(store, shared, residency, tenant) as namespace:
             report = getattr(namespace, change)(facts)
         show_fabric.changed(report, as_json=as_json)
 
@@ -70,10 +72,12 @@ def quarantine(
     ] = "",
     store: options.Store = options.DEFAULT_STORE,
     shared: options.Shared = "",
+    residency: options.Residency = "",
+    tenant: options.Tenant = "",
     as_json: options.AsJson = False,
 ) -> None:
     """Take facts out of retrieval until they were reviewed."""
-    with kept(store, shared) as namespace:
+    with kept(store, shared, residency, tenant) as namespace:
         report = namespace.quarantine(facts, reason)
     show_fabric.changed(report, as_json=as_json, reason=reason)
 
@@ -85,10 +89,12 @@ def forget(
     ] = None,
     store: options.Store = options.DEFAULT_STORE,
     shared: options.Shared = "",
+    residency: options.Residency = "",
+    tenant: options.Tenant = "",
     as_json: options.AsJson = False,
 ) -> None:
     """Delete facts, or a source; their bytes go after the retention period."""
-    with kept(store, shared) as namespace:
+    with kept(store, shared, residency, tenant) as namespace:
         chosen = None
         if source is not None:
             named = sources_named(namespace, source)
@@ -111,10 +117,12 @@ def erase(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask first.")] = False,
     store: options.Store = options.DEFAULT_STORE,
     shared: options.Shared = "",
+    residency: options.Residency = "",
+    tenant: options.Tenant = "",
     as_json: options.AsJson = False,
 ) -> None:
     """Erase sources: no byte of them stays; status 1 when files could not be scrubbed yet."""
-    with kept(store, shared) as namespace:
+    with kept(store, shared, residency, tenant) as namespace:
         chosen = {one.source_id: one for name in sources for one in sources_named(namespace, name)}
         if not yes:
             _confirm(list(chosen.values()))
@@ -139,13 +147,15 @@ def export(
     ] = None,
     store: options.Store = options.DEFAULT_STORE,
     shared: options.Shared = "",
+    residency: options.Residency = "",
+    tenant: options.Tenant = "",
 ) -> None:
     """Write sources and facts as JSON lines, or the graph of facts as GraphML."""
     if form is Form.GRAPHML and not out:
         raise RequestError("GraphML is written to a file; give --out")
     if form is Form.GRAPHML and status is not None:
         raise RequestError("the graph is that of all facts that a search may find; leave --status")
-    with kept(store, shared) as namespace, opened(out) as file:
+    with kept(store, shared, residency, tenant) as namespace, opened(out) as file:
         if form is Form.GRAPHML:
             # Ids, communities, sources and weights; no text.
             from crp_integrations.engines.graphs import write_graphml
@@ -187,5 +197,10 @@ def opened(out: str) -> Iterator[TextIO]:
             raise ConfigError(f"{out!r:.200} cannot be written: {reason}") from error
         unfinished = stack.enter_context(ExitStack())
         unfinished.callback(Path(out).unlink, missing_ok=True)
-        yield file
+        try:
+            yield file
+            # A disk that is full is noticed here at the latest, and not while the file is closed.
+            file.flush()
+        except OSError as error:
+            raise ConfigError(f"{out!r:.200} cannot be written: {error.strerror}") from error
         unfinished.pop_all()

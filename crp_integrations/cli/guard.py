@@ -57,7 +57,7 @@ def decide(
     # A server that the settings name decides here too; a bundle that is given goes first.
     ours = Settings().guard
     guard = guard_of(
-        GuardSettings(policy=True, bundle=bundle)
+        GuardSettings(policy=True, bundle=bundle, entrypoint=ours.entrypoint)
         if bundle is not None
         else ours.model_copy(update={"policy": True})
     )
@@ -76,7 +76,7 @@ def run(bundle: Bundle = None) -> None:
         policy = shipped.access()
         tests = {name: (files(shipped) / name).read_text(encoding="utf-8")}
     else:
-        policy = read_bundle(bundle, shipped.ENTRYPOINT)
+        policy = read_bundle(bundle, Settings().guard.entrypoint)
         tests = tests_of(bundle)
     if not tests:
         raise RequestError(f"policy {policy.name} has no *_test.rego file, so nothing holds it")

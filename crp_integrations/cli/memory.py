@@ -22,7 +22,7 @@ def lint(
     wrong = seen = 0
     for file in files:
         try:
-            lines = file.read_text(encoding="utf-8").splitlines()
+            lines = file.read_text(encoding="utf-8").split("\n")
         except (OSError, UnicodeDecodeError) as error:
             raise typer.BadParameter(f"{file} cannot be read: {type(error).__name__}") from error
         for number, line in enumerate(lines, 1):
@@ -34,7 +34,7 @@ def lint(
                 if not isinstance(fields, dict):
                     raise ValueError("is no JSON object")
                 item(fields)
-            except (CRPError, ValueError) as error:
+            except (CRPError, ValueError, RecursionError) as error:
                 wrong += 1
                 said = error if isinstance(error, CRPError) else "is no JSON object"
                 typer.echo(f"{file}:{number}: {said}")

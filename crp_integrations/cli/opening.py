@@ -10,22 +10,33 @@ from typing import TYPE_CHECKING
 from crp_integrations.errors import RequestError, StoreError
 
 if TYPE_CHECKING:
+    from crp_integrations import Relay
     from crp_integrations.fabric.namespace import Namespace
     from crp_integrations.fabric.progress import Progress
     from crp_integrations.fabric.records import Source
     from crp_integrations.fabric.reembedding import ReembedReport
+    from crp_integrations.guard.subjects import Subject
 
 
-def existing(store: str) -> str:
+def existing(store: str, residency: str = "") -> str:
     """The store's folder, so that a question never makes a store where there was none.
+
+    Args:
+        residency: a region of it; the store itself may then hold nothing.
 
     Raises:
         ConfigError: what was given is no folder's name.
         StoreError: there is no store, so there is nothing to ask.
     """
     from crp_integrations.relay.build import holds_store
+    from crp_integrations.relay.settings import load
 
-    if not holds_store(store):
+    there = holds_store(store)
+    if not there and residency:
+        regions = load(None if "://" in store else Path(store)).regions
+        region = regions.get(residency.lower())
+        there = region is not None and holds_store(str(region))
+    if not there:
         raise StoreError(f"there is no store at {place(store)!r}; make one with: crp ingest PATH")
     return store
 
@@ -39,21 +50,66 @@ def place(store: str) -> str:
     return store.partition("://")[0] + "://…" if "://" in store else store
 
 
+def subject_of(tenant: str, shared: str) -> Subject:
+    """Who a command speaks for: a tenant that was named, else the local one.
+
+    Raises:
+        RequestError: a shared namespace is named besides, which belongs to no tenant.
+    """
+    from crp_integrations.guard.subjects import LOCAL, Subject
+
+    if tenant and shared:
+        raise RequestError("--tenant and --shared name two namespaces; give one of them")
+    return Subject(tenant=tenant) if tenant else LOCAL
+
+
 @contextmanager
-def kept(store: str, shared: str) -> Iterator[Namespace]:
-    """The namespace of a store that is there, as it is: opening it does none of the upkeep.
+def looking(store: str, shared: str = "", residency: str = "", tenant: str = "") -> Iterator[Relay]:
+    """The relay of a store that is there, as it is: opening it does none of the upkeep.
 
     Args:
-        shared: name of a shared namespace, for the operator; empty for the local tenant's own.
+        shared: name of a shared namespace, for the operator; empty for a tenant's own.
+        residency: a region, which is a store of its own; empty for the store itself.
+        tenant: a gateway's tenant, for the operator; empty for the local one.
     """
     from crp_integrations import Relay
 
-    with Relay.open(existing(store), shared=shared, fabric={"maintain_on_open": False}) as relay:
+    with Relay.open(
+        existing(store, residency),
+        subject=subject_of(tenant, shared),
+        shared=shared,
+        residency=residency,
+        fabric={"maintain_on_open": False},
+    ) as relay:
+        yield relay
+
+
+@contextmanager
+def kept(
+    store: str, shared: str = "", residency: str = "", tenant: str = ""
+) -> Iterator[Namespace]:
+    """The namespace of a store that is there, for who looks after it.
+
+    Args:
+        shared, residency, tenant: as in `looking`.
+
+    Raises:
+        RequestError: the tenant that was named never wrote anything; its name may be misspelt.
+    """
+    with looking(store, shared, residency, tenant) as relay:
+        if tenant:
+            with relay.fabric.begin(write=False) as transaction:
+                written = transaction.facts.generation() or transaction.journal.tip()
+            if not written:
+                where = f"region {residency!r:.40} of this store" if residency else "this store"
+                raise RequestError(f"tenant {tenant!r:.60} has nothing in {where}")
         yield relay.fabric
 
 
 @contextmanager
-def moving(store: str, shared: str, model: str) -> Iterator[Callable[[Progress], ReembedReport]]:
+def moving(
+    store: str, shared: str, model: str, tenant: str = ""
+) -> Iterator[Callable[[Progress], ReembedReport]]:
     """The move of a store's namespace to another embedder; nothing is done before it is called.
 
     A store of an embedder that this command does not know can be moved all the same: no vector of
@@ -61,16 +117,22 @@ def moving(store: str, shared: str, model: str) -> Iterator[Callable[[Progress],
 
     Args:
         model: folder of the embedder's files; empty for the shipped embedder.
+        shared, tenant: as in `looking`.
+
+    Raises:
+        RequestError: the tenant that was named never wrote anything; its name may be misspelt.
     """
     from crp_integrations.fabric.shared import check_configured, stored_name
-    from crp_integrations.guard.subjects import LOCAL
     from crp_integrations.relay.build import moving_fabric
 
+    subject = subject_of(tenant, shared)
     folder = existing(store)
     with moving_fabric(folder, Path(model) if model else None) as fabric:
         if shared:
             check_configured(shared, fabric.settings.shared)
-        name = stored_name(shared) if shared else LOCAL.tenant
+        name = stored_name(shared) if shared else subject.tenant
+        if tenant and name not in fabric.store.namespaces():
+            raise RequestError(f"tenant {tenant!r:.60} has nothing in this store")
         embedder = fabric.embedder
         yield lambda progress: fabric.reembed(name, embedder, progress)
 

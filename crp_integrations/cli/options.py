@@ -68,4 +68,7 @@ Shared = Annotated[
 Residency = Annotated[
     str, typer.Option("--residency", help="A region of the store, with a trail of its own.")
 ]
+Tenant = Annotated[
+    str, typer.Option("--tenant", help="A gateway's tenant, for the operator; else the local one.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]

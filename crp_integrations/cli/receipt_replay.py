@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -143,7 +144,9 @@ def _tools(
     given: dict[str, Any] = {"envelope": settings.envelope, "dpe": settings.dpe} if own else {}
     if not asked:
         return Tools(**given)
-    name = model or str((receipt.content.get("model") or {}).get("asked", ""))
+    told = receipt.content.get("model")
+    # A stranger's content has any shape until it is done again.
+    name = model or (str(told.get("asked", "")) if isinstance(told, Mapping) else "")
     if name:
         # Without the model's tokenizer the recorded counts do, and the replay says so.
         with suppress(CRPError):

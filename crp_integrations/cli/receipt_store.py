@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from crp_integrations.cli import options, show_receipt
-from crp_integrations.cli.opening import existing
+from crp_integrations.cli.opening import looking
 from crp_integrations.cli.receipt_files import Out, data_of, pem_of, save, save_bytes
 from crp_integrations.cli.show import many
 from crp_integrations.errors import ReceiptBroken, RequestError
@@ -32,12 +32,9 @@ def register(app: typer.Typer) -> None:
 
 
 @contextmanager
-def _kept(store: str, shared: str, residency: str) -> Iterator[Receipts]:
+def _kept(store: str, shared: str, residency: str, tenant: str) -> Iterator[Receipts]:
     """The receipts of a store that is there, as it is."""
-    from crp_integrations import Relay
-
-    untouched = {"maintain_on_open": False}
-    with Relay.open(existing(store), shared=shared, residency=residency, fabric=untouched) as relay:
+    with looking(store, shared, residency, tenant) as relay:
         yield relay.receipts()
 
 
@@ -46,11 +43,13 @@ def list_(
     store: options.Store = options.DEFAULT_STORE,
     shared: options.Shared = "",
     residency: options.Residency = "",
+    tenant: options.Tenant = "",
+    as_json: options.AsJson = False,
 ) -> None:
     """List the receipts of a store: id, time, session, number and id of the window."""
-    with _kept(store, shared, residency) as receipts:
+    with _kept(store, shared, residency, tenant) as receipts:
         ids = receipts.ids(session, limit=receipts.head().head.size)
-        show_receipt.listed(found for id_ in ids if (found := receipts.get(id_)))
+        show_receipt.listed((found for id_ in ids if (found := receipts.get(id_))), as_json=as_json)
 
 
 def export(
@@ -59,9 +58,10 @@ def export(
     store: options.Store = options.DEFAULT_STORE,
     shared: options.Shared = "",
     residency: options.Residency = "",
+    tenant: options.Tenant = "",
 ) -> None:
     """Write the receipt of a window to a file, with the texts that the store still has."""
-    with _kept(store, shared, residency) as receipts:
+    with _kept(store, shared, residency, tenant) as receipts:
         found = _named(receipts, name)
     save(found, out)
     show_receipt.written(out, found.receipt_id)
@@ -79,9 +79,10 @@ def key(
     store: options.Store = options.DEFAULT_STORE,
     shared: options.Shared = "",
     residency: options.Residency = "",
+    tenant: options.Tenant = "",
 ) -> None:
     """Write the public key of a store's receipts as PEM, and after it those of earlier epochs."""
-    with _kept(store, shared, residency) as receipts:
+    with _kept(store, shared, residency, tenant) as receipts:
         blocks = [pem_of(one) for one in reversed(receipts.keys)]
     save_bytes("".join(blocks).encode(), out)
     show_receipt.written(out, "public key")
@@ -95,10 +96,11 @@ def head(
     store: options.Store = options.DEFAULT_STORE,
     shared: options.Shared = "",
     residency: options.Residency = "",
+    tenant: options.Tenant = "",
 ) -> None:
     """Write the signed head of the log; status 1 when it does not go on from an earlier one."""
     before = SignedHead.read(data_of(since)) if since else None
-    with _kept(store, shared, residency) as receipts:
+    with _kept(store, shared, residency, tenant) as receipts:
         now = receipts.head()
         if before is not None:
             before.check(receipts.keys)
@@ -121,9 +123,10 @@ def proof(
     store: options.Store = options.DEFAULT_STORE,
     shared: options.Shared = "",
     residency: options.Residency = "",
+    tenant: options.Tenant = "",
 ) -> None:
     """Write the proof that a receipt is in the log, for `crp receipt verify --proof`."""
-    with _kept(store, shared, residency) as receipts:
+    with _kept(store, shared, residency, tenant) as receipts:
         made = receipts.inclusion(_named(receipts, name).receipt_id, size)
     save_bytes(made.write(), out)
     show_receipt.written(out, f"proof in a log of {many(made.size, 'receipt')}")

@@ -27,6 +27,9 @@ _UNITS = ("B", "KiB", "MiB", "GiB")
 def stats(found: Stats) -> None:
     """What is stored, as a table."""
     table = Table(title=f"Fabric in {found.store}", title_justify="left", show_header=False)
+    # A hash that is cut off says nothing.
+    for name in ("what", "how much"):
+        table.add_column(name, overflow="fold")
     table.add_row("Namespace", Text(plain(found.namespace, whole=True)))
     table.add_row("Facts", _counts(found.facts))
     table.add_row("Sources", _counts(found.sources))

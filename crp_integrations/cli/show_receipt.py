@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import typer
 from rich.console import Group
 from rich.panel import Panel
 from rich.table import Table
@@ -280,8 +282,21 @@ def left_out(before: Receipt, after: Receipt, out: str) -> None:
     terminal().print(Text("\n".join(lines)), soft_wrap=True)
 
 
-def listed(receipts: Iterable[Receipt]) -> None:
+def listed(receipts: Iterable[Receipt], *, as_json: bool) -> None:
     """One line a receipt, in the order of the log."""
+    if as_json:
+        told = [
+            {
+                "receipt_id": one.receipt_id,
+                "timestamp": one.chain.timestamp,
+                "session_id": one.chain.session_id,
+                "window_number": one.chain.window_number,
+                "window_id": one.chain.window_id,
+            }
+            for one in receipts
+        ]
+        typer.echo(json.dumps(told, indent=2))
+        return
     for one in receipts:
         chain = one.chain
         line = f"{one.receipt_id}  {chain.timestamp}  {chain.session_id}  {chain.window_number}"

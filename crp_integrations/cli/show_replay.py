@@ -57,8 +57,12 @@ def supposed(receipt: Receipt, found: Supposed) -> None:
 
 def compared(found: Compared) -> None:
     """Where two receipts differ, and their contexts line by line."""
+    missing = found.not_compared
+    left_out = [Text(f"not compared, not in both copies: {_some(missing)}")] if missing else []
     if found.same:
-        terminal().print(Text("nothing differs but ids, times and places in the chain", "green"))
+        what = "nothing that was compared" if missing else "nothing"
+        said = Text(f"{what} differs but ids, times and places in the chain", "green")
+        terminal().print(Group(*left_out, said))
         return
     table = Table(title="First differences", title_justify="left")
     for name in ("part", "where", "left", "right"):
@@ -76,13 +80,13 @@ def compared(found: Compared) -> None:
     )
     lines = [Text(f"{what}: {_some(ids)}") for what, ids in sets if ids]
     beside = _lines(found.left_context, found.right_context, ("left", "right"))
-    terminal().print(Group(table, *lines, *beside))
+    terminal().print(Group(table, *lines, *left_out, *beside))
 
 
 def _some(ids: Sequence[str]) -> str:
     """Ids, the first of them where they are many."""
     more = len(ids) - SOME
-    return ", ".join(ids[:SOME]) + (f" and {more} more" if more > 0 else "")
+    return ", ".join(map(plain, ids[:SOME])) + (f" and {more} more" if more > 0 else "")
 
 
 def _context(receipt: Receipt, change: ContextChange) -> Group:
@@ -100,7 +104,7 @@ def _context(receipt: Receipt, change: ContextChange) -> Group:
         ("out", change.facts_out),
         ("moved", change.moved),
     ):
-        lines += [f"{word}: {fact_id}  {_begins(receipt, fact_id)}" for fact_id in ids]
+        lines += [f"{word}: {plain(fact_id)}  {_begins(receipt, fact_id)}" for fact_id in ids]
     if change.place:
         lines.append(f"first difference: {change.place}")
     beside = _lines(change.before, change.after, ("as it was", "as it would be"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -16,11 +15,10 @@ from crp_integrations import Relay, __version__
 from crp_integrations.audit.exports import Selection, ndjson
 from crp_integrations.cli import options
 from crp_integrations.cli.facts import opened
-from crp_integrations.cli.opening import existing
+from crp_integrations.cli.opening import looking
 from crp_integrations.cli.receipt_files import data_of, keys_of
 from crp_integrations.cli.show import many, terminal
 from crp_integrations.errors import ConfigError, RequestError
-from crp_integrations.guard.subjects import LOCAL, Subject
 from crp_integrations.observability import bundle as bundles
 from crp_integrations.observability.drift import (
     PRECISION,
@@ -67,21 +65,6 @@ Evaluations = Annotated[
 ]
 
 
-@contextmanager
-def _kept(store: str, shared: str, residency: str, tenant: str = "") -> Iterator[Relay]:
-    """The relay of a store that is there, as it is."""
-    if tenant and shared:
-        raise RequestError("--tenant and --shared name two trails; give one of them")
-    with Relay.open(
-        existing(store),
-        shared=shared,
-        residency=residency,
-        subject=Subject(tenant=tenant) if tenant else LOCAL,
-        fabric={"maintain_on_open": False},
-    ) as relay:
-        yield relay
-
-
 def _ledger(relay: Relay, residency: str, after: int = 0) -> Ledger:
     with relay.region(residency or None).begin(write=False) as transaction:
         return Ledger.read(transaction, after=after)
@@ -99,11 +82,11 @@ def check(
     store: options.Store = options.DEFAULT_STORE,
     shared: options.Shared = "",
     residency: options.Residency = "",
-    tenant: Tenant = "",
+    tenant: options.Tenant = "",
 ) -> None:
     """The table of service levels; status 1 when one is not met."""
     before = _record(baseline, Baseline) if baseline else None
-    with _kept(store, shared, residency, tenant) as relay:
+    with looking(store, shared, residency, tenant) as relay:
         found = _table(relay, residency, before, evaluations)
     if metrics:
         _write_levels(metrics, found, before)
@@ -126,10 +109,10 @@ def baseline(
     store: options.Store = options.DEFAULT_STORE,
     shared: options.Shared = "",
     residency: options.Residency = "",
-    tenant: Tenant = "",
+    tenant: options.Tenant = "",
 ) -> None:
     """Capture the latency up to now; a later check compares what comes after with it."""
-    with _kept(store, shared, residency, tenant) as relay:
+    with looking(store, shared, residency, tenant) as relay:
         now = clock(relay.settings).now()
         found = baseline_of(_ledger(relay, residency), now)
     if found is None:
@@ -157,13 +140,13 @@ def review(
     store: options.Store = options.DEFAULT_STORE,
     shared: options.Shared = "",
     residency: options.Residency = "",
-    tenant: Tenant = "",
+    tenant: options.Tenant = "",
 ) -> None:
     """Add a person's word on a window to a log of evaluations."""
     said = Feedback(pack_correct=correct, task_correct=answered, completed=completed, csat=csat)
     if said == Feedback():
         raise RequestError("nothing was said; give --correct, --answered, --completed or --csat")
-    with _kept(store, shared, residency, tenant) as relay:
+    with looking(store, shared, residency, tenant) as relay:
         packs = {pack.window_id: pack for pack in _ledger(relay, residency).packs}
     pack = packs.get(window)
     if pack is None:
@@ -192,12 +175,12 @@ def drift(
     store: options.Store = options.DEFAULT_STORE,
     shared: options.Shared = "",
     residency: options.Residency = "",
-    tenant: Tenant = "",
+    tenant: options.Tenant = "",
 ) -> None:
     """Run a golden set; with a baseline, status 1 when recall or precision fell too far."""
     questions = read_golden(Path(golden))
     before = _record(baseline, GoldenRun) if baseline else None
-    with _kept(store, shared, residency, tenant) as relay:
+    with looking(store, shared, residency, tenant) as relay:
         namespace = relay.region(residency or None)
         uris = {source.source_id: source.uri for source in namespace.sources()}
 
@@ -231,7 +214,7 @@ def bundle(
     store: options.Store = options.DEFAULT_STORE,
     shared: options.Shared = "",
     residency: options.Residency = "",
-    tenant: Tenant = "",
+    tenant: options.Tenant = "",
 ) -> None:
     """Put traces, service levels, trail, log head and given reports into a signed bundle."""
     before = _record(baseline, Baseline) if baseline else None
@@ -240,7 +223,7 @@ def bundle(
         raise RequestError("two reports have one name; rename one of them")
     if evaluations:
         files["evaluations.ndjson"] = data_of(evaluations)
-    with _kept(store, shared, residency, tenant) as relay:
+    with looking(store, shared, residency, tenant) as relay:
         namespace = relay.region(residency or None)
         with namespace.begin(write=False) as transaction:
             events = list(transaction.journal.events())

@@ -5,7 +5,7 @@ Those of a framework are told by what they have, not by their class, so none is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -58,6 +58,11 @@ def documents(what: Any, *, prefix: str | None = None) -> Iterator[Document | St
     """
     # A framework's document can be walked through, field by field; that is not meant.
     one = isinstance(what, _KNOWN) or _text(what) is not None
+    if not one and not isinstance(what, Iterable):
+        raise IngestError(
+            f"{type(what).__name__} cannot be ingested; wanted a path, a document, or several of "
+            "them"
+        )
     numbered = enumerate([what] if one else what, 1)
     for uri, group in groupby(numbered, key=lambda pair: _place(pair[1])):
         if uri is not None:

@@ -81,6 +81,12 @@ def test_stats_counts_what_is_there(fabric, kb, here):
         assert part in shown
 
 
+def test_a_narrow_screen_shows_the_whole_hash(fabric, kb, here):
+    shown = here("fabric", "stats", "--store", "kb", cwd=kb, COLUMNS="60", **FIXED).stdout
+    cells = [line.split("│") for line in shown.splitlines() if line.startswith("│")]
+    assert fabric("stats")["state_hash"] in "".join(cell[2].strip() for cell in cells)
+
+
 def test_looking_changes_no_byte(here, kb):
     before = files(kb / "kb")
     for command in ("stats", "doctor", "export"):

@@ -128,3 +128,31 @@ def test_a_server_that_the_settings_name_is_asked_and_denies_when_it_is_down(gua
     assert json.loads(guard(*words).stdout)["allowed"]
     told = guard(*words, status=1, CRP_GUARD__OPA_URL="http://127.0.0.1:9")
     assert not json.loads(told.stdout)["allowed"]
+
+
+def test_a_case_that_wants_nothing_or_no_object_fails_the_command(guard, tmp_path: Path) -> None:
+    """An empty `want` would hold whatever a policy decides, and so would 1 for true."""
+    policy = bundle(tmp_path)
+    question = '{"resource": {"labels": []}}'
+    (policy / NAME).write_text(
+        "package crp.access_test\nimport rego.v1\ncases := {\n"
+        f'"word": {{"input": {question}, "want": "no"}},\n'
+        f'"nothing": {{"input": {question}, "want": {{}}}},\n'
+        '"list": {"input": [1], "want": {"allow": false}},\n'
+        f'"number": {{"input": {question}, "want": {{"allow": 0}}}},\n'
+        f'"fine": {{"input": {question}, "want": {{"allow": false}}}},\n}}\n'
+    )
+    said = guard("test", "--bundle", policy, status=1)
+    assert "5 cases, 4 failed" in said.stdout
+    assert ": fine" not in said.stdout
+    assert said.stderr == ""
+
+
+def test_the_entrypoint_of_the_settings_is_asked_for(guard, tmp_path: Path) -> None:
+    policy = bundle(tmp_path, ("package crp.access", "package our.own"))
+    named = {"CRP_GUARD__ENTRYPOINT": "our/own/decision"}
+    assert "0 failed" in guard("test", "--bundle", policy, **named).stdout
+    words = ("decide", "--tenant", "acme", "--role", "reader", "--label", "class:public")
+    assert json.loads(guard(*words, "--bundle", policy, **named).stdout)["allowed"]
+    # The policy that ships has its own alone, and would have been asked for that.
+    assert "guard.entrypoint" in guard(*words, status=1, **named).stderr

@@ -320,6 +320,14 @@ def test_list_and_export(stored, here, kb: Path) -> None:
     assert "crp receipt list names them" in missing.stderr
 
 
+def test_the_list_as_one_json_document(stored) -> None:
+    told = json.loads(stored("list", "--json").stdout)
+    names = ("receipt_id", "timestamp", "session_id", "window_number", "window_id")
+    assert [[str(one[name]) for name in names] for one in told] == _ids(stored)
+    (alone,) = json.loads(stored("list", "--json", "--session", SECOND).stdout)
+    assert alone["session_id"] == SECOND
+
+
 def test_key_head_and_proof_verify_elsewhere(stored, here, kb: Path) -> None:
     ids = [line[0] for line in _ids(stored)]
     for words, out in (

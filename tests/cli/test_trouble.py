@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -12,7 +14,9 @@ from typing import Any
 
 import pytest
 
+from crp_integrations.cli.facts import opened
 from crp_integrations.engines.onnx import OnnxEmbedder
+from crp_integrations.errors import ConfigError
 from tests.cli.test_cli import KEY, PAGE, SESSION, crp, files
 
 FIXED = {"CRP_CLOCK": "2026-05-25T12:00:00Z", "CRP_KEY": KEY}
@@ -277,3 +281,98 @@ def test_a_folder_of_empty_files_is_refused(here, tmp_path):
         (tmp_path / "docs" / name).write_text("")
     refused(here("ingest", "docs", "--store", "kb", cwd=tmp_path), "a.md holds no text")
     assert not (tmp_path / "kb").exists()
+
+
+def ended(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """What a shell says to a command of `crp`."""
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("CRP_")}
+    return subprocess.run(
+        ["/bin/bash", "-o", "pipefail", "-c", command.replace("crp ", RUN, 1)],
+        cwd=cwd,
+        env=inherited,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+
+
+RUN = f"{sys.executable} -m crp_integrations.cli.app "
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["fabric", "stats", "--store", "kb"],
+        ["fabric", "export", "--store", "kb"],
+        ["receipt", "list", "--store", "kb", "--json"],
+        ["conformance"],
+        ["--help"],
+        ["--version"],
+    ],
+)
+def test_an_output_on_a_full_disk_is_one_sentence_and_a_status(kb, command):
+    done = ended(f"crp {' '.join(command)} > /dev/full", cwd=kb.parent)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("crp: the output cannot be written")
+    assert line.endswith("No space left on device")
+
+
+def test_a_file_on_a_full_disk_is_named_and_removed(tmp_path):
+    place = tmp_path / "facts.jsonl"
+    full = OSError(errno.ENOSPC, "No space left on device")
+
+    def export() -> None:
+        with opened(str(place)) as file:
+            file.write("a line\n")
+            raise full
+
+    with pytest.raises(ConfigError, match=r"facts.jsonl' cannot be written: No space left"):
+        export()
+    assert not place.exists()
+
+
+@pytest.mark.parametrize("command", ["fabric export --store kb", "fabric stats --store kb --json"])
+def test_a_pipe_that_nobody_reads_is_quiet(kb, command):
+    done = ended(f"crp {command} | true", cwd=kb.parent)
+    assert done.stderr == ""
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "chosen"),
+    [
+        ("ask 'What family?'", {"PYTHONIOENCODING": "ascii"}),
+        ("fabric export", {"LC_ALL": "C"}),
+    ],
+)
+def test_an_output_without_a_letter_for_it_is_written(tmp_path, command, chosen):
+    (tmp_path / "family.md").write_text(
+        "The \u05de\u05e9\u05e4\u05d7\u05d4 \U0001f468\u200d\U0001f469 is a family, and this is a fact.",
+        encoding="utf-8",
+    )
+    plain = {**chosen, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    assert crp("ingest", "family.md", "--store", "kb", cwd=tmp_path, **plain).returncode == 0
+    words = shlex.split(command)
+    done = crp(*words, "--store", "kb", cwd=tmp_path, **plain)
+    assert (done.returncode, done.stderr) == (0, "")
+    if "LC_ALL" in chosen:
+        assert "\u05de\u05e9\u05e4\u05d7\u05d4" in done.stdout
+        assert all(json.loads(line) for line in done.stdout.splitlines())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files are bytes on Linux")
+def test_a_file_name_that_is_no_text_is_shown_somehow(tmp_path):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "good.md").write_text(PAGE)
+    (tmp_path / "docs" / os.fsdecode(b"caf\xe9.md")).write_text("Short.")
+    done = crp("ingest", "docs", "--store", "kb", cwd=tmp_path)
+    assert "Traceback" not in done.stderr
+    if done.returncode:
+        assert len(done.stderr.splitlines()) == 1
+
+
+def test_without_an_output_a_command_does_what_it_does(kb):
+    (kb.parent / "more.md").write_text(PAGE.replace("Meridian", "Aurora"))
+    done = ended("crp ingest more.md --store kb >&-", cwd=kb.parent)
+    assert (done.returncode, done.stderr) == (0, "")
