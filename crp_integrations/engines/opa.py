@@ -6,6 +6,8 @@ here. A server that cannot be reached, or says something else, is an engine that
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -15,6 +17,8 @@ from crp_integrations.errors import ConfigError, EngineError
 from crp_integrations.guard.ports import Bundle
 
 LIBRARY: Final = "opa"
+# Bytes: what a decision takes is some hundred.
+LONGEST_ANSWER: Final = 1_000_000
 
 
 class OpaEngine:
@@ -23,7 +27,7 @@ class OpaEngine:
     Args:
         url: address of the server, without a path; what stands before an `@` is sent as name and
             password and told nowhere.
-        timeout_s: seconds until it counts as failed.
+        timeout_s: seconds that it may take to begin an answer, and to end it; then it has failed.
         transport: carries the requests; None for the network.
 
     Raises:
@@ -35,6 +39,7 @@ class OpaEngine:
     ) -> None:
         self._url = url.rstrip("/")
         self._told = _told(self._url)
+        self._timeout_s = timeout_s
         # No proxy of the environment sees who asks for what.
         self._client = httpx.Client(timeout=timeout_s, transport=transport, trust_env=False)
 
@@ -54,9 +59,7 @@ class OpaEngine:
         """
         place = f"{self._url}/v1/data/{bundle.entrypoint}"
         try:
-            answer = self._client.post(place, json={"input": dict(question)})
-            answer.raise_for_status()
-            told = answer.json()
+            told = json.loads(self._answer(place, {"input": dict(question)}))
         except httpx.HTTPStatusError as error:
             status = error.response.status_code
             raise self._failed(f"answered with status {status}") from error
@@ -69,6 +72,20 @@ class OpaEngine:
             raise self._failed(f"has no object at {bundle.entrypoint}; is the policy loaded?")
         number = told.get("decision_id")
         return {**result, "decision_id": number} if isinstance(number, str) else result
+
+    def _answer(self, place: str, asked: Mapping[str, Any]) -> bytes:
+        """The body of an answer; httpx waits so long for each piece, this one for the whole."""
+        with self._client.stream("POST", place, json=asked) as answer:
+            answer.raise_for_status()
+            ends = time.monotonic() + self._timeout_s
+            body = bytearray()
+            for piece in answer.iter_bytes():
+                body += piece
+                if len(body) > LONGEST_ANSWER:
+                    raise self._failed(f"answered with more than {LONGEST_ANSWER} bytes")
+                if time.monotonic() > ends:
+                    raise self._failed(f"did not end its answer in {self._timeout_s:g} s")
+        return bytes(body)
 
     def close(self) -> None:
         """Close the connections."""

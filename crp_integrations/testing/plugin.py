@@ -72,6 +72,8 @@ def assert_context_unchanged(request: pytest.FixtureRequest) -> AssertContextUnc
 
         chosen = _UNFIT.sub("-", name or _place(request)).strip("-.")
         folder = Path(request.path).parent / str(request.config.getini("crp_golden"))
+        if not chosen:
+            pytest.fail(f"no file can be named by {name!r}; give a name with a letter in it", False)
         owner = request.node.nodeid + (f" (name={name!r})" if name else "")
         if owner in names:
             pytest.fail(f"{chosen!r} was compared already; give each a name of its own", False)

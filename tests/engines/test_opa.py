@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
 from crp_integrations.engines.guards import guard_of
-from crp_integrations.engines.opa import OpaEngine
+from crp_integrations.engines.opa import LONGEST_ANSWER, OpaEngine
 from crp_integrations.engines.rego import RegoEngine
 from crp_integrations.errors import AccessDenied, ConfigError, EngineError
 from crp_integrations.guard.access import access
@@ -29,6 +31,7 @@ class Opa(ThreadingHTTPServer):
     Attributes:
         fault: status and body to answer with; None to decide.
         asked: path and input of each request.
+        drips: whether an answer comes byte by byte.
     """
 
     daemon_threads = True
@@ -37,6 +40,7 @@ class Opa(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.fault: tuple[int, bytes] | None = None
         self.asked: list[tuple[str, Any]] = []
+        self.drips = False
         self.policy = RegoEngine()
 
     @property
@@ -61,7 +65,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(said)))
         self.end_headers()
-        self.wfile.write(said)
+        if not self.server.drips:
+            self.wfile.write(said)
+            return
+        with suppress(OSError):
+            for number in range(len(said)):
+                self.wfile.write(said[number : number + 1])
+                time.sleep(0.02)
 
     def log_message(self, *_: Any) -> None:
         pass
@@ -171,3 +181,17 @@ def test_an_answer_that_nests_without_end_denies(opa: Opa) -> None:
     opa.fault = (200, b"[" * 200_000)
     found = guard_of(GuardSettings(opa_url=opa.url)).decide(ANNA, "read", ("class:public",))
     assert (found.allowed, found.failed) == (False, True)
+
+
+def test_an_answer_that_does_not_end_denies(opa: Opa) -> None:
+    # Each byte comes long before the client would give a single read up.
+    opa.fault, opa.drips = (200, b'{"result": ' + b" " * 2_000 + b"{}}"), True
+    engine = OpaEngine(opa.url, timeout_s=0.5)
+    with pytest.raises(EngineError, match=r"did not end its answer in 0\.5 s"):
+        engine.decide(access(), {})
+
+
+def test_an_answer_without_end_denies(opa: Opa) -> None:
+    opa.fault = (200, b'{"result": {"reason": "' + b"a" * LONGEST_ANSWER + b'"}}')
+    with pytest.raises(EngineError, match="more than 1000000 bytes"):
+        OpaEngine(opa.url).decide(access(), {})

@@ -207,6 +207,13 @@ def test_two_names_of_one_test_that_come_to_one_golden_are_refused(suite: pytest
     result.stdout.fnmatch_lines(["*(name='a/b') and *(name='a-b') have one golden*"])
 
 
+def test_a_name_of_which_nothing_is_left_is_refused(suite: pytest.Pytester) -> None:
+    suite.makepyfile(SUITE.format(facts=FACTS[:3]).replace("(envelope)", "(envelope, name='???')"))
+    result = _run(suite, "--crp-update")
+    result.stdout.fnmatch_lines(["*no file can be named by '[?][?][?]'*"])
+    assert not (suite.path / "golden").exists()
+
+
 def test_another_folder(suite: pytest.Pytester) -> None:
     suite.makepyfile(test_it=SUITE.format(facts=FACTS[:3]))
     suite.makeini("[pytest]\ncrp_golden = seen/contexts\n")
