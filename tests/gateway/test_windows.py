@@ -13,7 +13,7 @@ from crp_integrations.audit.keys import journal_key, session_key
 from crp_integrations.audit.trail import verify_events
 from crp_integrations.cli.app import app as crp
 from crp_integrations.dpe.records import Report
-from crp_integrations.errors import ChainBroken, RequestError
+from crp_integrations.errors import ChainBroken
 from crp_integrations.receipt.verify import verify
 from crp_integrations.stores.keys import FileKeyRing
 from tests.gateway.houses import Gateway
@@ -67,13 +67,6 @@ def test_a_trail_verifies_with_the_command_that_the_page_names(
         CliRunner().invoke(crp, ["audit", "verify", *whose, "globex"], catch_exceptions=False)
     trail.write_bytes(trail.read_bytes().replace(b"released", b"relaesed", 1))
     assert CliRunner().invoke(crp, ["audit", "verify", *whose, "acme"]).exit_code != 0
-
-
-def test_a_tenant_is_asked_for_a_file_alone(gateway: Gateway) -> None:
-    given = ["audit", "verify", "--store", str(gateway.store), "--tenant", "acme"]
-    told = CliRunner().invoke(crp, given)
-    assert isinstance(told.exception, RequestError)
-    assert "--tenant goes with --file" in str(told.exception)
 
 
 def test_a_long_trail_comes_in_pages(gateway: Gateway) -> None:

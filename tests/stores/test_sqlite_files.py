@@ -381,6 +381,23 @@ def test_a_check_misses_a_database_whose_cache_is_there(
     assert store_at(tmp_path).check(OTHER) == []
 
 
+def test_a_check_misses_no_database_when_a_first_file_was_never_finished(tmp_path: Path) -> None:
+    store = store_at(tmp_path)
+    left: list[Path] = []
+
+    def killed(path: str) -> None:
+        Path(path).write_bytes(b"half of it")
+        # As it would lie there when nobody could clear it away.
+        left.append(Path(path).with_suffix(".0.tmp"))
+        left[0].write_bytes(b"half of it")
+        raise OSError("killed")
+
+    with pytest.raises(StoreError):
+        store.cache(NAMESPACE).save("graph", {}, killed, lambda _: True)
+    assert left[0].exists()
+    assert store_at(tmp_path).check(NAMESPACE) == []
+
+
 @pytest.mark.parametrize("harm", [garbage, header, foreign, cut(0.5), cut(0.99)])
 def test_a_check_of_a_damaged_file_is_a_sentence(
     tmp_path: Path, harm: Callable[[Path], None]

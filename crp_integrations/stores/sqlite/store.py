@@ -284,7 +284,8 @@ class SqliteStore:
     def _lost(self, namespace: str) -> list[str]:
         """Of a namespace without tables: what says that it had some."""
         cached = self._pool(namespace).path.parent / CACHE
-        if not any(cached.glob("*")):
+        # A file is written before the tables of the first writer are there, its manifest after.
+        if not any(cached.glob("*.json")):
             return []
         sentence = (
             f"the database of namespace {namespace!r} is gone or empty, and files that were made "
