@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import multiprocessing
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
 
 import psycopg
 import pytest
@@ -25,48 +28,43 @@ from tests.stores.postgres_processes import (
 SPAWN = multiprocessing.get_context("spawn")
 KILLS = 10
 QUESTION = "which fact is about the walrus on the ice?"
+TEXTS = [f"fact number {n} is about the walrus that sleeps on the ice {n} hours" for n in range(9)]
 
 
-def test_an_erased_fact_is_gone_from_both_of_two_processes(postgres_address):  # noqa: F811
-    texts = [
-        f"fact number {n} is about the walrus that sleeps on the ice {n} hours" for n in range(9)
-    ]
-    with Relay.open(postgres_address, **OPTIONS) as relay:
-        relay.fabric.add(texts)
+@contextmanager
+def read_by_another(address: str) -> Iterator[tuple[Relay, Connection, list[str]]]:
+    """A relay, a pipe to a process that has read its facts, and the ids that it was shown."""
+    with Relay.open(address, **OPTIONS) as relay:
+        relay.fabric.add(TEXTS)
         ours, theirs = SPAWN.Pipe()
-        reader = SPAWN.Process(target=read_and_wait, args=(postgres_address, QUESTION, theirs))
+        reader = SPAWN.Process(target=read_and_wait, args=(address, QUESTION, theirs))
         reader.start()
         shown, ready = ours.recv()
         assert shown and ready
+        yield relay, ours, shown
+        reader.join()
+
+
+def test_an_erased_fact_is_gone_from_both_of_two_processes(postgres_address):  # noqa: F811
+    with read_by_another(postgres_address) as (relay, ours, shown):
         erased = shown[0]
         relay.fabric.forget(facts=[erased])
         ours.send("forgotten")
         after, left = ours.recv()
-        reader.join()
         assert left == 0
         assert erased not in after
         assert erased not in [one.fact_id for one in relay.turn(QUESTION).preview().facts]
 
 
 def test_a_dropped_tenant_is_gone_from_another_process(postgres_address):  # noqa: F811
-    texts = [
-        f"fact number {n} is about the walrus that sleeps on the ice {n} hours" for n in range(9)
-    ]
-    with Relay.open(postgres_address, **OPTIONS) as relay:
-        relay.fabric.add(texts)
-        ours, theirs = SPAWN.Pipe()
-        reader = SPAWN.Process(target=read_and_wait, args=(postgres_address, QUESTION, theirs))
-        reader.start()
-        shown, ready = ours.recv()
-        assert shown and ready
+    with read_by_another(postgres_address) as (relay, ours, _):
         operator = PostgresStore(postgres_address)
         assert operator.drop("local")
         ours.send("dropped")
         assert ours.recv() == ([], 0)
-        reader.join()
         # Who had it open finds it as if it never was, and may write it again.
         assert relay.fabric.size() == 0 and relay.fabric.doctor().findings == ()
-        relay.fabric.add(texts[:2])
+        relay.fabric.add(TEXTS[:2])
         assert relay.fabric.size() == 2
         assert operator.drop("local")
         relay.ask(QUESTION, model="extractive")
