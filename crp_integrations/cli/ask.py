@@ -9,7 +9,7 @@ import typer
 
 from crp_integrations import Relay
 from crp_integrations.cli import options, show
-from crp_integrations.cli.opening import existing
+from crp_integrations.cli.opening import asked
 from crp_integrations.cli.receipt_files import save
 from crp_integrations.errors import ConfigError, RequestError
 from crp_integrations.receipt.records import Receipt
@@ -33,13 +33,14 @@ def ask(
         str, typer.Option("--receipt", help="A new file for the receipt of the answer.")
     ] = "",
     store: options.Store = options.DEFAULT_STORE,
+    tenant: options.Tenant = "",
     as_json: options.AsJson = False,
 ) -> None:
     """Ask a question: the answer, what the model saw, the verdict per claim, the headers."""
     if receipt and Path(receipt).exists():
         # Before a model is paid.
         raise ConfigError(f"{receipt!r:.200} is there already; give a new file for the receipt")
-    with Relay.open(existing(store)) as relay:
+    with asked(store, tenant) as relay:
         answer = relay.ask(
             question,
             model=model,
@@ -73,10 +74,11 @@ def preview(
     grounding: options.Grounding = GroundingMode.PREFERRED,
     cache: options.Cache = None,
     store: options.Store = options.DEFAULT_STORE,
+    tenant: options.Tenant = "",
     as_json: options.AsJson = False,
 ) -> None:
     """Show what the context for a question would be, without asking a model."""
-    with Relay.open(existing(store)) as relay:
+    with asked(store, tenant) as relay:
         seen = relay.preview(
             question, model=model, budget_tokens=budget_tokens, grounding=grounding, cache=cache
         )

@@ -9,9 +9,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from crp_integrations import Relay
 from crp_integrations.cli import options, show
-from crp_integrations.cli.opening import existing
+from crp_integrations.cli.opening import asked
 from crp_integrations.envelope.cfs.records import AssembledContext
 
 Budget = Annotated[
@@ -34,12 +33,13 @@ def assemble(
     packing: Packing = None,
     model: options.ModelName = None,
     store: options.Store = options.DEFAULT_STORE,
+    tenant: options.Tenant = "",
     as_json: options.AsJson = False,
 ) -> None:
     """Print a context with a marker for each document (CFS-021); no model is called."""
     # A text as given: the relay says which packings there are.
     named: Any = packing
-    with Relay.open(existing(store)) as relay:
+    with asked(store, tenant) as relay:
         context = relay.assemble(query, budget, packing=named, model=model)
     if as_json:
         typer.echo(context.model_dump_json(indent=2))

@@ -128,6 +128,7 @@ def show(
     shared: options.Shared = "",
     residency: options.Residency = "",
     tenant: options.Tenant = "",
+    as_json: options.AsJson = False,
 ) -> None:
     """Show a session's windows and events, or which sessions there are."""
     with (
@@ -135,14 +136,15 @@ def show(
         relay.fabric.begin(write=False) as transaction,
     ):
         if not session:
-            show_audit.sessions(transaction.journal.all_seals())
+            every = transaction.journal.all_seals()
+            (show_audit.sessions_json if as_json else show_audit.sessions)(every)
             return
         seals = transaction.journal.seals(session)
         if not seals:
             raise RequestError(f"no window of session {session!r:.80} was sealed in this store")
         chosen = exports.Selection(session_id=session)
         events = [event for event in transaction.journal.events() if chosen.takes(event)]
-    show_audit.session(session, seals, events)
+    (show_audit.session_json if as_json else show_audit.session)(session, seals, events)
 
 
 def _keys(path: str, store: str) -> KeyRing:

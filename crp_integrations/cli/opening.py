@@ -97,13 +97,35 @@ def kept(
         RequestError: the tenant that was named never wrote anything; its name may be misspelt.
     """
     with looking(store, shared, residency, tenant) as relay:
-        if tenant:
-            with relay.fabric.begin(write=False) as transaction:
-                written = transaction.facts.generation() or transaction.journal.tip()
-            if not written:
-                where = f"region {residency!r:.40} of this store" if residency else "this store"
-                raise RequestError(f"tenant {tenant!r:.60} has nothing in {where}")
+        _refuse_unknown(relay, tenant, residency)
         yield relay.fabric
+
+
+@contextmanager
+def asked(store: str, tenant: str = "") -> Iterator[Relay]:
+    """The relay of a store that is there, for who asks it.
+
+    Args:
+        tenant: a gateway's tenant, for the operator; empty for the local one.
+
+    Raises:
+        RequestError: the tenant that was named never wrote anything; its name may be misspelt.
+    """
+    from crp_integrations import Relay
+
+    with Relay.open(existing(store), subject=subject_of(tenant, "")) as relay:
+        _refuse_unknown(relay, tenant)
+        yield relay
+
+
+def _refuse_unknown(relay: Relay, tenant: str, residency: str = "") -> None:
+    if not tenant:
+        return
+    with relay.fabric.begin(write=False) as transaction:
+        written = transaction.facts.generation() or transaction.journal.tip()
+    if not written:
+        where = f"region {residency!r:.40} of this store" if residency else "this store"
+        raise RequestError(f"tenant {tenant!r:.60} has nothing in {where}")
 
 
 @contextmanager

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Any
 
+import typer
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -56,21 +58,36 @@ def sessions(seals: Iterable[WindowSeal]) -> None:
     # Whole, so that it can be handed to `crp audit show`.
     whole = Column("Session", no_wrap=True, min_width=SESSION_WIDTH)
     table = Table(whole, "Windows", "First", "Last", title="Sessions", title_justify="left")
-    group: list[WindowSeal] = []
-
-    def row() -> None:
-        if group:
-            at = sorted(one.timestamp for one in group)
-            cells = (group[0].session_id, str(len(group)), at[0], at[-1])
-            table.add_row(*(Text(plain(cell)) for cell in cells))
-
-    for seal in seals:
-        if group and seal.session_id != group[0].session_id:
-            row()
-            group.clear()
-        group.append(seal)
-    row()
+    for one in _spans(seals):
+        table.add_row(*(Text(plain(str(cell))) for cell in one.values()))
     terminal().print(table if table.row_count else Text("no session was sealed in this store"))
+
+
+def sessions_json(seals: Iterable[WindowSeal]) -> None:
+    """The same as one JSON document: a list with an object for each session."""
+    typer.echo(json.dumps(list(_spans(seals)), indent=2))
+
+
+def session_json(session_id: str, seals: Sequence[WindowSeal], events: Sequence[Event]) -> None:
+    """A session's windows and events as one JSON document."""
+    found = {
+        "session_id": session_id,
+        "windows": [seal.model_dump(mode="json") for seal in seals],
+        "events": [event.model_dump(mode="json") for event in events],
+    }
+    typer.echo(json.dumps(found, indent=2))
+
+
+def _spans(seals: Iterable[WindowSeal]) -> Iterator[dict[str, str | int]]:
+    """Of each session how many windows were sealed, and the times of the first and last."""
+    for session_id, group in groupby(seals, key=lambda seal: seal.session_id):
+        times = [seal.timestamp for seal in group]
+        yield {
+            "session_id": session_id,
+            "windows": len(times),
+            "first": min(times),
+            "last": max(times),
+        }
 
 
 def session(session_id: str, seals: Sequence[WindowSeal], events: Sequence[Event]) -> None:

@@ -119,7 +119,7 @@ def maintained(report: MaintenanceReport) -> None:
             (report.reclustered, "communities found anew"),
             (report.graph_rebuilt, "index built"),
             (report.changes_trimmed, "log of changes cut"),
-            (report.prepared_cleared, "vectors of an ingestion that was killed removed"),
+            (report.prepared_cleared, "prepared vectors that no ingestion waits for removed"),
             (report.scrubbed is True, "files scrubbed"),
             (report.scrubbed is False, "files still to be scrubbed: another process reads them"),
         )

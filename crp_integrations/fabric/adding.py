@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import TypedDict
+from typing import TypeVar
 
 from crp_integrations.audit.keys import journal_key
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.ingest.ingestion import Ingestion
+from crp_integrations.fabric.ingest.into import Into
 from crp_integrations.fabric.ingest.putting import Putting
 from crp_integrations.fabric.life.holding import Holding
 from crp_integrations.fabric.operations import Operations
-from crp_integrations.fabric.ports import FactsFacet, Notify, Transaction
 from crp_integrations.fabric.ports.scratch import scratch_in
 from crp_integrations.fabric.progress import Progress, silent
 from crp_integrations.fabric.records import (
@@ -24,30 +23,12 @@ from crp_integrations.fabric.records import (
     access_labels,
     duration,
 )
-from crp_integrations.fabric.settings import FabricSettings
 from crp_integrations.fabric.shared import refuse_other_text
 from crp_integrations.guard.decisions import require
-from crp_integrations.ports import Clock, Embedder, TokenCounter, Tracer
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import SourceKind
 
-
-class _Parts(TypedDict):
-    """What an ingestion and a put are made of alike; see `Ingestion`."""
-
-    namespace: str
-    begin: Callable[[bool], AbstractContextManager[Transaction]]
-    embedder: Embedder
-    counter: TokenCounter
-    clock: Clock
-    key: Callable[[], bytes]
-    settings: FabricSettings
-    tracer: Tracer
-    allow: Callable[[tuple[str, ...]], None]
-    check: Callable[[FactsFacet], None]
-    hash_in: Callable[[FactsFacet], str]
-    notify: Notify
-    check_shared: Callable[[Iterable[Fact], Iterable[Fact]], None]
+_Way = TypeVar("_Way", bound=Into)
 
 
 class Adding(Operations):
@@ -210,16 +191,15 @@ class Adding(Operations):
         require(self._guard, self.subject, "write", labels)
 
     def _putting(self) -> Putting:
-        return Putting(**self._adding())
+        return self._into(Putting)
 
     def _ingestion(self) -> Ingestion:
-        scratch = partial(scratch_in, self._fabric.store)
-        return Ingestion(**self._adding(), scratch=scratch)
+        return self._into(Ingestion)
 
-    def _adding(self) -> _Parts:
-        """What adding facts needs, in whichever way they come."""
+    def _into(self, way: type[_Way]) -> _Way:
+        """A way of bringing facts into the namespace's own part."""
         fabric, name = self._fabric, self._own.name
-        return _Parts(
+        return way(
             namespace=name,
             begin=lambda write: fabric.begin(name, write=write),
             embedder=fabric.embedder,
@@ -233,6 +213,7 @@ class Adding(Operations):
             check_shared=partial(refuse_other_text, self._shared),
             hash_in=self._hash_in,
             notify=fabric.notify,
+            scratch=partial(scratch_in, fabric.store),
         )
 
 

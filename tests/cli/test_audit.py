@@ -189,6 +189,17 @@ def test_show_lists_sessions_and_one_session_s_windows(audit) -> None:
     assert "no window of session" in audit("show", "crp_sess_nobody", status=1).stderr
 
 
+def test_show_tells_a_program_the_same(audit) -> None:
+    listed = json.loads(audit("show", "--json").stdout)
+    assert {one["session_id"] for one in listed} == {SESSION, SECOND}
+    assert all(one["first"] <= one["last"] and one["windows"] for one in listed)
+    told = json.loads(audit("show", SESSION, "--json").stdout)
+    (windows,) = [one["windows"] for one in listed if one["session_id"] == SESSION]
+    assert (told["session_id"], len(told["windows"])) == (SESSION, windows)
+    assert {"DPE_COMPLETED", "SESSION_CONTINUED"} <= {one["event_type"] for one in told["events"]}
+    assert "no window of session" in audit("show", "crp_sess_nobody", "--json", status=1).stderr
+
+
 def test_a_store_is_asked_for_and_not_made(here, tmp_path) -> None:
     for words in (("verify",), ("export",), ("show",)):
         said = here("audit", *words, "--store", "none", cwd=tmp_path)

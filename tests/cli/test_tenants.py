@@ -92,7 +92,21 @@ def test_a_tenant_that_never_wrote_is_told(run, kb: Path) -> None:
     for command in (["stats"], ["doctor"], ["maintain"], ["export"], ["erase", "x", "--yes"]):
         told = run("fabric", *command, "--tenant", "acne", status=1)
         assert "tenant 'acne' has nothing in this store" in told
+    for command in (["ask"], ["preview"], ["assemble"]):
+        told = run(*command, "What does Ann Berg approve?", "--tenant", "acne", status=1)
+        assert "tenant 'acne' has nothing in this store" in told
     assert files(kb / "kb") == before
+
+
+def test_a_tenant_is_asked_and_its_facts_alone_are_shown(run) -> None:
+    question = "What is the cost centre of the Oslo office?"
+    answer = json.loads(run("ask", question, "--tenant", "acme", "--model", "extractive", "--json"))
+    assert "4410" in answer["text"]
+    seen = json.loads(run("preview", question, "--tenant", "acme", "--json"))
+    assert seen["facts_included"] == 1
+    context = json.loads(run("assemble", question, "--tenant", "acme", "--json"))
+    assert ACME in context["text"] and LOCAL not in context["text"]
+    assert ACME not in json.loads(run("assemble", question, "--json"))["text"]
 
 
 @pytest.mark.parametrize("command", [["fabric", "stats"], ["ingest", "acme.md"], ["audit", "show"]])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -219,3 +219,19 @@ def test_what_is_nothing_to_ingest_is_refused_by_name(what: Any) -> None:
         ),
     ):
         relay.ingest(what)
+
+
+def test_a_fact_that_ends_before_it_begins_is_refused(store: Store) -> None:
+    made = fabric(store)
+    namespace = made.bind(ACME)
+    early, late = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 6, 1, tzinfo=UTC)
+    swapped = Fact(content=sentence(2), valid_from=late, valid_to=early)
+    before = everything(made)
+    for way in (namespace.add, namespace.put):
+        with pytest.raises(FactRejected, match=r"valid to 2026-01-01.*before.*from 2026-06-01"):
+            way([Fact(content=sentence(1)), swapped])
+    assert everything(made) == before
+    (id_,) = namespace.add([Fact(content=sentence(1), valid_from=early, valid_to=early)]).facts
+    with pytest.raises(FactRejected, match="swap the two or leave one out"):
+        namespace.update(id_, valid_from=late)
+    assert [fact.valid_from for fact in stored(made, id_)] == [early]

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from crp_integrations.errors import FactRejected
 from crp_integrations.fabric.ingest.changes import USER_SOURCE
 from crp_integrations.fabric.ingest.importance import importance
+from crp_integrations.fabric.life.lifecycle import check_validity
 from crp_integrations.fabric.records import Fact
 from crp_integrations.fabric.settings import FabricSettings
 from crp_integrations.ports import TokenCounter
@@ -69,13 +70,14 @@ def check_list(facts: object) -> None:
 
 
 def check_fact(item: object, number: int) -> None:
-    """Refuse what is not a fact.
+    """Refuse what is not a fact, or one that ends before it begins.
 
     Raises:
         FactRejected: names its place and what it is.
     """
     if not isinstance(item, Fact):
         raise FactRejected(f"fact {number} is of type {type(item).__name__}, wanted a Fact")
+    check_validity(item)
 
 
 def _filled(

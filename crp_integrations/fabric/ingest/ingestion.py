@@ -11,9 +11,8 @@ is run again. Passages of long documents are not held for these steps but put do
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, closing
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 
 from crp_integrations.errors import IngestError, StoreBusy
 from crp_integrations.fabric.epoch import EMBEDDER_SETTING
@@ -35,10 +34,10 @@ from crp_integrations.fabric.ingest.inserting import (
     OvertakenError,
     Row,
 )
+from crp_integrations.fabric.ingest.into import Into
 from crp_integrations.fabric.ingest.laid import Laying
 from crp_integrations.fabric.ingest.listing import Listed
-from crp_integrations.fabric.ports import FactsFacet, Notify, Transaction
-from crp_integrations.fabric.ports.scratch import Scratch
+from crp_integrations.fabric.ports import Transaction
 from crp_integrations.fabric.progress import Progress, Told, silent
 from crp_integrations.fabric.records import (
     Fact,
@@ -47,49 +46,19 @@ from crp_integrations.fabric.records import (
     Source,
     source_id,
 )
-from crp_integrations.fabric.settings import FabricSettings
-from crp_integrations.ports import Clock, Embedder, TokenCounter, Tracer
 from crp_integrations.vectors import FloatRows, unit_rows
 from crp_integrations.vocabulary import SourceKind
 
 __all__ = ["EMBEDDER_SETTING", "Ingestion", "Progress", "silent"]
 
-Allow = Callable[[tuple[str, ...]], None]
 # How often an ingestion begins anew when another writer was faster.
 _TRIES = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Ingestion:
-    """Writes into one namespace, on behalf of one subject.
+class Ingestion(Into):
+    """Writes documents and facts as they are into one namespace."""
 
-    Attributes:
-        begin: opens a transaction of the namespace; true for a writing one.
-        key: gives the journal's key, 32 bytes; asked for when there is something to write, since
-            a key that is not there yet is made.
-        allow: raises AccessDenied when things with these labels may not be written.
-        check: raises ConfigError when the stored vectors are of another embedder.
-        hash_in: the state hash as a transaction sees it.
-        notify: is told which facts of a source that was stored before have changed.
-        check_shared: raises AccessDenied for facts, given and stored, that say something else than
-            a shared fact of their id.
-        scratch: gives a place for passages of long documents; None for a store without one.
-    """
-
-    namespace: str
-    begin: Callable[[bool], AbstractContextManager[Transaction]]
-    embedder: Embedder
-    counter: TokenCounter
-    clock: Clock
-    key: Callable[[], bytes]
-    settings: FabricSettings
-    tracer: Tracer
-    allow: Allow
-    check: Callable[[FactsFacet], None]
-    hash_in: Callable[[FactsFacet], str]
-    notify: Notify
-    check_shared: Callable[[Iterable[Fact], Iterable[Fact]], None]
-    scratch: Callable[[], Scratch | None]
+    __slots__ = ()
 
     def documents(
         self,

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import uuid5
@@ -27,12 +25,11 @@ from crp_integrations.fabric.ingest.collected import (
 from crp_integrations.fabric.ingest.embedding import embedded
 from crp_integrations.fabric.ingest.given import check_fact, check_list
 from crp_integrations.fabric.ingest.importance import importance
+from crp_integrations.fabric.ingest.into import Into
 from crp_integrations.fabric.life.erasure import SCRUB_SETTING
 from crp_integrations.fabric.life.lifecycle import check_content, outlived
-from crp_integrations.fabric.ports import FactsFacet, Notify, Transaction
+from crp_integrations.fabric.ports import FactsFacet, Transaction
 from crp_integrations.fabric.records import ID_SPACE, Fact, IngestReport, Notice
-from crp_integrations.fabric.settings import FabricSettings
-from crp_integrations.ports import Clock, Embedder, TokenCounter, Tracer
 from crp_integrations.seals import iso
 from crp_integrations.vectors import FloatRows, unit_rows
 from crp_integrations.vocabulary import EventType, FactStatus
@@ -53,33 +50,10 @@ class _OvertakenError(StoreBusy):
     """Another writer changed a fact between the reading and the writing of a put."""
 
 
-@dataclass(frozen=True, slots=True)
-class Putting:
-    """Adds or changes facts of one namespace by id, on behalf of one subject.
+class Putting(Into):
+    """Adds or changes facts of one namespace by id."""
 
-    Attributes:
-        begin: opens a transaction of the namespace; true for a writing one.
-        key: gives the journal's key, asked for when there is something to write.
-        allow: raises AccessDenied when things with these labels may not be written.
-        check: raises ConfigError when the stored vectors are of another embedder.
-        hash_in: the state hash as a transaction sees it.
-        notify: told of sources whose facts say something else now, or came back.
-        check_shared: as in `Ingestion`.
-    """
-
-    namespace: str
-    begin: Callable[[bool], AbstractContextManager[Transaction]]
-    embedder: Embedder
-    counter: TokenCounter
-    clock: Clock
-    key: Callable[[], bytes]
-    settings: FabricSettings
-    tracer: Tracer
-    allow: Callable[[tuple[str, ...]], None]
-    check: Callable[[FactsFacet], None]
-    hash_in: Callable[[FactsFacet], str]
-    notify: Notify
-    check_shared: Callable[[Iterable[Fact], Iterable[Fact]], None]
+    __slots__ = ()
 
     def put(
         self, facts: Sequence[Fact], *, uris: Mapping[str, str], vectors: FloatRows | None

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Set
 from datetime import datetime
 from types import MappingProxyType
 
-from crp_integrations.errors import IllegalTransition
+from crp_integrations.errors import FactRejected, IllegalTransition
 from crp_integrations.fabric.records import Fact
 from crp_integrations.vocabulary import FactStatus
 
@@ -89,6 +89,20 @@ def check_content(fact: Fact) -> None:
         raise IllegalTransition(
             f"fact {fact.fact_id} is {fact.status.value} and cannot be updated; "
             "only ACTIVE and STALE facts can"
+        )
+
+
+def check_validity(fact: Fact) -> None:
+    """Refuse a fact that ends before it begins.
+
+    Raises:
+        FactRejected: names the fact and both moments.
+    """
+    begun, ended = fact.valid_from, fact.valid_to
+    if begun is not None and ended is not None and ended < begun:
+        raise FactRejected(
+            f"fact {fact.fact_id} is valid to {ended.isoformat()}, before it is valid from "
+            f"{begun.isoformat()}; swap the two or leave one out"
         )
 
 

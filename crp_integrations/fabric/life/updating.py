@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from crp_integrations.errors import EngineError, FactRejected
-from crp_integrations.fabric.life.lifecycle import check, check_content, outlived
+from crp_integrations.fabric.life.lifecycle import check, check_content, check_validity, outlived
 from crp_integrations.fabric.life.writing import Writing, with_own_hash
 from crp_integrations.fabric.ports import FactsFacet
 from crp_integrations.fabric.records import Fact, Notice
@@ -123,6 +123,7 @@ class Updating:
             first = error.errors(include_url=False, include_input=False)[0]
             field = ".".join(str(part) for part in first["loc"]) or "fact"
             raise FactRejected(f"fact {fact_id} cannot have this {field}: {first['msg']}") from None
+        check_validity(wanted)
         if wanted.labels != stored.labels:
             self.writing.require("write", wanted.labels)
         if "content" in given:

@@ -7,7 +7,7 @@ cosine of `vectors.py` decides, so a score depends on its own row alone and ties
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +25,7 @@ _SAMPLED = 16
 _LET_THROUGH = 0.25
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(NamedTuple):
     """A fact that a search found.
 
     Attributes:
@@ -82,8 +81,8 @@ def scored(
     if places.size > 2 * k:
         near = np.flatnonzero(scores >= np.partition(scores, -k)[-k])
         scores, places = scores[near], places[near]
-    ranked = sorted(zip((-scores).tolist(), rows.ids_at(places), strict=True))
-    return [Hit(id_, -score) for score, id_ in ranked[:k]]
+    first = np.lexsort((rows.id_order(places), -scores))[:k]
+    return list(map(Hit, rows.ids_at(places[first]), scores[first].tolist()))
 
 
 def nearly(rough: npt.NDArray[np.float32], k: int, dimensions: int) -> Places:

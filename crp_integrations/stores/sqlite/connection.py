@@ -15,6 +15,8 @@ from crp_integrations.stores.sqlite.migrations import APPLICATION_ID, MIGRATIONS
 from crp_integrations.stores.statements import Among
 
 Parameters = Sequence[Any]
+# Device and number of a file.
+Inode = tuple[int, int]
 sqlite3.register_adapter(Among, json.dumps)
 MEMORY = Path(":memory:")
 # How long to wait before asking again for a lock. SQLite's own waiting grows to 100 ms between two
@@ -60,6 +62,7 @@ class Connection:
         # Whether the file was seen to be one of ours with today's tables.
         self._is_ours = False
         self._padding = b""
+        self._remembered: tuple[tuple[int, int], Any] | None = None
         with self._translated():
             self._raw = sqlite3.connect(
                 path,
@@ -150,6 +153,19 @@ class Connection:
         self._is_ours = bool(tables) and version == VERSION
         return int(version)
 
+    def remembered(self) -> Any:
+        """What was remembered of the state that a transaction sees; None after any change of it.
+
+        Fixes what the transaction sees, as the first read does.
+        """
+        state = self._state()
+        known = self._remembered
+        return None if known is None or known[0] != state else known[1]
+
+    def remember(self, value: Any) -> None:
+        """Keep something that was read, for as long as nobody commits a change of the file."""
+        self._remembered = (self._state(), value)
+
     def migrate(self) -> None:
         """Bring the tables to today's version within the transaction that is open."""
         version = self.version()
@@ -196,6 +212,11 @@ class Connection:
         """Close the file."""
         self._raw.close()
 
+    def _state(self) -> tuple[int, int]:
+        # The first grows with commits of other connections alone, the second with rows that this
+        # one changed, also where it undid that.
+        return self.rows("PRAGMA data_version")[0][0], self._raw.total_changes
+
     def _check_length(self) -> None:
         """Refuse a file whose last page was cut; SQLite would read the missing part as zeros."""
         if inode(self._path) is None:
@@ -236,7 +257,7 @@ class Connection:
         return StoreError(f"{self._path} refused a statement: {error}")
 
 
-def inode(path: Path) -> tuple[int, int] | None:
+def inode(path: Path) -> Inode | None:
     """Device and number of a file; None when there is none."""
     try:
         stat = path.stat()

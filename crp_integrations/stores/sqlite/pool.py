@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from crp_integrations.stores.sqlite.connection import Connection, inode
+from crp_integrations.stores.sqlite.connection import Connection, Inode, inode
 
 # Opening a file costs about as much as a small commit; more idle ones than this are closed.
 IDLE = 4
@@ -35,9 +35,15 @@ class Pool:
         return self._path
 
     @contextmanager
-    def connection(self) -> Iterator[Connection]:
-        """A connection for the length of the block; without a transaction before and after."""
-        connection = self._take() or Connection(self._path, self._busy_seconds)
+    def connection(self, present: Inode | None = None) -> Iterator[Connection]:
+        """A connection for the length of the block; without a transaction before and after.
+
+        Args:
+            present: the file that lies at the path, where the caller has just looked.
+        """
+        connection = self._take(present or inode(self._path)) or Connection(
+            self._path, self._busy_seconds
+        )
         try:
             yield connection
             connection.rollback()
@@ -60,8 +66,7 @@ class Pool:
         for connection in idle:
             connection.close()
 
-    def _take(self) -> Connection | None:
-        present = inode(self._path)
+    def _take(self, present: Inode | None) -> Connection | None:
         while True:
             with self._lock:
                 if not self._idle:

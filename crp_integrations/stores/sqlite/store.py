@@ -21,7 +21,7 @@ from crp_integrations.stores.sqlite import receipts, sessions, upkeep
 from crp_integrations.stores.sqlite.base import Seen
 from crp_integrations.stores.sqlite.cache import FOLDER as CACHE
 from crp_integrations.stores.sqlite.cache import FileCache
-from crp_integrations.stores.sqlite.connection import Connection, inode, open_empty
+from crp_integrations.stores.sqlite.connection import Connection, Inode, inode, open_empty
 from crp_integrations.stores.sqlite.facts import SqliteFacts
 from crp_integrations.stores.sqlite.faulted import SqliteFaulted
 from crp_integrations.stores.sqlite.journal import SqliteJournal
@@ -73,7 +73,7 @@ class SqliteStore:
             )
         self._root = Path(path)
         for place in (self._root, *self._root.parents):
-            if self._is_file(place):
+            if self._present(place) is not None:
                 raise ConfigError(f"store {path} cannot be a folder: {place} is a file")
         self._busy_seconds = busy_seconds
         self._writers = WriterLocks(busy_seconds)
@@ -106,8 +106,8 @@ class SqliteStore:
                 self._make(pool)
                 with pool.connection() as connection:
                     yield from self._writing(connection, pool, namespace)
-        elif self._is_file(pool.path):
-            with pool.connection() as connection:
+        elif present := self._present(pool.path):
+            with pool.connection(present) as connection:
                 yield from self._reading(connection, pool, namespace)
         else:
             yield from self._empty(namespace)
@@ -224,18 +224,21 @@ class SqliteStore:
     ) -> Iterator[SqliteTransaction]:
         connection.execute("BEGIN")
         # The first read fixes what the whole transaction sees, and takes the locks of all others.
-        version = connection.version()
-        if version < VERSION:
-            connection.rollback()
-            if version == 0:
-                # Made by a writer that has not committed yet.
-                yield from self._empty(namespace)
-                return
-            connection.in_turn("BEGIN IMMEDIATE")
-            connection.migrate()
-            connection.execute("COMMIT")
-            connection.execute("BEGIN")
-        seen = Seen.read(connection)
+        seen: Seen | None = connection.remembered()
+        if seen is None:
+            version = connection.version()
+            if version < VERSION:
+                connection.rollback()
+                if version == 0:
+                    # Made by a writer that has not committed yet.
+                    yield from self._empty(namespace)
+                    return
+                connection.in_turn("BEGIN IMMEDIATE")
+                connection.migrate()
+                connection.execute("COMMIT")
+                connection.execute("BEGIN")
+            seen = Seen.read(connection)
+            connection.remember(seen)
         _checked_owner(seen.own.get("namespace"), pool.path, namespace)
         yield from _transaction(connection, namespace, write=False, seen=seen)
 
@@ -253,7 +256,7 @@ class SqliteStore:
         None for a namespace that nobody wrote.
         """
         pool = self._pool(checked_name(namespace))
-        if not self._is_file(pool.path):
+        if self._present(pool.path) is None:
             yield None
             return
         with self._writers.held(namespace), pool.connection() as connection:
@@ -327,15 +330,17 @@ class SqliteStore:
                 f"store folder {self._root} cannot be made or written: {error.strerror}"
             ) from error
 
-    def _is_file(self, path: Path) -> bool:
+    def _present(self, path: Path) -> Inode | None:
+        """Device and number of a file; None where there is none."""
         try:
-            return not stat.S_ISDIR(path.stat().st_mode)
+            found = path.stat()
         except (FileNotFoundError, NotADirectoryError):
-            return False
+            return None
         except (OSError, ValueError) as error:
             # A name with a NUL is a ValueError, which has no message of the system's.
             why = getattr(error, "strerror", None) or error
             raise ConfigError(f"store {str(self._root)!r:.80} cannot be used: {why}") from error
+        return None if stat.S_ISDIR(found.st_mode) else (found.st_dev, found.st_ino)
 
 
 def _transaction(
