@@ -29,6 +29,7 @@ from crp_integrations.langchain.model_calls import ModelCalls, tools_of
 from crp_integrations.langchain.results import held
 from crp_integrations.langchain.sessions import new_session, session_of
 from crp_integrations.langchain.wire import asked
+from crp_integrations.receipt.records import Receipt
 from crp_integrations.relay import outcomes
 from crp_integrations.relay.agent_runs import (
     asked_within,
@@ -91,6 +92,8 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         max_turns: model calls in one run, at most; LangChain's own limit is 9,999 steps.
         block_streams: call the model so that no stream shows its tokens before the verdict; False
             lets them through, and a halt comes after them.
+        on_receipt: called with the receipt on each window, also on one whose answer is withheld.
+            A receipt with tools' results is kept no longer than the run's session by anybody else.
         tools_as_facts: False leaves tools' results out of the session; what the model says of them
             is then not supported by anything.
         asking: fields of a question as `Relay.ask` takes them, such as `policy`, `budget_tokens`,
@@ -110,6 +113,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         max_turns: int = 25,
         block_streams: bool = True,
         tools_as_facts: bool = True,
+        on_receipt: Callable[[Receipt], None] | None = None,
         **asking: Unpack[Asking],
     ) -> None:
         super().__init__()
@@ -122,6 +126,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         self._max_turns = max_turns
         self._block = block_streams
         self._facts = tools_as_facts
+        self._on_receipt = on_receipt
         self._asking = dict(asking)
 
     # --- the run ---------------------------------------------------------------------------
@@ -198,7 +203,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         try:
             answer = outcomes.answer(drive(turn, calls.through(handler)))
         except SafetyHalt as halt:
-            self._hand_back(request, halt)
+            self._withheld(request, halt)
             raise
         return self._released(request, calls, answer)
 
@@ -212,7 +217,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         try:
             answer = outcomes.answer(await adrive(turn, calls.athrough(handler)))
         except SafetyHalt as halt:
-            await asyncio.to_thread(self._hand_back, request, halt)
+            await asyncio.to_thread(self._withheld, request, halt)
             raise
         return await asyncio.to_thread(self._released, request, calls, answer)
 
@@ -265,6 +270,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
     ) -> ModelResponse[Any]:
         if not answer.reply.tool_calls:
             self._hand_back(request, answer)
+        self._hand_on(answer.receipt_id)
         state: Any = request.state
         return calls.released(
             answer,
@@ -283,6 +289,18 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
                 },
             },
         )
+
+    def _withheld(self, request: ModelRequest[Any], halt: SafetyHalt) -> None:
+        self._hand_on(halt.trail)
+        self._hand_back(request, halt)
+
+    def _hand_on(self, id_: str) -> None:
+        """Give the receipt of a window to who asked for receipts, while its session lasts."""
+        if self._on_receipt is None or not id_:
+            return
+        receipt = self.relay.receipt(id_, residency=self._asking.get("residency"))
+        if receipt is not None:
+            self._on_receipt(receipt)
 
     def _hand_back(self, request: ModelRequest[Any], answered: Answer | SafetyHalt) -> None:
         """Tell the agent around this one what came of it."""

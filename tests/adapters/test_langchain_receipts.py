@@ -7,6 +7,7 @@ from langchain_core.documents import Document
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig, RunnablePassthrough
 
+from crp_integrations.errors import SafetyHalt
 from crp_integrations.langchain import (
     CRPMiddleware,
     CRPRetriever,
@@ -20,7 +21,15 @@ from crp_integrations.receipt.replay import replay
 from crp_integrations.receipt.verify import verify
 from tests.adapters.langchain_doubles import opened, scripted
 from tests.adapters.test_langchain import PROMPT, QUESTION, Chat, Listed
-from tests.adapters.test_langchain_agents import ASK, agent_of, answers
+from tests.adapters.test_langchain_agents import (
+    ASK,
+    HALT,
+    WRONG,
+    agent_of,
+    answers,
+    calling,
+    weather,
+)
 from tests.doubles import ScriptedModel
 from tests.relay.conftest import FACTS
 
@@ -47,6 +56,32 @@ def test_a_middlewares_window_replays_to_what_the_agents_model_was_sent() -> Non
     first, last = (receipt.text(one["leaf"]) for one in receipt.content["calls"][0]["messages"])
     assert (first, last) == (system.content, question.content)
     assert isinstance(CRPMiddleware(relay), CRPMiddleware)
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+async def test_a_run_of_its_own_session_hands_whole_receipts_on(way: str) -> None:
+    relay, heard = opened(), list[Receipt]()
+    said = "The weather in Rome is sunny with 31 degrees and a light wind from the north-west."
+    model = scripted(calling("weather", {"city": "Rome"}), said)
+    agent = agent_of(model, relay, [weather], on_receipt=heard.append)
+    ask = {"messages": [("user", "How is the weather in Rome?")]}
+    result = await agent.ainvoke(ask) if way == "ainvoke" else agent.invoke(ask)
+    named = [one.response_metadata["crp_receipt"] for one in answers(result)]
+    assert [receipt.receipt_id for receipt in heard] == named
+    assert all(sound(receipt) for receipt in heard)
+    assert any(said in (text or "") for text in heard[1].plain)
+    # With the session went what its tools had answered.
+    assert relay.receipt(named[1]) is None
+
+
+def test_the_receipt_of_a_withheld_window_is_handed_on() -> None:
+    relay, heard = opened(), list[Receipt]()
+    agent = agent_of(scripted(WRONG), relay, policy=HALT, on_receipt=heard.append)
+    with pytest.raises(SafetyHalt) as halted:
+        agent.invoke(ASK)
+    (receipt,) = heard
+    assert receipt.chain.window_id == halted.value.trail
+    assert sound(receipt)
 
 
 def test_a_runnables_answer_names_its_receipt() -> None:
