@@ -9,7 +9,6 @@ Spec: Summit §Storage Interfaces, §Privacy & Security (decision E22)
 from __future__ import annotations
 
 from collections.abc import Iterable
-from copy import copy
 from dataclasses import replace
 
 from pydantic import JsonValue
@@ -30,6 +29,8 @@ class Gate:
     that a use of an exception is told of once for each pass and class of labels.
     """
 
+    __slots__ = ("_guard", "_lasting", "_of_pass", "_redactor", "_subject")
+
     def __init__(self, guard: Guard, subject: Subject, redactor: Redactor | None = None) -> None:
         self._guard = guard
         self._subject = subject
@@ -39,8 +40,10 @@ class Gate:
 
     def passing(self) -> Gate:
         """The same gate for one pass of reads, which sees one answer to each question."""
-        one = copy(self)
-        one._of_pass = {}
+        # Made for every read, where `copy.copy` takes ten times as long.
+        one = Gate.__new__(Gate)
+        one._guard, one._subject, one._redactor = self._guard, self._subject, self._redactor
+        one._lasting, one._of_pass = self._lasting, {}
         return one
 
     def decision(self, labels: tuple[str, ...]) -> Decision:

@@ -7,7 +7,6 @@ import stat
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,15 +37,37 @@ KEPT = 64
 OLDEST = (3, 33, 0)
 
 
-@dataclass(frozen=True, slots=True)
 class SqliteTransaction:
-    """All facets of one namespace over one connection."""
+    """All facets of one namespace over one connection; most are made when they are asked for."""
 
-    facts: SqliteFacts
-    journal: SqliteJournal
-    sessions: SqliteSessions
-    faulted: SqliteFaulted
-    receipts: SqliteReceipts
+    __slots__ = ("_connection", "_gate", "facts")
+
+    def __init__(
+        self, connection: Connection, gate: Gate, namespace: str, seen: Seen | None
+    ) -> None:
+        self._connection = connection
+        self._gate = gate
+        self.facts = SqliteFacts(connection, gate, namespace, seen)
+
+    @property
+    def journal(self) -> SqliteJournal:
+        """Events and seals."""
+        return SqliteJournal(self._connection, self._gate)
+
+    @property
+    def sessions(self) -> SqliteSessions:
+        """Sessions and what is kept with them."""
+        return SqliteSessions(self._connection, self._gate)
+
+    @property
+    def faulted(self) -> SqliteFaulted:
+        """Findings that were counted against facts."""
+        return SqliteFaulted(self._connection, self._gate)
+
+    @property
+    def receipts(self) -> SqliteReceipts:
+        """Receipts and their log."""
+        return SqliteReceipts(self._connection, self._gate)
 
 
 class SqliteStore:
@@ -352,13 +373,7 @@ def _transaction(
 ) -> Iterator[SqliteTransaction]:
     gate = Gate(write=write)
     try:
-        yield SqliteTransaction(
-            SqliteFacts(connection, gate, namespace, seen),
-            SqliteJournal(connection, gate),
-            SqliteSessions(connection, gate),
-            SqliteFaulted(connection, gate),
-            SqliteReceipts(connection, gate),
-        )
+        yield SqliteTransaction(connection, gate, namespace, seen)
     finally:
         gate.shut()
 
