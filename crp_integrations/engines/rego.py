@@ -14,7 +14,7 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from json.encoder import encode_basestring
 from typing import Any, Final
@@ -121,12 +121,13 @@ class _Built:
         plans = interpreter.build(None, [bundle.entrypoint])
         # These two own what the pointers below point to.
         self._owners = interpreter, plans
-        self._interpreter, self._plans = interpreter._impl, plans._impl
+        self._interpreter = ctypes.c_void_p(interpreter._impl)
+        self._plans = ctypes.c_void_p(plans._impl)
         self._entrypoint = bundle.entrypoint.encode()
-        self._c = regopy.rego_shared.rego
+        self._c = _near(regopy.rego_shared.rego)
         self._put = _putting(self._c)
         self._failed = regopy.RegoError
-        self._error = regopy.rego_shared.rego_get_error
+        self._error = partial(regopy.rego_shared.rego_get_error, interpreter._impl)
         self._buffer = ctypes.create_string_buffer(_ANSWER)
 
     def asked(self, question: Mapping[str, Any]) -> bytes:
@@ -139,23 +140,21 @@ class _Built:
         c = self._c
         given = c.regoNewInput()
         try:
-            # A pointer that is one already takes half as long to hand over as its number.
-            here = ctypes.c_void_p(given)
-            if self._put(here, dict(question)) or c.regoSetInput(self._interpreter, given):
+            if self._put(given, dict(question)) or c.regoSetInput(self._interpreter, given):
                 raise self._failed("the input could not be made")
         finally:
             c.regoFreeInput(given)
         output = c.regoBundleQueryEntrypoint(self._interpreter, self._plans, self._entrypoint)
         if not output:
-            raise self._failed(self._error(self._interpreter))
+            raise self._failed(self._error())
         try:
             return self._read(output)
         finally:
             c.regoFreeOutput(output)
 
-    def _read(self, output: int) -> bytes:
+    def _read(self, output: _Pointer) -> bytes:
         buffer = self._buffer
-        if self._c.regoOutputJSON(output, buffer, len(buffer)):
+        if self._c.regoOutputJSON(output, buffer, _ANSWER):
             # Most often it is too long; what else is wrong goes wrong again.
             size = self._c.regoOutputJSONSize(output)
             buffer = ctypes.create_string_buffer(size)
@@ -164,21 +163,43 @@ class _Built:
         return buffer.value
 
 
-def _putting(c: Any) -> Callable[[ctypes.c_void_p, Any], int]:
+class _Pointer(ctypes.c_void_p):
+    """A pointer that is handed on as it came; a number would be made a pointer by each call."""
+
+
+def _near(library: Any) -> Any:
+    """The library's functions as calls that are too short to let other threads go on meanwhile.
+
+    All but the evaluation itself, which may take a policy of one's own as long as it likes. They
+    are another set than those that regopy declares the arguments of, since a declared one is
+    checked and made anew at each call.
+    """
+    near: Any = ctypes.PyDLL(LIBRARY, handle=library._handle)
+    evaluate = ctypes.CDLL(LIBRARY, handle=library._handle).regoBundleQueryEntrypoint
+    near.regoBundleQueryEntrypoint = evaluate
+    near.regoNewInput.restype = evaluate.restype = _Pointer
+    # No pointer comes back; the answer would be read as a number.
+    near.regoFreeInput.restype = near.regoFreeOutput.restype = None
+    # Numbers of another size than ctypes gives one by itself.
+    near.regoInputInt.argtypes = (ctypes.c_void_p, ctypes.c_int64)
+    near.regoInputFloat.argtypes = (ctypes.c_void_p, ctypes.c_double)
+    return near
+
+
+def _putting(c: Any) -> Callable[[_Pointer, Any], int]:
     """What puts a JSON value on an input's stack, and says 0 where all went well.
 
     The interpreter holds texts as JSON writes them, and takes what it is given for that: unescaped,
     a quotation mark would end a text in the answer, and a zero character ends it in C. The
-    library's functions are looked up once, since an input takes two dozen of their calls.
+    library's functions are looked up once, since an input takes two dozen of their calls. Whatever
+    goes wrong with one of them goes wrong with all that follow, so the last one's word is enough.
 
     Raises:
         ValueError: a number is above 64 bits, or a text has half of a surrogate pair.
         TypeError: it is no value of JSON.
     """
-    # The same library; these calls are too short to let other threads go on meanwhile.
-    near = ctypes.PyDLL(LIBRARY, handle=c._handle)
-    text, item = near.regoInputString, near.regoInputObjectItem
-    of_items, of_values = near.regoInputObject, near.regoInputArray
+    text, item = c.regoInputString, c.regoInputObjectItem
+    of_items, of_values = c.regoInputObject, c.regoInputArray
     kept: dict[str, bytes] = {}
     before = kept.get
 
@@ -190,33 +211,31 @@ def _putting(c: Any) -> Callable[[ctypes.c_void_p, Any], int]:
             kept[text] = told
         return told
 
-    def put(given: ctypes.c_void_p, value: Any) -> int:
+    def put(given: _Pointer, value: Any) -> int:
         kind = type(value)
         failed: int
         if kind is str:
             failed = text(given, before(value) or written(value))
         elif kind is dict:
-            failed = 0
             # Most names and values are texts; a call of this function costs as much as putting one.
             for name, one in value.items():
                 if type(name) is str:
-                    failed |= text(given, before(name) or written(name))
+                    text(given, before(name) or written(name))
                 else:
-                    failed |= put(given, name)
+                    put(given, name)
                 if type(one) is str:
-                    failed |= text(given, before(one) or written(one))
+                    text(given, before(one) or written(one))
                 else:
-                    failed |= put(given, one)
-                failed |= item(given)
-            failed |= of_items(given, len(value))
+                    put(given, one)
+                item(given)
+            failed = of_items(given, len(value))
         elif kind is list or kind is tuple:
-            failed = 0
             for one in value:
                 if type(one) is str:
-                    failed |= text(given, before(one) or written(one))
+                    text(given, before(one) or written(one))
                 else:
-                    failed |= put(given, one)
-            failed |= of_values(given, len(value))
+                    put(given, one)
+            failed = of_values(given, len(value))
         else:
             failed = _put_scalar(c, put, given, value)
         return failed
@@ -224,9 +243,7 @@ def _putting(c: Any) -> Callable[[ctypes.c_void_p, Any], int]:
     return put
 
 
-def _put_scalar(
-    c: Any, put: Callable[[ctypes.c_void_p, Any], int], given: ctypes.c_void_p, value: Any
-) -> int:
+def _put_scalar(c: Any, put: Callable[[_Pointer, Any], int], given: _Pointer, value: Any) -> int:
     """Put what is neither a text nor made of other values; what raises is told by `_putting`."""
     kind = type(value)
     if kind is bool:

@@ -17,6 +17,9 @@ _CHANGING: Final = re.compile(
 _EVERY: Final = re.compile(r"\bevery\b")
 _IN: Final = re.compile(r"\bin\b")
 _NOT: Final = re.compile(r"\bnot\b")
+# A unification, and what may stand on a side of one without harm.
+_UNIFIES: Final = re.compile(r"(?<![:=!<>])=(?!=)")
+_LITERAL: Final = re.compile(r'(?:true|false|null|""|-?\d[\w.+-]*)')
 # A body of a rule, which is no collection whatever stands in it.
 _OPENS_BODY: Final = re.compile(r"\b(?:if|else)\s*$")
 # A variable: no name of a field, of a function, and no key before a colon of an object's.
@@ -43,10 +46,11 @@ class _Comprehension(NamedTuple):
 def misread(source: str) -> str:
     """Why a source would be misread; empty where nothing is known against it.
 
-    Four things are known. A `not` within an `every` counts as true. A comprehension within an
+    Five things are known. A `not` within an `every` counts as true. A comprehension within an
     `every` is evaluated before the variable of that has a value. So is one that gives a variable of
-    what is around it and does not name it in its body. And what a function says that asks for the
-    time, for chance or for the world outside would be kept as if the policy alone had decided.
+    what is around it and does not name it in its body. What a function says that asks for the time,
+    for chance or for the world outside would be kept as if the policy alone had decided. And a
+    variable that gets its value by `=` within an `every`, from one outside, ends the process.
 
     >>> misread("x := [label | some role in roles; granted[role]] if some label in labels")[:37]
     'a comprehension that gives `label` an'
@@ -72,12 +76,32 @@ def misread(source: str) -> str:
                 "a comprehension in an `every`, which this interpreter evaluates before the "
                 "`every` has a value; put it into a function that is called there"
             )
+        if _unifies(plain[start + 1 : end]):
+            return (
+                "a `=` between what are no values in an `every`, at which this interpreter may end "
+                "the process; say `:=` for a new name and `==` for a comparison"
+            )
     for name in _unnamed(plain, given):
         return (
             f"a comprehension that gives `{name:.60}` and does not name it in its body, which this "
             f"interpreter evaluates too early; say `given := {name:.60}` there and give that"
         )
     return ""
+
+
+def _unifies(body: str) -> bool:
+    """Whether a statement of a body unifies two things of which neither is a plain value.
+
+    >>> _unifies("given := table[label]; given == true; table[label] = true")
+    False
+    >>> _unifies("given = table[label]")
+    True
+    """
+    for statement in re.split(r"[;\n{}]", body):
+        sides = [side.strip() for side in _UNIFIES.split(statement)]
+        if len(sides) > 1 and not any(map(_LITERAL.fullmatch, sides)):
+            return True
+    return False
 
 
 def _put_aside(found: re.Match[str]) -> str:

@@ -12,7 +12,8 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from functools import lru_cache
 from json.encoder import encode_basestring_ascii as quoted
 from typing import Any, Final
 
@@ -24,6 +25,8 @@ from crp_integrations.seals import sha256_hex
 
 # Decisions that are kept: one for each class of subject, action and labels.
 MOST_KEPT: Final = 4_096
+# Lists of roles or labels whose writing is kept.
+_WORDS: Final = 1_024
 # How a label names a tenant.
 TENANT: Final = "tenant:"
 ANOTHERS: Final = "it is another tenant's"
@@ -112,13 +115,13 @@ class PolicyGuard:
     ) -> Decision:
         own = TENANT + subject.tenant
         # The own tenant's name stands against nothing, and alone it says nothing.
-        classes = sorted({label for label in labels if label != own})
+        classes = tuple(sorted({*labels} - {own}))
         number = self._numbering + _told(subject, action, tenant, classes)
         against = _against(subject, tenant, labels, classes)
         if against:
             return self._said(number, {"allow": False, "reason": against}, lasting=True)
         try:
-            of = (subject.roles, action, subject.tenant, *classes)
+            of = (subject.roles, action, subject.tenant, classes)
             told = self._said_of.get(of) if self._nameless else None
             new = told is None
             if told is None:
@@ -130,7 +133,7 @@ class PolicyGuard:
                 question = {
                     "subject": asking,
                     "action": action,
-                    "resource": {"tenant": tenant, "labels": classes},
+                    "resource": {"tenant": tenant, "labels": list(classes)},
                 }
                 told = self._engine.decide(self._bundle, question)
             # Whoever writes or erases is shown no text.
@@ -168,13 +171,11 @@ class PolicyGuard:
         redact, own = told.get("redact", []), told.get("decision_id", "")
         if (
             not isinstance(allowed, bool)
-            or not isinstance(reason, str)
+            or not _writable(reason)
             or not isinstance(redact, list)
-            or not all(isinstance(kind, str) for kind in redact)
+            or (redact and not all(map(_writable, redact)))
             or not isinstance(own, str)
             or (own and _NUMBER.fullmatch(own) is None)
-            # Half of a surrogate pair can be written nowhere.
-            or not all(map(_writable, (reason, *redact)))
         ):
             raise EngineError(
                 f"the policy {self._bundle.name} gave no decision; wanted an object with `allow` "
@@ -187,12 +188,17 @@ class PolicyGuard:
             guard=self._name,
             reason=reason or f"the policy says {'yes' if allowed else 'no'}",
             id=own or _numbered(number, allowed),
-            redact=tuple(sorted(set(redact))) if allowed and shown else (),
+            redact=tuple(sorted(set(redact))) if redact and allowed and shown else (),
             lasting=lasting,
         )
 
 
-def _writable(text: str) -> bool:
+def _writable(text: object) -> bool:
+    """Whether it is a text, and one that can be written: half of a surrogate pair cannot."""
+    if not isinstance(text, str):
+        return False
+    if text.isascii():
+        return True
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -205,7 +211,7 @@ def _numbered(number: str, allowed: bool) -> str:
     return "pd:" + sha256_hex(f"{number}, {'true' if allowed else 'false'}]")[:24]
 
 
-def _told(subject: Subject, action: Action, tenant: str, classes: list[str]) -> str:
+def _told(subject: Subject, action: Action, tenant: str, classes: tuple[str, ...]) -> str:
     """A question as `json.dumps` writes it, in a third of its time: each decision has an id."""
     return (
         f'{{"subject": {{"tenant": {quoted(subject.tenant)}, "name": {quoted(subject.name)}, '
@@ -214,11 +220,15 @@ def _told(subject: Subject, action: Action, tenant: str, classes: list[str]) -> 
     )
 
 
-def _listed(words: Iterable[str]) -> str:
+@lru_cache(_WORDS)
+def _listed(words: tuple[str, ...]) -> str:
+    """Roles and labels come back in most questions."""
     return f"[{', '.join(map(quoted, words))}]"
 
 
-def _against(subject: Subject, tenant: str, labels: tuple[str, ...], classes: list[str]) -> str:
+def _against(
+    subject: Subject, tenant: str, labels: tuple[str, ...], classes: tuple[str, ...]
+) -> str:
     """Why no policy can allow it; empty when one can.
 
     Args:

@@ -270,7 +270,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
     ) -> ModelResponse[Any]:
         if not answer.reply.tool_calls:
             self._hand_back(request, answer)
-        self._hand_on(answer.receipt_id)
+        self._hand_on(request, answer.receipt_id)
         state: Any = request.state
         return calls.released(
             answer,
@@ -291,14 +291,16 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         )
 
     def _withheld(self, request: ModelRequest[Any], halt: SafetyHalt) -> None:
-        self._hand_on(halt.trail)
+        self._hand_on(request, halt.trail)
         self._hand_back(request, halt)
 
-    def _hand_on(self, id_: str) -> None:
+    def _hand_on(self, request: ModelRequest[Any], id_: str) -> None:
         """Give the receipt of a window to who asked for receipts, while its session lasts."""
         if self._on_receipt is None or not id_:
             return
-        receipt = self.relay.receipt(id_, residency=self._asking.get("residency"))
+        state: Any = request.state
+        fields = asked_within(self._asking, state.get("crp_asked", {}))
+        receipt = self.relay.receipt(id_, residency=fields.get("residency"))
         if receipt is not None:
             self._on_receipt(receipt)
 

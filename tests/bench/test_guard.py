@@ -8,11 +8,10 @@ import pytest
 
 from crp_integrations.bench.guard.speed import WORST, decisions
 from crp_integrations.engines.rego import RegoEngine
+from crp_integrations.guard.access import access
 
 
-def test_an_operator_who_reads_personal_data_is_a_class_of_its_own(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_dearest_questions_are_classes_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[Any, Any]] = []
     decide = RegoEngine.decide
 
@@ -23,13 +22,23 @@ def test_an_operator_who_reads_personal_data_is_a_class_of_its_own(
 
     monkeypatch.setattr(RegoEngine, "decide", noted)
     told = decisions(5)
-    assert "operator+pii" in told["by_labels"]
-    operators = [(q, said) for q, said in asked if q["subject"]["roles"] == ["operator"]]
-    # The first, which makes the class known, and the five that are new.
-    assert len(operators) == 1 + 5
-    for question, said in operators:
-        assert "pii:high" in question["resource"]["labels"]
-        assert said == {"allow": True, "redact": ["*"]}
+    assert {"operator+pii", "operator+own", "roles+denied"} <= set(told["by_labels"])
+    redacted = [["class:internal", "pii:high"], ["class:internal", "pii:high", "project:pumps"]]
+    granted = {label for table in access().data["granted"].values() for label in table["read"]}
+    assert "project:pumps" not in granted
+    for roles, labels, wanted in [
+        (["operator"], redacted[0], {"allow": True, "redact": ["*"]}),
+        (["operator"], redacted[1], {"allow": True, "redact": ["*"]}),
+        (["auditor", "reader"], ["class:secret", "pii:high"], None),
+    ]:
+        answers = [
+            said
+            for question, said in asked
+            if (question["subject"]["roles"], question["resource"]["labels"]) == (roles, labels)
+        ]
+        # The first, which makes the class known, and the five that are new.
+        assert len(answers) == 1 + 5
+        assert all(said == wanted if wanted else not said["allow"] for said in answers)
     # The figure that the bar is laid to is the dearest class's, whichever that is.
     for name in WORST:
         assert told[name] == max(one[name] for one in told["by_labels"].values())

@@ -55,7 +55,7 @@ def test_a_policy_that_breaks_its_tests_fails_the_command(guard, tmp_path: Path)
     assert "own@1" in guard("test", "--bundle", bundle(tmp_path)).stdout
     broken = tmp_path / "broken"
     broken.mkdir()
-    loose = bundle(broken, ("\t\tsome role in roles\n\t\ttheirs[label][role]\n", "\t\tlabel\n"))
+    loose = bundle(broken, ("\t\tsome theirs in tables\n\t\ttheirs[label]\n", "\t\tlabel\n"))
     said = guard("test", "--bundle", loose, status=1).stdout
     assert "nobody without a role reads what is internal: decided" in said
     (loose / NAME).unlink()

@@ -121,7 +121,7 @@ def test_interpreters_and_what_is_put_into_them_are_let_go_of() -> None:
     engine = RegoEngine(most_kept=0)
     engine.decide(ECHO, {"value": 1})
     (built,) = engine._built.values()
-    built._c = _Counting(built._c, made, freed)  # type: ignore[assignment]
+    built._c = _Counting(built._c, made, freed)
     for value in ("fine", "\ud800"):
         try:
             engine.decide(ECHO, {"value": value})
@@ -129,6 +129,34 @@ def test_interpreters_and_what_is_put_into_them_are_let_go_of() -> None:
             continue
     assert len(made) == 3
     assert sorted(map(str, made)) == sorted(map(str, freed))
+
+
+def test_what_goes_wrong_with_one_part_of_an_input_goes_wrong_with_all_that_follow() -> None:
+    """So the last call's word is enough, and no half of a question is ever decided about."""
+    engine = RegoEngine(most_kept=0)
+    engine.decide(ECHO, {"value": 1})
+    (built,) = engine._built.values()
+    c = built._c
+    given = c.regoNewInput()
+    try:
+        # An item of nothing; whatever comes after it is refused too.
+        assert c.regoInputObjectItem(given)
+        assert c.regoInputString(given, b"name")
+        assert c.regoInputString(given, b"value")
+        for call in (c.regoInputObjectItem, c.regoInputNull):
+            assert call(given)
+        for put, value in [
+            (c.regoInputBoolean, True),
+            (c.regoInputInt, 1),
+            (c.regoInputFloat, 0.5),
+            (c.regoInputArray, 0),
+            (c.regoInputObject, 0),
+        ]:
+            assert put(given, value)
+        assert c.regoSetInput(built._interpreter, given)
+    finally:
+        c.regoFreeInput(given)
+    assert engine.decide(ECHO, {"value": 2}) == {"got": {"value": 2}}
 
 
 class _Counting:
@@ -250,6 +278,41 @@ def test_a_comprehension_in_an_every_is_refused(body: str) -> None:
     called = "every l in input.ls { bad(l) == 0 }"
     function = 'bad(l) := count([r | some r in input.rs; l == "secret:a"])\n'
     assert _decided(called, behind=function) == {"allow": False}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "x := data.my; every l in input.ls { _ = x[l] }",
+        "x := data.my; every l in input.ls { x[l] = y; y }",
+        "some x in input.ls; every l in input.ls { l == l; y = x; y == l }",
+        "some x in input.ls; every l in input.ls { [y] = [x] }",
+    ],
+)
+def test_what_would_end_the_process_is_refused(body: str) -> None:
+    """A value by `=` in an `every`, from a variable outside: the interpreter reads a pointer."""
+    with pytest.raises(EngineError, match="may end the process"):
+        _decided(body)
+
+
+@pytest.mark.parametrize(
+    ("body", "allowed"),
+    [
+        ('x := data.my; every l in input.ls { y := x.time.now; y == 1; l != "" }', True),
+        ('every l in input.ls { count(l) >= 3; count(l) <= 20; l != "public"; 1 = 1 }', True),
+        ('x := data.my; every l in input.ls { x.time = {"now": 1}; l }', None),
+        ("x := data.my; every l in input.ls { x.time.now = 1; l }", True),
+    ],
+)
+def test_what_compares_or_names_in_an_every_is_no_such_thing(
+    body: str, allowed: bool | None
+) -> None:
+    if allowed is None:
+        # A value of several parts is not told from one with variables in it.
+        with pytest.raises(EngineError, match="may end the process"):
+            _decided(body)
+    else:
+        assert _decided(body) == {"allow": allowed}
 
 
 @pytest.mark.parametrize(
