@@ -301,10 +301,13 @@ def _fitted(
 def _conflicts(candidates: Candidates, shown: Sequence[RankedFact]) -> tuple[Conflict, ...]:
     """Pairs of shown facts that are near-identical and say different things, by their ids."""
     facts, columns = candidates.facts, candidates.columns
+    pairs = as_pairs(candidates.conflicts)
+    if pairs.paired() is not None and not pairs.paired():
+        return ()
     ids = {ranked.candidate.fact_id for ranked in shown}
     found = (columns.position(fact_id) for fact_id in sorted(ids))
     places = [at for at in found if at is not None]
     return tuple(
         Conflict(left=facts[left].fact_id, right=facts[right].fact_id)
-        for left, right in as_pairs(candidates.conflicts).within(places)
+        for left, right in pairs.within(places)
     )

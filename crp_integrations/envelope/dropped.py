@@ -6,8 +6,8 @@ is worked out as columns; it looks, compares and serialises as the tuple of its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, overload
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, NamedTuple, overload
 
 from pydantic import Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
@@ -29,6 +29,20 @@ class Drop(Part):
     reason: DropReason
     tokens: int = Field(ge=0)
     kept: str | None = None
+
+
+class DropRow(NamedTuple):
+    """The fields of a `Drop`, where no record is wanted."""
+
+    fact_id: str
+    reason: DropReason
+    tokens: int
+    kept: str | None
+
+
+def rows_of(dropped: Sequence[Drop]) -> Iterable[Drop | DropRow]:
+    """What was left out, for who reads it once; of columns no record is made and kept."""
+    return dropped.rows() if isinstance(dropped, Drops) else dropped
 
 
 class Drops(Sequence[Drop]):
@@ -111,6 +125,17 @@ class Drops(Sequence[Drop]):
             ids.append(fact_id)
             found[reason] = (ids, before + tokens)
         return found
+
+    def rows(self) -> list[Drop | DropRow]:
+        """Everything that was left out, in the order of the report."""
+        ids, tokens, kept = self._ids, self._tokens, self._kept.get
+        return [
+            *(
+                DropRow(ids[at], self._reason(ids[at]), tokens.item(at), kept(ids[at]))
+                for at in self._at.tolist()
+            ),
+            *self._refused,
+        ]
 
     def _all(self) -> tuple[Drop, ...]:
         if self._made is None:

@@ -102,12 +102,12 @@ def weighed(pool: Pool, settings: HybridSettings) -> Weighed:
     """
     terms, read = asked(pool.query), profiles(pool.contents)
     norm, mean = _lengths([text.words for text in read])
-    stems = [text.stems for text in read]
-    every = [
-        [(at, found) for at, own in enumerate(stems) if (found := own.get(term)) is not None]
-        for term in terms
-    ]
-    held = [one for one in every if one]
+    every: dict[str, list[tuple[int, Found]]] = {term: [] for term in terms}
+    # Most texts hold few of the terms, so each is asked once for those that it has.
+    for at, text in enumerate(read):
+        for term in text.stems.keys() & every.keys():
+            every[term].append((at, text.stems[term]))
+    held = [one for one in every.values() if one]
     whole = _bm25(
         [at for one in held for at, _ in one],
         [found.often for one in held for _, found in one],

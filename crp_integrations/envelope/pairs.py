@@ -7,7 +7,7 @@ worked out from vectors can be listed, kept, and replayed without the vectors.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
 import numpy as np
@@ -28,6 +28,14 @@ class Pairs(Sequence[tuple[int, int]]):
 
     def fetch(self, positions: Sequence[int]) -> None:
         """Get ready to answer for many positions at once; no answer changes."""
+
+    def paired(self) -> Collection[int] | None:
+        """Positions that are in a pair, where that is known without working anything out."""
+        return None
+
+    def alone(self, positions: Sequence[int]) -> Collection[int]:
+        """Those of the positions that are known to be in no pair; nothing is worked out."""
+        return ()
 
     @abstractmethod
     def __iter__(self) -> Iterator[tuple[int, int]]: ...
@@ -102,6 +110,15 @@ class Listed(Pairs):
     def of(self, position: int) -> Places:
         """Positions paired with this one, ascending."""
         return self._of.get(position, NONE)
+
+    def paired(self) -> Collection[int]:
+        """Positions that are in a pair."""
+        return self._of.keys()
+
+    def within(self, positions: Sequence[int]) -> list[tuple[int, int]]:
+        """The pairs of which both are among these positions, sorted."""
+        inside = set(positions) if self._pairs else set()
+        return [(left, right) for left, right in self._pairs if left in inside and right in inside]
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         return iter(self._pairs)

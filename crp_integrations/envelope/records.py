@@ -187,7 +187,7 @@ class PackedFact(Part):
         Checked once more, since that takes half of the time of leaving it out. Scores are divided
         here and not by `from_fixed`, whose calls take as long as the check.
         """
-        candidate = ranked.candidate
+        candidate, composite, freshness, diversity = ranked
         fields = {
             "fact_id": candidate.fact_id,
             "content": candidate.content,
@@ -197,9 +197,9 @@ class PackedFact(Part):
             "source_location": candidate.source_location,
             "relevance_score": candidate.relevance / SCALE,
             "importance_weight": candidate.importance / SCALE,
-            "freshness_score": ranked.freshness / SCALE,
-            "diversity_bonus": ranked.diversity / SCALE,
-            "composite_score": ranked.composite / SCALE,
+            "freshness_score": freshness / SCALE,
+            "diversity_bonus": diversity / SCALE,
+            "composite_score": composite / SCALE,
             "selection_score": None if candidate.score is None else candidate.score / SCALE,
             "lexical_score": candidate.lexical / SCALE,
             "hop_score": candidate.hop / SCALE,
@@ -208,7 +208,8 @@ class PackedFact(Part):
             "community": candidate.community,
             "ingested_at": candidate.ingested_at,
         }
-        return cls.model_validate(fields)
+        found: PackedFact = cls.__pydantic_validator__.validate_python(fields)
+        return found
 
 
 class Cap(Part):

@@ -160,6 +160,11 @@ class Similar:
             self._near[group[0]] = np.array(sorted(alike), dtype=np.intp)
         self._whole = True
 
+    def alone(self, positions: Sequence[int]) -> list[int]:
+        """Those that were compared with all and have nothing near them."""
+        with self._lock:
+            return [at for at in positions if self._near.get(at) is NONE]
+
     def within(self, positions: Sequence[int]) -> list[tuple[int, int, bool]]:
         """Near-identical pairs among a few candidates alone, and whether the two differ."""
         kept = sorted(set(positions))
@@ -273,6 +278,10 @@ class _Half(Pairs):
     def fetch(self, positions: Sequence[int]) -> None:
         """Compare many candidates in one product."""
         self._found.fetch(positions)
+
+    def alone(self, positions: Sequence[int]) -> list[int]:
+        """Those that are known to have nothing near them."""
+        return self._found.alone(positions)
 
     def within(self, positions: Sequence[int]) -> list[tuple[int, int]]:
         """The pairs of which both are among these positions, sorted; nothing else is compared."""

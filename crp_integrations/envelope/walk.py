@@ -31,8 +31,13 @@ class Walk:
         self._picks = self._place[picks]
         self._pick = np.empty_like(order)
         self._pick[self._picks] = np.arange(len(order))
+        paired = pairs.paired()
+        # Places of facts that resemble another, where that is known; each other one is kept.
+        self._alike = None if paired is None else {self._place.item(at) for at in paired}
         # The place that stands for another; -1 for one that is kept.
         self._known: dict[int, int] = {}
+        # Places of which it was told at once that nothing is like them: nearly all.
+        self._alone: set[int] = set()
 
     @classmethod
     def without_duplicates(cls, facts: int) -> Walk:
@@ -42,10 +47,17 @@ class Walk:
 
     def fetch(self, places: Sequence[int]) -> None:
         """Get ready for questions about these places."""
-        self._pairs.fetch(self._positions[list(places)].tolist())
+        positions = self._positions[list(places)].tolist()
+        self._pairs.fetch(positions)
+        if alone := set(self._pairs.alone(positions)):
+            found = [place for place, at in zip(places, positions, strict=True) if at in alone]
+            self._alone.update(found)
+            self._known.update(dict.fromkeys(found, -1))
 
     def stands_for(self, place: int) -> int | None:
         """The place of the fact that stands for this one; None when it is kept."""
+        if self._alike is not None and place not in self._alike:
+            return None
         known = self._known.get(place)
         if known is not None:
             return None if known < 0 else known
@@ -65,6 +77,10 @@ class Walk:
 
     def below(self, place: int) -> list[int]:
         """Places of the near-duplicates that were picked after this fact."""
+        if self._alike is not None and place not in self._alike:
+            return []
+        if place in self._alone:
+            return []
         partners = self._partners(place)
         if not len(partners):
             return []

@@ -23,6 +23,8 @@ ID_SPACE = UUID("6f0f5d3e-3a1c-5b0e-9a52-0d7c2b1f4e68")
 
 
 def _utc(moment: datetime) -> datetime:
+    if moment.tzinfo is UTC:
+        return moment
     if moment.tzinfo is None:
         raise ValueError(f"timestamp {moment.isoformat()} has no time zone; write it with one")
     try:

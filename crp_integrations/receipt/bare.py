@@ -7,11 +7,14 @@ replay as were signed, and a copy without some texts says the rest of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any, Final, get_args, get_origin
 
 from crp_integrations.dpe.records import Claim, Evidence, Finding, Report
-from crp_integrations.envelope.records import Drop, Envelope, PackedFact
+from crp_integrations.envelope.dropped import Drop, DropRow, rows_of
+from crp_integrations.envelope.records import Envelope, PackedFact
+from crp_integrations.records import Part
 from crp_integrations.scores import SCALE
 
 _AS_THEY_ARE: Final = frozenset({str, int, bool, type(None)})
@@ -58,48 +61,101 @@ def plain(value: Any) -> Any:
     return plain(value.__dict__)
 
 
-def report(found: Report, needs: Sequence[str]) -> dict[str, Any]:
+def written(value: Any) -> Any:
+    """What is written to the same bytes as `plain` of it: without floats and records.
+
+    Words, tuples and what holds nothing else stay as they are, so little of it is looked at.
+    """
+    kind = type(value)
+    if kind in _AS_THEY_ARE:
+        return value
+    if kind is float:
+        return round(value * SCALE)
+    if not isinstance(value, Part):
+        return plain(value)
+    told = dict(value.__dict__)
+    for name in changing(type(value)):
+        told[name] = written(told[name])
+    return told
+
+
+@cache
+def changing(kind: type[Part]) -> tuple[str, ...]:
+    """Fields of a record that may hold what is written as something else."""
+    fields = kind.model_fields.items()
+    return tuple(name for name, field in fields if not _stays(field.annotation))
+
+
+def _stays(kind: Any) -> bool:
+    """Whether values of a type are written as they are."""
+    inner = get_args(kind)
+    if not inner:
+        return isinstance(kind, type) and (kind in _AS_THEY_ARE or issubclass(kind, str))
+    if get_origin(kind) is dict:
+        return inner[0] is str and _stays(inner[1])
+    return all(one is Ellipsis or _stays(one) for one in inner)
+
+
+@cache
+def _of_report() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Fields of a report that are told as they are, and those that are written otherwise."""
+    others = changing(Report)
+    names = [name for name in Report.model_fields if name not in _ELSEWHERE]
+    return (
+        tuple([name for name in names if name not in others]),
+        tuple([name for name in names if name in others]),
+    )
+
+
+def report(
+    found: Report, needs: Sequence[str], told_as: Callable[[Any], Any] = plain
+) -> dict[str, Any]:
     """A report without texts, under its own field names.
 
     Args:
         needs: what the answer was to cover; a need is told by its number among them.
+        told_as: `plain` to compare it, `written` to write it down alone.
     """
     numbers = {need: number for number, need in enumerate(needs)}
-    told = {
-        name: value if type(value) in _AS_THEY_ARE else plain(value)
-        for name, value in found.__dict__.items()
-        if name not in _ELSEWHERE
-    }
+    fields = found.__dict__
+    as_they_are, others = _of_report()
+    told = {name: fields[name] for name in as_they_are}
+    if told_as is plain:
+        told = plain(told)
+    for name in others:
+        told[name] = told_as(fields[name])
     quality = found.quality
-    covered = {
-        name: [numbers.get(need, -1) for need in getattr(quality.completeness, name)]
-        for name in ("covered", "uncovered", "new")
-    }
-    coherence = plain(
-        {name: value for name, value in quality.coherence.__dict__.items() if name[0] != "c"}
-    )
+    coherence = quality.coherence
     told["quality"] = {
         "coherence": {
-            **coherence,
-            "compared": quality.coherence.compared,
-            "contradicted": quality.coherence.contradicted,
+            **{
+                name: told_as(value) for name, value in coherence.__dict__.items() if name[0] != "c"
+            },
+            "compared": coherence.compared,
+            "contradicted": coherence.contradicted,
             "contradictions": [
                 {
-                    name: plain(value)
+                    name: told_as(value)
                     for name, value in one.__dict__.items()
                     if name not in ("claim", "prior_claim", "window_id")
                 }
-                for one in quality.coherence.contradictions
+                for one in coherence.contradictions
             ],
         },
-        "repetition": plain(quality.repetition),
-        "completeness": {**plain(quality.completeness), **covered},
-        "flow": plain(quality.flow),
+        "repetition": told_as(quality.repetition),
+        "completeness": {
+            **told_as(quality.completeness),
+            **{
+                name: [numbers.get(need, -1) for need in getattr(quality.completeness, name)]
+                for name in ("covered", "uncovered", "new")
+            },
+        },
+        "flow": told_as(quality.flow),
     }
     told["claims"] = [_claim(claim) for claim in found.claims]
-    told["omissions"] = [plain(one) for one in found.omissions]
-    told["personal"] = plain(found.personal)
-    told["classification"] = plain(found.classification)
+    told["omissions"] = [told_as(one) for one in found.omissions]
+    told["personal"] = told_as(found.personal)
+    told["classification"] = told_as(found.classification)
     told["stages"] = [[run.number, run.name, run.engine] for run in found.stages]
     return told
 
@@ -160,7 +216,7 @@ def envelope(
     """
     return {
         "facts": _facts(made.facts, place_of),
-        "dropped": [_drop(drop, place_of) for drop in made.dropped],
+        "dropped": [_drop(drop, place_of) for drop in rows_of(made.dropped)],
         "conflicts": [[one.left, one.right] for one in made.conflicts],
         "caps": [[one.ceiling.value, one.reason] for one in made.caps],
         "advice": [[one.word.value, one.reason] for one in made.advice],
@@ -203,7 +259,7 @@ def _facts(facts: Sequence[PackedFact], place_of: Mapping[str, int]) -> list[dic
     return found
 
 
-def _drop(drop: Drop, place_of: Mapping[str, int]) -> dict[str, Any]:
+def _drop(drop: Drop | DropRow, place_of: Mapping[str, int]) -> dict[str, Any]:
     told: dict[str, Any] = {"at": place_of[drop.fact_id], "reason": drop.reason.value}
     if drop.kept is not None:
         told["kept"] = place_of[drop.kept]

@@ -22,7 +22,7 @@ from crp_integrations.receipt.disclosed import disclosed_part
 from crp_integrations.receipt.leaves import Part, quoted
 from crp_integrations.receipt.predicate import SCHEMA
 from crp_integrations.receipt.records import Draft
-from crp_integrations.receipt.texts import Texts, as_json, rendered, small
+from crp_integrations.receipt.texts import Texts, rendered, small, texts_as_json
 from crp_integrations.receipt.told import Told
 from crp_integrations.receipt.written import part, together
 from crp_integrations.scores import SCALE
@@ -68,13 +68,13 @@ def draft(told: Told, version: str) -> Draft:
     texts.add("answer", told.text, of=texts.of, follows=True)
     examined = examined_told(told, told.examined, texts, question, shown) if told.examined else None
     needs = told.examined.dossier.sub_queries if told.examined else ()
-    seal = texts.add("seal", as_json(dict(told.state)), of=range(len(texts.leaves)))
+    seal = texts.add("seal", texts_as_json(dict(told.state)), of=range(len(texts.leaves)))
     fit = told.fit
     parts = {
         "candidates": candidates,
         "envelope": envelope,
         "examined": part(examined),
-        "report": part(bare.report(told.report, needs)),
+        "report": part(bare.report(told.report, needs, bare.written)),
         "settings": disclosed_part(told.settings),
     }
     rest = {
@@ -175,7 +175,7 @@ def _candidates(fit: Fit | None, labels: Mapping[str, int], texts: Texts) -> lis
         found.append(told)
     named = [label for label in labels if label]
     if named:
-        texts.add("communities", as_json(named), of=range(len(texts.leaves)))
+        texts.add("communities", texts_as_json(named), of=range(len(texts.leaves)))
     return found
 
 

@@ -5,6 +5,7 @@ Spec: CRP-SPEC-005 §21.3 (decision D18)
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from functools import cache, lru_cache
@@ -15,6 +16,7 @@ from pydantic import ValidationError
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import CRPError
+from crp_integrations.receipt.canonical import dumps
 from crp_integrations.receipt.told import InForce
 from crp_integrations.receipt.written import part
 from crp_integrations.records import Part
@@ -26,6 +28,8 @@ _BEFORE: Final = frozenset({"assembly", "decompose", "graph", "reuse", "screenin
 _BEFORE_PATHS: Final = re.compile(r"hybrid\.(?!enabled$|whole_share$|passed_over$|stretches_seen$)")
 # Receipts that do not tell these are older than the setting, and were made in this way.
 _AT_FIRST: Final[Mapping[str, Mapping[str, Any]]] = {"envelope": {"hybrid.passed_over": None}}
+# Bytes of settings that are kept by what is told of them: those of a receipt are a tenth of it.
+_LONGEST: Final = 65_536
 _WEIGHTS: Final = ("_weight", "_factor", "_shift")
 
 
@@ -100,6 +104,20 @@ def _read(
     missing = tuple(path for path in withheld if path.startswith(f"{name}."))
     if missing:
         raise Withheld(missing)
+    told = dumps(content, texts_alone=True)
+    if len(told) > _LONGEST:
+        return _made(kind, name, content)
+    found: Kind = _kept(kind, name, told)
+    return found
+
+
+# Receipts of one store share their settings, which are frozen.
+@lru_cache(maxsize=16)
+def _kept(kind: type[Kind], name: str, told: bytes) -> Any:
+    return _made(kind, name, json.loads(told))
+
+
+def _made(kind: type[Kind], name: str, content: Mapping[str, Any]) -> Kind:
     tree: dict[str, Any] = {}
     for path, value in {**_AT_FIRST.get(name, {}), **content}.items():
         *rooms, last = path.split(".")

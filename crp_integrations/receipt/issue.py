@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Final
 
 from crp_integrations.errors import ReceiptBroken
@@ -32,16 +33,11 @@ def issue(draft: Draft, chain: Chain, key: SigningKey, salt_key: bytes) -> Recei
     hidden = salts(salt_key, chain.hmac, len(leaves))
     said = [_text(leaf, leaves) if leaf.parts else leaf.text for leaf in leaves]
     digests = leaf_hashes(zip(hidden, said, strict=True))
+    names, _, ids, _, ofs, follows, parts = zip(*leaves, strict=True) if leaves else [()] * 7
     # As tuples, without a call of their class for each.
-    entries = tuple(
-        [
-            tuple.__new__(Entry, (name, digest, fact_id, of, follows, parts))
-            for (name, _, fact_id, _, of, follows, parts), digest in zip(
-                leaves, digests, strict=True
-            )
-        ]
-    )
-    hashes = {leaf[0]: digest for leaf, digest in zip(leaves, digests, strict=True)}
+    columns = zip(names, digests, ids, ofs, follows, parts, strict=True)
+    entries = tuple(map(tuple.__new__, repeat(Entry), columns))
+    hashes = dict(zip(names, digests, strict=True))
     missing = [name for name in SUBJECTS if name not in hashes]
     if missing:
         raise ValueError(f"no leaf is named {missing[0]!r}")
@@ -53,12 +49,8 @@ def issue(draft: Draft, chain: Chain, key: SigningKey, salt_key: bytes) -> Recei
         draft.content,
     )
     signed = key.sign(IN_TOTO, statement.to_payload())
-    shown = tuple(
-        [
-            tuple.__new__(Shown, (salt, None if leaf.parts else text))
-            for leaf, salt, text in zip(leaves, hidden, said, strict=True)
-        ]
-    )
+    texts = [None if own else text for own, text in zip(parts, said, strict=True)]
+    shown = tuple(map(tuple.__new__, repeat(Shown), zip(hidden, texts, strict=True)))
     return Receipt(signed, key.public, statement, shown)
 
 

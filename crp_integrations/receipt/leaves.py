@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from hashlib import sha256
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -26,6 +26,7 @@ LONGEST: Final = 50_000_000
 LONGEST_TOGETHER: Final = 10 * LONGEST
 _OF_FACT = frozenset({"fact", "hash"})
 _OF_TEXT = frozenset({"follows", "hash", "name", "of", "parts"})
+_LITERALS = frozenset({str, int})
 
 # A literal; a leaf as a whole; or a stretch of one, from and to a character.
 Part: TypeAlias = str | int | tuple[int, int, int]
@@ -108,12 +109,7 @@ class Entry(NamedTuple):
             "",
             _numbers(found["of"], count, f"{place}.of"),
             found["follows"],
-            tuple(
-                [
-                    part if isinstance(part, str) else _part(part, count, place, n)
-                    for n, part in enumerate(_list(found["parts"], f"{place}.parts"))
-                ]
-            ),
+            _parts(_list(found["parts"], f"{place}.parts"), count, place),
         )
 
 
@@ -124,23 +120,43 @@ def entries_of(listed: Any, place: str) -> tuple[Entry, ...]:
         ReceiptBroken: one of them is none, has another's name, or they are no list.
     """
     listed = _list(listed, place)
+    found = _of_facts(listed)
     count = len(listed)
-    found = []
-    for number, one in enumerate(listed):
-        # Most are of facts; what is anything else is looked at with care.
-        try:
-            fact_id, digits = one["fact"], one["hash"]
-            digest = bytes.fromhex(digits)
-            plain = len(one) == 2 and type(fact_id) is str and fact_id != ""
-            plain = plain and len(digest) == 32 and digest.hex() == digits
-        except (KeyError, TypeError, ValueError):
-            plain = False
-        if plain:
-            found.append(Entry(FACT + fact_id, digest, fact_id))
-        else:
-            found.append(Entry.from_json(one, count, f"{place}[{number}]"))
+    found += [
+        Entry.from_json(one, count, f"{place}[{number}]")
+        for number, one in enumerate(listed[len(found) :], start=len(found))
+    ]
     check_parts(found, place)
     return tuple(found)
+
+
+def _of_facts(listed: Sequence[Any]) -> list[Entry]:
+    """The leaves of facts in front of all others; none where one of them is odd.
+
+    They are most of a receipt's leaves, and their hashes are read as one.
+    """
+    count = 0
+    for one in listed:
+        if type(one) is not dict or len(one) != 2:
+            break
+        count += 1
+    try:
+        ids = [one["fact"] for one in listed[:count]]
+        digits = [one["hash"] for one in listed[:count]]
+        joined = "".join(digits)
+        data = bytes.fromhex(joined)
+        # What is no text cannot be put behind a name.
+        names = [FACT + id_ for id_ in ids]
+    except (KeyError, TypeError, ValueError):
+        return []
+    if "" in ids or data.hex() != joined or any(len(one) != 64 for one in digits):
+        return []
+    hashes = [data[at : at + 32] for at in range(0, len(data), 32)]
+    # As tuples, without a call of their class for each.
+    return [
+        tuple.__new__(Entry, (name, digest, id_, (), False, ()))
+        for name, digest, id_ in zip(names, hashes, ids, strict=True)
+    ]
 
 
 # Deriving one takes as long as hashing fifty leaves.
@@ -160,12 +176,16 @@ def salts(key: bytes, scope: str, count: int) -> list[bytes]:
         scope: what no other receipt has, such as the window's HMAC.
     """
     secret = hmac.digest(key, scope.encode(), "sha256")
-    return [sha256(counter + secret).digest() for counter in _counters(count)]
+    counters = _counters()[:count]
+    if count > len(counters):
+        counters = [number.to_bytes(4) for number in range(1, count + 1)]
+    return [sha256(counter + secret).digest() for counter in counters]
 
 
-@lru_cache(maxsize=16)
-def _counters(count: int) -> tuple[bytes, ...]:
-    return tuple([number.to_bytes(4) for number in range(1, count + 1)])
+# As many as hardly a receipt has leaves.
+@cache
+def _counters() -> list[bytes]:
+    return [number.to_bytes(4) for number in range(1, 1_025)]
 
 
 def leaf_hashes(salted: Iterable[tuple[bytes, str]]) -> list[bytes]:
@@ -191,8 +211,11 @@ def composed(
         None when something that it is put together from is left out or is not as long, or when it
         would be longer than any context: a small file could ask for more than there is memory.
     """
+    most = min(most, LONGEST)
+    if {*map(type, parts)} <= _LITERALS:
+        return _of_whole(parts, text, most)
     pieces: list[str] = []
-    length, most = 0, min(most, LONGEST)
+    length = 0
     for part in parts:
         piece: str | None
         if isinstance(part, str):
@@ -209,6 +232,18 @@ def composed(
         length += len(piece)
         if length > most:
             return None
+    return "".join(pieces)
+
+
+def _of_whole(parts: Sequence[Part], text: Callable[[int], str | None], most: int) -> str | None:
+    """The same of literals and whole leaves, of which nothing is copied before it is summed up."""
+    shown = [
+        part if isinstance(part, str) else text(part) if isinstance(part, int) else None
+        for part in parts
+    ]
+    pieces = [piece for piece in shown if piece is not None]
+    if len(pieces) < len(parts) or sum(map(len, pieces)) > most:
+        return None
     return "".join(pieces)
 
 
@@ -262,10 +297,27 @@ def _number(value: Any, count: int, place: str) -> int:
 def _numbers(value: Any, count: int, place: str) -> tuple[int, ...]:
     numbers = _list(value, place)
     # Lists of hundreds are mostly right.
-    if not {*map(type, numbers)} <= {int} or not all(0 <= number < count for number in numbers):
+    right = {*map(type, numbers)} <= {int}
+    if numbers and not (right and min(numbers) >= 0 and max(numbers) < count):
         for number in numbers:
             _number(number, count, place)
     return tuple(numbers)
+
+
+def _parts(values: Sequence[Any], count: int, place: str) -> tuple[Part, ...]:
+    """What a composed leaf is put together from."""
+    numbers = [part for part in values if type(part) is int]
+    # Mostly literals and whole leaves, whose numbers are right.
+    if {*map(type, values)} <= _LITERALS and (
+        not numbers or (min(numbers) >= 0 and max(numbers) < count)
+    ):
+        return tuple(values)
+    return tuple(
+        [
+            part if isinstance(part, str) else _part(part, count, place, at)
+            for at, part in enumerate(values)
+        ]
+    )
 
 
 def _part(value: Any, count: int, place: str, at: int) -> int | tuple[int, int, int]:

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from crp_integrations.dpe.dossier import Dossier, PriorWindow, System
 from crp_integrations.dpe.examination import Engines, Examination
 from crp_integrations.dpe.signals import Entry
+from crp_integrations.envelope.making import made
 from crp_integrations.envelope.pairs import Listed
 from crp_integrations.envelope.prompt import BETWEEN
 from crp_integrations.envelope.records import Candidate, Candidates
@@ -65,6 +66,7 @@ class Texts:
 
     def __init__(self, receipt: Receipt) -> None:
         self._receipt = receipt
+        self._plain = receipt.plain
 
     def get(self, number: int) -> str | None:
         """A text; None for one that was left out.
@@ -72,9 +74,10 @@ class Texts:
         Raises:
             ReceiptBroken: there is no such leaf.
         """
-        if not 0 <= number < len(self._receipt.leaves):
+        if not 0 <= number < len(self._plain):
             raise ReceiptBroken("content", f"names leaf {number}, and there is none")
-        return self._receipt.text(number)
+        found = self._plain[number]
+        return self._receipt.text(number) if found is None else found
 
     def __getitem__(self, number: int) -> str:
         found = self.get(number)
@@ -155,8 +158,9 @@ def candidates_of(content: Content, texts: Texts) -> tuple[Candidates, tuple[str
         raise ReceiptBroken("content.selected", "is not there")
     hidden: list[str] = []
     facts = []
-    # Facts of one ingestion share their time.
+    # Facts of one ingestion share their time, and those of a community its label.
     times: dict[str | None, datetime | None] = {None: None}
+    labels: dict[int | None, str | None] = {None: None}
     left = _MOST
     for place, one in enumerate(content.candidates):
         text = texts.get(one.leaf)
@@ -169,7 +173,7 @@ def candidates_of(content: Content, texts: Texts) -> tuple[Candidates, tuple[str
                 )
             hidden.append(one.id)
             text = _filler(place, one.characters)
-        facts.append(_candidate(one, text, times))
+        facts.append(_candidate(one, text, times, labels))
     question = texts.get(content.request.question)
     if question is None:
         question = _TEMPORAL if fit.temporal else ""
@@ -208,33 +212,42 @@ def moment(text: str, place: str) -> datetime:
 
 
 def _candidate(
-    one: CandidateTold, text: str, times: dict[str | None, datetime | None]
+    one: CandidateTold,
+    text: str,
+    times: dict[str | None, datetime | None],
+    labels: dict[int | None, str | None],
 ) -> Candidate:
-    flat, when, label = one.stretches, one.ingested_at, one.community
+    flat, when, number = one.stretches, one.ingested_at, one.community
     if flat and (len(flat) % 3 or max(flat[1::3]) > one.characters):
         raise ReceiptBroken(f"content.candidates[{one.id}].stretches", "no stretches of its leaf")
     if len(text) != one.characters:
         raise ReceiptBroken(f"content.candidates[{one.id}].characters", f"the leaf has {len(text)}")
     if when is not None and when not in times:
         times[when] = moment(when, f"content.candidates[{one.id}].ingested_at")
-    return Candidate(
-        fact_id=one.id,
-        content=text,
-        source_id=one.source,
-        relevance=one.relevance,
-        importance=one.importance,
-        tokens=one.tokens,
-        ingested_at=times[when],
-        stale=one.stale,
-        community=None if label is None else label_of(label),
-        score=one.score,
-        lexical=one.lexical,
-        hop=one.hop,
-        stretches=Stretches(flat[0::3], flat[1::3], flat[2::3]) if flat else (),
-        spans=one.spans,
-        decay=one.decay,
-        decision=one.decision,
-        refused=one.refused,
+    if number not in labels:
+        labels[number] = None if number is None else label_of(number)
+    # By place, as the fields of a candidate stand: a receipt has hundreds.
+    return made(
+        one.id,
+        text,
+        one.source,
+        one.relevance,
+        one.importance,
+        one.tokens,
+        times[when],
+        one.stale,
+        labels[number],
+        "",
+        (),
+        one.score,
+        one.lexical,
+        one.hop,
+        Stretches(flat[0::3], flat[1::3], flat[2::3]) if flat else (),
+        one.spans,
+        "",
+        one.decay,
+        one.decision,
+        one.refused,
     )
 
 

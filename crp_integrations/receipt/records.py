@@ -27,6 +27,9 @@ ID_PREFIX: Final = "crp_rcpt_"
 ID_DIGITS: Final = 32
 _FILE = frozenset({"envelope", "key", "schema", "texts"})
 _PLAIN = frozenset({"salt", "text"})
+# Base64 of a salt ends in a digit of which the last two bits are not used, and a sign.
+_SALT_DIGITS: Final = 44
+_LAST: Final = frozenset("AEIMQUYcgkosw048")
 _COMPOSED = frozenset({"salt"})
 
 
@@ -114,6 +117,11 @@ class Receipt:
         """The number of each leaf by its name."""
         return {leaf.name: number for number, leaf in enumerate(self.leaves)}
 
+    @cached_property
+    def plain(self) -> Sequence[str | None]:
+        """The text of each leaf that has one of its own; None for others, and for what is gone."""
+        return [None if isinstance(one, LeftOut) else one.text for one in self.texts]
+
     def number(self, name: str) -> int:
         """The number of a leaf.
 
@@ -124,10 +132,11 @@ class Receipt:
 
     def text(self, number: int) -> str | None:
         """A leaf's text; None when it, or something that it is put together from, is left out."""
-        one = self.texts[number]
-        if isinstance(one, LeftOut):
-            return None
-        return composed(self.leaves[number].parts, self.text) if one.text is None else one.text
+        found = self.plain[number]
+        if found is not None or isinstance(self.texts[number], LeftOut):
+            return found
+        # No leaf in a composed one is composed itself.
+        return composed(self.leaves[number].parts, self.plain.__getitem__)
 
     def state(self, number: int) -> str:
         """`shown`, `redacted` or `erased`."""
@@ -208,21 +217,20 @@ def texts_from_json(values: Sequence[Any], leaves: Sequence[Entry]) -> tuple[Tex
         ReceiptBroken: one of them is neither a text nor a word in its place.
         ValueError: they are not as many.
     """
+    decoded, made = binascii.a2b_base64, tuple.__new__
     found: list[Text] = []
-    decoded, encoded = binascii.a2b_base64, binascii.b2a_base64
     for number, (one, leaf) in enumerate(zip(values, leaves, strict=True)):
         # Most are plain texts that are there; what is anything else is looked at with care.
         try:
             salt, text = one["salt"], one["text"]
-            key = decoded(salt)
-            plain = len(one) == 2 and len(key) == SALT_BYTES and type(text) is str
-            plain = plain and not leaf.parts and encoded(key, newline=False).decode() == salt
+            key = decoded(salt, strict_mode=True)
+            plain = len(salt) == _SALT_DIGITS and salt[-2] in _LAST and salt[-1] == "="
+            plain = plain and type(text) is str and len(one) == 2 and not leaf.parts
         except (KeyError, TypeError, ValueError):
             plain = False
-        if plain:
-            found.append(Shown(key, text))
-        else:
-            found.append(text_from_json(one, leaf, f"texts[{number}]"))
+        found.append(
+            made(Shown, (key, text)) if plain else text_from_json(one, leaf, f"texts[{number}]")
+        )
     return tuple(found)
 
 

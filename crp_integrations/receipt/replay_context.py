@@ -209,6 +209,8 @@ def prompt(made: Context) -> Outcome:
     if len(sent) != len(rendered):
         return first(len(sent), len(rendered), "calls[0].messages"), ""
     for number, (recorded, replayed) in enumerate(zip(sent, rendered, strict=True)):
+        if recorded == replayed:
+            continue
         place = f"calls[0].messages[{number}]"
         found = first(_frame(recorded), _frame(replayed), place)
         found = found or in_text(recorded.content, replayed.content, place)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
+
+import orjson
 
 from crp_integrations.envelope.records import Candidate, Envelope
 from crp_integrations.envelope.render import ELLIPSIS, SEPARATOR
@@ -41,15 +43,27 @@ class Texts:
 
     def facts(self, facts: Sequence[Candidate]) -> list[int]:
         """The leaves of facts of different ids, in their order."""
-        known, leaves = self._facts, self.leaves
+        leaves, made = self.leaves, tuple.__new__
         first = len(leaves)
-        for number, one in enumerate(facts, start=first):
-            name, text = one.fact_id, one.content
-            known[name] = number
-            leaves.append(
-                Leaf(FACT + name, text if text.isascii() else _written(text), name, one.source_id)
+        # As tuples, without a call of their class for each.
+        leaves += [
+            made(
+                Leaf,
+                (
+                    FACT + one.fact_id,
+                    one.content if one.content.isascii() else _written(one.content),
+                    one.fact_id,
+                    one.source_id,
+                    (),
+                    False,
+                    (),
+                ),
             )
-        return list(range(first, len(leaves)))
+            for one in facts
+        ]
+        found = list(range(first, len(leaves)))
+        self._facts.update(zip([leaf[2] for leaf in leaves[first:]], found, strict=True))
+        return found
 
     def add(
         self,
@@ -148,3 +162,12 @@ def small(value: int | None) -> int | None:
 def as_json(value: Any) -> str:
     """A text of its own in JSON; it may hold floats, which the content may not."""
     return _encoded(value)
+
+
+def texts_as_json(value: Mapping[str, str] | Sequence[str]) -> str:
+    """The same of texts alone, in a fraction of the time."""
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+    except TypeError:
+        # Half of a surrogate pair.
+        return _encoded(value)

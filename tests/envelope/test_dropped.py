@@ -8,7 +8,7 @@ import pickle
 import pytest
 from pydantic import ValidationError
 
-from crp_integrations.envelope.dropped import Drop, Drops
+from crp_integrations.envelope.dropped import Drop, Drops, rows_of
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.vocabulary import DropReason
 from tests.envelope.builders import candidates, fact, made
@@ -50,6 +50,17 @@ def test_a_report_is_read_at_a_place_in_part_or_backwards() -> None:
     assert report().dropped.index(records[2]) == 2
     with pytest.raises(IndexError):
         report().dropped[4]
+
+
+def test_rows_say_what_the_records_say_and_make_none() -> None:
+    dropped = report().dropped
+    assert isinstance(dropped, Drops)
+    rows = [(one.fact_id, one.reason, one.tokens, one.kept) for one in rows_of(dropped)]
+    assert dropped._made is None
+    assert all(type(tokens) is int for _, _, tokens, _ in rows)
+    records = plain(report())
+    assert rows == [(one.fact_id, one.reason, one.tokens, one.kept) for one in records]
+    assert rows_of(records) is records
 
 
 def test_a_report_is_written_and_read_as_records() -> None:

@@ -168,6 +168,25 @@ def test_walking_through_all_compares_copies_once(monkeypatch: pytest.MonkeyPatc
     assert sizes == [1]
 
 
+@given(crowds(), st.sampled_from([0.9, 0.95, 1.0]), st.randoms(use_true_random=False))
+def test_who_is_known_to_be_alone_is_walked_past_as_before(
+    crowd: tuple[list[str], FloatRows], threshold: float, chance: Any
+) -> None:
+    texts, rows = crowd
+    order = np.array(chance.sample(range(len(texts)), len(texts)), dtype=np.intp)
+    pairs, _ = duplicates_and_conflicts(texts, rows, threshold)
+    walk = Walk(order, order, pairs)
+    listed = Walk(order, order, pairs.listed())
+    asked = chance.sample(range(len(texts)), chance.randint(0, len(texts)))
+    walk.fetch(asked)
+    near = {at for pair in near_pairs(rows, threshold) for at in pair}
+    assert {int(order[place]) for place in walk._alone} == {*order[asked].tolist()} - near
+    for place in range(len(texts)):
+        assert walk.stands_for(place) == listed.stands_for(place)
+        assert walk.below(place) == listed.below(place)
+    assert walk.told() == walk.all()
+
+
 def test_rows_of_zeros_are_near_to_nothing() -> None:
     rows = np.zeros((3, 2), dtype=np.float32)
     duplicates, conflicts = duplicates_and_conflicts(["same"] * 3, rows, 0.95)
@@ -219,3 +238,52 @@ def test_candidates_with_pairs_found_late_are_equal_to_those_with_listed_ones() 
     late: Candidates = candidates(fact("a"), fact("b"), duplicates=duplicates)
     assert late == replace(late, duplicates=((0, 1),))
     assert late != replace(late, duplicates=())
+
+
+class _Untold(Listed):
+    """Listed pairs that say of none of their positions that they know them."""
+
+    __slots__ = ()
+
+    def paired(self) -> None:  # type: ignore[override]
+        return None
+
+
+@given(
+    pairs=st.lists(
+        st.tuples(st.integers(0, 9), st.integers(0, 9)).filter(lambda one: len(set(one)) > 1)
+    ),
+    order=st.permutations(range(10)),
+    picks=st.permutations(range(10)),
+)
+def test_a_walk_that_knows_who_is_alone_says_the_same(
+    pairs: list[tuple[int, int]], order: list[int], picks: list[int]
+) -> None:
+    by_rank, by_pick = np.array(order), np.array(picks)
+    walks = [Walk(by_rank, by_pick, kind(pairs)) for kind in (Listed, _Untold)]
+    for place in range(10):
+        told, untold = (walk.stands_for(place) for walk in walks)
+        assert told == untold
+        assert walks[0].below(place) == walks[1].below(place)
+    assert walks[0].told() == walks[1].told()
+    assert walks[0].all() == walks[1].all()
+
+
+@given(
+    pairs=st.lists(
+        st.tuples(st.integers(0, 9), st.integers(0, 9)).filter(lambda one: len(set(one)) > 1)
+    ),
+    inside=st.lists(st.integers(0, 9), unique=True),
+)
+def test_listed_pairs_within_positions_are_those_of_each(
+    pairs: list[tuple[int, int]], inside: list[int]
+) -> None:
+    listed = Listed(pairs)
+    wanted = [
+        (left, right)
+        for left in sorted(inside)
+        for right in listed.of(left).tolist()
+        if right > left and right in inside
+    ]
+    assert listed.within(inside) == wanted
+    assert set(listed.paired()) == {at for pair in pairs for at in pair}
