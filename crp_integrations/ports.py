@@ -144,6 +144,13 @@ class RotatedKeyRing(KeyRing, Protocol):
         ...
 
 
+def retired_of(keyring: KeyRing) -> Sequence[bytes]:
+    """Master keys of a ring's earlier epochs, oldest first; none where it has no such."""
+    # Asked for by name: `isinstance` of a protocol looks through all its members, every time.
+    retired = getattr(keyring, "retired", None)
+    return () if retired is None else retired()
+
+
 class Silent:
     """The tracer that does nothing."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NoReturn, Self
 
-from crp_integrations.ports import KeyRing, RotatedKeyRing
+from crp_integrations.ports import KeyRing, retired_of
 from crp_integrations.seals import JOURNAL_INFO, SESSION_INFO, derive_key
 
 ETAG_INFO = b"crp-session-etag-v1"
@@ -82,8 +82,7 @@ def etag_salt(keyring: KeyRing, session_id: str) -> str:
 
 def _masters(keyring: KeyRing) -> tuple[bytes, ...]:
     """The master keys of all epochs, oldest first."""
-    retired = keyring.retired() if isinstance(keyring, RotatedKeyRing) else ()
-    return (*retired, keyring.master())
+    return (*retired_of(keyring), keyring.master())
 
 
 # Every window of a namespace is written under the same one.

@@ -222,7 +222,11 @@ def _one(
 def _ledger(into: list[float]) -> Iterator[None]:
     """Add up the times of what makes a pack's trace, for a while."""
     with ExitStack() as stack:
-        for owner, name in ((close, "trace_of"), (window, "invocation_hash")):
+        for owner, name in (
+            (close, "packed"),
+            (close, "trace_of"),
+            (window, "invocation_hash"),
+        ):
             plain = getattr(owner, name)
             stack.callback(setattr, owner, name, plain)
             setattr(owner, name, _timed(plain, into))

@@ -16,7 +16,7 @@ from crp_integrations.dpe.ports import Judgement, Recogniser, Verifier
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.signals import Entry, Remembered, Signals
-from crp_integrations.dpe.verifier.calibrated import ReadsAnswers
+from crp_integrations.dpe.verifier.calibrated import reads_answers
 from crp_integrations.errors import EngineError
 from crp_integrations.guard.ports import Bundle, PolicyEngine
 from crp_integrations.ports import Embedder
@@ -64,7 +64,7 @@ class Engines:
             verifier=verifier.identity,
             verifier_thresholds=dict(verifier.thresholds),
             passage=verifier.passage,
-            reads=isinstance(verifier, ReadsAnswers),
+            reads=reads_answers(verifier),
             recognisers=tuple((one.identity, dict(one.kinds)) for one in recognisers),
             policy=policy.identity if policy else "",
         )

@@ -52,9 +52,14 @@ class Said:
         self.text = text
 
     @cached_property
+    def every(self) -> list[Span]:
+        """Its sentences."""
+        return split_sentences(self.text)
+
+    @cached_property
     def spans(self) -> list[Span]:
         """Its sentences that have a word."""
-        return [span for span in split_sentences(self.text) if words(span.of(self.text))]
+        return [span for span in self.every if words(span.of(self.text))]
 
     @cached_property
     def sentences(self) -> list[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, Final, Protocol, runtime_checkable
 
 from pydantic import Field, TypeAdapter
@@ -97,28 +98,72 @@ class PackTrace(Record):
 
     def told(self) -> dict[str, Any]:
         """The fields of the journal's event on what was retrieved."""
+        items, drops = self.items, self.drops
+        return PackColumns(
+            {
+                "etag": self.etag,
+                "state_hash": self.state_hash,
+                "budget_tokens": self.token_budget,
+                "tokens": self.token_count,
+                "available": self.available,
+                "assembly_us": self.assembly_us,
+            },
+            ids=[item.id for item in items],
+            sources=[item.source for item in items],
+            labels=[item.label for item in items],
+            tokens=[item.tokens for item in items],
+            scores=[item.score for item in items],
+            decisions=[item.decision for item in items],
+            drops=[(one.reason, one.count, one.tokens, one.ids_hash) for one in drops],
+            held=self.held,
+        ).told()
+
+
+@dataclass(frozen=True, slots=True)
+class PackColumns:
+    """A pack for the journal: what its trace says, without an object for each item.
+
+    Attributes:
+        pack: the event's fields on the pack as a whole.
+        ids, sources, labels, tokens, scores, decisions: of its items, in their order.
+        drops: reason, count, tokens and hash of the ids of what was left out, by reason.
+        held: items that are counted and not named.
+    """
+
+    pack: Mapping[str, Any]
+    ids: list[str]
+    sources: list[str]
+    labels: list[str]
+    tokens: list[int]
+    scores: list[float]
+    decisions: list[str]
+    drops: Sequence[tuple[DropReason, int, int, str]]
+    held: int
+
+    def told(self) -> dict[str, Any]:
+        """The fields of the journal's event on what was retrieved."""
         said: dict[str, Any] = {
-            "etag": self.etag,
-            "state_hash": self.state_hash,
-            "facts": [item.id for item in self.items],
-            "dropped": sum(one.count for one in self.drops),
-            "budget_tokens": self.token_budget,
-            "tokens": self.token_count,
-            "available": self.available,
-            "assembly_us": self.assembly_us,
+            **self.pack,
+            "facts": self.ids,
+            "dropped": sum(count for _, count, _, _ in self.drops),
         }
-        if self.items:
-            said["sources"] = [item.source for item in self.items]
-            said["labels"] = [item.label for item in self.items]
-            said["item_tokens"] = [item.tokens for item in self.items]
-            said["scores"] = [item.score for item in self.items]
-            if any(item.decision for item in self.items):
-                said["decisions"] = [item.decision for item in self.items]
+        if self.ids:
+            said |= {
+                "sources": self.sources,
+                "labels": self.labels,
+                "item_tokens": self.tokens,
+                "scores": self.scores,
+            }
+            if any(self.decisions):
+                said["decisions"] = self.decisions
         if self.drops:
-            said["reasons"] = [one.reason.value for one in self.drops]
-            said["reason_counts"] = [one.count for one in self.drops]
-            said["reason_tokens"] = [one.tokens for one in self.drops]
-            said["reason_hashes"] = [one.ids_hash for one in self.drops]
+            reasons, counts, tokens, hashes = zip(*self.drops, strict=True)
+            said |= {
+                "reasons": [reason.value for reason in reasons],
+                "reason_counts": list(counts),
+                "reason_tokens": list(tokens),
+                "reason_hashes": list(hashes),
+            }
         if self.held:
             said["held"] = self.held
         return said
@@ -207,6 +252,14 @@ def traced_items(rows: Iterable[Mapping[str, Any]]) -> tuple[TracedItem, ...]:
 
 def traced_drops(dropped: Sequence[Drop]) -> tuple[TracedDrops, ...]:
     """A drop report by reason, in the order in which the reasons first come."""
+    return tuple(
+        TracedDrops(reason=reason, count=count, tokens=tokens, ids_hash=ids_hash)
+        for reason, count, tokens, ids_hash in drops_by_reason(dropped)
+    )
+
+
+def drops_by_reason(dropped: Sequence[Drop]) -> list[tuple[DropReason, int, int, str]]:
+    """Reason, count, tokens and hash of the ids, in the order in which the reasons first come."""
     found: dict[DropReason, tuple[list[str], int]]
     if isinstance(dropped, Drops):
         found = dropped.by_reason()
@@ -216,10 +269,10 @@ def traced_drops(dropped: Sequence[Drop]) -> tuple[TracedDrops, ...]:
             ids, tokens = found.get(drop.reason, ([], 0))
             ids.append(drop.fact_id)
             found[drop.reason] = (ids, tokens + drop.tokens)
-    return tuple(
-        TracedDrops(reason=reason, count=len(ids), tokens=tokens, ids_hash=sha256("\n".join(ids)))
+    return [
+        (reason, len(ids), tokens, sha256("\n".join(ids)))
         for reason, (ids, tokens) in found.items()
-    )
+    ]
 
 
 def pack_traces(events: Iterable[Event]) -> Iterator[PackTrace]:

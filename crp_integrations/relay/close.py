@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from pydantic_core import to_json
 
@@ -18,7 +19,6 @@ from crp_integrations.envelope.evolution import SUMMARY_SOURCE
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Transaction
 from crp_integrations.fabric.search.shelves import Use
-from crp_integrations.governance.tracing import PackTrace
 from crp_integrations.relay.ending import Ending, Note
 from crp_integrations.relay.entering import Entered
 from crp_integrations.relay.faulting import EXAMINED, count_shared, due, quarantine
@@ -26,7 +26,7 @@ from crp_integrations.relay.leaving import Left, leave
 from crp_integrations.relay.placing import followed, still_fits, unused
 from crp_integrations.relay.receipting import record
 from crp_integrations.relay.telling import told
-from crp_integrations.relay.tracing import observe, trace_of
+from crp_integrations.relay.tracing import observe, packed, trace_of
 from crp_integrations.relay.world import World
 from crp_integrations.seals import iso, sha256, window_hmac
 from crp_integrations.session.history import falling
@@ -125,7 +125,7 @@ def close(
             follows,
             said=to_json(said).decode() if on_disk else None,
         )
-        pack = trace_of(seal, ending, envelope, stored) if envelope else None
+        pack = packed(ending, envelope, stored) if envelope else None
         drafts = [
             EventDraft(event_type, data, session_id=session_id, window_id=identity)
             for event_type, data in told(
@@ -160,7 +160,11 @@ def close(
         world.remembered.say(session_id, left.prior)
     receipt_id = world.unwritten.noted(receipt, namespace.residency)
     if world.observer is not None:
-        observe(world, ending, seal, report, _sealed(pack, written), receipt_id)
+        hmac = _hmac_of_pack(written)
+        trace = None
+        if envelope and pack:
+            trace = partial(trace_of, seal, ending, envelope, pack, hmac)
+        observe(world, ending, seal, report, trace, receipt_id)
     alone = window_hmac(
         key,
         session_id=session_id,
@@ -203,12 +207,10 @@ def _fallen(entered: Entered | None, ending: Ending, world: World) -> Mapping[st
     return found.data if found else {}
 
 
-def _sealed(pack: PackTrace | None, written: Sequence[Event]) -> PackTrace | None:
-    """A pack's trace with the HMAC under which the journal has it."""
-    if pack is None:
-        return None
-    events = (one for one in written if one.event_type is EventType.FACT_RETRIEVED)
-    return pack.model_copy(update={"ledger_hmac": next(events).hmac})
+def _hmac_of_pack(written: Sequence[Event]) -> str:
+    """The HMAC under which the journal has the window's pack; empty where it had none."""
+    events = (one.hmac for one in written if one.event_type is EventType.FACT_RETRIEVED)
+    return next(events, "")
 
 
 def _used(transaction: Transaction, ending: Ending, now: datetime) -> list[str]:

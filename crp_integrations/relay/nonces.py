@@ -10,7 +10,7 @@ from typing import Final
 from crp_integrations.errors import RequestError
 from crp_integrations.policy.nonce import RANDOM_BYTES, check_nonce, nonce_for
 from crp_integrations.policy.records import Policy
-from crp_integrations.ports import RotatedKeyRing
+from crp_integrations.ports import retired_of
 from crp_integrations.relay.world import World
 from crp_integrations.seals import derive_key, sha256_hex
 
@@ -45,6 +45,6 @@ def checked(nonce: str, policy: Policy, world: World) -> None:
 
 def _keys(world: World) -> list[bytes]:
     keyring, tenant = world.keyring, world.namespace.subject.tenant
-    retired = keyring.retired() if isinstance(keyring, RotatedKeyRing) else ()
+    retired = retired_of(keyring)
     masters = (*retired, keyring.master())
     return [derive_key(master, salt=tenant, info=NONCE_KEY_INFO) for master in masters]

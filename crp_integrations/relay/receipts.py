@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from crp_integrations.errors import RequestError, StoreError
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Transaction
-from crp_integrations.ports import RotatedKeyRing
+from crp_integrations.ports import retired_of
 from crp_integrations.receipt.dsse import IN_TOTO, Signed, signing_key
 from crp_integrations.receipt.erase import erased
 from crp_integrations.receipt.ledger import (
@@ -79,8 +79,8 @@ class Receipts:
     def keys(self) -> tuple[bytes, ...]:
         """The public keys of every epoch of the key ring, oldest first."""
         ring = self.world.keyring
-        retired = ring.retired() if isinstance(ring, RotatedKeyRing) else ()
-        return tuple(signing_key(one, self._tenant).public for one in (*retired, ring.master()))
+        masters = (*retired_of(ring), ring.master())
+        return tuple(signing_key(one, self._tenant).public for one in masters)
 
     def sign(self, payload_type: str, payload: bytes) -> Signed:
         """Sign something that goes with receipts, such as the manifest of an evidence bundle.

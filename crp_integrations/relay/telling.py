@@ -9,7 +9,7 @@ from crp_integrations.audit.events import session_created
 from crp_integrations.audit.records import WindowSeal
 from crp_integrations.audit.trail import closing
 from crp_integrations.dpe.records import Report
-from crp_integrations.governance.tracing import PackTrace
+from crp_integrations.governance.tracing import PackColumns
 from crp_integrations.relay.ending import Ending
 from crp_integrations.relay.leaving import Left
 from crp_integrations.relay.tracing import spent
@@ -26,7 +26,7 @@ def told(
     left: Left,
     settings: BudgetSettings,
     fallen: Mapping[str, object],
-    pack: PackTrace | None,
+    pack: PackColumns | None,
 ) -> list[tuple[EventType, dict[str, Any]]]:
     """The window's events; ids, hashes, counts and words of closed lists only.
 
@@ -34,7 +34,7 @@ def told(
 
     Args:
         fallen: what is warned of when tiers fall from window to window; empty for nothing.
-        pack: the trace of its pack; None when it ended before there was one.
+        pack: what its pack is; None when it ended before there was one.
 
     Facts that a session holds in memory leave nothing on disk, so they are counted and not named:
     an id follows from what the fact says, and would confirm a guess at it.
@@ -55,7 +55,7 @@ def told(
 
 
 def _begun(
-    seal: WindowSeal, ending: Ending, left: Left, pack: PackTrace | None
+    seal: WindowSeal, ending: Ending, left: Left, pack: PackColumns | None
 ) -> Iterator[tuple[EventType, dict[str, Any]]]:
     if seal.window_number == 1:
         session = left.session
@@ -76,7 +76,7 @@ def _begun(
     if pack is None:
         return
     yield EventType.FACT_RETRIEVED, pack.told()
-    began: dict[str, Any] = {"model": ending.model, "etag": pack.etag}
+    began: dict[str, Any] = {"model": ending.model, "etag": pack.pack["etag"]}
     began |= {one.step.value: one.counts for one in ending.steps}
     if ending.invocation_hash:
         began["invocation_hash"] = ending.invocation_hash

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,8 +12,10 @@ from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.governance.evaluating import evaluated
 from crp_integrations.governance.tracing import (
+    PackColumns,
     PackTrace,
     WindowTrace,
+    drops_by_reason,
     security_label,
     traced_drops,
     traced_items,
@@ -26,23 +28,20 @@ _LOG = logging.getLogger("crp_integrations.relay")
 
 
 def trace_of(
-    seal: WindowSeal, ending: Ending, envelope: Envelope, stored: Set[str], hmac: str = ""
+    seal: WindowSeal, ending: Ending, envelope: Envelope, columns: PackColumns, hmac: str = ""
 ) -> PackTrace:
-    """The trace of a window's pack; facts that are not on disk are counted and not named.
+    """The trace of a window's pack.
 
     Spec: Summit §Evaluation & Observability
 
     Args:
+        columns: what the journal says of the pack.
         hmac: of the journal's event that holds it; empty before that is written.
     """
-    shown = [fact for fact in envelope.facts if fact.fact_id in stored]
-    labels, decisions = ending.labels, ending.decisions
-    # Few classes of labels, many items.
-    named: dict[tuple[str, ...], str] = {}
-    for of in labels.values():
-        if of not in named:
-            named[of] = security_label(of)
-    unlabelled = security_label(())
+    rows = zip(
+        columns.ids, columns.sources, columns.labels, columns.tokens, columns.scores,
+        columns.decisions, strict=True,
+    )  # fmt: skip
     return PackTrace(
         session_id=seal.session_id,
         window_id=seal.window_id,
@@ -54,21 +53,49 @@ def trace_of(
         token_budget=envelope.token_budget,
         token_count=envelope.token_count,
         available=envelope.total_facts_available,
-        held=len(envelope.facts) - len(shown),
+        held=columns.held,
         assembly_us=ending.assembly_us,
         items=traced_items(
             {
-                "id": fact.fact_id,
-                "source": fact.source_id,
-                "label": named[labels[fact.fact_id]] if fact.fact_id in labels else unlabelled,
-                "tokens": fact.token_count,
-                "score": fact.composite_score,
-                "decision": decisions.get(fact.fact_id, ""),
+                "id": id_,
+                "source": source,
+                "label": label,
+                "tokens": tokens,
+                "score": score,
+                "decision": decision,
             }
-            for fact in shown
+            for id_, source, label, tokens, score, decision in rows
         ),
         drops=traced_drops(envelope.dropped),
         ledger_hmac=hmac,
+    )
+
+
+def packed(ending: Ending, envelope: Envelope, stored: Set[str]) -> PackColumns:
+    """What the journal says of a window's pack; facts that are not on disk are not named."""
+    shown = [fact for fact in envelope.facts if fact.fact_id in stored]
+    ids = [fact.fact_id for fact in shown]
+    labels, decisions = ending.labels, ending.decisions
+    # Few classes of labels, many items.
+    named = {of: security_label(of) for of in {*labels.values()}}
+    unlabelled = security_label(())
+    return PackColumns(
+        {
+            "etag": envelope.etag,
+            "state_hash": envelope.state_hash,
+            "budget_tokens": envelope.token_budget,
+            "tokens": envelope.token_count,
+            "available": envelope.total_facts_available,
+            "assembly_us": ending.assembly_us,
+        },
+        ids=ids,
+        sources=[fact.source_id for fact in shown],
+        labels=[named[labels[id_]] if id_ in labels else unlabelled for id_ in ids],
+        tokens=[fact.token_count for fact in shown],
+        scores=[fact.composite_score for fact in shown],
+        decisions=[decisions.get(id_, "") for id_ in ids],
+        drops=drops_by_reason(envelope.dropped),
+        held=len(envelope.facts) - len(shown),
     )
 
 
@@ -95,12 +122,15 @@ def observe(
     ending: Ending,
     seal: WindowSeal,
     report: Report,
-    pack: PackTrace | None,
+    pack: Callable[[], PackTrace] | None,
     receipt_id: str,
 ) -> None:
     """Tell whoever observes of a sealed window; no answer depends on what becomes of it.
 
     Nothing is told of a window under `no-store`.
+
+    Args:
+        pack: makes the trace of its pack; None for a window that ended before there was one.
     """
     if world.observer is None or not ending.keep:
         return
@@ -117,7 +147,7 @@ def observe(
                 report_hash=seal.report_hash,
                 window_hmac=seal.hmac,
                 receipt_id=receipt_id,
-                pack=pack,
+                pack=pack() if pack else None,
                 evaluated=evaluated(report, ending.envelope, ending.usage)
                 if examined and ending.envelope is not None
                 else None,

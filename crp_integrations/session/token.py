@@ -18,7 +18,7 @@ from typing import Annotated, Final, Literal
 from pydantic import ConfigDict, Field, StringConstraints, ValidationError
 
 from crp_integrations.errors import LimitReached, StaleTip, TokenRefused
-from crp_integrations.ports import KeyRing, RotatedKeyRing
+from crp_integrations.ports import KeyRing, retired_of
 from crp_integrations.records import Part
 from crp_integrations.seals import SIGN_INFO, derive_key, token_signature
 from crp_integrations.session.ids import CONTINUATION_ID, SESSION_ID
@@ -95,7 +95,7 @@ def reading_keys(keyring: KeyRing, session_id: str) -> tuple[bytes, ...]:
 
     A token outlives a rotation of the master key, for as long as it lives at all.
     """
-    retired = keyring.retired() if isinstance(keyring, RotatedKeyRing) else ()
+    retired = retired_of(keyring)
     earlier = (derive_key(one, salt=session_id, info=SIGN_INFO) for one in reversed(retired))
     return (signing_key(keyring, session_id), *earlier)
 

@@ -10,7 +10,7 @@ from crp_integrations.audit import windows
 from crp_integrations.audit.journal import EventDraft, append, sealed_with, verify
 from crp_integrations.audit.keys import ChainKey, epochs, journal_key, key_id, session_key
 from crp_integrations.errors import ChainBroken, StoreError
-from crp_integrations.ports import KeyRing
+from crp_integrations.ports import KeyRing, retired_of
 from crp_integrations.seals import derive_key
 from crp_integrations.stores.keys import FixedKeyRing, MemoryKeyRing
 from crp_integrations.vocabulary import ChainIntegrity, EventType
@@ -21,6 +21,11 @@ FIRST = FixedKeyRing(A)
 SECOND = FixedKeyRing(B, retired=[A])
 THIRD = FixedKeyRing(C, retired=[A, B])
 OLD_STYLE = type("OldStyle", (), {"master": lambda self: A})()
+
+
+def test_a_ring_tells_its_earlier_keys_where_it_has_any() -> None:
+    assert list(retired_of(THIRD)) == [A, B]
+    assert list(retired_of(OLD_STYLE)) == list(retired_of(FIRST)) == []
 
 
 def rotated() -> Memory:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crp_integrations.dpe import said
 from crp_integrations.dpe.settings_quality import QualitySettings
+from crp_integrations.dpe.stages import s08_completeness
 from crp_integrations.dpe.stages.s08_completeness import level
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.envelope.decompose import DecomposeSettings, decompose
@@ -34,6 +38,24 @@ SECOND = (
 @pytest.fixture(scope="module")
 def embedder() -> OnnxEmbedder:
     return OnnxEmbedder()
+
+
+def test_the_answer_is_taken_apart_once_for_all_stages(monkeypatch: pytest.MonkeyPatch) -> None:
+    segmented: list[str] = []
+    needed: list[Sequence[str]] = []
+    plain, plainly = said.segment, s08_completeness.needs_of
+    monkeypatch.setattr(said, "segment", lambda text: segmented.append(text) or plain(text))
+    monkeypatch.setattr(
+        s08_completeness, "needs_of", lambda texts: needed.append(texts) or plainly(texts)
+    )
+    first = after(FIRST, sub_queries=NEEDS)
+    assert segmented == [FIRST]
+    # Before it nothing was said, so there is nothing to look for the needs in.
+    assert len(needed) == 1
+    assert [(one.start, one.end) for one in first.claims] == [
+        (one.start, one.end) for one in plain(FIRST)
+    ]
+    assert after(FIRST, "", sub_queries=NEEDS).quality.completeness == first.quality.completeness
 
 
 @pytest.mark.requirement("005-10.2-2")

@@ -19,6 +19,7 @@ _SPELLED: Final = re.compile(
     r"(?: ?(?:[\[({] ?dot ?[\])}]|\.) ?[\w-]{2,24}){1,4}(?!\w)",
     re.IGNORECASE,
 )
+_BRACKET: Final = re.compile(r"[\[({]")
 _URL: Final = re.compile(r"(?:https?://|www\.)[^\s<>\"')\]}]{3,2000}", re.IGNORECASE)
 _PERSONAL_PATH: Final = re.compile(
     r"(?:linkedin\.com/in/|facebook\.com/(?!pages|groups|business|help|events)[\w.]{3,}|(?:twitter|x)\.com/(?!search|home|intent|i/|hashtag|share)\w{2,}"
@@ -61,7 +62,7 @@ def emails(plain: str) -> Iterator[PersonalSpan]:
     if "@" in plain:
         for found in _EMAIL.finditer(plain):
             yield span("email", *found.span(), "email@1", 1.0)
-    for found in _SPELLED.finditer(plain) if "at" in plain else ():
+    for found in _SPELLED.finditer(plain) if "at" in plain and _BRACKET.search(plain) else ():
         yield span("email", *found.span(), "email-spelled@1", 0.75)
 
 
@@ -76,6 +77,9 @@ def urls(plain: str) -> Iterator[PersonalSpan]:
 def ip_addresses(plain: str) -> Iterator[PersonalSpan]:
     """Internet addresses, but for those that name no device of anybody's."""
     for pattern in (_IPV4, _IPV6):
+        # Looked for only where there are signs enough: mostly there are none.
+        if plain.count("." if pattern is _IPV4 else ":") < (3 if pattern is _IPV4 else 2):
+            continue
         for found in pattern.finditer(plain):
             text = found.group()
             if pattern is _IPV6 and text.count(":") < 2:
@@ -94,6 +98,8 @@ def ip_addresses(plain: str) -> Iterator[PersonalSpan]:
 
 def hardware_addresses(plain: str) -> Iterator[PersonalSpan]:
     """MAC addresses."""
+    if max(plain.count(":"), plain.count("-")) < 5 and plain.count(".") < 2:
+        return
     for found in _MAC.finditer(plain):
         if len(set(found.group()) - set(":-.")) > 1:
             yield span("mac", *found.span(), "mac@1", 0.95)

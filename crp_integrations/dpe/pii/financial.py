@@ -68,11 +68,11 @@ def _issued(digits: str) -> bool:
 
 _DIGITS: Final = r"(?<![\w])(?<!\d[ .,-])\d(?:[ -]?\d){11,18}(?![ .,-]?\d)(?!\w)"
 RULES: Final[tuple[Rule, ...]] = (
-    Rule("credit_card", "card@1", re.compile(_DIGITS), _issued, _CARD, 0.80, 1.0),
-    Rule("credit_card", "card@1", re.compile(_DIGITS), _card, _CARD, 0.0, 0.95),
-    Rule("bank_account", "account@1", re.compile(r"(?<![\w.,-])\d(?:[ -]?\d){5,16}(?![\w]|[.,-]\d)"), lambda digits: len(set(digits)) > 1, _ACCOUNT, 0.0, 0.60),
-    Rule("bank_account", "us-routing@1", re.compile(r"(?<![\w.,-])\d{9}(?![\w]|[.,-]\d)"), checksums.american_routing, _ROUTING, 0.0, 0.90),
-    Rule("bank_account", "uk-sort-code@1", re.compile(r"(?<![\w.,-])\d{2}-\d{2}-\d{2}(?![\w]|[.,-]\d)"), words=_SORT, told=0.80),
+    Rule("credit_card", "card@1", re.compile(_DIGITS), _issued, _CARD, 0.80, 1.0, digits=12),
+    Rule("credit_card", "card@1", re.compile(_DIGITS), _card, _CARD, 0.0, 0.95, digits=12),
+    Rule("bank_account", "account@1", re.compile(r"(?<![\w.,-])\d(?:[ -]?\d){5,16}(?![\w]|[.,-]\d)"), lambda digits: len(set(digits)) > 1, _ACCOUNT, 0.0, 0.60, digits=6),
+    Rule("bank_account", "us-routing@1", re.compile(r"(?<![\w.,-])\d{9}(?![\w]|[.,-]\d)"), checksums.american_routing, _ROUTING, 0.0, 0.90, digits=9),
+    Rule("bank_account", "uk-sort-code@1", re.compile(r"(?<![\w.,-])\d{2}-\d{2}-\d{2}(?![\w]|[.,-]\d)"), words=_SORT, told=0.80, digits=6),
 )  # fmt: skip
 
 _BASE58: Final = re.compile(r"(?<!\w)[13LMD][1-9A-HJ-NP-Za-km-z]{25,34}(?!\w)")

@@ -205,9 +205,12 @@ def _person(plain: str, group: list[_Token]) -> tuple[list[_Token], float] | Non
     if not tokens or len(tokens) > _LONGEST:
         return None
     keys = [token.key.removesuffix("'s") for token in tokens]
+    given = _is_given(keys[0])
+    if len(keys) == 1 and not given and keys[0] in _COMMON:
+        # As the first word of most sentences: whatever stands around it, it names nobody.
+        return None
     if any(key in _NO_PERSON for key in keys) or _is_address(plain, tokens[0].start):
         return None
-    given = _is_given(keys[0])
     if titled and not (weak and not given and len(tokens) < 2):
         return (tokens, 0.90) if keys[0] not in _COMMON or given else None
     before = plain[max(0, tokens[0].start - 48) : tokens[0].start]

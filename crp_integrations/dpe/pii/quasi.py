@@ -57,9 +57,9 @@ _AMERICAN: Final = re.compile(
 )
 RULES: Final[tuple[Rule, ...]] = (
     Rule("date_of_birth", "birth@1", _DATE, words=_BORN, told=0.90),
-    Rule("postcode", "postcode@1", _POSTCODE, words=_ZIP, told=0.75),
+    Rule("postcode", "postcode@1", _POSTCODE, words=_ZIP, told=0.75, digits=2),
     Rule("postcode", "uk-postcode@1", _BRITISH, words=_ZIP, bare=0.70, told=0.85),
-    Rule("postcode", "us-zip@1", _AMERICAN, words=_ZIP, bare=0.65, told=0.85),
+    Rule("postcode", "us-zip@1", _AMERICAN, words=_ZIP, bare=0.65, told=0.85, digits=5),
     Rule("employee_id", "employee@1", _EMPLOYEE, bare=0.80),
 )
 _ABOUT_THINGS: Final = any_of(

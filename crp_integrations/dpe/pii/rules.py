@@ -15,6 +15,7 @@ from crp_integrations.dpe.pii.spans import PersonalSpan, span
 # Characters on either side in which a word counts as beside.
 BEFORE: Final = 60
 AFTER: Final = 24
+_DIGIT: Final = re.compile(r"\d")
 _SEPARATORS: Final = re.compile(r"[^0-9A-Za-z]")
 
 
@@ -52,6 +53,7 @@ class Rule:
         words: what stands beside it; None for nothing that could.
         bare: score without such a word, 0 for none.
         told: score with one.
+        digits: a text with fewer of them has no such number.
     """
 
     kind: str
@@ -61,6 +63,7 @@ class Rule:
     words: re.Pattern[str] | None = None
     bare: float = 0.0
     told: float = 1.0
+    digits: int = 1
 
     def find(self, plain: str) -> Iterator[PersonalSpan]:
         """Every place of the kind."""
@@ -75,5 +78,6 @@ class Rule:
 
 
 def found_by(rules: Sequence[Rule], plain: str) -> list[PersonalSpan]:
-    """What all rules find."""
-    return [one for rule in rules for one in rule.find(plain)]
+    """What all rules find; a text without digits enough for a rule is not searched by it."""
+    there = len(_DIGIT.findall(plain))
+    return [one for rule in rules if rule.digits <= there for one in rule.find(plain)]

@@ -120,6 +120,9 @@ def sensitive(plain: str, persons: Sequence[PersonalSpan]) -> Iterator[PersonalS
     Args:
         persons: names found before, in order; a sentence with one is about a person.
     """
+    # Most texts are about nobody. In ASCII no sentence begins right behind a letter, digit or `_`.
+    if not persons and plain.isascii() and not _PERSON.search(plain):
+        return
     starts = [found.start for found in persons]
     at = 0
     for sentence in split_sentences(plain):

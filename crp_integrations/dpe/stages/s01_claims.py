@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from crp_integrations.dpe.records import Claim, Entity, StageRun
+from crp_integrations.dpe.said import Said
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.state import State
 from crp_integrations.dpe.verifier.readings import read
-from crp_integrations.language.claims import Segment, segment
-from crp_integrations.language.sentences import split_sentences
+from crp_integrations.language.claims import Segment
 from crp_integrations.vocabulary import Checked, ClaimType
 
 RUN = StageRun(number=1, name="claim segmentation", engine="rules@1")
@@ -24,8 +24,9 @@ def segment_claims(state: State) -> State:
     Spec: CRP-SPEC-005 §3.2, §3.3
     """
     answer, settings = state.dossier.answer, state.tools.settings
-    segments = segment(answer)
-    spans = split_sentences(answer)
+    # Later stages read the answer's claims and sentences again.
+    said = state.told.answer if state.told is not None else Said(answer)
+    segments, spans = said.segments, said.every
     claims = []
     sentences = []
     checkable = 0

@@ -25,7 +25,7 @@ from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.signals import Near, near
 from crp_integrations.dpe.state import State
 from crp_integrations.dpe.verifier.alignment import IDENTITY, curve
-from crp_integrations.dpe.verifier.calibrated import ReadsAnswers
+from crp_integrations.dpe.verifier.calibrated import reads_answers
 from crp_integrations.dpe.verifier.features import Alignment, align
 from crp_integrations.dpe.verifier.heard import Heard, heard
 from crp_integrations.errors import ConfigError, EngineError
@@ -130,7 +130,7 @@ def by_model(unsupported: float, lexical: float, conflict: bool, settings: DpeSe
 def _read(state: State, alignments: tuple[Alignment | None, ...]) -> Heard | None:
     """The answer by the fitted model, None where another verifier was chosen."""
     verifier, dossier = state.tools.verifier, state.dossier
-    if state.tools.settings.verifier != "features" or not isinstance(verifier, ReadsAnswers):
+    if state.tools.settings.verifier != "features" or not reads_answers(verifier):
         return None
     return heard(
         state.tools.signals,

@@ -177,8 +177,11 @@ def by_words(
     Args:
         embedded: whether the session has an embedder for what the words leave open.
     """
-    needs = needs_of(texts)
     stretches = [stretch for text in said for stretch in _stretches(text)]
+    if not stretches:
+        # As before a first window: nothing was said that could cover anything.
+        return [False] * len(texts)
+    needs = needs_of(texts)
     short = sum(len(text.sentences) for text in said) <= SHORT_ANSWER
     found = []
     for need in needs:

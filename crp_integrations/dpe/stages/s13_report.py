@@ -49,7 +49,8 @@ def write_report(state: State) -> Report:
     amplifiers = applicable(circumstances(state), state.tools.settings.amplifiers)
     composite = amplified(state.risk.composite, amplifiers, state.tools.settings.amplifiers)
     factual = state.factual
-    breakdown = {name.value: state.count(name) for name in Attribution}
+    by_attribution = Counter(claim.attribution for claim in factual)
+    breakdown = {name.value: by_attribution[name] for name in Attribution}
     fabricated, distorted, contradicted = counted(state)
     types = {finding.kind for finding in state.findings}
     entailment, contradiction, neutral = state.weakest
@@ -297,14 +298,17 @@ def finished(
         for found in report.cross_window_contradictions
     )
     coherence = report.quality.coherence.model_copy(update={"contradictions": across})
-    identified = report.changed(
-        cross_window_contradictions=across,
-        quality=report.quality.model_copy(update={"coherence": coherence}),
-        session_id=session_id,
-        window_id=window_id,
-        window_number=window_number,
-        timestamp=timestamp,
-        settings_digest=settings_digest,
+    # Values of our own: nothing is validated again.
+    identified = report.model_copy(
+        update={
+            "cross_window_contradictions": across,
+            "quality": report.quality.model_copy(update={"coherence": coherence}),
+            "session_id": session_id,
+            "window_id": window_id,
+            "window_number": window_number,
+            "timestamp": timestamp,
+            "settings_digest": settings_digest,
+        }
     )
     fields = identified.model_dump(mode="json")
     fields["report_hash"] = _hashed(fields)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crp_integrations.ports import KeyRing, RotatedKeyRing
+from crp_integrations.ports import KeyRing, retired_of
 from crp_integrations.seals import derive_key
 
 
@@ -12,5 +12,5 @@ def keys_of(keyring: KeyRing, tenant: str, info: bytes) -> list[bytes]:
     Args:
         info: names the use, as `crp_integrations.seals` has them.
     """
-    retired = keyring.retired() if isinstance(keyring, RotatedKeyRing) else ()
+    retired = retired_of(keyring)
     return [derive_key(master, salt=tenant, info=info) for master in (*retired, keyring.master())]

@@ -1,0 +1,118 @@
+"""What is not searched for holds nothing: a text without digits, with few, or about nobody."""
+
+from __future__ import annotations
+
+import re
+from re import _constants, _parser  # type: ignore[attr-defined]
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crp_integrations.dpe.pii import _RULES, addresses, contact, financial, numbered, quasi
+from crp_integrations.dpe.pii.persons import persons
+from crp_integrations.dpe.pii.rules import Rule, found_by
+from crp_integrations.dpe.pii.sensitive import _PERSON, sensitive
+from crp_integrations.dpe.settings_compliance import PersonalSettings
+from crp_integrations.language.sentences import split_sentences
+
+# Of these the pattern alone takes fewer; what it finds must hold three, or a digit lies ahead.
+LOOKED_AT = {"passport@1", "driving-licence@1", "employee@1"}
+ADDRESSES = [
+    getattr(addresses, name)
+    for name in (
+        "_FIRST_NUMBER", "_LEADING", "_FRENCH", "_COMPOUND_AFTER", "_COMPOUND_BEFORE", "_BOX",
+        "_MILITARY", "_LOOSE",
+    )
+]  # fmt: skip
+NUMBERED = [
+    financial._IBAN, financial._MONEY, contact._PHONE, *quasi._AGES, *ADDRESSES,
+]  # fmt: skip
+
+
+def _least(pattern: re.Pattern[str]) -> int:
+    """Digits that every match of a pattern holds at least."""
+    return _digits(_parser.parse(pattern.pattern, pattern.flags))
+
+
+def _is_digit(kind: object, value: object) -> bool:
+    if kind is _constants.LITERAL:
+        return chr(value) in "0123456789"
+    if kind is _constants.RANGE:
+        return ord("0") <= value[0] <= value[1] <= ord("9")
+    return kind is _constants.CATEGORY and value is _constants.CATEGORY_DIGIT
+
+
+def _digits(items: object) -> int:
+    least = 0
+    for kind, value in items:
+        if kind is _constants.LITERAL:
+            least += _is_digit(kind, value)
+        elif kind is _constants.IN:
+            least += all(_is_digit(*one) for one in value)
+        elif kind is _constants.BRANCH:
+            least += min(_digits(one) for one in value[1])
+        elif kind in (_constants.MAX_REPEAT, _constants.MIN_REPEAT):
+            least += value[0] * _digits(value[2])
+        elif kind is _constants.SUBPATTERN:
+            least += _digits(value[3])
+    return least
+
+
+def test_least_digits_are_counted() -> None:
+    assert _least(re.compile(r"(?<!\d)\d{2,4}-?(?:\d|[A-Z]\d\d)[0-9A-F]?(?=\d)[1-9]")) == 4
+
+
+@pytest.mark.parametrize("rule", _RULES, ids=lambda rule: rule.name)
+def test_no_number_of_a_rule_has_fewer_digits(rule: Rule) -> None:
+    if rule.name not in LOOKED_AT:
+        assert 1 <= rule.digits <= _least(rule.pattern)
+    elif rule.digits == 3:
+        assert not rule.valid("A" * 9) and not rule.valid("CAAAAAA12")
+    else:
+        assert rule.digits <= max(1, _least(rule.pattern))
+
+
+@pytest.mark.parametrize("pattern", NUMBERED, ids=lambda pattern: pattern.pattern[:40])
+def test_what_is_left_out_without_digits_needs_one(pattern: re.Pattern[str]) -> None:
+    assert _least(pattern) >= 1
+
+
+WORDS = st.lists(
+    st.sampled_from(
+        """Passport PASSPORT: CABCDEFGH driving licence ABCDEF employee id E-A No. Street Main Rue de
+        la Paix Am Markt Straße Hauptstraße earns $ EUR aged turned ² ⅔ ½ born March card GIR Box
+        PO the he You _ . ! ? - ' ( [ \n * you. is I'm muslim diagnosed with asthma""".split(" ")
+    ),
+    max_size=30,
+).map(" ".join)
+
+
+@given(WORDS)
+def test_words_alone_hold_no_number(text: str) -> None:
+    assert not re.search(r"\d", text)
+    assert numbered(text, PersonalSettings()) == []
+    assert [one for rule in _RULES for one in rule.find(text)] == []
+
+
+@given(
+    st.lists(st.sampled_from("1 2 34 5678 - . / card tin account A B 9".split(" ")), max_size=14)
+)
+def test_rules_find_what_each_finds_by_itself(pieces: list[str]) -> None:
+    for text in ("".join(pieces), " ".join(pieces)):
+        assert found_by(_RULES, text) == [one for rule in _RULES for one in rule.find(text)]
+
+
+@given(st.one_of(st.text("he you._!?[]1 \n-*|#IWMm'\u00b9\u3002", max_size=60), WORDS))
+def test_a_text_about_nobody_has_no_sentence_about_somebody(text: str) -> None:
+    if not text.isascii() or _PERSON.search(text):
+        return
+    spans = split_sentences(text)
+    assert not any(_PERSON.search(text[one.start : one.end]) for one in spans)
+
+
+@pytest.mark.parametrize(
+    "text", ["Read it._ He is a muslim.", "end.He is a muslim.", "- he is gay."]
+)
+def test_somebody_is_seen_wherever_a_sentence_begins(text: str) -> None:
+    assert [one.kind for one in sensitive(text, list(persons(text)))]
