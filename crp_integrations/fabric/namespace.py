@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from crp_integrations.fabric.adding import Adding
 from crp_integrations.fabric.inspection import Inspection
-from crp_integrations.fabric.ports import Transaction
+from crp_integrations.fabric.ports import Transaction, must_write
 from crp_integrations.fabric.ports.faulted import Counted
 from crp_integrations.fabric.progress import Progress
 from crp_integrations.fabric.reading import Reading
@@ -200,6 +200,14 @@ class Namespace(View, Adding, Inspection):
         """
         require(self._guard, self.subject, "write", NAMESPACE)
         return self._fabric.reembed(self._own.name, embedder, progress)
+
+    def must_write(self) -> None:
+        """Refuse where nothing can be written just now, before what is paid for and then kept.
+
+        Raises:
+            StoreBusy: as on a standby of the database.
+        """
+        must_write(self._fabric.store)
 
     def begin(self, write: bool) -> AbstractContextManager[Transaction]:
         """A transaction of the namespace, for the relay's close; the guard does not look in.

@@ -125,7 +125,7 @@ class Reading:
             picture = self._picture(transaction)
             allowed = self._allowed(picture.index)
             if isinstance(picture, StoredPicture):
-                return picture.nearest(vector, k, where, allowed)
+                return picture.nearest(vector, k, where, allowed, last=self._moment is None)
             among = None if where is None else picture.select(transaction.facts, where, allowed)
         return picture.index.nearest(
             vector,

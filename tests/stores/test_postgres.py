@@ -101,9 +101,9 @@ def test_vectors_and_words_are_found_in_one_statement(tmp_path, postgres_address
         asked.append(statement)
         return rows_of(self, statement, parameters)
 
-    def sent(self, statement, parameters):
+    def sent(self, statement, parameters, **named):
         asked.append(statement)
-        return sent_of(self, statement, parameters)
+        return sent_of(self, statement, parameters, **named)
 
     with Relay.open(tmp_path / "kb", **OPTIONS) as ours, searched(store, {}) as theirs:
         for relay in (ours, theirs):

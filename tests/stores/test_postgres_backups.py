@@ -16,7 +16,7 @@ from crp_integrations.fabric.records import Fact
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.testing.records import NOON
-from tests.doubles import HashEmbedder
+from tests.doubles import HashEmbedder, ScriptedModel
 from tests.postgres import Server
 from tests.stores.postgres_processes import OPTIONS
 
@@ -119,7 +119,15 @@ def test_a_standby_is_opened_and_asked_although_upkeep_is_due() -> None:
             for write in (relay.fabric.maintain, lambda: relay.add([expiring.upper()])):
                 with pytest.raises(StoreBusy, match="only reads, as a standby does"):
                     write()
-            second.run("pg_ctl", "-w", "-D", str(copy), "promote")
+            paid = ScriptedModel("On the ice.")
+            with Relay.open(second.address(), **later, models=paid) as asking:
+                for _ in range(2):
+                    with pytest.raises(StoreBusy, match="only reads, as a standby does"):
+                        asking.ask(QUESTION, model="gpt-4o")
+                assert paid.calls == []
+                second.run("pg_ctl", "-w", "-D", str(copy), "promote")
+                # By a connection that knew the server as a standby.
+                assert asking.ask(QUESTION, model="gpt-4o").text == "On the ice."
             assert relay.fabric.maintain().stale == 1
             assert relay.ask(QUESTION, model="extractive").text
     finally:

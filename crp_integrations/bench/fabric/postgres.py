@@ -281,7 +281,7 @@ def _searched(
             searching = searching_in(transaction.facts)
             assert searching is not None
             index = StoredIndex(transaction.facts, searching)
-            return [hit.fact_id for hit in index.nearest(vector, K)]
+            return [hit.fact_id for hit in index.nearest(vector, K, last=True)]
 
     sides: dict[str, tuple[Ask, int]] = {
         "ours": (ours, _pid(store)),

@@ -23,6 +23,7 @@ from crp_integrations.fabric.ports.store import (
     Store,
     Transaction,
     alone_in,
+    must_write,
     settled_in,
 )
 
@@ -45,6 +46,7 @@ __all__ = [
     "Store",
     "Transaction",
     "alone_in",
+    "must_write",
     "settled_in",
     "shown_in",
 ]

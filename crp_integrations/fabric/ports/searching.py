@@ -68,6 +68,19 @@ class _SearchingEach(Protocol):
     def search_each(self, terms: Sequence[str], k: int) -> list[list[tuple[str, float]]]: ...
 
 
+class _Lasting(Protocol):
+    def last(self) -> None: ...
+
+
+def nothing_else(searching: Searching) -> None:
+    """Tell a store that nothing is read of the transaction after the `nearest` that comes next.
+
+    A store that has `last` then ends the transaction with the search itself.
+    """
+    if hasattr(searching, "last"):
+        cast("_Lasting", searching).last()
+
+
 def search_each(facts: FactsFacet, terms: Sequence[str], k: int) -> list[list[tuple[str, float]]]:
     """What `search_text` finds for each of some different terms alone.
 

@@ -210,6 +210,24 @@ class Indexed(Protocol):
         ...
 
 
+class Standing(Protocol):
+    """What a store has that may be open where nothing can be written, beside `Store`."""
+
+    def must_write(self) -> None:
+        """Refuse where nothing can be written just now, whoever asks.
+
+        Raises:
+            StoreBusy: as on a standby.
+        """
+        ...
+
+
+def must_write(store: Store) -> None:
+    """As `Standing`; a store that has no such thing finds out as it writes."""
+    if hasattr(store, "must_write"):
+        cast("Standing", store).must_write()
+
+
 def settled_in(store: Store, namespace: str) -> bool:
     """As `Indexed`; a store without an index of its own has nothing to build."""
     return hasattr(store, "settle") and cast("Indexed", store).settle(namespace)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from crp_integrations.errors import EngineError, StoreError
 from crp_integrations.fabric.ports import FactsFacet
-from crp_integrations.fabric.ports.searching import Labels, Searching, searching_in
+from crp_integrations.fabric.ports.searching import Labels, Searching, nothing_else, searching_in
 from crp_integrations.fabric.records import Where
 from crp_integrations.fabric.search.scanning import Hit
 from crp_integrations.vectors import FloatRows, cosine
@@ -82,6 +82,7 @@ class StoredIndex:
         *,
         allowed: Sequence[bool] | None = None,
         among: Sequence[str] | None = None,
+        last: bool = False,
     ) -> list[Hit]:
         """The k facts of highest cosine among those that the store's index finds, ties by id.
 
@@ -90,6 +91,7 @@ class StoredIndex:
         Args:
             allowed: for each of `label_sets` whether its facts may be seen; None for all.
             among: the only facts wanted; None for all.
+            last: nothing else is read of the transaction.
 
         Raises:
             EngineError: the vector has another length than the rows, or is not finite.
@@ -99,12 +101,10 @@ class StoredIndex:
         wanted = np.ascontiguousarray(vector, dtype=np.float32)
         if wanted.ndim != 1 or not np.isfinite(wanted).all():
             raise EngineError(f"query vector has shape {wanted.shape}, wanted one row and finite")
-        ids, rows = self.searching.nearest(
-            wanted,
-            k,
-            label_sets=None if allowed is None or all(allowed) else self._allowed(allowed),
-            among=among,
-        )
+        sets = None if allowed is None or all(allowed) else self._allowed(allowed)
+        if last:
+            nothing_else(self.searching)
+        ids, rows = self.searching.nearest(wanted, k, label_sets=sets, among=among)
         if not ids:
             return []
         if rows.shape[1] != len(wanted):
@@ -144,18 +144,21 @@ class StoredPicture:
         k: int,
         where: Where | None,
         allowed: Sequence[bool],
+        *,
+        last: bool = False,
     ) -> list[Hit]:
         """The k facts of highest cosine, ties by id; among those of a filter every one is compared.
 
         Args:
             allowed: for each of the index' `label_sets` whether its facts may be seen.
+            last: nothing else is read of the transaction.
         """
         if where is None:
-            return self.index.nearest(vector, k, allowed=allowed)
+            return self.index.nearest(vector, k, allowed=allowed, last=last)
         ids = self.index.facts.find(where)
         places = self.index.places(ids, allowed)
         among = [id_ for id_, at in zip(ids, places, strict=True) if at is not None]
-        return self.index.nearest(vector, k, among=among)
+        return self.index.nearest(vector, k, among=among, last=last)
 
 
 def stored_picture(

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any
 
 import psycopg
 from psycopg import errors
+from psycopg.pq import TransactionStatus
+from psycopg.pq.abc import PGresult
 
 from crp_integrations.errors import AccessDenied, StoreBusy, StoreDamaged, StoreError
 from crp_integrations.errors import CRPError as OwnError
 from crp_integrations.stores.postgres.dialect import numbered, spelled
 from crp_integrations.stores.postgres.session import Session
+from crp_integrations.stores.statements import Packed
 
 Raw = psycopg.Connection[tuple[Any, ...]]
+# What a server tells each connection of how it stands, and the question whether it still does.
+_TOLD = (b"in_hot_standby", b"default_transaction_read_only")
+_ONLY_READS = (
+    "SELECT 1 WHERE pg_is_in_recovery() "
+    "OR current_setting('default_transaction_read_only')::boolean"
+)
 _BUSY = (
     errors.LockNotAvailable,
     errors.DeadlockDetected,
@@ -109,19 +119,42 @@ class Connection:
         may take long is asked for so, since no signal is heard meanwhile.
         """
         with translated(self.place):
-            result = self.raw.checked(self.raw.pgconn.exec_(_query(statements)))
-            return [
-                tuple(
-                    (result.get_value(row, column) or b"").decode()
-                    for column in range(result.nfields)
-                )
-                for row in range(result.ntuples)
-            ]
+            return _texts(self.raw.checked(self.raw.pgconn.exec_(_query(statements))))
 
-    def sent(self, statement: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """All rows of a search within a reading transaction, see `session`."""
+    def together(self, *statements: str) -> list[tuple[str, ...]]:
+        """As `at_once`, for statements that are asked again and again: they are kept prepared."""
         with translated(self.place):
-            return self.raw.sent(numbered(statement), parameters)
+            return _texts(self.raw.together(*statements))
+
+    def sent(
+        self, statement: str, parameters: Sequence[Any], *, last: bool = False
+    ) -> list[tuple[Any, ...]]:
+        """All rows of a search within a reading transaction, see `session`.
+
+        Args:
+            last: the transaction ends with it, in the same round trip.
+        """
+        then = "COMMIT" if last else ""
+        with translated(self.place):
+            if len(parameters) == 1 and isinstance(parameters[0], Packed):
+                return self.raw.sent_near(numbered(statement), parameters[0], then)
+            return self.raw.sent(numbered(statement), parameters, then)
+
+    @property
+    def within(self) -> bool:
+        """Whether a transaction is open; the last search of a reading one may have ended it."""
+        return self.raw.pgconn.transaction_status != TransactionStatus.IDLE
+
+    def must_write(self) -> None:
+        """Refuse a server, or a login, that takes no writes.
+
+        Raises:
+            StoreBusy: it takes none.
+        """
+        told = [self.raw.pgconn.parameter_status(name) for name in _TOLD]
+        # It tells these by itself, but a change with the next answer only.
+        if b"on" in told and self.one(_ONLY_READS) is not None:
+            raise only_reads(self.place)
 
     def script(self, statements: str) -> None:
         """Run statements of ours without parameters in one round trip."""
@@ -129,35 +162,71 @@ class Connection:
             self.raw.execute(_query(statements))
 
 
+def _texts(result: PGresult) -> list[tuple[str, ...]]:
+    return [
+        tuple((result.get_value(row, column) or b"").decode() for column in range(result.nfields))
+        for row in range(result.ntuples)
+    ]
+
+
 def _query(statement: str) -> bytes:
     """Every statement is of ours and every value a parameter, whatever the type checker says."""
     return statement.encode()
 
 
-@contextmanager
-def translated(place: str) -> Iterator[None]:
+class _Translated(AbstractContextManager[None]):
+    """As a class, since a search goes through several and a generator costs more."""
+
+    __slots__ = ("_place",)
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None and (ours := _ours(error, self._place)) is not None:
+            raise ours from error
+
+
+def translated(place: str) -> AbstractContextManager[None]:
     """PostgreSQL's errors as ours. A message of the server may quote a text, so none is shown."""
-    try:
-        yield
-    except OwnError:
-        raise
-    except _BUSY as error:
-        raise StoreBusy(f"{place} is busy ({_name(error)}); try again") from error
-    except errors.ReadOnlySqlTransaction as error:
+    return _Translated(place)
+
+
+def _ours(error: BaseException, place: str) -> OwnError | None:
+    """The error of ours in the place of another one; None where that stays as it is."""
+    if isinstance(error, OwnError):
+        return None
+    if isinstance(error, _BUSY):
+        return StoreBusy(f"{place} is busy ({_name(error)}); try again")
+    if isinstance(error, errors.ReadOnlySqlTransaction):
         # What is written by the way, such as counts and upkeep, is left for another time.
-        raise StoreBusy(
-            f"{place} only reads, as a standby does; write to the primary, or when it was promoted"
-        ) from error
-    except errors.InsufficientPrivilege as error:
-        raise refused(place) from error
-    except _DAMAGED as error:
-        raise StoreDamaged(f"{place} is damaged or not a CRP store: {_name(error)}") from error
-    except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-        raise StoreBusy(f"{place} cannot be reached ({_name(error)}); try again") from error
-    except psycopg.Error as error:
-        raise StoreError(f"{place} refused a statement: {_name(error)}") from error
-    except UnicodeEncodeError as error:
-        raise StoreError(f"{place} cannot keep a text that is not UTF-8") from error
+        return only_reads(place)
+    if isinstance(error, errors.InsufficientPrivilege):
+        return refused(place)
+    if isinstance(error, _DAMAGED):
+        return StoreDamaged(f"{place} is damaged or not a CRP store: {_name(error)}")
+    if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        return StoreBusy(f"{place} cannot be reached ({_name(error)}); try again")
+    if isinstance(error, psycopg.Error):
+        return StoreError(f"{place} refused a statement: {_name(error)}")
+    if isinstance(error, UnicodeEncodeError):
+        return StoreError(f"{place} cannot keep a text that is not UTF-8")
+    return None
+
+
+def only_reads(place: str) -> StoreBusy:
+    """What is said to who would write where nothing can be written."""
+    return StoreBusy(
+        f"{place} only reads, as a standby does; write to the primary, or when it was promoted"
+    )
 
 
 def refused(place: str) -> AccessDenied:

@@ -98,14 +98,17 @@ class _BinaryTextLoader(_TextLoader):
     format = Format.BINARY
 
 
-class _VectorDumper(Dumper):
-    """Little-endian bytes of a row to a `vector`: its length, two zero bytes, big-endian rows."""
+def vector_sent(packed: bytes) -> bytes:
+    """Little-endian bytes of a row as a `vector`: its length, two zero bytes, big-endian rows."""
+    row = np.frombuffer(packed, dtype="<f4")
+    return len(row).to_bytes(2, "big") + b"\0\0" + row.astype(">f4").tobytes()
 
+
+class _VectorDumper(Dumper):
     format = Format.BINARY
 
     def dump(self, obj: bytes) -> Buffer | None:
-        row = np.frombuffer(obj, dtype="<f4")
-        return len(row).to_bytes(2, "big") + b"\0\0" + row.astype(">f4").tobytes()
+        return vector_sent(obj)
 
 
 class _VectorLoader(Loader):

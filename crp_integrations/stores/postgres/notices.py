@@ -40,6 +40,8 @@ class Listener:
 
     def start(self) -> None:
         """Begin to listen, once."""
+        if self._thread is not None:
+            return
         with self._lock:
             if self._thread is None and not self._closed.is_set():
                 self._thread = threading.Thread(target=self._run, name="crp-erased", daemon=True)

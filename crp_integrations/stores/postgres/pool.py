@@ -23,6 +23,9 @@ from crp_integrations.stores.postgres.session import Session
 TRUSTED_SECONDS = 1.0
 # Until a first connection is made, so often it is asked whether the server refused it.
 _ASK_SECONDS = 0.05
+# The server's glibc returns blocks of 128 kB and more to the system, and takes them anew, page by
+# page, for every search. Once it was given back a larger one, it keeps those of up to that size.
+_KEEP_MEMORY = b"SELECT length(repeat('x', 4000000))"
 # What waiting does not mend. libpq tells no SQLSTATE of a login that fails (classes 28 and 3D),
 # only the server's sentence; one in another language is waited for, and said at the end.
 _REFUSED = re.compile(
@@ -55,17 +58,25 @@ class _Telling(Session):
 class Pool:
     """Connections to one database; safe under threads."""
 
-    def __init__(self, address: str, busy_seconds: float, most: int) -> None:
+    def __init__(
+        self,
+        address: str,
+        busy_seconds: float,
+        most: int,
+        given: Callable[[], None] = lambda: None,
+    ) -> None:
         """Open nothing yet.
 
         Args:
             address: such as `postgresql://user@host:5432/database`.
             busy_seconds: how long to wait for a server or a connection.
             most: connections that are open at once.
+            given: called whenever a connection is given out.
 
         Raises:
             ConfigError: the address cannot be read.
         """
+        self._given = given
         try:
             parts = conninfo_to_dict(address)
         except psycopg.ProgrammingError as error:
@@ -118,8 +129,9 @@ class Pool:
             CRPError: what was found at the first look at the database.
         """
         try:
-            with self._lock:
-                self._pool.open()
+            if self._pool.closed:
+                with self._lock:
+                    self._pool.open()
             raw = self._taken()
         except PoolTimeout as error:
             cause = "" if self._failure is None else f": {_sentence(self._failure)}"
@@ -129,6 +141,7 @@ class Pool:
         except PoolClosed as error:
             raise StoreError(f"store {self.name} is closed") from error
         try:
+            self._given()
             yield Connection(raw, self.name)
         except BaseException:
             _undo(raw)
@@ -190,9 +203,11 @@ class Pool:
             with translated(self.name):
                 server = self._server or schemas.look(raw, self.name)
                 adapt(raw, server.vector_oid)
+                raw.vector_oid = server.vector_oid
                 schemas.set_up(raw)
                 # How long a statement waits for what another one holds.
                 raw.execute(f"SET lock_timeout = {round(1000 * self._busy_seconds)}".encode())
+                raw.execute(_KEEP_MEMORY)
         except CRPError as error:
             self._failed(error, began)
             raise

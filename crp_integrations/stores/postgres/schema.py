@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from crp_integrations.errors import AccessDenied, ConfigError, StoreDamaged, StoreNewer
 from crp_integrations.seals import sha256_hex
@@ -78,6 +79,7 @@ def set_up(raw: Raw) -> None:
     )
 
 
+@lru_cache(maxsize=1024)
 def schema_of(namespace: str) -> str:
     """The schema of a namespace; no character of a name has a meaning in it.
 

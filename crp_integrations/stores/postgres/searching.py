@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from crp_integrations.errors import EngineError
 from crp_integrations.fabric.ports.searching import Labels
 from crp_integrations.stores.postgres import words
 from crp_integrations.stores.postgres.connection import Connection
-from crp_integrations.stores.postgres.dialect import unescaped
+from crp_integrations.stores.postgres.dialect import ESCAPE, unescaped
 from crp_integrations.stores.postgres.ordering import Turn
 from crp_integrations.stores.postgres.series import SERIES
 from crp_integrations.stores.sqlite.migrations import RETRIEVABLE_SQL
@@ -27,9 +28,15 @@ INDEXED = "indexed"
 # The most numbers that a halfvec of an index may have; longer ones are compared one by one.
 MOST_DIMENSIONS = 4_000
 # Facts that are asked for beyond k: half precision may misplace a few at the end.
-SPARE = 8
+SPARE = 4
 # Ids and rows as bytes, which are turned into texts and numbers all at once.
-SENT = "textsend(fact_id) AS id, vector_send(vector) AS sent"
+SENT = "textsend(fact_id) AS ids, vector_send(vector) AS sent"
+# In one row where they are at most so many numbers, since every eight kilobytes of rows wake
+# whoever waits for them. No id holds a NUL.
+TOGETHER = (
+    r"SELECT string_agg(ids, '\x00'::bytea) AS ids, string_agg(sent, ''::bytea) AS sent FROM "
+)
+MOST_TOGETHER = 1 << 22
 _Asked = tuple[bytes, int, tuple[Labels, ...] | None]
 LABEL_SETS = f"""WITH RECURSIVE sets AS (
     (SELECT labels FROM facts WHERE {RETRIEVABLE_SQL} ORDER BY labels LIMIT 1)
@@ -55,6 +62,7 @@ class PostgresSearching:
         # What was foreseen: by vector, k and labels; by terms and k.
         self._near: dict[_Asked, tuple[list[str], FloatRows]] = {}
         self.worded: dict[tuple[tuple[str, ...], int], list[tuple[str, float]]] = {}
+        self._last = False
 
     def size(self) -> int:
         """How many facts are retrievable; 0 while there is no index."""
@@ -89,10 +97,16 @@ class PostgresSearching:
         if len(vector) != dimensions:
             # The caller says what is wrong with it.
             return ["none"], np.zeros((1, dimensions), dtype=np.float32)
-        if among is None and (foreseen := self._near.get(_key(vector, k, label_sets))):
-            return foreseen
+        if among is None and self._near:
+            foreseen = self._near.get(_key(vector, k, label_sets))
+            if foreseen is not None:
+                return foreseen
         statement, values = self._asked(vector, k, own, label_sets=label_sets, among=among)
-        return _block(self._rows(f"SELECT {SENT} {statement}", values), dimensions)
+        return _block(self._rows(statement, values), dimensions)
+
+    def last(self) -> None:
+        """Let a transaction that only reads end with the search that comes next."""
+        self._last = self._owned is not None
 
     def foresee(
         self,
@@ -114,13 +128,15 @@ class PostgresSearching:
             return
         statement, values = self._asked(vector, k, own, label_sets=label_sets, among=None)
         found = self._rows(
-            f"SELECT id, sent, NULL::float8 FROM (SELECT {SENT} {statement}) AS near "
+            f"SELECT ids, sent, NULL::float8 FROM ({statement}) AS near "
             f"UNION ALL SELECT textsend(fact_id), NULL, score FROM ({words.SEARCH}) AS worded",
             [*values, *asked],
         )
-        near = [(id_, sent) for id_, sent, score in found if score is None]
+        near = [(ids, sent) for ids, sent, score in found if score is None]
         self._near[_key(vector, k, label_sets)] = _block(near, dimensions)
-        hits = [(_text(id_), float(score)) for id_, _, score in found if score is not None]
+        hits = [
+            (unescaped(id_.decode()), float(score)) for id_, _, score in found if score is not None
+        ]
         # A union promises no order.
         self.worded[(*terms,), k_words] = sorted(hits, key=lambda hit: (-hit[1], hit[0]))
 
@@ -133,33 +149,28 @@ class PostgresSearching:
         label_sets: Sequence[Labels] | None,
         among: Sequence[str] | None,
     ) -> tuple[str, list[Any]]:
-        """What follows a `SELECT` of ids and rows, and its parameters."""
-        wanted = Packed(to_bytes(vector))
-        conditions: list[str] = [RETRIEVABLE_SQL]
+        """The statement that gives ids and rows, and its parameters."""
         values: list[Any] = []
         if label_sets is not None:
-            conditions.append("labels = ANY(?)")
             values.append(_stored(label_sets))
         if among is not None:
-            conditions.append("fact_id = ANY(?)")
             values.append(Among(among))
-        half = f"halfvec({own.get('dimensions', 0)})"
-        # Among a few facts every one is compared; adding zero hides the order from the index.
-        order = "(vector <#> ?::vector) + 0"
-        if among is None and own.get(INDEXED):
-            order = f"vector::{half} <#> ?::vector::{half}"
-            # The index is of one series; a number in the statement tells the planner that.
-            conditions.append(f"{SERIES} = {int(own.get(SERIES, 0))}")
-        statement = (
-            "FROM vectors JOIN facts USING (fact) "
-            f"WHERE {' AND '.join(conditions)} ORDER BY {order} LIMIT {int(k) + SPARE}"
+        statement = _statement(
+            own.get("dimensions", 0),
+            int(own.get(SERIES, 0)) if among is None and own.get(INDEXED) else None,
+            int(k) + SPARE,
+            labelled=label_sets is not None,
+            among=among is not None,
         )
-        return statement, [*values, wanted]
+        return statement, [*values, Packed(to_bytes(vector))]
 
     def _rows(self, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        if self._owned is not None:
-            return self._connection.sent(statement, values)
-        return self._connection.rows(statement, values)
+        if self._owned is None:
+            return self._connection.rows(statement, values)
+        found = self._connection.sent(statement, values, last=self._last)
+        if self._last:
+            self._turn.shut()
+        return found
 
     def _own(self) -> Mapping[str, int]:
         self._turn.reading()
@@ -168,30 +179,83 @@ class PostgresSearching:
         return dict(self._connection.rows("SELECT name, value FROM own"))
 
 
+@lru_cache(maxsize=256)
+def _statement(
+    dimensions: int, series: int | None, most: int, *, labelled: bool, among: bool
+) -> str:
+    """The statement that gives ids and rows.
+
+    Args:
+        series: what the index is over; None to compare every fact.
+        labelled, among: whether label sets, and ids, are among its parameters.
+    """
+    conditions: list[str] = [RETRIEVABLE_SQL]
+    if labelled:
+        conditions.append("labels = ANY(?)")
+    if among:
+        conditions.append("fact_id = ANY(?)")
+    # Adding zero hides the order from the index.
+    order = "(vector <#> ?::vector) + 0"
+    if series is not None:
+        half = f"halfvec({dimensions})"
+        order = f"vector::{half} <#> ?::vector::{half}"
+        # The index is of one series; a number in the statement tells the planner that.
+        conditions.append(f"{SERIES} = {series}")
+    statement = (
+        f"SELECT {SENT} FROM vectors JOIN facts USING (fact) "
+        f"WHERE {' AND '.join(conditions)} ORDER BY {order} LIMIT {most}"
+    )
+    if most * dimensions <= MOST_TOGETHER:
+        return f"{TOGETHER} ({statement}) AS near"
+    return statement
+
+
 def _key(vector: npt.NDArray[np.float32], k: int, label_sets: Sequence[Labels] | None) -> _Asked:
     return vector.tobytes(), k, None if label_sets is None else tuple(label_sets)
 
 
-def _text(sent: bytes) -> str:
-    return unescaped(sent.decode())
+def _block(
+    found: Sequence[tuple[bytes | None, bytes]], dimensions: int
+) -> tuple[list[str], FloatRows]:
+    """Ids and rows as they were sent.
 
-
-def _block(found: Sequence[tuple[bytes, bytes]], dimensions: int) -> tuple[list[str], FloatRows]:
-    """Ids and rows as they were sent: a header of four bytes, then big-endian numbers.
+    Args:
+        found: ids with a NUL between them, and their rows; None for no ids.
 
     Raises:
         EngineError: a row has another length.
     """
-    width = 4 * (dimensions + 1)
-    for id_, sent in found:
-        if len(sent) != width:
-            raise EngineError(
-                f"the vector of fact {_text(id_)} has {len(sent) // 4 - 1} numbers, "
-                f"wanted {dimensions}"
-            )
-    whole = np.frombuffer(b"".join([sent for _, sent in found]), dtype=">f4")
-    block = whole.reshape(len(found), dimensions + 1)[:, 1:]
-    return [_text(id_) for id_, _ in found], np.ascontiguousarray(block, dtype=np.float32)
+    some = [(ids, sent) for ids, sent in found if ids is not None]
+    if not some:
+        return [], np.zeros((0, dimensions), dtype=np.float32)
+    text = b"\0".join([ids for ids, _ in some]).decode()
+    ids = text.split("\0")
+    if ESCAPE in text:
+        ids = [unescaped(id_) for id_ in ids]
+    whole = b"".join([sent for _, sent in some])
+    form = _form(dimensions)
+    if len(whole) != len(ids) * form.itemsize:
+        _refuse_length(ids, whole, dimensions)
+    block = np.frombuffer(whole, dtype=form)
+    if not (block["length"] == dimensions).all():
+        _refuse_length(ids, whole, dimensions)
+    return ids, block["row"].astype(np.float32)
+
+
+@lru_cache(maxsize=16)
+def _form(dimensions: int) -> np.dtype[np.void]:
+    """How a row is sent: its length, two bytes of zeros, and big-endian numbers."""
+    return np.dtype([("length", ">u2"), ("unused", ">u2"), ("row", ">f4", (dimensions,))])
+
+
+def _refuse_length(ids: Sequence[str], whole: bytes, dimensions: int) -> None:
+    """Name the first row of another length."""
+    at = 0
+    for id_ in ids:
+        length = int.from_bytes(whole[at : at + 2], "big")
+        if length != dimensions:
+            raise EngineError(f"the vector of fact {id_} has {length} numbers, wanted {dimensions}")
+        at += 4 * (length + 1)
 
 
 def build(connection: Connection, dimensions: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from crp_integrations.errors import StoreBusy, StoreDamaged, StoreError
 from crp_integrations.fabric.ports import Transaction
@@ -53,13 +53,13 @@ class PostgresStore(Admitting):
         Raises:
             ConfigError: the address cannot be read.
         """
-        self._pool = Pool(address, busy_seconds, connections)
+        self._listener = Listener(address, memo.forget)
+        self._pool = Pool(address, busy_seconds, connections, self._listener.start)
         self._index_from = index_from
         self._writing: set[tuple[int, str]] = set()
         # Schemas that were seen to have today's tables.
         self._ready: set[str] = set()
         self._empty = MemoryStore()
-        self._listener = Listener(address, memo.forget)
         self._open = True
         self._jobs = PostgresJobs(self._changing)
         self._indexing = Indexing(self._connection, self._within, index_from)
@@ -101,6 +101,15 @@ class PostgresStore(Admitting):
         if owned is None:
             with self._empty.begin(namespace, write=False) as nothing:
                 yield nothing
+
+    def must_write(self) -> None:
+        """Refuse where nothing can be written just now, as on a standby.
+
+        Raises:
+            StoreBusy: nothing can be, or the server cannot be reached.
+        """
+        with self._connection() as connection:
+            connection.must_write()
 
     def namespaces(self) -> list[str]:
         """Names of the namespaces that were ever written and this login may read, ascending."""
@@ -246,12 +255,9 @@ class PostgresStore(Admitting):
         finally:
             self._writing.discard(key)
 
-    @contextmanager
-    def _connection(self) -> Iterator[Connection]:
+    def _connection(self) -> AbstractContextManager[Connection]:
         self._refuse_closed()
-        with self._pool.connection() as connection:
-            self._listener.start()
-            yield connection
+        return self._pool.connection()
 
     @contextmanager
     def _changing(self, namespace: str) -> Iterator[Connection]:
@@ -270,7 +276,8 @@ class PostgresStore(Admitting):
     def _within(self, connection: Connection, schema: str, begin: str = "BEGIN") -> Iterator[None]:
         connection.script(self._begin(begin, schema))
         yield
-        connection.script("COMMIT")
+        if connection.within:
+            connection.script("COMMIT")
 
     @contextmanager
     def _reading(
@@ -287,15 +294,17 @@ class PostgresStore(Admitting):
             with self._within(connection, schema):
                 schemas.make(connection, namespace, schema)
             self._ready.add(schema)
-        with translated(self.name):
-            connection.raw.settle()
-        path = ""
-        if connection.raw.schema != schema:
-            connection.raw.schema = schema
-            path = f"{self._path(schema, 'SESSION')}; "
+        if connection.raw.doubts:
+            with translated(self.name):
+                connection.raw.settle()
         # One round trip; the first read fixes what the whole transaction sees.
         try:
-            found = connection.at_once(f"{path}{SNAPSHOT}; {schemas.OWN}")
+            if connection.raw.schema == schema:
+                found = connection.together(SNAPSHOT, schemas.OWN)
+            else:
+                connection.raw.schema = schema
+                path = self._path(schema, "SESSION")
+                found = connection.at_once(f"{path}; {SNAPSHOT}; {schemas.OWN}")
         except StoreDamaged:
             connection.script("ROLLBACK")
             if schemas.is_there(connection, schema):
@@ -305,7 +314,8 @@ class PostgresStore(Admitting):
             yield None
             return
         yield {name: int(value or 0) for name, value in found}
-        connection.at_once("COMMIT")
+        if connection.within:
+            connection.at_once("COMMIT")
 
     def _begin(self, begin: str, schema: str) -> str:
         return f"{begin}; {self._path(schema, 'LOCAL')}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from functools import cached_property
 
 from crp_integrations.stores.postgres.connection import Connection
 from crp_integrations.stores.postgres.facts import PostgresFacts
@@ -14,15 +14,37 @@ from crp_integrations.stores.sqlite.receipts import SqliteReceipts
 from crp_integrations.stores.sqlite.sessions import SqliteSessions
 
 
-@dataclass(frozen=True, slots=True)
 class PostgresTransaction:
-    """The facets of one transaction."""
+    """The facets of one transaction. Most read facts alone, so the others are made when asked for.
 
-    facts: PostgresFacts
-    journal: SqliteJournal
-    sessions: SqliteSessions
-    faulted: SqliteFaulted
-    receipts: SqliteReceipts
+    Attributes:
+        facts: the first of them.
+    """
+
+    def __init__(self, facts: PostgresFacts, connection: Connection, turn: Turn) -> None:
+        """Take the connection and whose turn it is."""
+        self.facts = facts
+        self._given = connection, turn
+
+    @cached_property
+    def journal(self) -> SqliteJournal:
+        """Events and seals."""
+        return SqliteJournal(*self._given)
+
+    @cached_property
+    def sessions(self) -> SqliteSessions:
+        """Sessions with their windows."""
+        return SqliteSessions(*self._given)
+
+    @cached_property
+    def faulted(self) -> SqliteFaulted:
+        """Facts that answers keep going wrong with."""
+        return SqliteFaulted(*self._given)
+
+    @cached_property
+    def receipts(self) -> SqliteReceipts:
+        """Receipts and their log."""
+        return SqliteReceipts(*self._given)
 
 
 def facets(
@@ -43,10 +65,8 @@ def facets(
     try:
         yield PostgresTransaction(
             PostgresFacts(connection, turn, namespace, owned, index_from, want_index),
-            SqliteJournal(connection, turn),
-            SqliteSessions(connection, turn),
-            SqliteFaulted(connection, turn),
-            SqliteReceipts(connection, turn),
+            connection,
+            turn,
         )
     finally:
         turn.shut()
