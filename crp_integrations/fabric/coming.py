@@ -9,10 +9,12 @@ Spec: CRP-SPEC-009 §3.4
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
+from types import TracebackType
 from typing import Any, cast
 
 from crp_integrations.audit.ports import JournalFacet
@@ -112,12 +114,33 @@ def moving_to(facts: FactsFacet, embedder: str) -> bool:
     return facts.setting(NEXT_SETTING) == embedder and facts.setting(EMBEDDER_SETTING) != embedder
 
 
-@contextmanager
-def reading_as(begun: AbstractContextManager[Transaction], embedder: str) -> Iterator[Transaction]:
-    """A reading transaction as a fabric of this embedder sees it."""
-    with begun as transaction:
-        if moving_to(transaction.facts, embedder):
-            facts = cast("FactsFacet", ComingFacts(transaction.facts, embedder))
-            yield _Coming(facts, transaction)
-        else:
-            yield transaction
+class ReadingAs(AbstractContextManager[Transaction]):
+    """A reading transaction as a fabric of this embedder sees it.
+
+    A class, since every read goes through it and a generator costs more.
+    """
+
+    __slots__ = ("_begun", "_embedder")
+
+    def __init__(self, begun: AbstractContextManager[Transaction], embedder: str) -> None:
+        self._begun = begun
+        self._embedder = embedder
+
+    def __enter__(self) -> Transaction:
+        transaction = self._begun.__enter__()
+        try:
+            if not moving_to(transaction.facts, self._embedder):
+                return transaction
+            facts = cast("FactsFacet", ComingFacts(transaction.facts, self._embedder))
+            return _Coming(facts, transaction)
+        except BaseException:
+            self._begun.__exit__(*sys.exc_info())
+            raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        return self._begun.__exit__(kind, error, trace)

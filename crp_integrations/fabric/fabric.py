@@ -10,7 +10,7 @@ from crp_integrations.audit.journal import EventDraft, append, sealed_with
 from crp_integrations.audit.keys import journal_key
 from crp_integrations.audit.ports import JournalFacet
 from crp_integrations.errors import AccessDenied, ConfigError, RequestError
-from crp_integrations.fabric.coming import moving_to, reading_as
+from crp_integrations.fabric.coming import ReadingAs, moving_to
 from crp_integrations.fabric.communities.similarity import Similarity
 from crp_integrations.fabric.epoch import EMBEDDER_SETTING
 from crp_integrations.fabric.namespace import Namespace
@@ -219,7 +219,7 @@ class Fabric:
         to it (§3.4).
         """
         begun = self.store.begin(name, write=write)
-        return self._writes(name, begun) if write else reading_as(begun, self.embedder.identity)
+        return self._writes(name, begun) if write else ReadingAs(begun, self.embedder.identity)
 
     def tell(self, name: str, drafts: Sequence[EventDraft]) -> None:
         """Journal something about a namespace.

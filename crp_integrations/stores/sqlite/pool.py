@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
+from types import TracebackType
 
 from crp_integrations.stores.sqlite.connection import Connection, Inode, inode
 
@@ -34,24 +34,18 @@ class Pool:
         """The namespace's file."""
         return self._path
 
-    @contextmanager
-    def connection(self, present: Inode | None = None) -> Iterator[Connection]:
+    def connection(self, present: Inode | None = None) -> AbstractContextManager[Connection]:
         """A connection for the length of the block; without a transaction before and after.
 
         Args:
             present: the file that lies at the path, where the caller has just looked.
         """
-        connection = self._take(present or inode(self._path)) or Connection(
-            self._path, self._busy_seconds
-        )
-        try:
-            yield connection
-            connection.rollback()
-        except BaseException:
-            # Also what its error left half done ends with it.
-            connection.close()
-            raise
-        self._give(connection)
+        return _Lent(self, present)
+
+    def take(self, present: Inode | None) -> Connection:
+        """A connection without a transaction, of the file that lies at the path."""
+        present = present or inode(self._path)
+        return self._idle_of(present) or Connection(self._path, self._busy_seconds)
 
     def close(self) -> None:
         """Close what is idle now and, later, what is in use."""
@@ -66,7 +60,7 @@ class Pool:
         for connection in idle:
             connection.close()
 
-    def _take(self, present: Inode | None) -> Connection | None:
+    def _idle_of(self, present: Inode | None) -> Connection | None:
         while True:
             with self._lock:
                 if not self._idle:
@@ -77,12 +71,51 @@ class Pool:
                 return connection
             connection.close()
 
-    def _give(self, connection: Connection) -> None:
+    def give(self, connection: Connection) -> None:
+        """Take back a connection without a transaction."""
         with self._lock:
             if not self._closed and len(self._idle) < IDLE:
                 self._idle.append(connection)
                 return
         connection.close()
+
+
+class _Lent(AbstractContextManager[Connection]):
+    """A connection for the length of a block.
+
+    A class, since every read goes through it and a generator costs more.
+    """
+
+    __slots__ = ("_connection", "_pool", "_present")
+
+    def __init__(self, pool: Pool, present: Inode | None) -> None:
+        self._pool = pool
+        self._present = present
+        self._connection: Connection | None = None
+
+    def __enter__(self) -> Connection:
+        self._connection = found = self._pool.take(self._present)
+        return found
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        if error is not None:
+            # Also what its error left half done ends with it.
+            connection.close()
+            return
+        try:
+            connection.rollback()
+        except BaseException:
+            connection.close()
+            raise
+        self._pool.give(connection)
 
 
 def _close_all_idle() -> None:
