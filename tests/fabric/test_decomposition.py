@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crp_integrations.dpe.stages import s01_claims
+from crp_integrations.dpe import said
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.ingest import decomposition
 from crp_integrations.fabric.ingest.chunking import Chunk, cut
@@ -108,7 +108,8 @@ def test_to_the_letter_a_chunk_becomes_as_many_facts_as_it_has_assertions() -> N
 
 @pytest.mark.requirement("009-4.3-3")
 def test_the_assertions_are_those_of_stage_1(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert vars(decomposition)["segment"] is vars(s01_claims)["segment"] is segment
+    # Stage 1 takes its segments from what is known of the answer's text.
+    assert vars(decomposition)["segment"] is vars(said)["segment"] is segment
     # What that code answers is what is cut: one claim, one fact.
     monkeypatch.setattr(decomposition, "segment", lambda text: segment(text)[:1])
     assert len(made(TWO, "always")) == 1
