@@ -8,8 +8,6 @@ from datetime import UTC, datetime, timedelta, timezone
 import numpy as np
 import pytest
 import rfc8785
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -200,13 +198,6 @@ def test_lists_of_one_kind_are_written_as_the_general_encoder_writes_them(values
 @given(st.dictionaries(st.text(max_size=4), st.integers(0, 9), min_size=2))
 def test_the_order_of_keys_does_not_matter(value):
     assert canonical(value) == canonical(dict(reversed(value.items())))
-
-
-@FEW
-@given(st.binary(min_size=1, max_size=80), st.text(max_size=80), st.binary(max_size=80))
-def test_a_key_is_derived_as_the_library_derives_it(master, salt, info):
-    made = HKDF(SHA256(), 32, salt.encode(), info).derive(master)
-    assert derive_key(master, salt=salt, info=info) == made
 
 
 def test_keys_of_sessions_and_journals_differ():

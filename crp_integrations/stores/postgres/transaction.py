@@ -3,48 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
 
 from crp_integrations.stores.postgres.connection import Connection
 from crp_integrations.stores.postgres.facts import PostgresFacts
 from crp_integrations.stores.postgres.ordering import Turn
-from crp_integrations.stores.sqlite.faulted import SqliteFaulted
-from crp_integrations.stores.sqlite.journal import SqliteJournal
-from crp_integrations.stores.sqlite.receipts import SqliteReceipts
-from crp_integrations.stores.sqlite.sessions import SqliteSessions
+from crp_integrations.stores.sqlite.facets import Facets
 
-
-class PostgresTransaction:
-    """The facets of one transaction. Most read facts alone, so the others are made when asked for.
-
-    Attributes:
-        facts: the first of them.
-    """
-
-    def __init__(self, facts: PostgresFacts, connection: Connection, turn: Turn) -> None:
-        """Take the connection and whose turn it is."""
-        self.facts = facts
-        self._given = connection, turn
-
-    @cached_property
-    def journal(self) -> SqliteJournal:
-        """Events and seals."""
-        return SqliteJournal(*self._given)
-
-    @cached_property
-    def sessions(self) -> SqliteSessions:
-        """Sessions with their windows."""
-        return SqliteSessions(*self._given)
-
-    @cached_property
-    def faulted(self) -> SqliteFaulted:
-        """Facts that answers keep going wrong with."""
-        return SqliteFaulted(*self._given)
-
-    @cached_property
-    def receipts(self) -> SqliteReceipts:
-        """Receipts and their log."""
-        return SqliteReceipts(*self._given)
+PostgresTransaction = Facets[PostgresFacts]
 
 
 def facets(

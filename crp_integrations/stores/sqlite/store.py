@@ -21,13 +21,10 @@ from crp_integrations.stores.sqlite.base import Seen
 from crp_integrations.stores.sqlite.cache import FOLDER as CACHE
 from crp_integrations.stores.sqlite.cache import FileCache
 from crp_integrations.stores.sqlite.connection import Connection, Inode, inode, open_empty
+from crp_integrations.stores.sqlite.facets import Facets
 from crp_integrations.stores.sqlite.facts import SqliteFacts
-from crp_integrations.stores.sqlite.faulted import SqliteFaulted
-from crp_integrations.stores.sqlite.journal import SqliteJournal
 from crp_integrations.stores.sqlite.migrations import VERSION
 from crp_integrations.stores.sqlite.pool import Pool
-from crp_integrations.stores.sqlite.receipts import SqliteReceipts
-from crp_integrations.stores.sqlite.sessions import SqliteSessions
 
 DATABASE = "fabric.sqlite"
 # Namespaces whose idle connections are kept, those used last. An idle connection holds three files
@@ -37,37 +34,7 @@ KEPT = 64
 OLDEST = (3, 33, 0)
 
 
-class SqliteTransaction:
-    """All facets of one namespace over one connection; most are made when they are asked for."""
-
-    __slots__ = ("_connection", "_gate", "facts")
-
-    def __init__(
-        self, connection: Connection, gate: Gate, namespace: str, seen: Seen | None
-    ) -> None:
-        self._connection = connection
-        self._gate = gate
-        self.facts = SqliteFacts(connection, gate, namespace, seen)
-
-    @property
-    def journal(self) -> SqliteJournal:
-        """Events and seals."""
-        return SqliteJournal(self._connection, self._gate)
-
-    @property
-    def sessions(self) -> SqliteSessions:
-        """Sessions and what is kept with them."""
-        return SqliteSessions(self._connection, self._gate)
-
-    @property
-    def faulted(self) -> SqliteFaulted:
-        """Findings that were counted against facts."""
-        return SqliteFaulted(self._connection, self._gate)
-
-    @property
-    def receipts(self) -> SqliteReceipts:
-        """Receipts and their log."""
-        return SqliteReceipts(self._connection, self._gate)
+SqliteTransaction = Facets[SqliteFacts]
 
 
 class SqliteStore:
@@ -373,7 +340,8 @@ def _transaction(
 ) -> Iterator[SqliteTransaction]:
     gate = Gate(write=write)
     try:
-        yield SqliteTransaction(connection, gate, namespace, seen)
+        facts = SqliteFacts(connection, gate, namespace, seen)
+        yield SqliteTransaction(facts, connection, gate)
     finally:
         gate.shut()
 
