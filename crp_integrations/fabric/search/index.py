@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, isfinite
 from zlib import crc32
 
 import numpy as np
@@ -217,7 +217,8 @@ class Index(Rows):
         if self._size == 0 or k <= 0:
             return []
         wanted = np.ascontiguousarray(vector, dtype=np.float32)
-        if wanted.shape != (self.dimensions,) or not np.isfinite(wanted).all():
+        # A unit vector's product with itself is 1, and one that is not finite has none.
+        if wanted.shape != (self.dimensions,) or not isfinite(wanted.dot(wanted)):
             raise EngineError(
                 f"query vector has shape {wanted.shape}, wanted ({self.dimensions},) and finite"
             )

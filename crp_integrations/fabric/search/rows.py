@@ -265,8 +265,7 @@ class Rows:
     def ids_at(self, places: Places) -> list[str]:
         """The facts at places, in their order."""
         if not len(self._tail):
-            ids = self.base_ids
-            return [ids[place] for place in places.tolist()]
+            return list(map(self.base_ids.__getitem__, places.tolist()))
         return [self.id(place) for place in places.tolist()]
 
     def id_order(self, places: Places) -> Places:

@@ -7,6 +7,7 @@ cosine of `vectors.py` decides, so a score depends on its own row alone and ties
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -82,15 +83,20 @@ def scored(
         near = np.flatnonzero(scores >= np.partition(scores, -k)[-k])
         scores, places = scores[near], places[near]
     first = np.lexsort((rows.id_order(places), -scores))[:k]
-    return list(map(Hit, rows.ids_at(places[first]), scores[first].tolist()))
+    best = zip(rows.ids_at(places[first]), scores[first].tolist(), strict=True)
+    # As tuples, without a call of their class for each.
+    return list(map(tuple.__new__, repeat(Hit), best))
 
 
 def nearly(rough: npt.NDArray[np.float32], k: int, dimensions: int) -> Places:
     """Positions of all that may be among the k best by the exact score, from fast products."""
     if rough.size <= k:
         return np.arange(rough.size)
-    cut = np.partition(rough, rough.size - k)[rough.size - k]
-    return np.flatnonzero(rough >= cut - slack(dimensions))
+    # Methods of arrays: after a search the functions around them take longer than their work.
+    parted = rough.copy()
+    parted.partition(rough.size - k)
+    near: Places = (rough >= parted[rough.size - k] - slack(dimensions)).nonzero()[0]
+    return near
 
 
 def products(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 
 from crp_integrations.stores.sqlite.connection import Connection, Inode, inode
 
@@ -34,17 +34,23 @@ class Pool:
         """The namespace's file."""
         return self._path
 
-    def connection(self, present: Inode | None = None) -> AbstractContextManager[Connection]:
-        """A connection for the length of the block; without a transaction before and after.
-
-        Args:
-            present: the file that lies at the path, where the caller has just looked.
-        """
-        return _Lent(self, present)
+    @contextmanager
+    def connection(self) -> Iterator[Connection]:
+        """A connection for the length of the block; without a transaction before and after."""
+        connection = self.take(inode(self._path))
+        try:
+            yield connection
+        except BaseException as error:
+            self.end(connection, error)
+            raise
+        self.end(connection, None)
 
     def take(self, present: Inode | None) -> Connection:
-        """A connection without a transaction, of the file that lies at the path."""
-        present = present or inode(self._path)
+        """A connection without a transaction, which goes back by `end`.
+
+        Args:
+            present: the file that lies at the path.
+        """
         return self._idle_of(present) or Connection(self._path, self._busy_seconds)
 
     def close(self) -> None:
@@ -71,41 +77,12 @@ class Pool:
                 return connection
             connection.close()
 
-    def give(self, connection: Connection) -> None:
-        """Take back a connection without a transaction."""
-        with self._lock:
-            if not self._closed and len(self._idle) < IDLE:
-                self._idle.append(connection)
-                return
-        connection.close()
+    def end(self, connection: Connection, error: BaseException | None) -> None:
+        """Take back a connection; what its transaction has not committed is undone.
 
-
-class _Lent(AbstractContextManager[Connection]):
-    """A connection for the length of a block.
-
-    A class, since every read goes through it and a generator costs more.
-    """
-
-    __slots__ = ("_connection", "_pool", "_present")
-
-    def __init__(self, pool: Pool, present: Inode | None) -> None:
-        self._pool = pool
-        self._present = present
-        self._connection: Connection | None = None
-
-    def __enter__(self) -> Connection:
-        self._connection = found = self._pool.take(self._present)
-        return found
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        connection, self._connection = self._connection, None
-        if connection is None:
-            return
+        Args:
+            error: what went wrong with it; then it is closed.
+        """
         if error is not None:
             # Also what its error left half done ends with it.
             connection.close()
@@ -115,7 +92,11 @@ class _Lent(AbstractContextManager[Connection]):
         except BaseException:
             connection.close()
             raise
-        self._pool.give(connection)
+        with self._lock:
+            if not self._closed and len(self._idle) < IDLE:
+                self._idle.append(connection)
+                return
+        connection.close()
 
 
 def _close_all_idle() -> None:

@@ -6,25 +6,23 @@ import sqlite3
 import stat
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
-from crp_integrations.errors import ConfigError, EngineError, StoreBusy, StoreDamaged, StoreError
+from crp_integrations.errors import ConfigError, EngineError, StoreBusy, StoreError
 from crp_integrations.seals import sha256_hex
 from crp_integrations.stores.keys import NAMESPACES, make_folder
 from crp_integrations.stores.locks import WriterLocks
 from crp_integrations.stores.rules import Gate, checked_name
 from crp_integrations.stores.scratch import FileScratch, beside
 from crp_integrations.stores.sqlite import receipts, sessions, upkeep
-from crp_integrations.stores.sqlite.base import Seen
 from crp_integrations.stores.sqlite.cache import FOLDER as CACHE
 from crp_integrations.stores.sqlite.cache import FileCache
-from crp_integrations.stores.sqlite.connection import Connection, Inode, inode, open_empty
-from crp_integrations.stores.sqlite.facets import Facets
+from crp_integrations.stores.sqlite.connection import Connection, Inode, inode
 from crp_integrations.stores.sqlite.facts import SqliteFacts
 from crp_integrations.stores.sqlite.migrations import VERSION
 from crp_integrations.stores.sqlite.pool import Pool
+from crp_integrations.stores.sqlite.reading import Reading, SqliteTransaction, owner
 
 DATABASE = "fabric.sqlite"
 # Namespaces whose idle connections are kept, those used last. An idle connection holds three files
@@ -32,9 +30,6 @@ DATABASE = "fabric.sqlite"
 KEPT = 64
 # The first with `sqlite_schema`; everything else that is used is older.
 OLDEST = (3, 33, 0)
-
-
-SqliteTransaction = Facets[SqliteFacts]
 
 
 class SqliteStore:
@@ -79,8 +74,9 @@ class SqliteStore:
         """Kind and place for people."""
         return f"sqlite:{self._root}"
 
-    @contextmanager
-    def begin(self, namespace: str, *, write: bool = True) -> Iterator[SqliteTransaction]:
+    def begin(
+        self, namespace: str, *, write: bool = True
+    ) -> AbstractContextManager[SqliteTransaction]:
         """Open a transaction: commits when the block ends, undoes everything when it raises.
 
         Raises:
@@ -90,15 +86,8 @@ class SqliteStore:
         """
         pool = self._pool(checked_name(namespace))
         if write:
-            with self._writers.held(namespace):
-                self._make(pool)
-                with pool.connection() as connection:
-                    yield from self._writing(connection, pool, namespace)
-        elif present := self._present(pool.path):
-            with pool.connection(present) as connection:
-                yield from self._reading(connection, pool, namespace)
-        else:
-            yield from self._empty(namespace)
+            return self._writing(pool, namespace)
+        return Reading(pool, self._present(pool.path), namespace)
 
     def namespaces(self) -> list[str]:
         """Names of the namespaces that were ever written, ascending."""
@@ -109,7 +98,7 @@ class SqliteStore:
             try:
                 # Version 0 was made by a writer that never committed.
                 if connection.version():
-                    names.append(_owner(connection, path))
+                    names.append(owner(connection, path))
             finally:
                 connection.close()
         return sorted(names)
@@ -190,52 +179,19 @@ class SqliteStore:
         for pool in pools:
             pool.close()
 
-    def _writing(
-        self, connection: Connection, pool: Pool, namespace: str
-    ) -> Iterator[SqliteTransaction]:
-        if not connection.is_ours and connection.version() == 0:
-            # Lasts, and cannot be done within a transaction.
-            connection.in_turn("PRAGMA journal_mode = WAL")
-        connection.in_turn("BEGIN IMMEDIATE")
-        # Asked for once more: another process may have made or moved the tables meanwhile.
-        version = connection.version()
-        if version < VERSION:
-            connection.migrate()
-        if version == 0:
-            connection.execute("INSERT INTO own VALUES ('namespace', ?)", [namespace])
-        _owner(connection, pool.path, namespace)
-        yield from _transaction(connection, namespace, write=True)
-        connection.execute("COMMIT")
-
-    def _reading(
-        self, connection: Connection, pool: Pool, namespace: str
-    ) -> Iterator[SqliteTransaction]:
-        connection.execute("BEGIN")
-        # The first read fixes what the whole transaction sees, and takes the locks of all others.
-        seen: Seen | None = connection.remembered()
-        if seen is None:
-            version = connection.version()
-            if version < VERSION:
-                connection.rollback()
-                if version == 0:
-                    # Made by a writer that has not committed yet.
-                    yield from self._empty(namespace)
-                    return
-                connection.in_turn("BEGIN IMMEDIATE")
-                connection.migrate()
+    @contextmanager
+    def _writing(self, pool: Pool, namespace: str) -> Iterator[SqliteTransaction]:
+        with self._writers.held(namespace):
+            self._make(pool)
+            with pool.connection() as connection:
+                _begin_writing(connection, pool, namespace)
+                gate = Gate(write=True)
+                try:
+                    facts = SqliteFacts(connection, gate, namespace)
+                    yield SqliteTransaction(facts, connection, gate)
+                finally:
+                    gate.shut()
                 connection.execute("COMMIT")
-                connection.execute("BEGIN")
-            seen = Seen.read(connection)
-            connection.remember(seen)
-        _checked_owner(seen.own.get("namespace"), pool.path, namespace)
-        yield from _transaction(connection, namespace, write=False, seen=seen)
-
-    def _empty(self, namespace: str) -> Iterator[SqliteTransaction]:
-        connection = open_empty()
-        try:
-            yield from _transaction(connection, namespace, write=False)
-        finally:
-            connection.close()
 
     @contextmanager
     def _alone(self, namespace: str) -> Iterator[Connection | None]:
@@ -255,7 +211,7 @@ class SqliteStore:
                 connection.in_turn("BEGIN IMMEDIATE")
                 connection.migrate()
                 connection.execute("COMMIT")
-            _owner(connection, pool.path, namespace)
+            owner(connection, pool.path, namespace)
             yield connection
 
     def _scrub(self, connection: Connection, namespace: str, *, always: bool) -> bool:
@@ -286,9 +242,9 @@ class SqliteStore:
         return [sentence]
 
     def _pool(self, namespace: str) -> Pool:
-        self._refuse_closed()
         cold = None
         with self._lock:
+            self._refuse_closed()
             pool = self._pools.pop(namespace, None)
             if pool is None:
                 path = self._root / NAMESPACES / sha256_hex(namespace) / DATABASE
@@ -303,9 +259,8 @@ class SqliteStore:
         return pool
 
     def _refuse_closed(self) -> None:
-        with self._lock:
-            if self._closed:
-                raise StoreError(f"store {self._root} is closed")
+        if self._closed:
+            raise StoreError(f"store {self._root} is closed")
 
     def _make(self, pool: Pool) -> None:
         if inode(pool.path) is not None:
@@ -331,35 +286,15 @@ class SqliteStore:
         return None if stat.S_ISDIR(found.st_mode) else (found.st_dev, found.st_ino)
 
 
-def _transaction(
-    connection: Connection,
-    namespace: str,
-    *,
-    write: bool,
-    seen: Seen | None = None,
-) -> Iterator[SqliteTransaction]:
-    gate = Gate(write=write)
-    try:
-        facts = SqliteFacts(connection, gate, namespace, seen)
-        yield SqliteTransaction(facts, connection, gate)
-    finally:
-        gate.shut()
-
-
-def _owner(connection: Connection, path: Path, wanted: str | None = None) -> str:
-    """The namespace that a database belongs to.
-
-    Raises:
-        StoreDamaged: it belongs to none, to another than the one wanted, or lies elsewhere.
-    """
-    row = connection.one("SELECT value FROM own WHERE name = 'namespace'")
-    return _checked_owner(None if row is None else row[0], path, wanted)
-
-
-def _checked_owner(found: Any, path: Path, wanted: str | None) -> str:
-    if found is None or (wanted is not None and found != wanted):
-        raise StoreDamaged(f"the database of namespace {wanted!r} belongs to another namespace")
-    # Of a namespace that is wanted, the path was made from its name.
-    if wanted is None and path.parent.name != sha256_hex(str(found)):
-        raise StoreDamaged(f"{path} belongs to another namespace")
-    return str(found)
+def _begin_writing(connection: Connection, pool: Pool, namespace: str) -> None:
+    if not connection.is_ours and connection.version() == 0:
+        # Lasts, and cannot be done within a transaction.
+        connection.in_turn("PRAGMA journal_mode = WAL")
+    connection.in_turn("BEGIN IMMEDIATE")
+    # Asked for once more: another process may have made or moved the tables meanwhile.
+    version = connection.version()
+    if version < VERSION:
+        connection.migrate()
+    if version == 0:
+        connection.execute("INSERT INTO own VALUES ('namespace', ?)", [namespace])
+    owner(connection, pool.path, namespace)
