@@ -117,7 +117,7 @@ def build(weights: dict[str, Array], quantisation: Quantisation) -> bytes:
     zero = graph.constant("zero", np.zeros(1, dtype=np.int64))
     graph.node("Slice", [graph.constant("places.table", places), zero, "shape"], "places")
     state = graph.node("Add", [words, "places"], "embedded")
-    state = graph.norm("embedded.norm", state, *_pair(weights, "embeddings.LayerNorm"))
+    state = graph.norm("embedded.norm", state, *pair(weights, "embeddings.LayerNorm"))
     for name, value in (("root_two", np.sqrt(2.0)), ("one", 1.0), ("half", 0.5)):
         graph.constant(name, np.array(value, dtype=np.float32))
     graph.constant("heads", np.array([0, 0, HEADS, HEAD_WIDTH], dtype=np.int64))
@@ -145,7 +145,7 @@ def build(weights: dict[str, Array], quantisation: Quantisation) -> bytes:
 def _layer(graph: Graph, weights: dict[str, Array], source: str, name: str, state: str) -> str:
     # The scale of attention, 1 / sqrt(head width), is put into the query's weights.
     scaling = np.float32(1 / np.sqrt(HEAD_WIDTH))
-    parts = [_linear(weights, f"{source}.attention.self.{p}") for p in ("query", "key", "value")]
+    parts = [linear(weights, f"{source}.attention.self.{p}") for p in ("query", "key", "value")]
     joint = np.concatenate([parts[0][0] * scaling, parts[1][0], parts[2][0]], axis=1)
     bias = np.concatenate([parts[0][1] * scaling, parts[1][1], parts[2][1]])
     graph.dense(f"{name}.qkv", state, joint, bias)
@@ -161,21 +161,21 @@ def _layer(graph: Graph, weights: dict[str, Array], source: str, name: str, stat
     graph.node("Transpose", [f"{name}.mixed"], f"{name}.back", perm=[0, 2, 1, 3])
     graph.node("Reshape", [f"{name}.back", "joined"], f"{name}.context")
     out = graph.dense(
-        f"{name}.out", f"{name}.context", *_linear(weights, f"{source}.attention.output.dense")
+        f"{name}.out", f"{name}.context", *linear(weights, f"{source}.attention.output.dense")
     )
     state = graph.node("Add", [out, state], f"{name}.attended")
     state = graph.norm(
-        f"{name}.attended.norm", state, *_pair(weights, f"{source}.attention.output.LayerNorm")
+        f"{name}.attended.norm", state, *pair(weights, f"{source}.attention.output.LayerNorm")
     )
-    up = graph.dense(f"{name}.up", state, *_linear(weights, f"{source}.intermediate.dense"))
-    active = _gelu(graph, f"{name}.gelu", up)
-    down = graph.dense(f"{name}.down", active, *_linear(weights, f"{source}.output.dense"))
+    up = graph.dense(f"{name}.up", state, *linear(weights, f"{source}.intermediate.dense"))
+    active = gelu(graph, f"{name}.gelu", up)
+    down = graph.dense(f"{name}.down", active, *linear(weights, f"{source}.output.dense"))
     state = graph.node("Add", [down, state], f"{name}.fed")
-    return graph.norm(f"{name}.fed.norm", state, *_pair(weights, f"{source}.output.LayerNorm"))
+    return graph.norm(f"{name}.fed.norm", state, *pair(weights, f"{source}.output.LayerNorm"))
 
 
-def _gelu(graph: Graph, name: str, source: str) -> str:
-    # The exact form with Erf, written as the pattern that runtimes fuse; opset 17 has no Gelu.
+def gelu(graph: Graph, name: str, source: str) -> str:
+    """The exact form with Erf, written as the pattern that runtimes fuse; opset 17 has no Gelu."""
     graph.node("Div", [source, "root_two"], f"{name}.div")
     graph.node("Erf", [f"{name}.div"], f"{name}.erf")
     graph.node("Add", [f"{name}.erf", "one"], f"{name}.plus")
@@ -183,9 +183,11 @@ def _gelu(graph: Graph, name: str, source: str) -> str:
     return graph.node("Mul", [f"{name}.times", "half"], name)
 
 
-def _linear(weights: dict[str, Array], name: str) -> tuple[Array, Array]:
+def linear(weights: dict[str, Array], name: str) -> tuple[Array, Array]:
+    """Matrix, shape (in, out), and bias of a layer."""
     return np.ascontiguousarray(weights[f"{name}.weight"].T), weights[f"{name}.bias"]
 
 
-def _pair(weights: dict[str, Array], name: str) -> tuple[Array, Array]:
+def pair(weights: dict[str, Array], name: str) -> tuple[Array, Array]:
+    """Scale and bias of a normalisation."""
     return weights[f"{name}.weight"], weights[f"{name}.bias"]

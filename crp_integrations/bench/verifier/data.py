@@ -6,14 +6,10 @@ import gzip
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from crp_integrations.errors import RequestError
-from crp_integrations.language.sentences import split_sentences
+from crp_integrations.language.sentences import sentence_runs
 from crp_integrations.seals import sha256_hex
-
-# Characters of one fact when a context is cut as ingestion would cut it.
-FACT: Final = 800
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +36,9 @@ class Case:
     @property
     def passages(self) -> tuple[tuple[str, str], ...]:
         """The context as facts with ids."""
-        return tuple((f"context-{n}", text) for n, text in enumerate(facts(self.context), 1))
+        return tuple(
+            (f"context-{n}", text) for n, text in enumerate(sentence_runs(self.context), 1)
+        )
 
 
 def name_of(path: Path) -> str:
@@ -79,17 +77,3 @@ def read(path: Path) -> list[Case]:
     if marked:
         return cases
     return [Case(c.task, c.question, c.context, c.answer, c.hallucinated) for c in cases]
-
-
-def facts(context: str, size: int = FACT) -> list[str]:
-    """A context in runs of sentences of at most `size` characters where sentences allow."""
-    found: list[str] = []
-    start = end = 0
-    for span in split_sentences(context):
-        if span.end - start > size and end > start:
-            found.append(context[start:end])
-            start = span.start
-        end = span.end
-    if end > start:
-        found.append(context[start:end])
-    return found

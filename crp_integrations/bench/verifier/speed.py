@@ -12,13 +12,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from crp_integrations.bench.verifier.data import facts
 from crp_integrations.bench.verifier.systems import shipped
 from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.language import memo
+from crp_integrations.language.sentences import sentence_runs
 from crp_integrations.vectors import unit_rows
 
 # A token of English is about so many characters.
@@ -58,7 +58,7 @@ def cost(words: int, tokens: int, stored: bool) -> float:
         stored: whether the dossier brings the facts' vectors.
     """
     verifier, settings, embedder = shipped(), DpeSettings(), OnnxEmbedder()
-    given = facts(sized(round(tokens * CHARACTERS)))
+    given = sentence_runs(sized(round(tokens * CHARACTERS)))
     answer = sized(words * 6, 3)
     rows = None
     if stored:

@@ -6,7 +6,8 @@ library does with them, and one of the libraries cannot be told of them at all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,31 +37,65 @@ class Network:
     initial: Integers | None
 
 
-def partitioned(
-    nodes: int,
-    sources: Integers,
-    targets: Integers,
-    weights: Floats,
-    initial: Integers | None,
-    solve: Callable[[Network], Sequence[int] | Integers],
-) -> Integers:
-    """The community of each node, numbered in the order of each community's first node.
+class LeidenEngine(ABC):
+    """Puts a graph into its one form, asks a library, and numbers what it says.
 
-    Args:
-        nodes, sources, targets, weights, initial: as `CommunityEngine.partition` takes them; the
-            order and direction of the edges have no influence.
-        solve: a library's answer for the part of the graph that has edges.
-
-    Returns:
-        Shape (nodes,), numbers from 0 without gaps.
-
-    Raises:
-        EngineError: the arrays are no graph, or the library failed.
+    Attributes:
+        name: library and version.
     """
-    low, high = np.minimum(sources, targets), np.maximum(sources, targets)
-    _check(nodes, low, high, weights, initial)
-    found = np.arange(nodes, dtype=np.int64)
-    if len(low):
+
+    def __init__(
+        self,
+        library: str,
+        version: str,
+        failures: tuple[type[Exception], ...],
+        *,
+        name: str = "",
+    ) -> None:
+        """Name the library, and what it raises when it fails."""
+        self.name = name or f"{library} {version}"
+        self._library = library
+        self._version = version
+        own: tuple[type[Exception], ...] = (OverflowError, TypeError, ValueError)
+        self._failures = failures + own
+
+    @abstractmethod
+    def _solve(
+        self, network: Network, *, resolution: float, iterations: int, seed: int
+    ) -> Sequence[int]:
+        """The library's community of each node."""
+
+    def partition(
+        self,
+        nodes: int,
+        sources: Integers,
+        targets: Integers,
+        weights: Floats,
+        *,
+        resolution: float,
+        iterations: int,
+        seed: int,
+        initial: Integers | None = None,
+    ) -> Integers:
+        """The community of each node, numbered in the order of each community's first node.
+
+        Spec: CRP-SPEC-009 §5.3
+
+        Args:
+            nodes, sources, targets, weights, initial: as `CommunityEngine.partition` takes them;
+                the order and direction of the edges have no influence.
+
+        Returns:
+            Shape (nodes,), numbers from 0 without gaps.
+
+        Raises:
+            EngineError: the arrays are no graph, or the library failed.
+        """
+        low, high = np.minimum(sources, targets), np.maximum(sources, targets)
+        _check(nodes, low, high, weights, initial)
+        found = np.arange(nodes, dtype=np.int64)
+        if not len(low):
+            return found
         keys = low * nodes + high
         if np.any(np.diff(keys) <= 0):
             order = np.argsort(keys, kind="stable")
@@ -77,11 +112,19 @@ def partitioned(
             weights=np.ascontiguousarray(weights, dtype=np.float64),
             initial=None if initial is None else numbered(initial[linked]),
         )
-        answer = np.asarray(solve(network), dtype=np.int64)
+        try:
+            told = self._solve(network, resolution=resolution, iterations=iterations, seed=seed)
+        except self._failures as error:
+            raise EngineError(
+                f"{self.name} could not partition {network.nodes} nodes: {error}",
+                engine=self._library,
+                version=self._version,
+            ) from error
+        answer = np.asarray(told, dtype=np.int64)
         if answer.shape != linked.shape:
             raise EngineError(f"the library placed {answer.size} of {linked.size} nodes")
         found[linked] = answer + nodes
-    return numbered(found)
+        return numbered(found)
 
 
 def numbered(membership: Integers) -> Integers:

@@ -24,6 +24,9 @@ from crp_integrations.recipes.bert import (
     OPSET,
     WIDTH,
     Graph,
+    gelu,
+    linear,
+    pair,
 )
 from crp_integrations.recipes.minilm import WEIGHTS_SHA256
 from crp_integrations.recipes.reader.groups import CLAIM_TOKENS, EVIDENCE_TOKENS
@@ -174,7 +177,7 @@ def make(
 
 def _layer(graph: ReaderGraph, own: dict[str, Array], name: str, state: str) -> str:
     scaling = np.float32(1 / np.sqrt(HEAD_WIDTH))
-    matrices = {part: _linear(own, part) for part in ("query", "key", "value")}
+    matrices = {part: linear(own, part) for part in ("query", "key", "value")}
     joint = np.concatenate(
         [matrices["query"][0] * scaling, matrices["key"][0], matrices["value"][0]], axis=1
     )
@@ -204,20 +207,20 @@ def _layer(graph: ReaderGraph, own: dict[str, Array], name: str, state: str) -> 
         mixed.append(graph.node("Transpose", [found], f"{prefix}.back", perm=[0, 2, 1, 3]))
     graph.node("Concat", mixed, f"{name}.both", axis=1)
     graph.node("Reshape", [f"{name}.both", "joined"], f"{name}.context")
-    out = graph.dense(f"{name}.out", f"{name}.context", *_linear(own, "out"))
+    out = graph.dense(f"{name}.out", f"{name}.context", *linear(own, "out"))
     state = graph.node("Add", [out, state], f"{name}.attended")
-    state = graph.norm(f"{name}.attended.norm", state, *_pair(own, "out_norm"))
-    up = graph.dense(f"{name}.up", state, *_linear(own, "up"))
-    down = graph.dense(f"{name}.down", _gelu(graph, f"{name}.gelu", up), *_linear(own, "down"))
+    state = graph.norm(f"{name}.attended.norm", state, *pair(own, "out_norm"))
+    up = graph.dense(f"{name}.up", state, *linear(own, "up"))
+    down = graph.dense(f"{name}.down", gelu(graph, f"{name}.gelu", up), *linear(own, "down"))
     state = graph.node("Add", [down, state], f"{name}.fed")
-    return graph.norm(f"{name}.fed.norm", state, *_pair(own, "down_norm"))
+    return graph.norm(f"{name}.fed.norm", state, *pair(own, "down_norm"))
 
 
 def _heads(graph: ReaderGraph, weights: dict[str, Array], claim: str) -> None:
     # Small, so in float32.
     plain = Graph("float32")
     plain.nodes, plain.initialisers = graph.nodes, graph.initialisers
-    token = plain.dense("token", claim, *_linear(weights, "token"))
+    token = plain.dense("token", claim, *linear(weights, "token"))
     plain.node(
         "Sigmoid",
         [plain.node("Squeeze", [token, plain.constant("last", np.array([2]))], "token.flat")],
@@ -229,23 +232,7 @@ def _heads(graph: ReaderGraph, weights: dict[str, Array], claim: str) -> None:
     one = plain.constant("token.first", np.array([1], dtype=np.int64))
     first = plain.node("Slice", [claim, "zero", one, "length_axis"], "first")
     plain.node("Concat", [first, doubted], "seen", axis=-1)
-    inner = plain.dense("pair_in", "seen", *_linear(weights, "pair_in"))
-    logits = plain.dense("pair.logits", _gelu(plain, "pair.gelu", inner), *_linear(weights, "pair"))
+    inner = plain.dense("pair_in", "seen", *linear(weights, "pair_in"))
+    logits = plain.dense("pair.logits", gelu(plain, "pair.gelu", inner), *linear(weights, "pair"))
     flat = plain.node("Squeeze", [logits, "length_axis"], "pair.flat")
     plain.node("Softmax", [flat], "pair", axis=-1)
-
-
-def _gelu(graph: Graph, name: str, source: str) -> str:
-    graph.node("Div", [source, "root_two"], f"{name}.div")
-    graph.node("Erf", [f"{name}.div"], f"{name}.erf")
-    graph.node("Add", [f"{name}.erf", "one"], f"{name}.plus")
-    graph.node("Mul", [source, f"{name}.plus"], f"{name}.times")
-    return graph.node("Mul", [f"{name}.times", "half"], name)
-
-
-def _linear(weights: dict[str, Array], name: str) -> tuple[Array, Array]:
-    return np.ascontiguousarray(weights[f"{name}.weight"].T), weights[f"{name}.bias"]
-
-
-def _pair(weights: dict[str, Array], name: str) -> tuple[Array, Array]:
-    return weights[f"{name}.weight"], weights[f"{name}.bias"]

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -23,11 +23,9 @@ from crp_integrations.dpe.verifier.alignment import AlignmentVerifier
 from crp_integrations.dpe.verifier.context import Context
 from crp_integrations.dpe.verifier.measures import Measured, measure
 from crp_integrations.dpe.verifier.word_measures import Source
-from crp_integrations.language.sentences import split_sentences
+from crp_integrations.language.sentences import sentence_runs
 from crp_integrations.seals import sha256_hex
 
-# Characters of one fact when a context is cut as ingestion would cut it.
-FACT: Final = 800
 Span = tuple[int, int]
 
 
@@ -70,20 +68,6 @@ class Row:
     words: np.ndarray[Any, np.dtype[np.float64]]
     fidelity: float
     typed: tuple[int, ...]
-
-
-def facts(context: str, size: int = FACT) -> list[str]:
-    """A context in runs of sentences of at most `size` characters where sentences allow."""
-    found: list[str] = []
-    start = end = 0
-    for span in split_sentences(context):
-        if span.end - start > size and end > start:
-            found.append(context[start:end])
-            start = span.start
-        end = span.end
-    if end > start:
-        found.append(context[start:end])
-    return found
 
 
 def read(path: Path) -> list[Answer]:
@@ -148,7 +132,9 @@ def _edits(text: str, others: Iterable[str]) -> tuple[Span, ...] | None:
 def measured(answer: Answer) -> Row | None:
     """An answer measured as the engine measures it; None when it makes no claim."""
     settings = DpeSettings(verifier="alignment")
-    passages = tuple((f"context-{n}", text) for n, text in enumerate(facts(answer.context), 1))
+    passages = tuple(
+        (f"context-{n}", text) for n, text in enumerate(sentence_runs(answer.context), 1)
+    )
     dossier = Dossier(answer.question, answer.text, passages)
     tools = Tools(None, AlignmentVerifier(), settings)
     state = State(dossier, tools, Context([text for _, text in passages]))

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crp_integrations.engines.leiden import engine_for
-from crp_integrations.engines.leiden.network import numbered, partitioned
+from crp_integrations.engines.leiden.network import LeidenEngine, numbered
 from crp_integrations.errors import EngineError
 from crp_integrations.fabric.communities.clusters import modularity
 from crp_integrations.fabric.ports import CommunityEngine
@@ -231,10 +231,17 @@ def test_numbers_have_no_gaps_and_follow_first_appearance(membership: list[int])
     assert len(pairs) == len(set(membership)) == len(set(found))
 
 
+class _Forgetful(LeidenEngine):
+    def _solve(self, network: Any, *, resolution: float, iterations: int, seed: int) -> list[int]:
+        return [0]
+
+
 def test_an_answer_for_other_nodes_is_refused() -> None:
-    one = np.array([0])
+    one, engine = np.array([0]), _Forgetful("library", "1", ())
     with pytest.raises(EngineError, match="placed 1 of 2"):
-        partitioned(2, one, np.array([1]), np.array([0.5]), None, lambda network: [0])
+        engine.partition(
+            2, one, np.array([1]), np.array([0.5]), resolution=1.0, iterations=1, seed=0
+        )
 
 
 @pytest.mark.parametrize("name", ["leidenalg", "igraph"])
