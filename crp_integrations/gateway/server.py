@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from typing import Final
 
@@ -30,9 +31,14 @@ def serve(
 ) -> None:
     """Serve until the process is told to end.
 
+    What was imported and made until then is left to the end of the process (`gc.freeze`): else
+    Python's garbage collector looks through all of it now and then, and every request waits.
+
     Args:
         port: 0 for a free one, which the log names.
     """
+    gc.collect()
+    gc.freeze()
     server(app, host=host, port=port, settings=settings).run()
 
 
