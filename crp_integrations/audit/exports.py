@@ -40,6 +40,11 @@ class Selection:
         for name, moment in (("since", self.since), ("until", self.until)):
             if moment is not None and moment.tzinfo is None:
                 raise RequestError(f"{name} {moment.isoformat()} has no zone; add one, such as Z")
+        if self.since is not None and self.until is not None and self.since >= self.until:
+            raise RequestError(
+                f"since {self.since.isoformat()} is not before until {self.until.isoformat()}, so "
+                "nothing lies between them"
+            )
 
     def takes(self, event: Event) -> bool:
         """Whether an event is shown."""
@@ -56,6 +61,7 @@ class Selection:
 
 
 ALL: Final = Selection()
+_TIME = "2026-05-25T00:00:00Z"
 
 
 def moment(timestamp: str) -> datetime:
@@ -67,9 +73,9 @@ def moment(timestamp: str) -> datetime:
     try:
         at = datetime.fromisoformat(timestamp)
     except ValueError:
-        raise RequestError(f"time {timestamp!r:.60} is not ISO 8601, such as 2026-05-25") from None
+        raise RequestError(f"time {timestamp!r:.60} is not ISO 8601, such as {_TIME}") from None
     if at.tzinfo is None:
-        raise RequestError(f"time {timestamp!r:.60} has no zone; add one, such as Z")
+        raise RequestError(f"time {timestamp!r:.60} has no zone; wanted one such as {_TIME}")
     return at
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -13,6 +14,7 @@ import typer
 from crp_integrations import __version__
 from crp_integrations.audit import exports, ocsf
 from crp_integrations.audit.keys import journal_key, session_key
+from crp_integrations.audit.records import Event
 from crp_integrations.audit.trail import Trail, verify_events
 from crp_integrations.cli import options, show_audit
 from crp_integrations.cli.facts import opened
@@ -112,6 +114,8 @@ def export(
         relay.fabric.begin(write=False) as transaction,
     ):
         events = transaction.journal.events()
+        if session or window:
+            events = _some(events, chosen)
         lines = (
             exports.ndjson(events, chosen)
             if form is Form.NDJSON
@@ -145,6 +149,23 @@ def show(
         chosen = exports.Selection(session_id=session)
         events = [event for event in transaction.journal.events() if chosen.takes(event)]
     (show_audit.session_json if as_json else show_audit.session)(session, seals, events)
+
+
+def _some(events: Iterable[Event], chosen: exports.Selection) -> Iterator[Event]:
+    """The events as they are.
+
+    Raises:
+        RequestError: at their end, when none is of the session or the window that was named.
+    """
+    named = exports.Selection(session_id=chosen.session_id, window_id=chosen.window_id)
+    found = False
+    for event in events:
+        found = found or named.takes(event)
+        yield event
+    if not found:
+        of = [("session", chosen.session_id), ("window", chosen.window_id)]
+        told = " and ".join(f"{what} {name!r:.60}" for what, name in of if name)
+        raise RequestError(f"no event of {told} is in this trail")
 
 
 def _keys(path: str, store: str) -> KeyRing:

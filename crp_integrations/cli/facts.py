@@ -184,9 +184,12 @@ def opened(out: str) -> Iterator[TextIO]:
     """A new file, or standard output for an empty name; a file that is not finished is removed.
 
     Raises:
-        ConfigError: the file is there already or cannot be written.
+        ConfigError: the file is there already or cannot be written; or there is no output.
     """
     if not out:
+        # None where whoever called closed it.
+        if sys.stdout is None:
+            raise ConfigError("standard output is closed; open it, or give --out")
         yield sys.stdout
         return
     with ExitStack() as stack:

@@ -71,6 +71,9 @@ def looking(store: str, shared: str = "", residency: str = "", tenant: str = "")
         shared: name of a shared namespace, for the operator; empty for a tenant's own.
         residency: a region, which is a store of its own; empty for the store itself.
         tenant: a gateway's tenant, for the operator; empty for the local one.
+
+    Raises:
+        RequestError: the tenant that was named never wrote anything; its name may be misspelt.
     """
     from crp_integrations import Relay
 
@@ -81,6 +84,7 @@ def looking(store: str, shared: str = "", residency: str = "", tenant: str = "")
         residency=residency,
         fabric={"maintain_on_open": False},
     ) as relay:
+        _refuse_unknown(relay, tenant, residency)
         yield relay
 
 
@@ -94,10 +98,9 @@ def kept(
         shared, residency, tenant: as in `looking`.
 
     Raises:
-        RequestError: the tenant that was named never wrote anything; its name may be misspelt.
+        RequestError: as for `looking`.
     """
     with looking(store, shared, residency, tenant) as relay:
-        _refuse_unknown(relay, tenant, residency)
         yield relay.fabric
 
 
@@ -119,6 +122,11 @@ def asked(store: str, tenant: str = "") -> Iterator[Relay]:
 
 
 def _refuse_unknown(relay: Relay, tenant: str, residency: str = "") -> None:
+    """Check that a tenant who was named has something in the store.
+
+    Raises:
+        RequestError: it never wrote anything; its name may be misspelt.
+    """
     if not tenant:
         return
     with relay.fabric.begin(write=False) as transaction:

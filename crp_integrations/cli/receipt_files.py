@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from crp_integrations.cli.facts import opened
-from crp_integrations.errors import ConfigError
+from crp_integrations.errors import ConfigError, ReceiptBroken
 from crp_integrations.receipt.dsse import KEY_BYTES
 from crp_integrations.receipt.records import Receipt, read, write
 
@@ -45,9 +45,12 @@ def receipt_of(path: str) -> Receipt:
 
     Raises:
         ConfigError: the file cannot be read.
-        ReceiptBroken: it is no receipt.
+        ReceiptBroken: it is no receipt; names the file.
     """
-    return read(data_of(path))
+    try:
+        return read(data_of(path))
+    except ReceiptBroken as error:
+        raise ReceiptBroken(f"{path!r:.200}, {error.place}", error.reason) from error
 
 
 def keys_of(path: str) -> list[bytes]:

@@ -49,7 +49,8 @@ def stats(found: Stats) -> None:
 
 def examination(found: Examination) -> None:
     """What is wrong, one paragraph each, or that nothing is."""
-    looked = f"{found.facts} facts, {found.sources} sources and {found.events} events looked at"
+    counts = f"{many(found.facts, 'fact')}, {many(found.sources, 'source')}"
+    looked = f"{counts} and {many(found.events, 'event')} looked at"
     if not found.findings:
         terminal().print(Text(f"{looked}; nothing is wrong"))
         return

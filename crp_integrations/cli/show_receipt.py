@@ -46,7 +46,10 @@ def verified(found: Verified) -> None:
         here = f"{found.shown} of {many(found.texts, 'text')} here"
         gone = f"{found.redacted} left out, {found.erased} erased"
         lines.append(f"{found.receipt_id}: {here}, {gone}")
-        whose = "the key that was given" if found.pinned else "whose it is the file cannot say"
+        whose = "whose it is the file cannot say"
+        if found.pinned:
+            held = any(step.name == "signature" and step.ok for step in found.steps)
+            whose = "the key that was given" if held else "not held by the key that was given"
         lines.append(f"signed by key {found.keyid}: {whose}")
     verdict = Text("verifies", "green") if found.ok else Text("does not verify", "bold red")
     terminal().print(table)
@@ -104,7 +107,10 @@ def _examined(receipt: Receipt) -> str:
 
 def _answer_title(receipt: Receipt) -> str:
     released = _answer(receipt) == receipt.number("answer") and receipt.chain.outcome != "halted"
-    return "Answer" if released else "Answer, withheld"
+    if not released:
+        return "Answer, withheld"
+    outcome = receipt.chain.outcome
+    return "Answer" if outcome == "released" else plain(f"No answer, {outcome}", whole=True)
 
 
 def _named(receipt: Receipt, name: str) -> str:

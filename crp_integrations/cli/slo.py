@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 from pydantic import ValidationError
@@ -40,6 +41,9 @@ from crp_integrations.observability.ledger import Ledger
 from crp_integrations.observability.slo import Baseline, Table, baseline_of, table
 from crp_integrations.records import Record
 from crp_integrations.relay.build import clock
+
+if TYPE_CHECKING:
+    from crp_integrations.observability.prometheus import Levels
 
 app = typer.Typer(
     help="Service levels of what was sealed, drift of a golden set, evidence.",
@@ -99,6 +103,9 @@ def check(
 
 def _table(relay: Relay, residency: str, before: Baseline | None, evaluations: str) -> Table:
     after = before.last_seq if before else 0
+    if evaluations and not Path(evaluations).exists():
+        # A log that nobody began yet is one only for who adds to it.
+        raise ConfigError(f"there is no log of evaluations {evaluations!r:.200}")
     log = merged(EvaluationLog(Path(evaluations)).read()) if evaluations else {}
     return table(_ledger(relay, residency, after), evaluations=log, baseline=before)
 
@@ -151,7 +158,10 @@ def review(
     pack = packs.get(window)
     if pack is None:
         raise RequestError(f"no window {window!r:.60} with a pack was sealed in this store")
-    EvaluationLog(Path(evaluations)).add(
+    log = EvaluationLog(Path(evaluations))
+    # A file that holds something else is left as it is.
+    merged(log.read())
+    log.add(
         Evaluation(
             window_id=window,
             session_id=pack.session_id,
@@ -238,11 +248,7 @@ def bundle(
             version=__version__,
             state_hash=namespace.state_hash(),
         )
-    try:
-        with Path(out).open("xb") as target:
-            target.write(made)
-    except OSError as error:
-        raise ConfigError(f"{out!r:.200} cannot be written: {error.strerror}") from error
+    _write_whole(made, out)
     terminal().print(f"{many(len(files), 'file')} in {out}", soft_wrap=True)
 
 
@@ -269,6 +275,23 @@ def _record(path: str, kind: type[_Read]) -> _Read:
         raise ConfigError(f"{path!r:.200} is no {kind.SCHEMA}") from None
 
 
+def _write_whole(data: bytes, path: str) -> None:
+    """Write a new file; one that is not finished is removed.
+
+    Raises:
+        ConfigError: it is there already or cannot be written.
+    """
+    try:
+        with Path(path).open("xb") as target, ExitStack() as unfinished:
+            unfinished.callback(Path(path).unlink, missing_ok=True)
+            target.write(data)
+            # A disk that is full is noticed here at the latest, and not while the file is closed.
+            target.flush()
+            unfinished.pop_all()
+    except OSError as error:
+        raise ConfigError(f"{path!r:.200} cannot be written: {error.strerror}") from error
+
+
 def _save(record: Record, path: str) -> None:
     with opened(path) as target:
         target.write(record.model_dump_json(indent=2) + "\n")
@@ -282,7 +305,7 @@ def _write_levels(path: str, found: Table, before: Baseline | None) -> None:
         levels.level(level.name, level.value, level.met)
     if before is not None:
         levels.latency(before.p95_us / 1_000_000)
-    levels.write(Path(path))
+    _write_metrics(levels, path)
 
 
 def _write_golden(path: str, run: GoldenRun, before: GoldenRun | None) -> None:
@@ -291,7 +314,19 @@ def _write_golden(path: str, run: GoldenRun, before: GoldenRun | None) -> None:
     levels, at = Levels(), run.ran_at.timestamp()
     levels.golden(RECALL, run.recall, before.recall if before else None, at)
     levels.golden(PRECISION, run.precision, before.precision if before else None, at)
-    levels.write(Path(path))
+    _write_metrics(levels, path)
+
+
+def _write_metrics(levels: Levels, path: str) -> None:
+    """Write a file of metrics.
+
+    Raises:
+        ConfigError: it cannot be written; names it, and not the file that is renamed to it.
+    """
+    try:
+        levels.write(Path(path))
+    except OSError as error:
+        raise ConfigError(f"{path!r:.200} cannot be written: {error.strerror}") from error
 
 
 def _draw(found: Table) -> None:

@@ -59,7 +59,11 @@ def system_text(parts: Sequence[str], context: str) -> str:
 
 
 def messages(
-    parts: Sequence[str], context: str, history: Sequence[Message], question: str
+    parts: Sequence[str],
+    context: str,
+    history: Sequence[Message],
+    question: str,
+    results: int = 0,
 ) -> tuple[Message, ...]:
     """The conversation for one question (`prompt@1`).
 
@@ -68,10 +72,12 @@ def messages(
     Args:
         parts, context: of the system message.
         history: earlier messages of the conversation.
+        results: how many of the last of those stand behind the question.
 
     Returns:
-        System message (left out when empty), history, then the question.
+        System message (left out when empty), history, the question, and what answers to it so far.
     """
     system = system_text(parts, context)
     head = (Message(role="system", content=system),) if system else ()
-    return (*head, *history, Message(role="user", content=question))
+    place = max(0, len(history) - results)
+    return (*head, *history[:place], Message(role="user", content=question), *history[place:])

@@ -202,12 +202,14 @@ class Namespace(View, Adding, Inspection):
         return self._fabric.reembed(self._own.name, embedder, progress)
 
     def must_write(self) -> None:
-        """Refuse where nothing can be written just now, before what is paid for and then kept.
+        """Refuse where it cannot be written, before what is paid for and then kept.
 
         Raises:
             StoreBusy: as on a standby of the database.
+            AccessDenied: the login of the database may not write it.
+            StoreError: its file may not be written, or there is no room left for it.
         """
-        must_write(self._fabric.store)
+        must_write(self._fabric.store, self._own.name)
 
     def begin(self, write: bool) -> AbstractContextManager[Transaction]:
         """A transaction of the namespace, for the relay's close; the guard does not look in.

@@ -50,15 +50,12 @@ class Question:
         query: the last message of the user.
         asking: the fields of the question, for the relay.
         arguments: what else the upstream is told.
-        results: messages of the caller that follow the question.
         stream: whether server-sent events are wanted, and with usage.
     """
 
     query: str
     asking: Asking
     arguments: Mapping[str, Any]
-    before: int
-    results: int
     stream: bool
     usage: bool
 
@@ -125,6 +122,7 @@ def question(data: bytes, headers: Sequence[tuple[str, str]], limits: GatewaySet
         "model": said.model,
         "system_prompt": system,
         "history": history,
+        "results": results,
         "max_tokens": said.max_completion_tokens or said.max_tokens,
         "temperature": said.temperature,
         "tools": said.tools,
@@ -143,8 +141,6 @@ def question(data: bytes, headers: Sequence[tuple[str, str]], limits: GatewaySet
         query=query,
         asking=cast("Asking", {name: one for name, one in fields.items() if one is not None}),
         arguments=handed,
-        before=len(history),
-        results=results,
         stream=bool(said.stream),
         usage=bool(options and options.include_usage),
     )

@@ -31,7 +31,7 @@ async def completions(call: Call) -> Answered:
     """Answer a conversation's last question from the tenant's facts, examined and sealed."""
     asked = await _asked(call)
     most = call.settings.answer_characters
-    upstream = Asked(call.upstream, asked.arguments, most, asked.before, asked.results)
+    upstream = Asked(call.upstream, asked.arguments, most)
     model = observed(upstream, call.relay.observer)
     if asked.stream:
         return await _streamed(call, asked, model)

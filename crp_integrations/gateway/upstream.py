@@ -109,16 +109,11 @@ class Asked:
         arguments: the caller's fields. A call that prepares, checks or joins answers has none of
             them, which a `response_format` or a stop word would spoil.
         most_characters: of an answer; what is longer is none.
-        before: messages of the caller that stand before the question in a call, without the
-            system message.
-        results: how many of those belong behind it: tool calls with what the tools answered.
     """
 
     upstream: Upstream
     arguments: Mapping[str, Any]
     most_characters: int
-    before: int = 0
-    results: int = 0
 
     def call(self, call: ModelCall) -> Reply:
         """Answer a call.
@@ -126,23 +121,23 @@ class Asked:
         Raises:
             ModelError: the answer is too long to be examined here.
         """
-        return self._short(self._of(call).call(self._ordered(call)))
+        return self._short(self._of(call).call(call))
 
     async def acall(self, call: ModelCall) -> Reply:
         """Answer a call without blocking the event loop."""
-        return self._short(await self._of(call).acall(self._ordered(call)))
+        return self._short(await self._of(call).acall(call))
 
     def stream(self, call: ModelCall) -> Iterator[str | Reply]:
         """Pieces of text as they come, then the whole reply."""
         length = 0
-        for part in self._of(call).stream(self._ordered(call)):
+        for part in self._of(call).stream(call):
             length = self._counted(length, part)
             yield part
 
     async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
         """The asynchronous twin of `stream`."""
         length = 0
-        async for part in self._of(call).astream(self._ordered(call)):
+        async for part in self._of(call).astream(call):
             length = self._counted(length, part)
             yield part
 
@@ -165,17 +160,6 @@ class Asked:
         if not call.tools:
             given = {name: value for name, value in given.items() if name not in TOOLS}
         return self.upstream.shaped(given)
-
-    def _ordered(self, call: ModelCall) -> ModelCall:
-        """The call with the question back before the tools' results that answer to it."""
-        said = call.messages
-        place = self.before + (1 if said[0].role == "system" else 0)
-        if not self.results or place >= len(said) or said[place].role != "user":
-            return call
-        first = place - self.results
-        return call.changed(
-            messages=(*said[:first], said[place], *said[first:place], *said[place + 1 :])
-        )
 
 
 def _extractive(model: str) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, JsonValue, ValidationError, model_validator
+from pydantic_core import ErrorDetails
 
 from crp_integrations.errors import FactRejected
 from crp_integrations.fabric.decay import DECAY_KEY
@@ -51,6 +52,22 @@ def _label(text: str) -> str:
     if not _LABEL.fullmatch(text):
         raise ValueError(f"label {text!r:.60} is not written as name:value, such as pii:low")
     return text
+
+
+# What a writer is told in the place of the checker's own words.
+_SAID = {
+    "missing": "is missing",
+    "extra_forbidden": "is no field of a memory item",
+    "model_type": "wanted an object",
+    "tuple_type": "wanted a list",
+    "string_type": "wanted a text",
+    "datetime_parsing": "wanted a time such as 2026-05-25T10:00:00Z",
+    "datetime_from_date_parsing": "wanted a time such as 2026-05-25T10:00:00Z",
+    "timezone_aware": "wanted a time with its zone, such as 2026-05-25T10:00:00Z",
+}
+_UNLABELLED = "has no label; wanted at least one, such as class:internal"
+_CONTENT_TYPES = ("string_type", "dict_type", "list_type")
+_CONTENT = "wanted a text, an object or a list"
 
 
 Name = Annotated[str, Field(min_length=1, max_length=256)]
@@ -242,17 +259,29 @@ def item(fields: Mapping[str, Any]) -> MemoryItem:
     try:
         return MemoryItem.model_validate(dict(fields))
     except ValidationError as error:
-        wrong = "; ".join(
-            f"{_place(one['loc'])}: {one['msg']}"
-            for one in error.errors(include_url=False, include_input=False)
-        )
-        raise FactRejected(f"memory item is refused: {wrong}") from None
+        found = error.errors(include_url=False, include_input=False)
+        # Content may be one of three, and is then wrong three times over.
+        wrong = dict.fromkeys(f"{_place(one['loc'])}: {_said(one)}" for one in found)
+        raise FactRejected(f"memory item is refused: {'; '.join(wrong)}") from None
 
 
 def _place(where: tuple[int | str, ...]) -> str:
     """A field's name; below `content` names are the writer's own words, and are not told."""
     inside = where[:1] if where[:1] == ("content",) else where
-    return ".".join(map(str, inside)) or "item"
+    return ".".join(f"{part:.60}" if isinstance(part, str) else str(part) for part in inside) or (
+        "item"
+    )
+
+
+def _said(one: ErrorDetails) -> str:
+    """What is wrong with a field, and what was wanted."""
+    kind, where = one["type"], one["loc"]
+    if where == ("content",) or (where[:1] == ("content",) and kind in _CONTENT_TYPES):
+        return "is missing" if kind == "missing" else _CONTENT
+    if where == ("security_label",) and kind in ("missing", "too_short"):
+        return _UNLABELLED
+    said = _SAID.get(kind) or one["msg"].removeprefix("Value error, ")
+    return said.replace("Input should be", "wanted").replace("valid ", "")
 
 
 def as_fact(one: MemoryItem) -> Fact:

@@ -237,6 +237,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
             "loop_depth": state.get("crp_depth", 0),
             "system_prompt": read.system or None,
             "history": read.history,
+            "results": read.results,
             "tools": tools_of(request),
             "compact": False,
             "compaction": compact.account if compact is not None else None,

@@ -14,7 +14,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from crp_integrations.errors import ModelError
 from crp_integrations.langchain.model import sampling
 from crp_integrations.langchain.silence import silence, silent
-from crp_integrations.langchain.wire import Asked, langchain_of, plain, reply_of
+from crp_integrations.langchain.wire import Asked, langchain_of, message_of, plain, reply_of
 from crp_integrations.messages import Message, ModelCall, Reply
 from crp_integrations.relay.records import Answer
 from crp_integrations.vocabulary import Purpose
@@ -106,7 +106,9 @@ class ModelCalls:
         request = self._request
         system, further = self._split(call.messages)
         own = further is not None
-        messages = [*plain(request.messages), *further] if further is not None else []
+        # System messages are in the turn's own, in front, wherever they stood.
+        said = [one for one in plain(request.messages) if one.type != "system"]
+        messages = [*said, *further] if further is not None else []
         if further is None:
             messages = [langchain_of(one) for one in call.messages if one.role != "system"]
         changed: dict[str, Any] = {
@@ -126,19 +128,21 @@ class ModelCalls:
     def _split(self, messages: Sequence[Message]) -> tuple[str, list[BaseMessage] | None]:
         """The system message, and what follows the agent's messages; None for a call of its own."""
         system = messages[0].content if messages[0].role == "system" else ""
-        place = int(bool(system)) + len(self._asked.history)
+        place = int(bool(system)) + len(self._asked.history) - self._asked.results
         if len(messages) <= place or messages[place].content != self._asked.question:
             return system, None
         if messages[place].role != "user":
             return system, None
-        return system, [langchain_of(message) for message in messages[place + 1 :]]
+        further = messages[place + 1 + self._asked.results :]
+        return system, [langchain_of(message) for message in further]
 
     def _system(self, text: str) -> SystemMessage | None:
         given = self._request.system_message
         if given is None or not isinstance(given.content, list):
             return _plain_system(text)
         # Its blocks may say more than their text, as where a provider's cache ends.
-        added = text.removeprefix(self._asked.system).lstrip()
+        # With what stands between: a model reads blocks one right after the other.
+        added = text.removeprefix(message_of(given).content)
         blocks = [*given.content, *([{"type": "text", "text": added}] if added else [])]
         return SystemMessage(blocks)
 

@@ -32,7 +32,7 @@ Question: TypeAlias = str | Mapping[str, Any] | Sequence[Any] | PromptValue
 QUESTIONS: Final = ("question", "input", "query")
 HISTORIES: Final = ("history", "chat_history", "messages")
 # Filled in from the question.
-_FILLED: Final = frozenset({"history", "compaction"})
+_FILLED: Final = frozenset({"history", "results", "compaction"})
 
 
 class CRPRunnable(Runnable[Question, AIMessage]):

@@ -17,7 +17,7 @@ from crp_integrations.engines.litellm_streams import Assembly, as_chunk
 from crp_integrations.errors import CRPError, EngineError, ModelError, ModelNotFound
 from crp_integrations.litellm.hook import RUNNING, SAMPLING, Attempts
 from crp_integrations.litellm.loop import wait
-from crp_integrations.litellm.wire import answers, arguments, ordered, sent
+from crp_integrations.litellm.wire import answers, arguments, sent
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.relay.steps import Dispatch, Fan, Fitted, Outcome, Playable, Step
 
@@ -56,7 +56,6 @@ class Deployments:
         given: Mapping[str, Any],
         *,
         streams: bool = False,
-        results: int = 0,
     ) -> None:
         """Take a request's arguments.
 
@@ -64,7 +63,6 @@ class Deployments:
             group: name of the group that was asked for.
             given: LiteLLM's arguments of the caller.
             streams: whether calls for the answer are made as streams.
-            results: how many messages of the caller follow his question.
         """
         self.spent: list[Spent] = []
         self.tried: list[str] = []
@@ -72,7 +70,6 @@ class Deployments:
         self._group = group
         self._given = dict(given)
         self._streams = streams
-        self._results = results
         self._made: dict[int, tuple[Watched, Dispatch]] = {}
 
     def watched(self, turn: Playable) -> Watched:
@@ -129,16 +126,14 @@ class Deployments:
         yield reply
 
     def _attempts(self, turn: Watched, step: Dispatch) -> Attempts:
-        results = self._results if step.envelope is not None else 0
         base = turn.base if step.envelope is not None else len(step.messages)
-        said = sent((*ordered(step.messages[:base], results), *step.messages[base:]))
+        said = sent(step.messages)
         call = step.call
         running = Attempts(
             turn=turn,
             step=step,
             messages=said,
             base=base,
-            results=results,
             sent=said,
             own=frozenset(
                 name

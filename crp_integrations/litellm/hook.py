@@ -15,7 +15,7 @@ from weakref import ReferenceType
 from crp_integrations.engines.litellm import library
 from crp_integrations.engines.litellm_headers import ARGUMENTS, refuse_crp
 from crp_integrations.engines.litellm_streams import tells_end
-from crp_integrations.litellm.wire import answers, ordered, sent
+from crp_integrations.litellm.wire import answers, sent
 from crp_integrations.relay.steps import Dispatch, Fitted
 
 litellm = library()
@@ -43,7 +43,6 @@ class Attempts:
         messages: what the router was called with; a call with other messages is not ours.
         base: how many messages the turn's last fit before this call had; what a call for the answer
             has beyond them (an earlier draft, what to mend) goes behind those fitted again.
-        results: how many messages of the caller follow his question, see `wire.ordered`.
         packed: what goes out, and for which model and limit that was packed.
         own: sampling values that the turn chose, and not the caller.
         proxied: the call is a proxy's own, which needs a stream where it asked for one.
@@ -56,7 +55,6 @@ class Attempts:
     step: Dispatch
     messages: list[dict[str, Any]]
     base: int = 0
-    results: int = 0
     packed: tuple[str, int | None] | None = None
     sent: list[dict[str, Any]] = field(default_factory=list)
     own: frozenset[str] = frozenset()
@@ -79,7 +77,7 @@ class Attempts:
             return
         fitted = self.turn.fit(model, context_limit=limit)
         further = () if isinstance(self.step, Fitted) else self.step.messages[self.base :]
-        self.sent = sent((*ordered(fitted.messages, self.results), *further))
+        self.sent = sent((*fitted.messages, *further))
         self.packed = (model, limit)
 
 

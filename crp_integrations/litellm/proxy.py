@@ -136,7 +136,7 @@ class CRPProxyHook(CustomLogger):
             "model": _first(router, group),
             "system_prompt": question.system,
             "history": question.history,
-            "compact": False if question.results else None,
+            "results": question.results,
             "max_tokens": data.get("max_completion_tokens") or data.get("max_tokens"),
             "temperature": data.get("temperature"),
             "tools": data.get("tools"),
@@ -149,7 +149,7 @@ class CRPProxyHook(CustomLogger):
             for name, value in data.items()
             if name in _KEPT or (name in litellm.OPENAI_CHAT_COMPLETION_PARAMS and name not in _OWN)
         }
-        deployments = Deployments(router, group, given, results=question.results)
+        deployments = Deployments(router, group, given)
         return Handing(played, deployments, streams=bool(data.get("stream")))
 
     def _joined(self, headers: Mapping[str, str]) -> dict[str, Any]:

@@ -140,7 +140,7 @@ class CRPRouter:
                 "model": self._first(model),
                 "system_prompt": question.system,
                 "history": question.history,
-                "compact": False if question.results else None,
+                "results": question.results,
                 "max_tokens": kwargs.get("max_completion_tokens") or kwargs.get("max_tokens"),
                 "temperature": kwargs.get("temperature"),
                 "seed": kwargs.get("seed"),
@@ -149,9 +149,7 @@ class CRPRouter:
         )
         if kwargs.get("tools"):
             kwargs = {**plain_tools(), **kwargs}
-        deployments = Deployments(
-            self.router, model, kwargs, streams=stream, results=question.results
-        )
+        deployments = Deployments(self.router, model, kwargs, streams=stream)
         answer = outcomes.answer(await adrive(deployments.watched(played), deployments))
         return attached(answer, deployments.spent)
 

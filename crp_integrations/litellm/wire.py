@@ -26,7 +26,7 @@ SHAPING: Final = TOOLS | frozenset(
 )
 # Fields of a question that the router fills in from LiteLLM's arguments.
 FILLED: Final = frozenset(
-    {"model", "system_prompt", "history", "max_tokens", "temperature", "seed", "tools"}
+    {"model", "system_prompt", "history", "results", "max_tokens", "temperature", "seed", "tools"}
     | {"compact", "compaction"}
 )
 
@@ -70,19 +70,6 @@ def asked(messages: Sequence[Mapping[str, Any]]) -> Asked:
     before = [one for one in read[: places[-1]] if one.role != "system"]
     after = [one for one in read[places[-1] + 1 :] if one.role != "system"]
     return Asked(read[places[-1]].content, system, (*before, *after), len(after))
-
-
-def ordered(messages: Sequence[Message], results: int) -> tuple[Message, ...]:
-    """A turn's messages with the question back before the tools' results that answer to it.
-
-    Args:
-        messages: the question last.
-        results: how many of those before it belong behind it.
-    """
-    if not results:
-        return tuple(messages)
-    place = len(messages) - 1 - results
-    return (*messages[:place], messages[-1], *messages[place:-1])
 
 
 def sent(messages: Sequence[Message]) -> list[dict[str, Any]]:

@@ -95,12 +95,12 @@ class AgentCalls:
     def _split(self, messages: Sequence[Message]) -> tuple[str, Sequence[Message] | None]:
         """The system message, and what follows the agent's messages; None for a call of its own."""
         system = messages[0].content if messages[0].role == "system" else ""
-        place = int(bool(system)) + len(self._asked.history)
+        place = int(bool(system)) + len(self._asked.history) - self._asked.results
         if len(messages) <= place or messages[place].content != self._asked.question:
             return system, None
         if messages[place].role != "user":
             return system, None
-        return system, messages[place + 1 :]
+        return system, messages[place + 1 + self._asked.results :]
 
     def _reply(self, response: ChatResponse) -> Reply:
         reply = reply_of(response, self._model, selected(self._llm, response))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Unpack
 
@@ -33,6 +33,7 @@ from crp_integrations.llama_index.sessions import named_session, new_session
 from crp_integrations.llama_index.spans import Span, run_of, standing
 from crp_integrations.llama_index.wire import asked, receipt_told, tool_results
 from crp_integrations.loaders.text import paragraphs
+from crp_integrations.receipt.records import Receipt
 from crp_integrations.relay import outcomes
 from crp_integrations.relay.agent_runs import (
     asked_within,
@@ -101,6 +102,8 @@ class CRPAgentLLM(Chatting):
         llm: the model that answers, with its own settings; it is called whole.
         max_depth: agents around this one, at most; None takes the setting
             `sessions.agents.max_loop_depth`.
+        on_receipt: called with the receipt on each window, also on one whose answer is withheld.
+            A receipt with tools' results is kept no longer than the run's session by anybody else.
         tools_as_facts: False leaves tools' results out of the session; what the model says of them
             is then not supported by anything.
         asking: fields of a question as `Relay.ask` takes them, such as `policy`, `budget_tokens`,
@@ -114,6 +117,7 @@ class CRPAgentLLM(Chatting):
     _llm: LLM = PrivateAttr()
     _most: int = PrivateAttr()
     _facts: bool = PrivateAttr()
+    _on_receipt: Callable[[Receipt], None] | None = PrivateAttr()
     _asking: dict[str, Any] = PrivateAttr()
 
     def __init__(
@@ -123,6 +127,7 @@ class CRPAgentLLM(Chatting):
         *,
         max_depth: int | None = None,
         tools_as_facts: bool = True,
+        on_receipt: Callable[[Receipt], None] | None = None,
         **asking: Unpack[Asking],
     ) -> None:
         check_relay(relay, "CRPAgentLLM")
@@ -134,6 +139,7 @@ class CRPAgentLLM(Chatting):
         self._llm = llm
         self._most = most
         self._facts = tools_as_facts
+        self._on_receipt = on_receipt
         self._asking = dict(asking)
         listen()
 
@@ -160,7 +166,7 @@ class CRPAgentLLM(Chatting):
         try:
             return self._released(window, outcomes.answer(drive(window.turn, window.calls)))
         except SafetyHalt as halt:
-            self._hand_back(window, halt)
+            self._withheld(window, halt)
             raise
         finally:
             self._left(window)
@@ -173,7 +179,7 @@ class CRPAgentLLM(Chatting):
             answer = outcomes.answer(await adrive(window.turn, window.calls))
             return await asyncio.to_thread(self._released, window, answer)
         except SafetyHalt as halt:
-            await asyncio.to_thread(self._hand_back, window, halt)
+            await asyncio.to_thread(self._withheld, window, halt)
             raise
         finally:
             self._left(window)
@@ -251,6 +257,7 @@ class CRPAgentLLM(Chatting):
             "loop_depth": run.depth,
             "system_prompt": read.system or None,
             "history": read.history,
+            "results": read.results,
             # Its own memory shortens an agent's history; what it gives is sent as it is.
             "compact": False,
             "tools": given.get(TOOLS) or None,
@@ -311,6 +318,7 @@ class CRPAgentLLM(Chatting):
     def _released(self, window: _Window, answer: Answer) -> ChatResponse:
         if not answer.reply.tool_calls:
             self._hand_back(window, answer)
+        self._hand_on(window, answer.receipt_id)
         proof = {
             METADATA_KEY: answer.report.model_dump(mode="json"),
             **told_of(answer),
@@ -327,6 +335,18 @@ class CRPAgentLLM(Chatting):
             listen().said(window.span, proof)
         dispatcher.event(ReportEvent(report=proof[METADATA_KEY], agent=proof["crp_agent"]))
         return window.calls.released(answer, proof)
+
+    def _withheld(self, window: _Window, halt: SafetyHalt) -> None:
+        self._hand_on(window, halt.trail)
+        self._hand_back(window, halt)
+
+    def _hand_on(self, window: _Window, id_: str) -> None:
+        """Give the receipt of a window to who asked for receipts, while its session lasts."""
+        if self._on_receipt is None or not id_:
+            return
+        receipt = self._relay.receipt(id_, residency=window.turn.request.residency)
+        if receipt is not None:
+            self._on_receipt(receipt)
 
     def _hand_back(self, window: _Window, answered: Answer | SafetyHalt) -> None:
         """Tell the agent around this one how it went."""

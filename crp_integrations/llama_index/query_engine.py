@@ -35,7 +35,7 @@ from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.taking import check_relay
 
 # A query engine is asked one question at a time, and has no tools.
-_FILLED: Final = frozenset({"history", "tools", "compact", "compaction"})
+_FILLED: Final = frozenset({"history", "results", "tools", "compact", "compaction"})
 
 dispatcher = get_dispatcher(__name__)
 

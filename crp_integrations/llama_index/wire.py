@@ -46,11 +46,13 @@ class Asked:
     Attributes:
         system: the system messages joined by an empty line.
         history: all other messages in order.
+        results: how many messages at the history's end follow the question.
     """
 
     question: str
     system: str = ""
     history: tuple[Message, ...] = ()
+    results: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +77,9 @@ def asked(messages: Sequence[ChatMessage]) -> Asked:
     if not places:
         raise RequestError("the messages hold no question of a user; give one")
     system = "\n\n".join(one.content for one in read if one.role == "system" and one.content)
-    history = [
-        one for place, one in enumerate(read) if one.role != "system" and place != places[-1]
-    ]
-    return Asked(read[places[-1]].content, system, tuple(history))
+    before = [one for one in read[: places[-1]] if one.role != "system"]
+    after = [one for one in read[places[-1] + 1 :] if one.role != "system"]
+    return Asked(read[places[-1]].content, system, (*before, *after), len(after))
 
 
 def message_of(message: ChatMessage) -> Message:

@@ -108,7 +108,8 @@ def read_golden(path: Path) -> tuple[Golden, ...]:
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{str(path)!r:.200} cannot be read: {type(error).__name__}") from None
+        reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
+        raise ConfigError(f"{str(path)!r:.200} cannot be read: {reason}") from None
     found = []
     for number, line in enumerate(lines, 1):
         if not line.strip():

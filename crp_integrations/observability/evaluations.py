@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from pydantic import Field, ValidationError
 
@@ -96,30 +98,46 @@ class EvaluationLog:
         line = json.dumps(evaluation.model_dump(mode="json"), sort_keys=True) + "\n"
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(line)
+            with self.path.open("a+b") as file:
+                # A last line that an editor left without its end stays a line of its own.
+                if file.tell() and not _ended(file):
+                    line = "\n" + line
+                file.write(line.encode())
         except OSError as error:
-            raise ConfigError(f"{str(self.path)!r:.200} cannot be written") from error
+            raise ConfigError(
+                f"{str(self.path)!r:.200} cannot be written: {error.strerror}"
+            ) from error
 
     def read(self) -> Iterator[Evaluation]:
         """Every evaluation, in order; none where there is no file.
 
         Raises:
-            ConfigError: a line is none; names its number.
+            ConfigError: it cannot be read, or a line is none; names its number.
         """
-        if not self.path.is_file():
+        try:
+            text = self.path.read_text(encoding="utf-8")
+        except FileNotFoundError:
             return
-        lines = self.path.read_text(encoding="utf-8").split("\n")
-        for number, line in enumerate(lines, 1):
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
+            raise ConfigError(f"{str(self.path)!r:.200} cannot be read: {reason}") from None
+        for number, line in enumerate(text.split("\n"), 1):
             if not line.strip():
                 continue
             try:
                 yield Evaluation.model_validate_json(line)
             except ValidationError as error:
-                where = ".".join(str(part) for part in error.errors()[0]["loc"]) or "the line"
+                place = error.errors(include_input=False, include_url=False)[0]["loc"]
+                where = ".".join(map(str, place)) or "wanted a JSON object"
                 raise ConfigError(
                     f"line {number} of {str(self.path)!r:.200} is no evaluation: {where}"
                 ) from None
+
+
+def _ended(file: BinaryIO) -> bool:
+    """Whether a file's last line has its end."""
+    file.seek(-1, os.SEEK_END)
+    return file.read(1) == b"\n"
 
 
 def merged(evaluations: Iterable[Evaluation]) -> dict[str, Evaluation]:

@@ -33,6 +33,7 @@ def request_told(asked: Asked, texts: Texts, question: int, told: Told) -> dict[
             _message(message, texts, f"history/{n}")
             for n, message in enumerate(asked.history, start=1)
         ],
+        "results": asked.results,
         "tools": texts.add("tools", as_json(tools)) if tools else None,
         "grounding": asked.grounding.value,
         "strategy": asked.strategy.value,

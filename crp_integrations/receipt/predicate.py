@@ -40,6 +40,7 @@ class AskedFor(Part):
 
     Attributes:
         needs: what the question was taken apart into; empty for the question itself.
+        results: how many of the history's last messages stand behind the question.
         temperature: None for the model's own.
         shaped: the messages are those of `prompt@1`.
     """
@@ -49,6 +50,7 @@ class AskedFor(Part):
     system_prompt: Count | None = None
     instructions: tuple[Count, ...] = ()
     history: tuple[MessageSent, ...] = ()
+    results: Count = 0
     tools: Count | None = None
     grounding: GroundingMode
     strategy: Strategy

@@ -229,7 +229,7 @@ def messages_of(content: Content, texts: Texts, context_text: str) -> tuple[Mess
         tuple(texts[number] for number in request.instructions),
     )
     history = tuple(message_of(one, texts) for one in request.history)
-    return messages(parts, context_text, history, texts[request.question])
+    return messages(parts, context_text, history, texts[request.question], request.results)
 
 
 def _frame(message: Message) -> dict[str, Any]:

@@ -24,12 +24,14 @@ class Asked:
 
     Attributes:
         instructions: what was added to the system message for this call, as remedies are.
+        results: how many of the history's last messages were sent behind the question.
         shaped: the messages were made by `prompt@1`; False for a caller's own.
     """
 
     query: str
     system_prompt: str = ""
     history: tuple[Message, ...] = ()
+    results: int = 0
     instructions: tuple[str, ...] = ()
     tools: tuple[Mapping[str, Any], ...] = ()
     grounding: GroundingMode = GroundingMode.PREFERRED

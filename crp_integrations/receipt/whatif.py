@@ -141,10 +141,17 @@ def _supposed(receipt: Receipt, content: Content, change: Change, tools: Tools) 
 def _check(content: Content, change: Change) -> None:
     known = {one.id for one in content.candidates}
     unknown = [fact_id for fact_id in change.without if fact_id not in known]
+    if unknown and not known:
+        raise RequestError(
+            f"fact {unknown[0]!r:.80} cannot be left out: the receipt names no candidates, since "
+            "its context was made elsewhere or there was none"
+        )
     if unknown:
         raise RequestError(f"fact {unknown[0]!r:.80} is not among the {len(known)} candidates")
     if change.budget_tokens is not None and change.budget_tokens < 0:
         raise RequestError(f"the budget is {change.budget_tokens}, wanted 0 or more tokens")
+    if change.model is not None and not change.model.strip():
+        raise RequestError("the model's name is empty; give one, such as gpt-4o")
     if change.preset is not None and change.preset not in PRESETS:
         raise RequestError(f"preset {change.preset!r:.40} is not one of {', '.join(PRESETS)}")
     if change.policy is not None:

@@ -22,7 +22,7 @@ from crp_integrations.vocabulary import Strategy
 STRATEGIES: Final = (Strategy.PUSH, Strategy.PULL, Strategy.REFLEXIVE)
 # Filled in from the agent, or without meaning for one window of it.
 FILLED: Final = frozenset(
-    "history tools system_prompt continuation_ids loop_depth parent_session previous prior "
+    "history results tools system_prompt continuation_ids loop_depth parent_session previous prior "
     "if_match temperature max_tokens seed inherited_policy session_token compaction".split()
 )
 # Of an envelope, what an agent's message tells beside the ids of its facts; no text.

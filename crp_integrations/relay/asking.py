@@ -34,6 +34,7 @@ class Asking(TypedDict, total=False):
     k: int | None
     system_prompt: str | None
     history: Sequence[Message] | None
+    results: int | None
     max_tokens: int | None
     temperature: float | None
     seed: int | None

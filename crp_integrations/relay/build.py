@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from datetime import datetime
@@ -28,7 +27,7 @@ from crp_integrations.engines.walks import NetworkxWalker
 from crp_integrations.engines.windows import context_limit
 from crp_integrations.envelope.ports import Reranker
 from crp_integrations.envelope.reuse import KnownEnvelopes
-from crp_integrations.errors import ConfigError, EngineError, StoreBusy
+from crp_integrations.errors import ConfigError
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
@@ -56,6 +55,7 @@ from crp_integrations.relay import settings as settings_file
 from crp_integrations.relay.excepting import excepting
 from crp_integrations.relay.faulting import quarantine_due
 from crp_integrations.relay.handing import Handing
+from crp_integrations.relay.maintaining import maintain_due
 from crp_integrations.relay.redacting import Redacting
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.sandboxes import erasing_in
@@ -71,8 +71,6 @@ from crp_integrations.stores.sqlite import SqliteStore
 FACT_TOKENIZER_MODEL = "gpt-4"
 # Folder of artifacts beside a store's files.
 ARTIFACTS = "artifacts"
-
-_LOG = logging.getLogger("crp_integrations.relay")
 
 
 def open_relay(
@@ -222,7 +220,7 @@ def open_relay(
         world.namespace_in(residency)
         if chosen.fabric.maintain_on_open and allowing.decide(subject, "write", NAMESPACE).allowed:
             for kept in (world.namespace, *world.regions.values()):
-                _maintain(kept)
+                maintain_due(kept)
                 quarantine_due(kept, chosen.fabric.lifecycle)
         own = Models(timeout_s=chosen.timeout_s)
         relay = Relay(
@@ -293,18 +291,6 @@ def _objects(settings: Settings, root: Path | None) -> ObjectStore:
 
 def _beside(root: Path | None) -> ObjectStore:
     return MemoryObjects() if root is None else FolderObjects(root / ARTIFACTS)
-
-
-def _maintain(namespace: Namespace) -> None:
-    """Do what time has made due; what stands in the way of it will not keep us out.
-
-    Spec: CRP-SPEC-009 §8
-    """
-    try:
-        # Opening does not wait for a graph; writing builds it, and so does `crp fabric maintain`.
-        namespace.maintain(graph=False)
-    except (StoreBusy, EngineError) as error:
-        _LOG.warning("maintenance on opening was put off: %s", error)
 
 
 @cache

@@ -24,7 +24,7 @@ def wanted(request: Request, world: World) -> bool:
     """Whether a request's conversation is looked at."""
     asked = request.compact
     on = world.settings.compaction.enabled if asked is None else asked
-    return on and bool(request.history)
+    return on and bool(request.history) and not request.results
 
 
 def compacted(request: Request, world: World, session_id: str) -> Request:

@@ -261,7 +261,7 @@ def _earlier(request: Request) -> str:
 
 def _prompt(request: Request) -> str:
     """Hash of what is asked of the model besides the envelope."""
-    asked = {"system_prompt", "history", "max_tokens", "temperature", "seed", "tools"}
+    asked = set("system_prompt history results max_tokens temperature seed tools".split())
     return _hash(request.model_dump(mode="json", include=asked))
 
 

@@ -118,11 +118,8 @@ def enter(
         LimitReached: no further window may go on from those that it names.
         AccessDenied: the session has ended.
         RequestError: the nonce does not belong to the policy in force.
-        StoreBusy: nothing can be written, so that the window could not be sealed.
         StoreError: the store cannot be read.
     """
-    # Before a model is asked, and paid.
-    namespace.must_write()
     settings = world.settings
     with namespace.begin(write=False) as transaction:
         sessions = sessions_of(transaction)

@@ -10,7 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from crp_integrations.dpe.records import Claim, Finding, Report
-from crp_integrations.errors import AccessDenied, IllegalTransition, RequestError, StoreBusy
+from crp_integrations.errors import (
+    AccessDenied,
+    IllegalTransition,
+    RequestError,
+    StoreBusy,
+    StoreError,
+)
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Transaction
 from crp_integrations.fabric.ports.faulted import Counted, faulted_in
@@ -100,7 +106,7 @@ def quarantine(namespace: Namespace, fact_ids: Sequence[str]) -> None:
                 facet = faulted_in(transaction)
                 if facet is not None:
                     facet.reset([id_])
-        except (AccessDenied, IllegalTransition, RequestError, StoreBusy) as error:
+        except (AccessDenied, IllegalTransition, RequestError, StoreError) as error:
             why = type(error).__name__
             _LOG.warning("fact %s is due for quarantine, which was refused: %s", id_, why)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from crp_integrations.envelope import prompt
 from crp_integrations.envelope.budget import budget
@@ -24,7 +25,11 @@ def messages(request: Request, context: str) -> tuple[Message, ...]:
     Args:
         context: the envelope's rendered text, placed verbatim; empty for no context.
     """
-    return prompt.messages(before(request), context, request.history, request.query)
+    return _conversation(request, before(request), context)
+
+
+def _conversation(request: Request, parts: Sequence[str], context: str) -> tuple[Message, ...]:
+    return prompt.messages(parts, context, request.history, request.query, request.results)
 
 
 def before(request: Request) -> tuple[str, ...]:
@@ -58,11 +63,7 @@ def reckoned(
         With the smaller of what is left and the request's own `budget_tokens`, at least 0.
     """
     parts = (*before(request), prompt.CONTEXT_OPEN + prompt.CONTEXT_CLOSE)
-    around = (
-        Message(role="system", content=prompt.system_text(parts, "")),
-        *request.history,
-        Message(role="user", content=request.query),
-    )
+    around = _conversation(request, parts, "")
     asked = counter.count(request.query)
     rest = counter.count_messages(around) - asked + counter.count_tools(request.tools)
     # The draft and what was found in it are sent along when it is asked again.

@@ -102,6 +102,7 @@ def asked(request: Request, call: ModelCall | None) -> Asked:
         query=request.query,
         system_prompt=request.system_prompt,
         history=request.history,
+        results=request.results,
         instructions=request.instructions,
         tools=request.tools,
         grounding=request.grounding,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticSerializationError, to_json
 
 from crp_integrations.dpe.records import Report
@@ -40,6 +40,8 @@ class Request(Record):
         budget_tokens: cap on the envelope; None derives it from the model's context limit.
         k: cap on the number of facts, None for no cap.
         history: earlier messages of the conversation, sent before the question.
+        results: how many of the last of those are sent behind the question, since they answer to
+            it: tool calls with what the tools answered. Such a conversation is not shortened.
         cache: what is wanted of what is kept; a text is read like `CRP-Context-Cache`.
         residency: region whose data alone is read and written; empty for no region.
         if_match: ETag of an envelope of this session that the caller has, or `*` for any; empty
@@ -85,6 +87,7 @@ class Request(Record):
     k: int | None = Field(default=None, gt=0)
     system_prompt: str = ""
     history: tuple[Message, ...] = ()
+    results: int = Field(default=0, ge=0)
     max_tokens: int | None = Field(default=None, gt=0)
     temperature: float | None = Field(default=None, ge=0.0)
     seed: int | None = None
@@ -142,6 +145,14 @@ class Request(Record):
         except PydanticSerializationError:
             # The library's message would quote the text.
             raise ValueError("it cannot be written as JSON in UTF-8") from None
+        return value
+
+    @field_validator("results")
+    @classmethod
+    def _of_the_history(cls, value: int, info: ValidationInfo) -> int:
+        most = len(info.data.get("history", ()))
+        if value > most:
+            raise ValueError(f"{value} messages of a history of {most} cannot follow the question")
         return value
 
     @field_validator("if_match")

@@ -54,8 +54,8 @@ class Relay(Packing, Sandboxing):
 
     Made by `Relay.open`. Every call takes the same optional fields of a `Request`: `model`,
     `budget_tokens`, `grounding`, `session_id`, `sub_queries`, `decompose`, `k`, `system_prompt`,
-    `history`, `max_tokens`, `temperature`, `seed`, `tools`, `cache`, `residency`, `if_match`,
-    `prior`, `loop_depth`.
+    `history`, `results`, `max_tokens`, `temperature`, `seed`, `tools`, `cache`, `residency`,
+    `if_match`, `prior`, `loop_depth`.
 
     Attributes:
         fabric: the namespace of the tenant, and of the region, that the relay was opened for.

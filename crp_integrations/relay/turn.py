@@ -67,7 +67,7 @@ class Turn(Window):
             answered; a `Refusal` when no model may be asked or the fabric refuses to be read.
 
         Raises:
-            StoreError: the store cannot be read or the window cannot be sealed.
+            StoreError, AccessDenied: the store cannot be read, or the window could not be sealed.
         """
         self._must_not_have_begun()
         ended = self._entering()
@@ -201,6 +201,8 @@ class Turn(Window):
 
     def _entering(self) -> Outcome | None:
         """Take the window's place in its session; an outcome where no model may be asked."""
+        # Before a model is paid. A refusal could not be sealed either, so it is none.
+        self._fitting.namespace.must_write()
         self._guarded(self._enter)
         return self._outcome
 

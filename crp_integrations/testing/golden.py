@@ -7,14 +7,14 @@ to the model are, to the character.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from crp_integrations.envelope.records import Envelope
-from crp_integrations.errors import ConfigError, RequestError
+from crp_integrations.errors import ConfigError, ReceiptBroken, RequestError
 from crp_integrations.receipt.reading import content_of
 from crp_integrations.receipt.records import Receipt, read
 from crp_integrations.receipt.records import write as file_of
@@ -126,10 +126,11 @@ def _of_receipt(receipt: Receipt) -> Seen:
     content_of(receipt)
     content = receipt.content
     calls: Sequence[Any] = content.get("calls") or ()
-    prompt = tuple(
-        (str(message["role"]), _text(receipt, message["leaf"]))
-        for message in (calls[0]["messages"] if calls else ())
-    )
+    prompt = [_said(receipt, message) for message in (calls[0]["messages"] if calls else ())]
+    tools = content["request"].get("tools")
+    if prompt and tools is not None:
+        told_of = json.loads(_text(receipt, tools))
+        prompt.append(("tools", json.dumps(told_of, indent=1, ensure_ascii=False)))
     envelope = content.get("envelope")
     told = (
         ()
@@ -143,9 +144,16 @@ def _of_receipt(receipt: Receipt) -> Seen:
     return Seen(
         _text(receipt, receipt.number("request")),
         _text(receipt, receipt.number("context")),
-        prompt,
+        tuple(prompt),
         told,
     )
+
+
+def _said(receipt: Receipt, message: Mapping[str, Any]) -> tuple[str, str]:
+    """Role and words of a message; of its tool calls name and arguments, as ids always differ."""
+    frame = json.loads(_text(receipt, message["frame"])) if "frame" in message else {}
+    calls = [f"{one['name']}({one['arguments']})" for one in frame.get("tool_calls", ())]
+    return str(message["role"]), "\n".join([_text(receipt, message["leaf"]), *calls])
 
 
 def _text(receipt: Receipt, number: int) -> str:
@@ -163,7 +171,11 @@ def _read(path: Path) -> Seen:
         ConfigError: it is damaged, or a newer one.
     """
     if path.name.endswith(RECEIPT):
-        return seen_of(path)
+        try:
+            return seen_of(path)
+        except ReceiptBroken as error:
+            said = f"golden {path} is damaged ({error}); write it with --crp-update"
+            raise ConfigError(said) from error
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
         if value["schema"] != SCHEMA:

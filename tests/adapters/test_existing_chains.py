@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import runpy
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.forking import FRAMEWORKS, run
 from tests.requirements.rows import ROOT
 
 MARK = "# added"
@@ -33,15 +32,8 @@ def said_by(script: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> s
         capsys.readouterr()
         runpy.run_path(str(script), run_name="__main__")
         return capsys.readouterr().out
-    done = subprocess.run(
-        [sys.executable, str(script)],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
+    done = run([script], cwd=folder, env=environment, modules=FRAMEWORKS)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 

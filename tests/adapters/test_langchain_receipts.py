@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig, RunnablePassthrough
 
 from crp_integrations.errors import SafetyHalt
@@ -31,6 +31,7 @@ from tests.adapters.test_langchain_agents import (
     weather,
 )
 from tests.doubles import ScriptedModel
+from tests.receipt.wire import replays, told
 from tests.relay.conftest import FACTS
 
 
@@ -146,3 +147,46 @@ def test_without_a_relay_nothing_is_sealed() -> None:
     assert isinstance(message, AIMessage)
     assert "crp_receipt" not in message.response_metadata
     assert heard == []
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+async def test_a_call_with_tools_results_is_in_the_receipt_as_it_was_sent(way: str) -> None:
+    relay, heard = opened(), list[Receipt]()
+    model = scripted(calling("weather", {"city": "Rome"}), "It is sunny in Rome with 31 degrees.")
+    agent = agent_of(model, relay, [weather], on_receipt=heard.append)
+    ask = {"messages": [("user", "Hello."), ("ai", "Hello!"), ("user", "How is it in Rome?")]}
+    _ = await agent.ainvoke(ask) if way == "ainvoke" else agent.invoke(ask)
+    roles = {"human": "user", "ai": "assistant"}
+    sent = [[(roles.get(one.type, one.type), one.text) for one in seen] for seen in model.seen]
+    assert [role for role, _ in sent[1]] == ["system", *["user", "assistant"] * 2, "tool"]
+    assert [told(receipt) for receipt in heard] == [[one] for one in sent]
+    assert all(replays(receipt) for receipt in heard)
+
+
+@pytest.mark.parametrize(
+    ("system", "messages"),
+    [
+        (None, [SystemMessage("Be brief."), HumanMessage(QUESTION)]),
+        ("Be brief.", [HumanMessage("Hi."), SystemMessage("Be kind."), HumanMessage(QUESTION)]),
+        (
+            SystemMessage([{"type": "text", "text": "Be "}, {"type": "text", "text": "brief."}]),
+            [SystemMessage("Be kind."), HumanMessage(QUESTION)],
+        ),
+    ],
+)
+def test_system_messages_are_sent_once_in_front_and_stand_so_in_the_receipt(
+    system: str | SystemMessage | None, messages: list[BaseMessage]
+) -> None:
+    relay, heard, model = opened(), list[Receipt](), scripted(FACTS[0])
+    agent = agent_of(model, relay, on_receipt=heard.append, system_prompt=system)
+    agent.invoke({"messages": messages})
+    (first, *others) = model.seen[0]
+    assert [one.type for one in others] == [one.type for one in messages if one.type != "system"]
+    assert first.text.startswith("Be brief.\n\n")
+    assert [first.text.count(words) for words in ("Be brief.", "Be kind.")] == [
+        1,
+        sum(one.text == "Be kind." for one in messages),
+    ]
+    (receipt,) = heard
+    assert told(receipt) == [[("system", first.text), *(("user", one.text) for one in others)]]
+    assert replays(receipt)

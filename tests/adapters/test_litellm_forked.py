@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import pytest
+
+from tests.forking import FRAMEWORKS, run
+from tests.requirements.rows import ROOT
 
 SCRIPT = """
 import os
@@ -39,11 +40,5 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_a_forked_worker_has_a_loop_of_its_own() -> None:
     """The loop's thread stays behind in the first process; to wait for it would be for ever."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", SCRIPT],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    done = run(["-c", SCRIPT], cwd=ROOT, env=os.environ, modules=FRAMEWORKS)
     assert done.returncode == 0, done.stderr[-800:]

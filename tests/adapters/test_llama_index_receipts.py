@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import pytest
 from llama_index.core import Document, VectorStoreIndex
+from llama_index.core.agent.workflow import ReActAgent
+from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.embeddings import MockEmbedding
+from llama_index.core.instrumentation.dispatcher import instrument_tags
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
+from llama_index.core.tools import FunctionTool
 
+from crp_integrations.errors import SafetyHalt
 from crp_integrations.llama_index import (
     CRPAgentLLM,
     CRPQueryEngine,
@@ -31,6 +36,15 @@ from tests.adapters.llama_index_doubles import (
     scripted,
 )
 from tests.doubles import ScriptedModel
+from tests.receipt.wire import replays, told
+
+
+def weather(city: str) -> str:
+    """How the weather is in a city."""
+    return f"The weather in {city} is sunny with 31 degrees and a light wind."
+
+
+WEATHER = FunctionTool.from_defaults(weather)
 
 
 def sound(receipt: Receipt) -> bool:
@@ -116,3 +130,58 @@ def test_the_id_of_a_receipt_is_hidden_from_models() -> None:
     assert "crp_rcpt" not in node.get_content(metadata_mode=MetadataMode.LLM)
     assert "crp_rcpt" not in node.get_content(metadata_mode=MetadataMode.EMBED)
     assert "page: 3" in node.get_content(metadata_mode=MetadataMode.LLM)
+
+
+@pytest.mark.parametrize("kind", ["FunctionAgent", "ReActAgent"])
+async def test_a_call_with_tools_results_is_in_the_receipt_as_it_was_sent(kind: str) -> None:
+    relay = opened()
+    thought = 'Thought: I look.\nAction: weather\nAction Input: {"city": "Rome"}'
+    said = "It is sunny in Rome with 31 degrees."
+    if kind == "FunctionAgent":
+        llm = scripted([("weather", {"city": "Rome"})], said)
+        asking = agent(CRPAgentLLM(relay, llm), [WEATHER])
+    else:
+        llm = scripted(thought, f"Thought: I know.\nAnswer: {said}", calls_tools=False)
+        asking = ReActAgent(llm=CRPAgentLLM(relay, llm), tools=[WEATHER])
+    with instrument_tags({"session_id": "anna"}):
+        events, _, error = await heard(asking.run("How is the weather in Rome?"))
+    assert error is None
+    named = [one.metadata["crp_receipt"] for one in outputs(events)]
+    assert len(named) == len(llm.seen) == 2
+    for id_, seen in zip(named, llm.seen, strict=True):
+        receipt = relay.receipt(id_)
+        assert receipt is not None
+        assert told(receipt) == [[(one.role.value, one.content or "") for one in seen]]
+        assert replays(receipt)
+
+
+async def test_a_run_of_its_own_session_hands_receipts_on() -> None:
+    relay, receipts = opened(), list[Receipt]()
+    llm = scripted([("weather", {"city": "Rome"})], "It is sunny in Rome with 31 degrees.")
+    asking = agent(CRPAgentLLM(relay, llm, on_receipt=receipts.append), [WEATHER])
+    events, _, error = await heard(asking.run("How is the weather in Rome?"))
+    assert error is None
+    named = [one.metadata["crp_receipt"] for one in outputs(events)]
+    assert [receipt.receipt_id for receipt in receipts] == named
+    assert all(map(sound, receipts))
+    # With the session went what its tools had answered.
+    assert relay.receipt(named[1]) is None
+
+
+def test_a_call_outside_of_an_agent_hands_its_receipt_on() -> None:
+    relay, receipts = opened(), list[Receipt]()
+    llm = CRPAgentLLM(relay, scripted(FACTS[0]), on_receipt=receipts.append)
+    response = llm.chat([ChatMessage(role="user", content=QUESTION)])
+    (receipt,) = receipts
+    assert receipt.receipt_id == response.additional_kwargs["crp_receipt"]
+    assert sound(receipt)
+
+
+async def test_the_receipt_of_a_withheld_window_is_handed_on() -> None:
+    relay, receipts = opened(), list[Receipt]()
+    llm = CRPAgentLLM(relay, scripted(WRONG), policy="halt-on MEDIUM", on_receipt=receipts.append)
+    _, _, error = await heard(agent(llm, []).run(QUESTION))
+    assert isinstance(error, SafetyHalt)
+    (receipt,) = receipts
+    assert receipt.chain.window_id == error.trail
+    assert sound(receipt)

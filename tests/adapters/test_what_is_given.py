@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +14,8 @@ import crp_integrations.litellm as ll
 import crp_integrations.llama_index as li
 from crp_integrations.errors import ConfigError, RequestError
 from tests.adapters.llama_index_doubles import opened
+from tests.forking import FRAMEWORKS, run
+from tests.requirements.rows import ROOT
 
 # Of a relay alone, by the name that the message gives it.
 RELAYS: dict[str, Callable[[Any], Any]] = {
@@ -141,9 +142,8 @@ UNANSWERED = "The context does not contain an answer to this question."
 )
 def test_it_answers_as_a_chat_model_by_both_of_its_names(name: str, code: str) -> None:
     """In a process of its own: making a router taught LiteLLM the name, in this one too."""
-    done = subprocess.run(
-        [sys.executable, "-c", code.format(name=name)], capture_output=True, text=True, check=False
-    )
+    words = ["-c", code.format(name=name)]
+    done = run(words, cwd=ROOT, env=os.environ, modules=FRAMEWORKS)
     assert done.returncode == 0, done.stderr[-800:]
     assert done.stdout.splitlines() == [UNANSWERED] * 2
 

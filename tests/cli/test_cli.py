@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.forking import run
+
 KEY = "cd" * 32
 SESSION = "crp_sess_7f3a9bc2d4e1f083"
 PAGE = """---
@@ -29,7 +31,11 @@ The Meridian reactor is operated by Northfield Energy under a licence that ends 
 
 
 def crp(*arguments: object, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own, which starts anew where that is what is asked for."""
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("CRP_")}
+    if not any(name.startswith(("PYTHON", "LC_")) for name in environment):
+        words = ["-m", "crp_integrations.cli.app", *arguments]
+        return run(words, cwd=cwd, env={**inherited, "COLUMNS": "120", **environment})
     return subprocess.run(
         [sys.executable, "-m", "crp_integrations.cli.app", *map(str, arguments)],
         cwd=cwd,
@@ -190,7 +196,7 @@ def test_what_a_library_logs_is_not_printed_beside_the_sentence(world):
 
 
 def test_the_quickstart_runs_without_a_key_from_any_folder(tmp_path):
-    done = crp("quickstart", cwd=tmp_path)
+    done = crp("quickstart", cwd=tmp_path, PYTHONUTF8="1")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("Verdict per claim") == 3
     assert done.stdout.count("Quoted from the context:") >= 3

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from crp_integrations import Relay
-from crp_integrations.receipt.records import read
+from crp_integrations.receipt.records import read, write
 from crp_integrations.receipt.verify import verify
 from tests.cli.test_audit import FIXED, SECOND, answered
 from tests.cli.test_cli import KEY, SESSION
 from tests.receipt.page.real import session
+from tests.receipt.relayed import opened
 
 OPENED = {"key": KEY, "clock": "2026-05-25T12:00:00Z"}
 RECEIPTS = session()
@@ -68,6 +69,28 @@ def test_show_as_json_is_what_was_signed(receipt) -> None:
     assert "eight months" not in json.dumps(told)
 
 
+def test_show_says_that_there_was_no_answer(receipt, alone: Path) -> None:
+    relay, _ = opened(RuntimeError("gone"))
+    with pytest.raises(RuntimeError):
+        relay.ask("What is it?", model="any/model")
+    found = relay.receipt(relay.receipts().ids()[-1])
+    assert found is not None
+    (alone / "failed.json").write_bytes(write(found))
+    run = receipt("show", "failed.json")
+    assert run.returncode == 0, run.stderr
+    assert "No answer, failed" in run.stdout
+
+
+@pytest.mark.parametrize(
+    "words", [("show",), ("redact", "--text", "request"), ("html",), ("replay",)]
+)
+def test_what_is_no_receipt_is_named(receipt, alone: Path, words: tuple[str, ...]) -> None:
+    (alone / "other.txt").write_text("not a receipt\n")
+    run = receipt(words[0], "other.txt", *words[1:])
+    assert run.returncode == 1
+    assert run.stderr.startswith("crp: 'other.txt', file, byte 0: ")
+
+
 def test_verify_takes_the_file_alone(receipt) -> None:
     run = receipt("verify", "3.json")
     assert run.returncode == 0
@@ -109,6 +132,7 @@ def test_verify_with_a_key_that_is_known(receipt, alone: Path, writing: str) -> 
     assert run.returncode == 1
     assert "does not verify" in run.stdout
     assert "wanted" in run.stdout
+    assert "not held by the key that was given" in run.stdout
 
 
 @pytest.mark.parametrize(
@@ -349,6 +373,14 @@ def test_key_head_and_proof_verify_elsewhere(stored, here, kb: Path) -> None:
     )
     assert wrong.returncode == 1
     assert "proof" in wrong.stdout
+
+
+@pytest.mark.parametrize("command", ["list", "key", "head"])
+def test_a_tenant_that_is_misspelt_has_no_key_and_no_log(stored, command: str) -> None:
+    run = stored(command, "--tenant", "acne")
+    assert run.returncode == 1
+    assert run.stderr == "crp: tenant 'acne' has nothing in this store\n"
+    assert run.stdout == ""
 
 
 def test_the_log_only_goes_on(stored, here, kb: Path) -> None:

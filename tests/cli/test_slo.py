@@ -129,12 +129,12 @@ def test_the_levels_of_a_gateways_tenant_are_of_its_own_windows(here: Here, aske
         relay.add([MANUAL])
         relay.ask("When was the Meridian reactor commissioned?", model="extractive")
     counted = []
-    for words in ((), ("--tenant", "acme"), ("--tenant", "nobody")):
+    for words in ((), ("--tenant", "acme")):
         name = f"slo-{len(counted)}.json"
         ran = here("slo", "check", "--store", "kb", "--json", name, *words, cwd=asked)
         assert ran.returncode == 0, ran.stdout + ran.stderr
         counted.append(json.loads((asked / name).read_text())["windows"])
-    assert counted == [2, 1, 0]
+    assert counted == [2, 1]
     assert here(
         "slo", "check", "--store", "kb", "--tenant", "a", "--shared", "b", cwd=asked
     ).returncode

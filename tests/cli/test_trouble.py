@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from crp_integrations.cli.facts import opened
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.errors import ConfigError
 from tests.cli.test_cli import KEY, PAGE, SESSION, crp, files
+from tests.forking import run
 
 FIXED = {"CRP_CLOCK": "2026-05-25T12:00:00Z", "CRP_KEY": KEY}
 QUESTION = "Who operates the reactor?"
@@ -40,16 +42,11 @@ def kb(made: Path, tmp_path: Path) -> Path:
     return tmp_path / "kb"
 
 
-def started(*arguments: str, cwd: Path) -> subprocess.Popen[str]:
+def into(output: int, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """The command with an open file as its output."""
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("CRP_")}
-    return subprocess.Popen(
-        [sys.executable, "-m", "crp_integrations.cli.app", *arguments],
-        cwd=cwd,
-        env=inherited,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    words = ["-m", "crp_integrations.cli.app", *arguments]
+    return run(words, cwd=cwd, env=inherited, stdout=output)
 
 
 def refused(done: subprocess.CompletedProcess[str], sentence: str) -> None:
@@ -61,10 +58,10 @@ def refused(done: subprocess.CompletedProcess[str], sentence: str) -> None:
 
 def test_two_questions_at_once_are_both_answered_and_chained(kb):
     asking = ["ask", QUESTION, "--store", "kb", "--session", SESSION, "--json"]
-    both = [started(*asking, cwd=kb.parent) for _ in range(2)]
-    ended = [one.communicate(timeout=240) for one in both]
-    assert [one.returncode for one in both] == [0, 0], ended
-    answers = sorted((json.loads(said) for said, _ in ended), key=lambda a: a["window_number"])
+    with ThreadPoolExecutor(2) as pool:
+        both = list(pool.map(lambda _: crp(*asking, cwd=kb.parent), range(2)))
+    assert [one.returncode for one in both] == [0, 0], both
+    answers = sorted((json.loads(one.stdout) for one in both), key=lambda a: a["window_number"])
     assert [answer["window_number"] for answer in answers] == [1, 2]
     assert answers[1]["report"]["chain_integrity"] == "VALID"
 
@@ -311,7 +308,8 @@ RUN = f"{sys.executable} -m crp_integrations.cli.app "
     ],
 )
 def test_an_output_on_a_full_disk_is_one_sentence_and_a_status(kb, command):
-    done = ended(f"crp {' '.join(command)} > /dev/full", cwd=kb.parent)
+    with Path("/dev/full").open("wb") as full:
+        done = into(full.fileno(), *command, cwd=kb.parent)
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith("crp: the output cannot be written")
@@ -334,7 +332,12 @@ def test_a_file_on_a_full_disk_is_named_and_removed(tmp_path):
 
 @pytest.mark.parametrize("command", ["fabric export --store kb", "fabric stats --store kb --json"])
 def test_a_pipe_that_nobody_reads_is_quiet(kb, command):
-    done = ended(f"crp {command} | true", cwd=kb.parent)
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = into(write, *command.split(), cwd=kb.parent)
+    finally:
+        os.close(write)
     assert done.stderr == ""
     assert done.returncode == 1
 

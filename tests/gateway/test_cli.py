@@ -21,7 +21,9 @@ def crp(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_key_is_made_listed_and_revoked(here: Here, tmp_path: Path) -> None:
     file = str(tmp_path / "keys")
-    made = crp("keys", "new", "acme", "--keys", file, "--scope", "ask", "--days", "7")
+    made = here(
+        *("keys", "new", "acme", "--keys", file, "--scope", "ask", "--days", "7"), cwd=tmp_path
+    )
     assert made.returncode == 0, made.stderr
     key = made.stdout.strip()
     kept = found(KeyFile(file).all(), key, datetime.now(UTC))

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import socket
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -28,6 +27,7 @@ from crp_integrations.gateway.keys import FixedKeys, Key, Scope, found, new_key
 from crp_integrations.gateway.limits import Busy, Rates, Together
 from crp_integrations.stores.locks import file_held
 from tests.doubles import NOON
+from tests.forking import run
 from tests.gateway.houses import (
     BODY,
     FAST,
@@ -176,7 +176,7 @@ for number in range(10):
 def test_processes_that_write_a_key_file_lose_no_key(tmp_path: Path) -> None:
     path = tmp_path / "keys.jsonl"
     names = [f"tenant-{number}" for number in range(4)]
-    subprocess.run([sys.executable, "-c", ADDING, path, *names], check=True, timeout=60)
+    run(["-c", ADDING, path, *names], cwd=tmp_path, env=os.environ).check_returncode()
     kept = Counter(key.tenant for key in KeyFile(path).all().values())
     assert kept == dict.fromkeys(names, 5)
 

@@ -15,6 +15,7 @@ from crp_integrations.receipt.records import Receipt
 from crp_integrations.receipt.redact import redact
 from crp_integrations.receipt.whatif import Change, whatif
 from crp_integrations.relay.build import default_verifier
+from crp_integrations.relay.witnessing import witness
 from crp_integrations.vocabulary import Exactness, HaltReason
 from tests.doubles import HashEmbedder, WordCounter
 from tests.receipt.relayed import ANSWER, MODEL, QUESTION, SESSION, asked, opened, receipt_of
@@ -197,6 +198,7 @@ def test_an_estimate_of_another_models_tokens_is_called_one() -> None:
     [
         (Change(without=("nobody",)), RequestError, "'nobody' is not among the 5 candidates"),
         (Change(budget_tokens=-1), RequestError, "the budget is -1"),
+        (Change(model=" "), RequestError, "the model's name is empty"),
         (Change(preset="loose"), RequestError, "'loose' is not one of default, literal"),
         (Change(policy="halt-on everything"), PolicySyntaxError, "halt-on"),
     ],
@@ -204,6 +206,15 @@ def test_an_estimate_of_another_models_tokens_is_called_one() -> None:
 def test_a_change_that_is_none_is_refused(change: Change, error: Any, said: str) -> None:
     with pytest.raises(error, match=said):
         whatif(asked(), change)
+
+
+def test_a_fact_of_a_context_that_was_made_elsewhere_cannot_be_left_out() -> None:
+    relay, _ = opened()
+    receipt = witness(relay, ANSWER, list(FACTS), QUESTION).receipt
+    assert receipt is not None
+    shown = next(leaf.fact_id for leaf in receipt.leaves if leaf.fact_id)
+    with pytest.raises(RequestError, match=f"'{shown}' cannot be left out: the receipt names no"):
+        whatif(receipt, Change(without=(shown,)))
 
 
 @pytest.mark.parametrize("change", [Change(budget_tokens=60), Change(preset="literal"), Change()])

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from crp_integrations import pack
-from crp_integrations.receipt.records import read
+from crp_integrations.messages import Message, ToolCall
+from crp_integrations.receipt.records import Receipt, read
 from tests.receipt.page.samples import FACTS, handbook
+from tests.receipt.relayed import QUESTION, asked
 from tests.requirements.rows import ROOT
 
 pytest_plugins = ["pytester"]
@@ -229,6 +231,38 @@ def test_a_damaged_golden_is_named(suite: pytest.Pytester) -> None:
     result = _run(suite)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*ConfigError*golden-context/2*wanted*golden-context/1*"])
+
+
+def test_a_damaged_receipt_among_the_goldens_is_named(tmp_path: Path) -> None:
+    from crp_integrations.errors import ConfigError
+    from crp_integrations.testing import golden
+
+    (path,) = golden.write(handbook().receipt(), tmp_path, "one")
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(ConfigError, match=r"one\.receipt\.json is damaged .* write it with"):
+        golden.compare(handbook().receipt(), tmp_path, "one")
+
+
+def test_tools_and_their_calls_are_compared_and_their_ids_are_not(tmp_path: Path) -> None:
+    from crp_integrations.testing import golden
+
+    def recorded(id_: str, arguments: str, description: str) -> Receipt:
+        call = ToolCall(id=id_, name="look_up", arguments=arguments)
+        history = (
+            Message(role="assistant", tool_calls=(call,)),
+            Message(role="tool", content="412", tool_call_id=id_),
+        )
+        function = {"name": "look_up", "description": description}
+        tools = [{"type": "function", "function": function}]
+        return asked(QUESTION, history=history, results=2, tools=tools)
+
+    golden.write(recorded("c1", '{"plant": 7}', "Looks it up."), tmp_path, "one")
+    assert golden.compare(recorded("c2", '{"plant": 7}', "Looks it up."), tmp_path, "one") == ""
+    found = golden.compare(recorded("c1", '{"plant": 8}', "Looks it up."), tmp_path, "one")
+    assert '-look_up({"plant": 7})' in found
+    assert '+look_up({"plant": 8})' in found
+    found = golden.compare(recorded("c1", '{"plant": 7}', "Finds it."), tmp_path, "one")
+    assert '-   "description": "Looks it up."' in found.replace("\t", " ")
 
 
 def test_line_ends_and_signs_of_a_context_are_kept(tmp_path: Path) -> None:

@@ -213,19 +213,24 @@ class Indexed(Protocol):
 class Standing(Protocol):
     """What a store has that may be open where nothing can be written, beside `Store`."""
 
-    def must_write(self) -> None:
-        """Refuse where nothing can be written just now, whoever asks.
+    def must_write(self, namespace: str) -> None:
+        """Refuse where a namespace cannot be written just now, or by whoever has it open.
+
+        Costs next to nothing where it can be, since every question asks it. That a write then
+        succeeds is not promised.
 
         Raises:
             StoreBusy: as on a standby.
+            AccessDenied: the login, or the user, may not write it.
+            StoreError: there is no room for it.
         """
         ...
 
 
-def must_write(store: Store) -> None:
+def must_write(store: Store, namespace: str) -> None:
     """As `Standing`; a store that has no such thing finds out as it writes."""
     if hasattr(store, "must_write"):
-        cast("Standing", store).must_write()
+        cast("Standing", store).must_write(namespace)
 
 
 def settled_in(store: Store, namespace: str) -> bool:

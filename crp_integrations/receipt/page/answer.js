@@ -77,10 +77,11 @@ function legend(claims) {
 
 function answerSection(view) {
   if (view.answer.text === null) {
-    return section("answer", "Answer", el("p", { class: "quiet" }, view.answer.gone));
+    return section("answer", view.answer.heading, el("p", { class: "quiet" }, view.answer.gone));
   }
-  const { claims, withheld } = view.answer;
-  return section("answer", withheld ? "Answer, withheld" : "Answer",
+  const { claims, heading, text, withheld } = view.answer;
+  return section("answer", heading,
+    text === "" ? el("p", { class: "quiet" }, "There is no text of an answer.") : null,
     withheld ? el("p", {}, "This answer was examined and not released.") : null,
     el("div", { class: "answer", dir: "auto" }, answerText(view.answer)),
     claims.length ? [legend(claims), el("p", { class: "small quiet" },

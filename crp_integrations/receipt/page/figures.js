@@ -3,14 +3,15 @@
 const LEVELS = { LOW: "grounded", MEDIUM: "mixed", HIGH: "unverifiable", CRITICAL: "unverifiable" };
 
 function tiles(view) {
+  const claims = view.answer.claims.length;
   const tile = (name, value, note) => el("li", {}, el("span", { class: "name" }, name),
     el("b", {}, value), el("span", { class: "small quiet" }, note));
   return el("ul", { class: "tiles", "aria-label": "In short" },
     tile("Risk of hallucination", view.risk.level, `${decimals(view.risk.score)}, 1 is worst`),
     tile("Quality of the context", view.quality.score === null ? "–" : `Tier ${view.quality.tier}`,
       view.quality.score === null ? "no envelope" : `score ${decimals(view.quality.score)}`),
-    tile("Grounded", percent(view.risk.grounded), "of the factual claims"),
-    tile("Checked", percent(view.risk.checked), "of what can be checked"),
+    tile("Grounded", claims ? percent(view.risk.grounded) : "–", claims ? "of the factual claims" : "no claim"),
+    tile("Checked", claims ? percent(view.risk.checked) : "–", claims ? "of what can be checked" : "no claim"),
     tile("Budget", percent(view.budget.total ? view.budget.used / view.budget.total : null),
       view.budget.total ? `${whole(view.budget.used)} of ${many(view.budget.total, "token")}` : "no envelope"));
 }
@@ -134,7 +135,7 @@ function policySection(view) {
     policy.decisions.length ? scrolling("Policy decisions", table("What the policy decided, and on what.",
       [["decision"], ["outcome"], ["why"]],
       policy.decisions.map(([what, outcome, why]) => [el("span", {}, raw(what)), el("span", {}, raw(outcome)),
-        el("span", {}, raw(why))]))) : el("p", { class: "quiet" }, "No directive was in force."));
+        el("span", {}, raw(why))]))) : el("p", { class: "quiet" }, "Nothing was judged."));
 }
 
 function identitySection(view) {

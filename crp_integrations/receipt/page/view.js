@@ -15,7 +15,7 @@ function viewOf(opening, texts, others) {
   const title = read.named("request");
   return {
     title: title === null ? "The question is not in this copy" : title,
-    answer: answerOf(read, content, facts, chain.outcome === "halted"),
+    answer: answerOf(read, content, facts, chain.outcome),
     risk: riskOf(read, content),
     quality: tierOf(read, content),
     budget: { used: (content.envelope || {}).token_count || 0, total: (content.envelope || {}).token_budget || 0,
@@ -41,12 +41,14 @@ function reader(opening, texts, content) {
 }
 
 // Claims are of what was examined; of an answer that was withheld, that is not what was released.
-function answerOf(read, content, facts, halted) {
+function answerOf(read, content, facts, outcome) {
   const released = read.number("answer");
   const told = (content.examined || {}).answer;
   const leaf = Number.isInteger(told) ? told : released;
-  return { text: read.text(leaf), gone: read.gone(leaf), withheld: halted || leaf !== released,
-    claims: claimsOf(read, content, facts) };
+  const withheld = outcome === "halted" || leaf !== released;
+  const none = withheld || outcome === "released" ? "" : `No answer, ${line(outcome)}`;
+  return { text: read.text(leaf), gone: read.gone(leaf), heading: withheld ? "Answer, withheld" : none || "Answer",
+    withheld, claims: claimsOf(read, content, facts) };
 }
 
 // Facts of the envelope; where another made the context, what the answer was examined beside.
@@ -203,7 +205,7 @@ function identityOf(opening, chain, content) {
       .filter((name, place, all) => all.indexOf(name) === place).join(", answered as ")],
     ["Tokenizer", counterOf(model)], ["Embedder", model.embedder], ["Reranker", model.reranker],
     ["Verifier", (((content.examined || {}).engines) || {}).verifier],
-    ["Settings", settings.digest], ["ETag", envelope.etag],
+    ["Settings", settings.digest], ["ETag", envelope.etag || ""],
     ["Algorithms", (envelope.algorithms || []).join(", ")],
     ["Stages", ((content.report || {}).stages || []).map(([number, name]) => `${number} ${name}`).join(", ")],
   ];

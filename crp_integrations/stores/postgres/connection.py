@@ -23,7 +23,7 @@ Raw = psycopg.Connection[tuple[Any, ...]]
 # What a server tells each connection of how it stands, and the question whether it still does.
 _TOLD = (b"in_hot_standby", b"default_transaction_read_only")
 _ONLY_READS = (
-    "SELECT 1 WHERE pg_is_in_recovery() "
+    "SELECT pg_is_in_recovery() WHERE pg_is_in_recovery() "
     "OR current_setting('default_transaction_read_only')::boolean"
 )
 _BUSY = (
@@ -49,11 +49,13 @@ class Ran:
 
     rowcount: int
     raw: Session
+    place: str
 
     @property
     def lastrowid(self) -> int | None:
         """The number that the row it added was given."""
-        found = self.raw.execute("SELECT lastval()").fetchone()
+        with translated(self.place):
+            found = self.raw.execute("SELECT lastval()").fetchone()
         return None if found is None else int(found[0])
 
 
@@ -78,7 +80,7 @@ class Connection:
         """Run one statement."""
         with translated(self.place):
             done = self.raw.execute(_query(spelled(statement)), parameters)
-            return Ran(done.rowcount, self.raw)
+            return Ran(done.rowcount, self.raw, self.place)
 
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
         """Run one statement for each row."""
@@ -145,16 +147,18 @@ class Connection:
         """Whether a transaction is open; the last search of a reading one may have ended it."""
         return self.raw.pgconn.transaction_status != TransactionStatus.IDLE
 
-    def must_write(self) -> None:
-        """Refuse a server, or a login, that takes no writes.
+    def must_write(self, namespace: str) -> None:
+        """Refuse a server, or a login, whose transactions only read.
 
         Raises:
-            StoreBusy: it takes none.
+            StoreBusy: they do.
         """
         told = [self.raw.pgconn.parameter_status(name) for name in _TOLD]
         # It tells these by itself, but a change with the next answer only.
-        if b"on" in told and self.one(_ONLY_READS) is not None:
-            raise only_reads(self.place)
+        found = self.one(_ONLY_READS) if b"on" in told else None
+        if found is not None:
+            error = only_reads(self.place) if found[0] else begun_read_only(self.place)
+            raise StoreBusy(f"no answer in namespace {namespace!r:.80} could be sealed: {error}")
 
     def script(self, statements: str) -> None:
         """Run statements of ours without parameters in one round trip."""
@@ -226,6 +230,15 @@ def only_reads(place: str) -> StoreBusy:
     """What is said to who would write where nothing can be written."""
     return StoreBusy(
         f"{place} only reads, as a standby does; write to the primary, or when it was promoted"
+    )
+
+
+def begun_read_only(place: str) -> StoreBusy:
+    """What is said where a setting, and no standby, lets nothing be written."""
+    return StoreBusy(
+        f"{place} only reads, as a standby does, since default_transaction_read_only is on for "
+        "this login, the database or the server; turn it off there (ALTER ROLE or DATABASE … SET "
+        "default_transaction_read_only = off) or in the address, or use a login that writes"
     )
 
 

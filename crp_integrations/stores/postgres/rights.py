@@ -1,4 +1,6 @@
-"""What a tenant's login may do in its own schema: rows, and two things that only an owner can.
+"""What a login may do in a schema, and whether that is enough to seal an answer.
+
+A tenant's may do two things in its own beside rows, which only an owner can.
 
 The operator owns schema and tables. A tenant that owned them could hang triggers, rules, columns or
 indexes on them, and what these call runs as whoever writes, the operator too.
@@ -12,6 +14,7 @@ from typing import Final
 
 from psycopg import sql
 
+from crp_integrations.errors import AccessDenied
 from crp_integrations.stores.postgres.connection import Connection
 from crp_integrations.stores.postgres.tables import SEALED
 
@@ -59,6 +62,59 @@ _READING = (
     "GRANT USAGE ON SCHEMA {schema} TO {role}",
     "GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role}",
 )
+# What sealing an answer takes, by table or sequence.
+SEALING: Final = (
+    ("own", "UPDATE"),
+    ("facts", "UPDATE"),
+    *(
+        (table, "INSERT")
+        for table in (
+            *("changes", *SEALED),
+            *("sessions", "windows", "window_contents", "window_facts", "window_sources"),
+            *("receipt_contents", "receipt_facts"),
+        )
+    ),
+    ("sessions", "UPDATE"),
+    ("withdrawn_facts", "DELETE"),
+    ("windows_window_seq", "USAGE"),
+)
+_LACKING = (
+    "SELECT 'CREATE', 'a schema' WHERE NOT has_database_privilege(current_database(), 'CREATE') "
+    "AND NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = ?) "
+    "UNION ALL SELECT what, name FROM (VALUES "
+    + ", ".join(f"('{name}', '{what}')" for name, what in SEALING)
+    + ") AS wanted (name, what) JOIN pg_class AS c ON relname = name "
+    "JOIN pg_namespace AS n ON n.oid = relnamespace WHERE nspname = ? AND NOT CASE "
+    # A right to some columns may do.
+    "WHEN what IN ('INSERT', 'UPDATE') THEN has_any_column_privilege(c.oid, what) "
+    "WHEN relkind = 'S' THEN has_sequence_privilege(c.oid, what) "
+    "ELSE has_table_privilege(c.oid, what) END"
+)
+# So many of them are named.
+_NAMED = 3
+
+
+def refuse_reader(connection: Connection, namespace: str, schema: str) -> None:
+    """Refuse a login that could not seal an answer in a namespace.
+
+    Raises:
+        AccessDenied: it lacks a right to that.
+    """
+    lacking = [f"{what} on {name}" for what, name in connection.rows(_LACKING, [schema, schema])]
+    if lacking == ["CREATE on a schema"]:
+        raise AccessDenied(
+            f"namespace {namespace!r:.80} was never written, and the login of {connection.place} "
+            "may not make its schema, so no answer in it could be sealed; let the operator admit "
+            "it (`PostgresStore.admit`), or ask with a login that may"
+        )
+    if lacking:
+        more = f" and {len(lacking) - _NAMED} more" * (len(lacking) > _NAMED)
+        raise AccessDenied(
+            f"the login of {connection.place} may not write namespace {namespace!r:.80}, so no "
+            f"answer in it could be sealed: it lacks {', '.join(lacking[:_NAMED])}{more}; GRANT "
+            "its role these (`PostgresStore.admit` does for a tenant's), or ask with a login "
+            "that has them"
+        )
 
 
 def let_write(connection: Connection, schema: str, role: str) -> None:

@@ -6,12 +6,12 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 
-from crp_integrations.errors import StoreBusy, StoreDamaged, StoreError
+from crp_integrations.errors import AccessDenied, StoreBusy, StoreDamaged, StoreError
 from crp_integrations.fabric.ports import Transaction
 from crp_integrations.language import memo
 from crp_integrations.stores.memory import MemoryStore
+from crp_integrations.stores.postgres import rights, upkeep
 from crp_integrations.stores.postgres import schema as schemas
-from crp_integrations.stores.postgres import upkeep
 from crp_integrations.stores.postgres.admitting import Admitting
 from crp_integrations.stores.postgres.connection import Connection, translated
 from crp_integrations.stores.postgres.facts import INDEX_FROM
@@ -59,6 +59,8 @@ class PostgresStore(Admitting):
         self._writing: set[tuple[int, str]] = set()
         # Schemas that were seen to have today's tables.
         self._ready: set[str] = set()
+        # Schemas in which the login was found able to seal.
+        self._sealing: set[str] = set()
         self._empty = MemoryStore()
         self._open = True
         self._jobs = PostgresJobs(self._changing)
@@ -87,8 +89,15 @@ class PostgresStore(Admitting):
         schema = schema_of(namespace)
         if write:
             wanted = threading.Event()
-            with self._once(namespace), self._changing(namespace) as connection:
-                yield from facets(connection, namespace, self._index_from, want_index=wanted.set)
+            try:
+                with self._once(namespace), self._changing(namespace) as connection:
+                    yield from facets(
+                        connection, namespace, self._index_from, want_index=wanted.set
+                    )
+            except AccessDenied:
+                # It may have lost a right since it was asked for it.
+                self._sealing.discard(schema)
+                raise
             if wanted.is_set():
                 self._indexing.build(schema)
             return
@@ -102,14 +111,21 @@ class PostgresStore(Admitting):
             with self._empty.begin(namespace, write=False) as nothing:
                 yield nothing
 
-    def must_write(self) -> None:
-        """Refuse where nothing can be written just now, as on a standby.
+    def must_write(self, namespace: str) -> None:
+        """Refuse where an answer could not be sealed: on a standby, or with a reader's login.
+
+        The rights are asked for once, and again after a write was refused for want of one.
 
         Raises:
-            StoreBusy: nothing can be, or the server cannot be reached.
+            StoreBusy: nothing can be written just now, or the server cannot be reached.
+            AccessDenied: the login role lacks a right to it.
         """
+        schema = schema_of(namespace)
         with self._connection() as connection:
-            connection.must_write()
+            connection.must_write(namespace)
+            if schema not in self._sealing:
+                rights.refuse_reader(connection, namespace, schema)
+                self._sealing.add(schema)
 
     def namespaces(self) -> list[str]:
         """Names of the namespaces that were ever written and this login may read, ascending."""

@@ -23,6 +23,7 @@ from crp_integrations.stores.sqlite.facts import SqliteFacts
 from crp_integrations.stores.sqlite.migrations import VERSION
 from crp_integrations.stores.sqlite.pool import Pool
 from crp_integrations.stores.sqlite.reading import Reading, SqliteTransaction, owner
+from crp_integrations.stores.sqlite.standing import refuse_unwritable
 
 DATABASE = "fabric.sqlite"
 # Namespaces whose idle connections are kept, those used last. An idle connection holds three files
@@ -88,6 +89,20 @@ class SqliteStore:
         if write:
             return self._writing(pool, namespace)
         return Reading(pool, self._present(pool.path), namespace)
+
+    def must_write(self, namespace: str) -> None:
+        """Refuse where an answer could not be sealed: a file that is only read, or a full disk.
+
+        Raises:
+            StoreError: it could not be, or the store is closed.
+        """
+        pool = self._pool(checked_name(namespace))
+        try:
+            refuse_unwritable(pool.path, namespace, there=self._present(pool.path) is not None)
+        except StoreError:
+            # What was opened of a file that is only read stays so when the file may be written.
+            pool.close_idle()
+            raise
 
     def namespaces(self) -> list[str]:
         """Names of the namespaces that were ever written, ascending."""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from crp_integrations import Relay
-from crp_integrations.errors import SafetyHalt
+from crp_integrations.errors import CRPError, SafetyHalt
 from crp_integrations.receipt.page import page
 from crp_integrations.receipt.reading import content_of
 from crp_integrations.receipt.records import read, write
@@ -194,6 +194,46 @@ def test_an_answer_that_was_withheld_says_so(show: Open) -> None:
     assert "halt-on CRITICAL" in opened.text
 
 
+@pytest.mark.parametrize(
+    ("script", "asking", "outcome"),
+    [
+        ((RuntimeError("gone"),), {}, "failed"),
+        ((ANSWERS[-1],), {"cache": "only-if-ckf", "query": "Who won the chess match?"}, "refused"),
+    ],
+)
+def test_a_window_without_an_answer_says_so(
+    show: Open, script: tuple[Any, ...], asking: dict[str, Any], outcome: str
+) -> None:
+    said = {"query": QUESTIONS[-1], "model": "gpt-4o", "policy": "halt-on CRITICAL", **asking}
+    with Relay.open(MemoryStore(), key=KEY, clock=NOON, models=ScriptedModel(*script)) as relay:
+        relay.fabric.add(list(HANDBOOK))
+        with pytest.raises((RuntimeError, CRPError)):
+            relay.ask(**said)
+        receipt = relay.receipt(relay.receipts().ids()[-1])
+    assert receipt is not None
+    opened = show(write(receipt))
+    assert opened.state == "yes", opened.place
+    for words in (f"No answer, {outcome}", "There is no text of an answer.", "Nothing was judged."):
+        assert words in opened.text
+    # Nothing was found wrong with what is not there, and nothing right.
+    tiles = opened.script(
+        "return [...document.querySelectorAll('.tiles li')].map((tile) => tile.textContent)"
+    )
+    assert [tile for tile in tiles if "no claim" in tile] == [
+        "Grounded–no claim",
+        "Checked–no claim",
+    ]
+    assert "undefined" not in opened.text
+
+
+def test_an_answer_of_megabytes_is_shown_and_verifies(show: Open) -> None:
+    answer = "The pump delivers ten litres. " * 200_000
+    opened = show(Sample(answer=answer).receipt())
+    assert opened.state == "yes", opened.place
+    shown = "return document.querySelector('.answer').textContent.length"
+    assert opened.script(shown) == len(answer)
+
+
 def test_a_fact_that_was_shown_in_part_is_shown_so(show: Open) -> None:
     with Relay.open(MemoryStore(), key=KEY, clock=NOON) as relay:
         relay.fabric.add([" ".join(HANDBOOK), *HANDBOOK[:3]])
@@ -240,7 +280,7 @@ def test_a_receipt_of_a_window_without_context_and_claims(show: Open) -> None:
     for words in (
         "No claim was found in it",
         "Every candidate was included",
-        "No directive was in force",
+        "Nothing was judged",
     ):
         assert words in opened.text
     # The windows that it follows are known by their seals alone.

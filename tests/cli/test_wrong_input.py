@@ -1,0 +1,224 @@
+"""What `crp slo` and `crp audit` say to files that are none, names that nobody has, odd outputs."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crp_integrations import Relay
+from crp_integrations.cli.slo import _write_whole
+from crp_integrations.errors import ConfigError, RequestError
+from crp_integrations.observability.evaluations import Evaluation, EvaluationLog
+from tests.cli.conftest import Here
+from tests.cli.test_cli import KEY, SESSION
+
+FACT = "The Meridian reactor was commissioned on 4 March 2019 and delivers 412 megawatts."
+QUESTION = "When was the Meridian reactor commissioned?"
+OLD = ("--since", "2026-01-01T00:00:00Z")
+
+
+@pytest.fixture(scope="module")
+def kb(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("wrong") / "kb"
+    with Relay.open(root, key=KEY) as relay:
+        relay.add([FACT])
+        relay.ask(QUESTION, model="extractive", session_id=SESSION)
+    return root
+
+
+@pytest.fixture
+def run(here: Here, kb: Path, tmp_path: Path) -> Any:
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00\x80")
+    (tmp_path / "list.json").write_text("[]\n")
+    (tmp_path / "golden.jsonl").write_text(
+        json.dumps({"id": "a", "question": QUESTION, "sources": ["a.md"]}) + "\n"
+    )
+
+    def ran(*words: str) -> Any:
+        return here(*words, "--store", str(kb), cwd=tmp_path, CRP_KEY=KEY)
+
+    return ran
+
+
+def sentence(done: Any) -> str:
+    """The one line on standard error of a command that was refused."""
+    assert done.returncode == 1, done.stdout
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("crp: ")
+    return str(line.removeprefix("crp: "))
+
+
+@pytest.mark.parametrize("verb", [("check",), ("bundle", "-o", "made.tar.gz")])
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        ("missing", "'missing'"),
+        ("binary", "'binary' cannot be read: it is no UTF-8 text"),
+        (".", "'.' cannot be read: Is a directory"),
+        ("list.json", "line 1 of 'list.json' is no evaluation: wanted a JSON object"),
+    ],
+)
+def test_a_log_of_evaluations_that_is_none_is_refused(
+    run: Any, tmp_path: Path, verb: tuple[str, ...], file: str, said: str
+) -> None:
+    assert said in sentence(run("slo", *verb, "--evaluations", file))
+    assert not (tmp_path / "made.tar.gz").exists()
+
+
+def window(run: Any) -> str:
+    shown = json.loads(run("audit", "show", SESSION, "--json").stdout)
+    return str(shown["windows"][0]["window_id"])
+
+
+def test_a_word_is_added_to_a_log_alone(run: Any, tmp_path: Path) -> None:
+    given = ("slo", "review", window(run), "--correct", "--evaluations")
+    for file, said in (("binary", "it is no UTF-8 text"), ("list.json", "is no evaluation")):
+        before = (tmp_path / file).read_bytes()
+        assert said in sentence(run(*given, file))
+        assert (tmp_path / file).read_bytes() == before
+    assert sentence(run(*given, ".")).startswith("'.' cannot be read: Is a directory")
+    assert run(*given, "new/log.jsonl").returncode == 0
+    assert run("slo", "check", "--evaluations", "new/log.jsonl").returncode == 0
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_a_last_line_without_its_end_stays_a_line(tmp_path: Path, end: str) -> None:
+    log = EvaluationLog(tmp_path / "log.jsonl")
+    one, other = (Evaluation(window_id=f"crp_win_{name}") for name in "ab")
+    log.add(one)
+    log.path.write_text(log.path.read_text().rstrip("\n") + end)
+    log.add(other)
+    assert list(log.read()) == [one, other]
+    assert log.path.read_text().count("\n") == 2
+
+
+@pytest.mark.parametrize("verb", [("check",), ("drift", "golden.jsonl")])
+def test_metrics_that_cannot_be_written_are_named_as_they_were_given(
+    run: Any, tmp_path: Path, verb: tuple[str, ...]
+) -> None:
+    said = sentence(run("slo", *verb, "--metrics", "no/where.prom"))
+    assert said == "'no/where.prom' cannot be written: No such file or directory"
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        ("missing", "No such file or directory"),
+        ("binary", "it is no UTF-8 text"),
+        (".", "Is a directory"),
+    ],
+)
+def test_a_golden_set_that_cannot_be_read_says_why(run: Any, file: str, said: str) -> None:
+    assert sentence(run("slo", "drift", file)) == f"{file!r} cannot be read: {said}"
+
+
+def test_a_bundle_that_cannot_be_written_whole_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full(io.BytesIO):
+        def flush(self) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    made = Path.open
+
+    def opened(path: Path, mode: str) -> Any:
+        made(path, mode).close()
+        return Full()
+
+    monkeypatch.setattr(Path, "open", opened)
+    with pytest.raises(ConfigError, match="bundle' cannot be written: No space left on device"):
+        _write_whole(b"bytes", str(tmp_path / "bundle"))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("audit", "verify"),
+        ("audit", "show"),
+        ("audit", "export"),
+        ("slo", "check"),
+        ("slo", "baseline"),
+        ("slo", "bundle", "-o", "made.tar.gz"),
+        ("slo", "drift", "golden.jsonl"),
+    ],
+)
+def test_a_tenant_that_nobody_is_is_refused(
+    run: Any, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    done = run(*words, "--tenant", "nobody")
+    assert sentence(done) == "tenant 'nobody' has nothing in this store"
+    assert done.stdout == ""
+    assert not (tmp_path / "made.tar.gz").exists()
+
+
+def test_an_export_of_what_nobody_asked_is_refused(run: Any, tmp_path: Path) -> None:
+    whole = ("audit", "export", "--out", "trail")
+    for form in ("ndjson", "ocsf"):
+        said = sentence(run(*whole, "--format", form, "--session", "nobody's"))
+        assert said == 'no event of session "nobody\'s" is in this trail'
+        said = sentence(run(*whole, "--format", form, "--session", SESSION, "--window", "x"))
+        assert said == f"no event of session {SESSION!r} and window 'x' is in this trail"
+        assert not (tmp_path / "trail").exists()
+    assert run(*whole, "--window", window(run)).returncode == 0
+    # Of a session that is there, a time or a type may leave nothing.
+    chosen = ("--session", SESSION, "--until", "2001-01-01T00:00:00Z")
+    assert run("audit", "export", *chosen).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("--since", "yesterday"),
+            "time 'yesterday' is not ISO 8601, such as 2026-05-25T00:00:00Z",
+        ),
+        (
+            ("--since", "2026-05-25"),
+            "time '2026-05-25' has no zone; wanted one such as 2026-05-25T",
+        ),
+        (
+            (*OLD, "--until", "2025-01-01T00:00:00Z"),
+            "since 2026-01-01T00:00:00+00:00 is not before ",
+        ),
+        ((*OLD, "--until", OLD[1]), "since 2026-01-01T00:00:00+00:00 is not before until 2026-"),
+    ],
+)
+def test_a_time_that_chooses_nothing_is_refused(
+    run: Any, words: tuple[str, ...], said: str
+) -> None:
+    assert sentence(run("audit", "export", *words)).startswith(said)
+
+
+def test_the_time_that_a_refusal_names_is_taken(run: Any) -> None:
+    said = sentence(run("audit", "export", "--since", "2026-05-25"))
+    assert run("audit", "export", "--since", said.rpartition(" ")[2]).returncode == 0
+
+
+@pytest.mark.parametrize("group", ["audit", "fabric"])
+def test_an_export_to_a_closed_output_is_one_sentence(
+    run: Any, monkeypatch: pytest.MonkeyPatch, group: str
+) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    said = sentence(run(group, "export"))
+    assert said == "standard output is closed; open it, or give --out"
+
+
+def test_a_doctor_counts_one_as_one(run: Any) -> None:
+    said = run("fabric", "doctor").stdout
+    assert said.startswith("1 fact, 1 source and "), said
+
+
+def test_a_selection_without_a_moment_is_refused() -> None:
+    from crp_integrations.audit.exports import Selection, moment
+
+    at = moment("2026-05-25T00:00:00Z")
+    with pytest.raises(RequestError, match="is not before until"):
+        Selection(since=at, until=at)
+    assert Selection(since=at).since == at

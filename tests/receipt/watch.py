@@ -1,0 +1,29 @@
+"""Keeps a copy of every receipt that a script's relays issue; the script runs as it stands."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from pathlib import Path
+from typing import Any
+
+from crp_integrations.receipt.records import write
+from crp_integrations.relay import receipting
+
+
+def watched(script: str, folder: Path) -> None:
+    """Run a script as a process of its own would, with its receipts kept in a folder."""
+    issue = receipting.issue
+
+    def issued(*arguments: Any, **options: Any) -> Any:
+        receipt = issue(*arguments, **options)
+        (folder / f"{receipt.receipt_id}.json").write_bytes(write(receipt))
+        return receipt
+
+    receipting.issue = issued
+    sys.argv, sys.path[0] = [script], str(Path(script).parent)
+    runpy.run_path(script, run_name="__main__")
+
+
+if __name__ == "__main__":
+    watched(sys.argv[1], Path(sys.argv[2]))
