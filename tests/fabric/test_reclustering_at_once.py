@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from multiprocessing.connection import Connection
 
 import pytest
@@ -18,9 +17,8 @@ from tests.fabric.test_communities import (
     store,  # noqa: F401 - a fixture
     told,
 )
+from tests.forking import BEGUN
 from tests.postgres import postgres_address  # noqa: F401 - a fixture
-
-SPAWN = multiprocessing.get_context("spawn")
 
 
 def test_an_erasure_meanwhile_is_no_other_reclustering(store: Store) -> None:  # noqa: F811
@@ -34,8 +32,8 @@ def test_of_two_processes_one_finds_the_communities(postgres_address: str) -> No
     with_lock = PostgresStore(postgres_address)
     namespace = fabric(with_lock).bind(ACME)
     filled(namespace)
-    ours, theirs = SPAWN.Pipe()
-    process = SPAWN.Process(target=recluster_slowly, args=(postgres_address, theirs))
+    ours, theirs = BEGUN.Pipe()
+    process = BEGUN.Process(target=recluster_slowly, args=(postgres_address, theirs))
     process.start()
     assert ours.recv() == "computing"
     with pytest.raises(StoreBusy, match="being found"):
@@ -53,8 +51,8 @@ def test_a_lock_goes_with_a_process_that_is_killed(postgres_address: str) -> Non
     with_lock = PostgresStore(postgres_address)
     namespace = fabric(with_lock).bind(ACME)
     filled(namespace)
-    ours, theirs = SPAWN.Pipe()
-    process = SPAWN.Process(target=recluster_slowly, args=(postgres_address, theirs))
+    ours, theirs = BEGUN.Pipe()
+    process = BEGUN.Process(target=recluster_slowly, args=(postgres_address, theirs))
     process.start()
     assert ours.recv() == "computing"
     with alone_in(with_lock, "acme", "recluster") as free:

@@ -37,7 +37,8 @@ def test_the_code_of_a_page_runs_in_order(tmp_path: Path, page: Path, shown: str
     code = [block.body for block in blocks(page) if block.language == "python"]
     script.write_text("\n\n".join(code), encoding="utf-8")
     clean = {name: value for name, value in os.environ.items() if not name.endswith("_KEY")}
-    run = subprocess.run(
+    # In an interpreter of its own, as whoever tries it would.
+    done = subprocess.run(
         [sys.executable, str(script)],
         cwd=tmp_path,
         env={**clean, "PYTHONPATH": str(ROOT)},
@@ -45,8 +46,8 @@ def test_the_code_of_a_page_runs_in_order(tmp_path: Path, page: Path, shown: str
         text=True,
         timeout=240,
     )
-    assert run.returncode == 0, run.stderr[-3000:]
-    assert shown in run.stdout
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert shown in done.stdout
 
 
 def test_the_readme_shows_code_for_python_and_each_adapter() -> None:
@@ -58,8 +59,8 @@ def test_the_readme_shows_code_for_python_and_each_adapter() -> None:
 
 @pytest.mark.parametrize("block", COMMANDS, ids=lambda block: block.mark or "commands")
 def test_a_command_block_can_be_parsed(block: Block) -> None:
-    run = subprocess.run(["bash", "-n"], input=block.body, text=True, capture_output=True)
-    assert run.returncode == 0, run.stderr
+    done = subprocess.run(["bash", "-n"], input=block.body, text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_two_commands_are_one_line_each() -> None:
@@ -87,10 +88,10 @@ def test_the_check_takes_both_commands_from_the_readme() -> None:
     code = text.split("<<'EXTRACT'\n")[1].split("\nEXTRACT\n")[0]
     for name in ("quickstart", "test"):
         assert f"readme_command {name}" in text
-        run = subprocess.run(
+        done = subprocess.run(
             [sys.executable, "-", name], input=code, cwd=ROOT, capture_output=True, text=True
         )
-        assert run.stdout == _marked(name).body
+        assert done.stdout == _marked(name).body
     # The commands stand in the README alone.
     assert "pip install -e '.[test]'" not in text
 

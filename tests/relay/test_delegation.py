@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import os
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from crp_integrations.session.agents import Downward, Upward
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import EventType, RiskLevel, SafetyMode
 from tests.doubles import HashEmbedder, ScriptedModel
+from tests.forking import run
 from tests.relay.conftest import FACTS, KEY, Opener
 from tests.relay.played import (
     COMMISSIONED,
@@ -316,14 +316,8 @@ def test_an_agent_in_another_process_over_headers(
         # Another operator's key: the parent cannot verify the child's chain, and notes its tip.
         "key": "cd" * 32,
     }
-    ran = subprocess.run(
-        [sys.executable, "-c", CHILD],
-        input=json.dumps(told),
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    )
+    ran = run(["-c", CHILD], cwd=tmp_path, env=os.environ, told=json.dumps(told))
+    assert ran.returncode == 0, ran.stderr
     back = json.loads(ran.stdout)
     assert back["status"] == status
     up = up_headers(back["headers"], status=back["status"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import threading
@@ -14,9 +13,8 @@ from typing import Any
 
 from crp_integrations import Relay
 from tests.doubles import HashEmbedder
+from tests.forking import BEGUN
 from tests.stores.postgres_processes import OPTIONS
-
-SPAWN = multiprocessing.get_context("spawn")
 
 
 class Processes(Executor):
@@ -24,8 +22,8 @@ class Processes(Executor):
 
     def submit(self, call: Callable[..., Any], /, *given: Any, **named: Any) -> Future[Any]:
         future: Future[Any] = Future()
-        ours, theirs = SPAWN.Pipe()
-        process = SPAWN.Process(target=_called, args=(theirs, call, given, named))
+        ours, theirs = BEGUN.Pipe()
+        process = BEGUN.Process(target=_called, args=(theirs, call, given, named))
         process.start()
         theirs.close()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from crp_integrations.audit.journal import verify
 from crp_integrations.errors import StoreBusy, StoreError
 from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.testing.records import KEY, NAMESPACE, fact, fill
+from tests.forking import BEGUN
 from tests.postgres import Server, postgres_address  # noqa: F401 - a fixture
 from tests.stores.postgres_processes import (
     OPTIONS,
@@ -25,7 +25,6 @@ from tests.stores.postgres_processes import (
     write_until_told,
 )
 
-SPAWN = multiprocessing.get_context("spawn")
 KILLS = 10
 QUESTION = "which fact is about the walrus on the ice?"
 TEXTS = [f"fact number {n} is about the walrus that sleeps on the ice {n} hours" for n in range(9)]
@@ -36,8 +35,8 @@ def read_by_another(address: str) -> Iterator[tuple[Relay, Connection, list[str]
     """A relay, a pipe to a process that has read its facts, and the ids that it was shown."""
     with Relay.open(address, **OPTIONS) as relay:
         relay.fabric.add(TEXTS)
-        ours, theirs = SPAWN.Pipe()
-        reader = SPAWN.Process(target=read_and_wait, args=(address, QUESTION, theirs))
+        ours, theirs = BEGUN.Pipe()
+        reader = BEGUN.Process(target=read_and_wait, args=(address, QUESTION, theirs))
         reader.start()
         shown, ready = ours.recv()
         assert shown and ready
@@ -79,8 +78,8 @@ def test_a_server_killed_while_two_processes_write_loses_nothing_acknowledged():
         address = server.address()
         wires, writers = [], []
         for writer in range(2):
-            ours, theirs = SPAWN.Pipe()
-            process = SPAWN.Process(target=write_until_told, args=(address, writer, theirs))
+            ours, theirs = BEGUN.Pipe()
+            process = BEGUN.Process(target=write_until_told, args=(address, writer, theirs))
             process.start()
             wires.append(ours)
             writers.append(process)

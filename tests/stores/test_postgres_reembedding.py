@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -26,6 +24,7 @@ from crp_integrations.stores.postgres.schema import schema_of
 from crp_integrations.testing.records import NAMESPACE, fact, rows
 from tests.doubles import HashEmbedder
 from tests.fabric.test_reembedding import ACME, Letters, fabric, sentence
+from tests.forking import BEGUN, run
 from tests.postgres import Server, postgres_address  # noqa: F401 - a fixture
 from tests.stores.postgres_processes import (
     OPTIONS,
@@ -35,7 +34,6 @@ from tests.stores.postgres_processes import (
     search_until_refused,
 )
 
-SPAWN = multiprocessing.get_context("spawn")
 COUNT = 40
 # The store's own index answers from so many facts on.
 SETTINGS = FabricSettings(embed_slice=8, embed_workers=1, graph=GraphSettings(exact_up_to=5))
@@ -76,7 +74,7 @@ def embedder_of(store: PostgresStore) -> str | None:
 
 def killed(work: Callable[[str], None], address: str) -> None:
     """Let another process do something that ends with its death."""
-    process = SPAWN.Process(target=work, args=(address,))
+    process = BEGUN.Process(target=work, args=(address,))
     process.start()
     process.join(60)
     assert process.exitcode == -signal.SIGKILL
@@ -215,8 +213,8 @@ def test_maintenance_builds_the_index_that_a_killed_process_left(stores, postgre
 @pytest.mark.requirement("009-3.4-3")
 def test_another_process_finds_by_the_old_embedder_until_it_is_refused(stores, postgres_address):  # noqa: F811
     filled(stores[0])
-    ours, theirs = SPAWN.Pipe()
-    reader = SPAWN.Process(target=search_until_refused, args=(postgres_address, COUNT, theirs))
+    ours, theirs = BEGUN.Pipe()
+    reader = BEGUN.Process(target=search_until_refused, args=(postgres_address, COUNT, theirs))
     reader.start()
     assert ours.recv() == "searching"
     fabric(stores[0]).bind(ACME).reembed(Shifted())
@@ -235,14 +233,8 @@ def test_the_command_moves_a_database(stores, postgres_address, tmp_path):  # no
     place = ("--store", postgres_address)
 
     def crp(*arguments: str, key: str = OPTIONS["key"]) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "crp_integrations.cli.app", *arguments],
-            cwd=tmp_path,
-            env=env | ({"CRP_KEY": key} if key else {}),
-            capture_output=True,
-            text=True,
-            timeout=240,
-        )
+        words = ["-m", "crp_integrations.cli.app", *arguments]
+        return run(words, cwd=tmp_path, env=env | ({"CRP_KEY": key} if key else {}))
 
     assert HashEmbedder.identity in crp("fabric", "stats", *place).stderr
     wrong = crp("fabric", "reembed", *place, key="cd" * 32)

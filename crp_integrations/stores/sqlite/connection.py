@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,9 @@ MEMORY = Path(":memory:")
 # How long to wait before asking again for a lock. SQLite's own waiting grows to 100 ms between two
 # looks; beside a process that writes without a rest it then meets a free lock too seldom.
 PAUSE_SECONDS = 0.002
+# Each thread's own empty namespace: making the tables takes some twenty times as long as copying
+# them, and a lock around a shared one might be held where a process is forked.
+_OF_THREAD = threading.local()
 
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _DAMAGED = {
@@ -203,6 +207,11 @@ class Connection:
         finally:
             self.execute(f"PRAGMA busy_timeout = {round(1000 * self._busy_seconds)}")
 
+    def copy(self, other: Connection) -> None:
+        """Take over everything that another database in memory holds."""
+        with self._translated():
+            other._raw.backup(self._raw)
+
     def rollback(self) -> None:
         """Undo the open transaction, if there is one."""
         if self._raw.in_transaction:
@@ -268,6 +277,10 @@ def inode(path: Path) -> Inode | None:
 
 def open_empty() -> Connection:
     """An empty namespace that lives in memory, for reading one that was never written."""
+    if not hasattr(_OF_THREAD, "empty"):
+        made = Connection(MEMORY, 0.0)
+        made.migrate()
+        _OF_THREAD.empty = made
     connection = Connection(MEMORY, 0.0)
-    connection.migrate()
+    connection.copy(_OF_THREAD.empty)
     return connection
