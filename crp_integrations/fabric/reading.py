@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
-from crp_integrations.errors import AccessDenied, StoreError
+from crp_integrations.errors import AccessDenied, StoreDamaged, StoreError, StoreNewer
 from crp_integrations.fabric.gate import Gate
 from crp_integrations.fabric.ports import Brief, Transaction
 from crp_integrations.fabric.ports.searching import search_each
@@ -389,12 +389,12 @@ class Reading:
     def _save_counts(self, key: str, counts: dict[str, int], generation: int) -> None:
         """Store counts of facts as they were in a state; a count is only a saving.
 
-        When another writer is at work, who reads may not write, or a fact may be gone or say
-        something else by now, the next reader counts again.
+        Where it cannot be written, or a fact may be another by now, the next reader counts again.
         """
         try:
             with self._fabric.begin(self.name, write=True) as transaction:
                 if transaction.facts.generation() == generation:
                     transaction.facts.save_token_counts(key, counts)
-        except (StoreError, AccessDenied):
-            return
+        except (StoreError, AccessDenied) as error:
+            if isinstance(error, StoreDamaged | StoreNewer):
+                raise
