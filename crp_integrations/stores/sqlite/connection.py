@@ -23,8 +23,8 @@ MEMORY = Path(":memory:")
 # How long to wait before asking again for a lock. SQLite's own waiting grows to 100 ms between two
 # looks; beside a process that writes without a rest it then meets a free lock too seldom.
 PAUSE_SECONDS = 0.002
-# Each thread's own empty namespace: making the tables takes some twenty times as long as copying
-# them, and a lock around a shared one might be held where a process is forked.
+# Each thread's own empty namespace: making the tables takes much longer than copying them, and a
+# lock around a shared one might be held where a process is forked.
 _OF_THREAD = threading.local()
 
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
