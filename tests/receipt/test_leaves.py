@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 import json
-from hashlib import sha256
+from hashlib import shake_256
 from typing import Any
 
 import pytest
@@ -111,10 +111,12 @@ def test_every_salt_reads_back(salt: bytes, text: str) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 57, 1_024, 1_025, 3_000])
-def test_salts_count_on_from_the_secret_of_their_place(count: int) -> None:
+def test_salts_are_drawn_from_the_secret_of_their_place(count: int) -> None:
     secret = hmac.digest(b"k" * 32, b"window", "sha256")
-    wanted = [sha256(n.to_bytes(4) + secret).digest() for n in range(1, count + 1)]
-    assert salts(b"k" * 32, "window", count) == wanted
+    found = salts(b"k" * 32, "window", count)
+    assert b"".join(found) == shake_256(secret).digest(32 * count)
+    assert {len(one) for one in found} <= {32}
+    assert len(found) == len({*found}) == count
 
 
 def test_a_text_of_whole_leaves_has_an_end() -> None:
