@@ -14,11 +14,11 @@ import typer
 from crp_integrations import __version__
 from crp_integrations.audit import exports, ocsf
 from crp_integrations.audit.keys import journal_key, session_key
-from crp_integrations.audit.records import Event
+from crp_integrations.audit.records import Event, Stub
 from crp_integrations.audit.trail import Trail, verify_events
 from crp_integrations.cli import options, show_audit
 from crp_integrations.cli.facts import opened
-from crp_integrations.cli.opening import existing, looking, subject_of
+from crp_integrations.cli.opening import existing, looking, place, subject_of
 from crp_integrations.errors import ChainBroken, ConfigError, RequestError
 from crp_integrations.fabric.shared import stored_name
 from crp_integrations.guard.subjects import LOCAL
@@ -173,13 +173,19 @@ def _keys(path: str, store: str) -> KeyRing:
 
     Raises:
         ConfigError: there is no such file.
-        StoreError: there is neither a key in the settings nor a store.
+        RequestError: there is neither a key in the settings nor a store.
     """
     if path:
         if not Path(path).is_file():
             raise ConfigError(f"there is no key file {path!r:.200}")
         return FileKeyRing(path)
-    settings = load(Path(store) if holds_store(store) else None)
+    there = holds_store(store)
+    settings = load(Path(store) if there else None)
+    if not (there or settings.key):
+        raise RequestError(
+            "an export is checked with its store's key, and there is no store at "
+            f"{place(store)!r}; give --store or --keys, or the key as CRP_KEY"
+        )
     return keyring_of(settings, None if settings.key else Path(existing(store)))
 
 
@@ -190,13 +196,30 @@ def _of_file(file: str, keyring: KeyRing, name: str) -> Trail:
         ChainBroken: a line does not fit.
         ConfigError: the file cannot be read.
     """
+    first: list[int] = []
+
+    def noted(events: Iterable[Event | Stub]) -> Iterator[Event | Stub]:
+        for index, event in enumerate(events):
+            if not first and isinstance(event, Event):
+                first.append(index)
+            yield event
+
     try:
         with Path(file).open(encoding="utf-8", newline="\n") as lines:
             return verify_events(
-                exports.read(lines),
+                noted(exports.read(lines)),
                 journal_key=journal_key(keyring, name or LOCAL.tenant),
                 session_key=lambda session_id: session_key(keyring, session_id),
             )
+    except ChainBroken as error:
+        if [error.index] != first:
+            raise
+        # Of a trail under other keys no event fits, so the first is where it shows.
+        raise ChainBroken(
+            f"{error}; nor would it with the keys of another store, or if the trail is not that of "
+            f"tenant {name or LOCAL.tenant!r} (--tenant)",
+            index=error.index,
+        ) from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
         raise ConfigError(f"{file!r:.200} cannot be read: {reason}") from error

@@ -28,6 +28,8 @@ def ingest(
     as_json: options.AsJson = False,
 ) -> None:
     """Put files and folders into the store: all of them, or none when one cannot be read."""
+    from crp_integrations.loaders.find import passed_over
+
     subject = subject_of(tenant, shared)
     with (
         Relay.open(store, subject=subject, shared=shared, residency=residency) as relay,
@@ -37,4 +39,4 @@ def ingest(
     if as_json:
         typer.echo(report.model_dump_json(indent=2))
     else:
-        show.ingested(report, store)
+        show.ingested(report, store, passed_over(paths))

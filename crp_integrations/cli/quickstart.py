@@ -58,7 +58,7 @@ def _run(store: str) -> None:
                 prefix=URI_PREFIX,
                 progress=advance,
             )
-        show.ingested(report, store)
+        show.ingested(report, store, ())
         for question in QUESTIONS:
             show.question(question)
             show.answer(relay.ask(question, budget_tokens=BUDGET_TOKENS))

@@ -87,6 +87,9 @@ def serve(
         create_app,
     )
     from crp_integrations.gateway import serve as served
+    from crp_integrations.gateway.server import check_free
+    from crp_integrations.relay.build import holds_store
+    from crp_integrations.stores.address import is_address
 
     if not Path(keys).is_file():
         raise ConfigError(
@@ -123,13 +126,17 @@ def serve(
         application = create_app(
             store, keys=known, upstream=server, settings=limits, options=options, **arguments
         )
+        new = not is_address(store) and not holds_store(store)
+        _warned(host, store if new else "")
+        check_free(host, port)
         _logging(access=not no_log)
-        _warned(host)
         served(application, host=host, port=port, settings=limits)
 
 
-def _warned(host: str) -> None:
-    """Say that keys go over plain HTTP, where other machines can reach it."""
+def _warned(host: str, missing: str) -> None:
+    """Say that a store is not there, and that keys go over plain HTTP where others can listen."""
+    if missing:
+        typer.echo(f"crp: there is no store at {missing!r} yet; every tenant is empty", err=True)
     if host not in LOOPBACK:
         typer.echo(
             f"crp: {host} is reached from other machines, and keys and texts go over plain HTTP; "
@@ -182,7 +189,9 @@ def listed(keys: Keys = "crp-keys.jsonl") -> None:
 
 @app.command("revoke")
 def revoke(
-    key_id: Annotated[str, typer.Argument(help="Id of the key, as crp keys list has it.")],
+    key_id: Annotated[
+        str, typer.Argument(help="Id of the key, as crp keys list has it, or the key.")
+    ],
     keys: Keys = "crp-keys.jsonl",
 ) -> None:
     """Take a key out of the file; a gateway that runs notices within a second."""

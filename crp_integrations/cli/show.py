@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -17,14 +17,16 @@ from crp_integrations.cli.opening import place
 from crp_integrations.vocabulary import Attribution, Checked, RiskLevel
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from crp_integrations.dpe.records import Claim, Report
     from crp_integrations.envelope.records import Envelope, EnvelopePreview
     from crp_integrations.fabric.records import IngestReport
     from crp_integrations.relay.records import Answer
 
 EXCERPT = 96
-# So many of the documents that were skipped are named.
-SKIPPED_NAMES = 5
+# So many of the files that were left out are named.
+MOST_NAMES = 5
 RISK_STYLE = {
     RiskLevel.LOW: "green",
     RiskLevel.MEDIUM: "yellow",
@@ -83,8 +85,8 @@ def preview(seen: EnvelopePreview) -> None:
     terminal().print(table)
 
 
-def ingested(report: IngestReport, store: str) -> None:
-    """What an ingestion added, in one line, and what it skipped, by name."""
+def ingested(report: IngestReport, store: str, passed: Sequence[Path]) -> None:
+    """What an ingestion added, in one line, and what it left out, by name."""
     facts, sources = many(len(report.facts), "fact"), many(len(report.sources), "source")
     parts = [f"{facts} from {sources} added to {place(store)}"]
     if report.stale:
@@ -97,15 +99,23 @@ def ingested(report: IngestReport, store: str) -> None:
     if report.skipped:
         from crp_integrations.fabric.records import shown
 
-        count = len(report.skipped)
-        noun = "document" if count == 1 else "documents"
-        lines.append(f"{count} {noun} skipped: too little text for a fact")
-        names = [" ".join(shown(uri).splitlines()) for uri in report.skipped[:SKIPPED_NAMES]]
-        lines += [f"  {plain(name, whole=True)}" for name in names]
-        if count > SKIPPED_NAMES:
-            lines.append(f"  and {count - SKIPPED_NAMES} more")
+        lines.append(f"{many(len(report.skipped), 'document')} skipped: too little text for a fact")
+        lines += _named([shown(uri) for uri in report.skipped])
+    if passed:
+        lines.append(
+            f"{many(len(passed), 'file')} passed over: of a type that is not read, or a link that "
+            "leads out of its folder"
+        )
+        lines += _named(list(map(str, passed)))
     # No line is broken, so that a path can be copied whole.
     terminal().print(Text("\n".join(lines)), soft_wrap=True)
+
+
+def _named(names: Sequence[str]) -> list[str]:
+    """A line for each of the first of several files, and one for how many there are besides."""
+    lines = [f"  {plain(' '.join(name.splitlines()), whole=True)}" for name in names[:MOST_NAMES]]
+    more = len(names) - MOST_NAMES
+    return [*lines, f"  and {more} more"] if more > 0 else lines
 
 
 @contextmanager

@@ -241,6 +241,7 @@ class _Events:
         self._rest = b""
         self._text: list[str] = []
         self._tools: dict[int, dict[str, str]] = {}
+        self._places: dict[int, int] = {}
         self._finish = ""
         self._usage = Usage()
 
@@ -289,9 +290,7 @@ class _Events:
             self._finish = choice.get("finish_reason") or self._finish
             delta = choice.get("delta") or {}
             for call in delta.get("tool_calls") or ():
-                known = self._tools.setdefault(
-                    int(call.get("index") or 0), {"id": "", "name": "", "arguments": ""}
-                )
+                known = self._tool(int(call.get("index") or 0), call.get("id") or "")
                 said = call.get("function") or {}
                 known["id"] = call.get("id") or known["id"]
                 known["name"] = said.get("name") or known["name"]
@@ -299,6 +298,14 @@ class _Events:
             return str(delta.get("content") or "")
         except (AttributeError, KeyError, IndexError, TypeError, ValueError):
             raise _no_answer(self._called) from None
+
+    def _tool(self, index: int, id_: str) -> dict[str, str]:
+        """The tool call that a piece belongs to."""
+        place = self._places.get(index, index)
+        if id_ and self._tools.get(place, {}).get("id") not in (None, "", id_):
+            # Servers that number nothing send all parallel calls under 0, each with its id.
+            place = self._places[index] = max(self._tools) + 1
+        return self._tools.setdefault(place, {"id": "", "name": "", "arguments": ""})
 
 
 def _no_cookies() -> CookieJar:

@@ -13,6 +13,7 @@ from crp_integrations.fabric.ingest.into import Into
 from crp_integrations.fabric.ingest.putting import Putting
 from crp_integrations.fabric.life.holding import Holding
 from crp_integrations.fabric.operations import Operations
+from crp_integrations.fabric.ports import Transaction
 from crp_integrations.fabric.ports.scratch import scratch_in
 from crp_integrations.fabric.progress import Progress, silent
 from crp_integrations.fabric.records import (
@@ -168,6 +169,14 @@ class Adding(Operations):
         for shared in self._shared:
             found |= shared.holds([id_ for id_ in ids if id_ not in found])
         return found
+
+    def stored_here(self, ids: Sequence[str], transaction: Transaction) -> set[str]:
+        """Those of the ids that an open transaction of the own namespace sees."""
+        return self._own.holds(ids, within=transaction)
+
+    def stored_elsewhere(self, ids: Sequence[str]) -> set[str]:
+        """Those of the ids that shared namespaces store; nothing is read where there are none."""
+        return {id_ for shared in self._shared for id_ in shared.holds(ids)}
 
     # --- within ------------------------------------------------------------------------
 

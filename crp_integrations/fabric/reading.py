@@ -193,12 +193,13 @@ class Reading:
             )
             return merged((hits, redacted), k)
 
-    def holds(self, ids: Sequence[str], *, aside: bool = True) -> set[str]:
+    def holds(
+        self, ids: Sequence[str], *, aside: bool = True, within: Transaction | None = None
+    ) -> set[str]:
         """Those of the ids that are stored here, whatever their labels; with `aside` archived."""
-        with self._begun() as transaction:
-            # An index knows most of them; whole facts are read for the others alone.
-            found = {id_ for id_, _ in transaction.facts.retrievable(ids)}
-            others = transaction.facts.get([id_ for id_ in ids if id_ not in found])
+        with self._begun() if within is None else nullcontext(within) as transaction:
+            found = self._fabric.live(self.name).retrievable(transaction.facts, ids)
+            others = transaction.facts.get(left) if (left := [*{*ids} - found]) else []
             return found | {f.fact_id for f in others if aside or f.status not in RETRIEVABLE}
 
     def withdrawn(self, ids: Sequence[str]) -> set[str]:
@@ -283,8 +284,7 @@ class Reading:
             # A text that is redacted for this subject has a length of its own, which nobody keeps.
             cut = self._redacted(index, seen)
             seen = [id_ for id_ in seen if id_ not in cut]
-            mark, generation = facts.mark(), facts.generation()
-            state = mark, generation
+            state = facts.mark(), (generation := facts.generation())
             stored = ready.tokens(self.name, state, key, seen)
             if len(stored) < len(seen):
                 left = [id_ for id_ in seen if id_ not in stored]

@@ -35,6 +35,7 @@ from crp_integrations.gateway.records import (
     FactsPage,
     GivenFacts,
     Health,
+    ModelList,
     SessionTrail,
     StoredFacts,
 )
@@ -86,6 +87,9 @@ def create_app(
     limits = settings or GatewaySettings()
     root = None if is_address(store) else Path(store)
     tree = _with_addresses(load(root, **arguments))
+    if root is not None:
+        # A place that can hold no store is refused now, not at the first request.
+        SqliteStore(root).close()
     # A database is opened once for all tenants, as the login of its address.
     shared = None if root else store_at(str(store), busy_seconds=limits.busy_seconds)
     keyring = (options or {}).get("keyring")
@@ -219,6 +223,12 @@ def _table() -> dict[str, dict[str, Row]]:
                     statuses=(304, *ASKING),
                     asks=True,
                 ),
+            )
+        },
+        "/v1/models": {
+            "GET": (
+                Operation(chat.models, ask),
+                Told("listModels", "The models that callers may ask.", gives=ModelList),
             )
         },
         "/v1/preview": {

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from crp_integrations.envelope.records import Envelope
-from crp_integrations.errors import RequestError
+from crp_integrations.errors import CRPError, RequestError
+from crp_integrations.gateway.answers import INTERNAL
 from crp_integrations.gateway.keys import Key
 from crp_integrations.gateway.metrics import Metrics
 from crp_integrations.gateway.settings import GatewaySettings
 from crp_integrations.gateway.upstream import Upstream
 from crp_integrations.guard.subjects import Subject
+from crp_integrations.headers import names
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.steps import Halt, NotModified, Outcome, Refusal, Release
 from crp_integrations.seals import sha256
 
+_LOG: Final = logging.getLogger("crp_integrations.gateway")
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 # How the end of a window is counted and logged.
 ENDS: Final = {Release: "released", Halt: "halted", NotModified: "unmodified", Refusal: "refused"}
@@ -46,6 +50,12 @@ class Noted:
         """Note the facts of an envelope."""
         if envelope is not None:
             self.facts(fact.fact_id for fact in envelope.facts)
+
+
+def log_failure(request_id: str, error: CRPError) -> None:
+    """Say in the log what a caller is not told: why his request failed, from status 500 on."""
+    if error.status_hint >= INTERNAL:
+        _LOG.warning("request %s: %s: %s", request_id, type(error).__name__, error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +98,10 @@ class Call:
                 self.metrics.tokens("completion", answer.reply.usage.completion_tokens)
             case NotModified(envelope=envelope):
                 self.noted.envelope(envelope)
-            case Refusal(envelope=envelope):
+            case Refusal(error=error, headers=headers, envelope=envelope):
+                self.noted.session_id = headers.get(names.SESSION_ID, self.noted.session_id)
                 self.noted.envelope(envelope)
+                log_failure(self.request_id, error)
 
     def whole(self, name: str, default: int, *, least: int = 0, most: int) -> int:
         """A whole number of the address.

@@ -10,8 +10,9 @@ from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import CRPError
 from crp_integrations.gateway.answers import Answered, of_error, of_outcome, record
 from crp_integrations.gateway.asking import Question, check_model, question
-from crp_integrations.gateway.calls import Call
+from crp_integrations.gateway.calls import Call, log_failure
 from crp_integrations.gateway.completion import EVENTS, Chunks, completion, failed
+from crp_integrations.gateway.records import ListedModel, ModelList
 from crp_integrations.gateway.upstream import Asked
 from crp_integrations.headers import names, values
 from crp_integrations.headers.records import ResponseHeaders
@@ -59,6 +60,12 @@ async def preview(call: Call) -> Answered:
     return record(previewed(envelope), headers=_of_preview(envelope, turn.session_id, show))
 
 
+async def models(call: Call) -> Answered:
+    """The models that callers may ask; none where the upstream is asked for every name."""
+    call.only()
+    return record(ModelList(data=tuple(ListedModel(id=name) for name in call.models)))
+
+
 async def _asked(call: Call) -> Question:
     """The question, for a model that is asked here."""
     asked = await asyncio.to_thread(question, call.body, call.headers, call.settings)
@@ -102,6 +109,8 @@ async def _streamed(call: Call, asked: Question, model: Model) -> Answered:
         first = await anext(parts)
         if isinstance(first, str) and turn.shown:
             said = {names.SESSION_ID: turn.turn.session_id}
+            # Known to the log also where the caller goes away before the end.
+            call.noted.session_id = turn.turn.session_id
             events = _live(call, chunks, first, parts)
             return Answered(200, said, media_type=EVENTS, events=events, close=parts.aclose)
         pieces, outcome = [], first
@@ -143,6 +152,7 @@ async def _live(
                 # What was shown cannot be taken back; the status went out before it.
                 yield failed(of_outcome(part).body)
     except CRPError as error:
+        log_failure(call.request_id, error)
         yield failed(of_error(error).body)
 
 

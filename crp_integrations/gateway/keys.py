@@ -26,6 +26,7 @@ from pydantic import Field, ValidationError
 
 from crp_integrations.errors import ConfigError, RequestError
 from crp_integrations.fabric.records import Moment
+from crp_integrations.fabric.shared import refuse_reserved
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.records import Record
 from crp_integrations.relay.settings import first_problem
@@ -96,9 +97,11 @@ def new_key(
 
     Raises:
         RequestError: the tenant has no name.
+        AccessDenied: the name is kept for shared namespaces, so no request would be let in.
     """
     if not tenant.strip():
         raise RequestError("a key needs a tenant; name one")
+    refuse_reserved(tenant)
     key_id, secret = secrets.token_hex(ID_BYTES), secrets.token_urlsafe(SECRET_BYTES)
     kept = Key(
         key_id=key_id,
@@ -201,10 +204,16 @@ class KeyFile:
     def revoke(self, key_id: str) -> None:
         """Take a key out of the file.
 
+        Args:
+            key_id: its id; a whole key, which is often all that there is, names it as well.
+
         Raises:
             RequestError: the file has no such key.
             ConfigError, StoreBusy: as for `add`.
         """
+        whole = _KEY.fullmatch(key_id)
+        if whole:
+            key_id = whole[1]
         with self._lock, file_held(self._path, BUSY_SECONDS):
             kept = self._read()
             left = [key for key in kept if key.key_id != key_id]

@@ -209,6 +209,22 @@ class Completion(Part):
     crp: Proof
 
 
+class ListedModel(Part):
+    """A model that callers may ask, as OpenAI lists one."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int = 0
+    owned_by: str = "gateway"
+
+
+class ModelList(Part):
+    """OpenAI's list of models."""
+
+    object: Literal["list"] = "list"
+    data: tuple[ListedModel, ...]
+
+
 class ErrorObject(Part):
     """What OpenAI clients read of an error."""
 

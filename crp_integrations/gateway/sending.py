@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 from crp_integrations.errors import CRPError
 from crp_integrations.gateway import answers
 from crp_integrations.gateway.answers import Answered
-from crp_integrations.gateway.calls import Noted
+from crp_integrations.gateway.calls import Noted, log_failure
 from crp_integrations.gateway.keys import Key
 from crp_integrations.headers import names
 
@@ -92,8 +92,8 @@ class Visit:
             # A library's message may quote a text; where it was raised is enough.
             where = "".join(traceback.format_tb(error.__traceback__))
             _LOG.error("request %s: %s\n%s", self.request_id, type(error).__name__, where)
-        elif error.status_hint >= answers.INTERNAL:
-            _LOG.warning("request %s: %s: %s", self.request_id, type(error).__name__, error)
+        else:
+            log_failure(self.request_id, error)
         if self.status:
             # The status is out; all that can be said now is that the answer is not whole.
             self._abort()

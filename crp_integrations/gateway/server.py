@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
+import socket
 from typing import Final
 
 import h11
@@ -12,6 +14,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from crp_integrations.errors import ConfigError
 from crp_integrations.gateway.settings import GatewaySettings
 
 _LOG: Final = logging.getLogger("crp_integrations.gateway")
@@ -36,7 +39,11 @@ def serve(
 
     Args:
         port: 0 for a free one, which the log names.
+
+    Raises:
+        ConfigError: nothing can listen there, as where another process does.
     """
+    check_free(host, port)
     gc.collect()
     gc.freeze()
     server(app, host=host, port=port, settings=settings).run()
@@ -75,6 +82,30 @@ def server(
             timeout_graceful_shutdown=limits.shutdown_seconds,
         )
     )
+
+
+def check_free(host: str, port: int) -> None:
+    """Try the address, since uvicorn says only in its log that it cannot be had.
+
+    Raises:
+        ConfigError: nothing can listen there.
+    """
+    try:
+        for family, kind, protocol, _, address in socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        ):
+            with socket.socket(family, kind, protocol) as tried:
+                if os.name == "posix":
+                    # As asyncio does, so that a server that ended just now is no hindrance.
+                    tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    tried.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                tried.bind(address)
+    except OSError as error:
+        raise ConfigError(
+            f"nothing can listen on {host!r:.80}, port {port}: {error.strerror}; "
+            "give another --host or --port"
+        ) from error
 
 
 class Patient(H11Protocol):

@@ -144,7 +144,7 @@ def granted(fields: Mapping[str, Any]) -> GovernedException:
 
     Raises:
         RequestError: owner, expiry, rollback trigger or another field is missing or wrong; names
-            the fields.
+            the exception and the fields.
     """
     try:
         return GovernedException.model_validate(dict(fields))
@@ -153,7 +153,8 @@ def granted(fields: Mapping[str, Any]) -> GovernedException:
             f"{'.'.join(map(str, one['loc'])) or 'exception'}: {one['msg']}"
             for one in error.errors(include_url=False, include_input=False)
         )
-        raise RequestError(f"governed exception is refused: {wrong}") from None
+        called = f"{fields['id']!r:.60}" if isinstance(fields.get("id"), str) else "without an id"
+        raise RequestError(f"governed exception {called} is refused: {wrong}") from None
 
 
 class LedgerEntry(Part):

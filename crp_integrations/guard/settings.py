@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Final
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from crp_integrations.errors import ConfigError
 from crp_integrations.records import Part
+
+# Rego's names with slashes between, of which `data` is understood.
+_ENTRYPOINT: Final = re.compile(r"(?!data/)[A-Za-z_]\w*(?:/[A-Za-z_]\w*)+", re.ASCII)
 
 
 class GuardSettings(Part):
@@ -31,9 +36,20 @@ class GuardSettings(Part):
     bundle: Path | None = None
     opa_url: str = ""
     opa_timeout_s: float = Field(default=2.0, gt=0.0)
-    entrypoint: str = Field(default="crp/access/decision", min_length=1)
+    entrypoint: str = "crp/access/decision"
     exceptions: Path | None = None
     most_kept: int = Field(default=4_096, ge=1)
+
+    @field_validator("entrypoint")
+    @classmethod
+    def _with_slashes(cls, entrypoint: str) -> str:
+        # Else every decision would deny, since nothing is there to be asked.
+        if not _ENTRYPOINT.fullmatch(entrypoint):
+            raise ConfigError(
+                f"guard.entrypoint is {entrypoint!r:.80}, wanted package and rule with slashes "
+                "between and without data, such as crp/access/decision"
+            )
+        return entrypoint
 
     @model_validator(mode="after")
     def _one_engine(self) -> GuardSettings:

@@ -13,7 +13,7 @@ from decimal import ROUND_FLOOR, Decimal
 from typing import Final
 
 from crp_integrations.errors import HeaderSyntaxError
-from crp_integrations.headers import grammar
+from crp_integrations.headers import grammar, names
 from crp_integrations.session.records import BUDGET_DIGITS
 
 FRACTION_DIGITS: Final = 3
@@ -60,6 +60,11 @@ def check(name: str, value: str) -> str:
     shown = repr(trimmed[:_SHOWN_CHARACTERS])
     if name in grammar.SECRET:
         shown = f"of {len(trimmed)} characters"
+    if name == names.SESSION_TOKEN and grammar.GRAMMAR[names.SET_SESSION].fullmatch(trimmed):
+        raise HeaderSyntaxError(
+            f"{name} has a whole {names.SET_SESSION} as its value; send what stands there between "
+            "token= and the first semicolon"
+        )
     raise HeaderSyntaxError(f"{name} has the value {shown}, which its syntax forbids")
 
 

@@ -113,7 +113,7 @@ class DPECallbackHandler(Listening):
         try:
             for generations in response.generations:
                 for generation in generations:
-                    if isinstance(generation, Generation) and generation.text:
+                    if isinstance(generation, Generation) and not _only_calls(generation):
                         found, receipt = self._examined(generation, context, sent)
                         if isinstance(found, Report):
                             if found.risk_level is RiskLevel.CRITICAL:
@@ -144,6 +144,8 @@ class DPECallbackHandler(Listening):
         context: tuple[Retrieved, ...] | None,
         sent: tuple[Message, ...],
     ) -> tuple[Report | Attachment, Receipt | None]:
+        if not generation.text.strip():
+            return _not_checked("the answer has no text"), None
         if context is None:
             return _not_checked("no retriever ran in the chain of this call"), None
         documents = [document for retrieved in context for document in retrieved.documents]
@@ -169,6 +171,12 @@ class DPECallbackHandler(Listening):
             # error's own words may quote a text, which no log may hold.
             log.error("the examination of an answer failed with %s", type(error).__name__)
             return _not_checked(f"the examination failed with {type(error).__name__}"), None
+
+
+def _only_calls(generation: Generation) -> bool:
+    """Whether a model calls tools without a word: that is a step and no answer."""
+    message = generation.message if isinstance(generation, ChatGeneration) else None
+    return not generation.text and bool(getattr(message, "tool_calls", None))
 
 
 def _attach(generation: Generation, attachment: Attachment, receipt_id: str) -> None:

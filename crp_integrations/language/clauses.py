@@ -19,7 +19,8 @@ from crp_integrations.language.words import Word, words
 
 _JOINT = re.compile(
     r"(?P<stop>\s?;)\s+(?:(?P<after>and|but|however,|moreover,|therefore,|also,)\s+)?"
-    r"|(?<!\s)(?P<comma>,?)\s+(?P<plain>and then|and|but|yet)\s+(?!also\sonly\b)"
+    r"|(?<!\s)(?P<comma>,?)\s+(?P<plain>and then|and|but|yet)\s+(?!also\sonly\b"
+    r"|(?:an?|one)\s(?:half|quarter|third)\b|three\squarters\b)"
     r"|(?<!\s)(?P<pause>,?)\s+(?=(?P<kept>while|whereas|although|though)\s)"
     r"|(?P<rel>,)\s+(?=(?P<relative>which|who|whose|where|because|since|so|as)\s)"
     r"|(?P<dash>\s?\u2013\s?|\s-\s)(?:(?:and|but)\s+)?",

@@ -71,11 +71,12 @@ _PERCENT = re.compile(
     r"|(?P<basis>basis[\s-]points?|bps?(?!\w))|%|[\s-]?per\s?cent(?!\w|age)|[\s-]?pct(?!\w))",
     _I,
 )
-_TIMES = re.compile(r"\s?(?:x|\u00d7)(?!\w)|-?fold(?!\w)|\stimes(?!\w)", _I)
+_TIMES = re.compile(r"\s?(?:x|\u00d7)(?![\w-])|-?fold(?!\w)|\stimes(?!\w)", _I)
 _UNIT = re.compile(
     r"[\s-]?(?P<unit>"
     + "|".join(
-        re.escape(spelling).replace(r"\ ", r"\s")
+        # "5 t" is tonnes; "5 T" and "5 t-shirts" are not.
+        "(?-i:t)(?!-)" if spelling == "t" else re.escape(spelling).replace(r"\ ", r"\s")
         for spelling in sorted(SPELLINGS, key=lambda name: (-len(name), name))
     )
     + r")(?![\w\u00b2\u00b3])",
@@ -195,7 +196,8 @@ def _after(text: str, end: int, value: Decimal, numeral: Numeral) -> tuple[int, 
         if pounds is not None:
             return pounds.end(), value, "money", "GBP"
     measure = _UNIT.match(text, end)
-    if measure is not None:
+    # "Three us states" are no microseconds.
+    if measure is not None and not (numeral.worded and measure["unit"].lower() == "us"):
         spelling = " ".join(measure["unit"].lower().split())
         return measure.end(), value, "measure", SPELLINGS[spelling].name
     times = _TIMES.match(text, end)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from crp_integrations.language.gist import gist
 from crp_integrations.language.identifiers import identifiers
 from crp_integrations.language.memo import remembered
-from crp_integrations.language.text import Folded, fold
+from crp_integrations.language.text import Folded, evened, plain
 
 _MONTH_NAMES = (
     "january jan",
@@ -133,7 +133,7 @@ def dates(text: str) -> list[DateMention]:
 
 @remembered
 def _dates(text: str) -> tuple[DateMention, ...]:
-    folded = fold(text)
+    folded = evened(text)
     look = gist(folded.text)
     if not look.figures:
         return ()
@@ -197,7 +197,9 @@ def _read(match: re.Match[str], folded: Folded, text: str) -> list[DateMention]:
         if not 1 <= other <= 31:
             return []
         first = match.start("day")
-        span = folded.span(match.start("before"), match.end("before"))
+        # In "March 12-14" the month stands before both.
+        opening = min(match.start("month"), match.start("before"))
+        span = folded.span(opening, match.end("before"))
         found.append(DateMention(span.start, span.end, span.of(text), year, month, other))
     elif groups.get("earlier"):  # March to May 2024
         first = match.start("month")
@@ -296,3 +298,23 @@ def _readings(mention: DateMention) -> list[_Reading]:
     if mention.swapped is not None:
         found.append((mention.year, *mention.swapped))
     return found
+
+
+_DAY = re.compile(r"(?:mon|tue|tues|wed|wednes|thu|thur|thurs|fri|sat|satur|sun)(?:days?)?")
+_BETWEEN_DAYS = frozenset({"", "to", "and", "or", "through"})
+WEEK = "monday tuesday wednesday thursday friday saturday sunday".split()
+
+
+def weekdays(name: str) -> frozenset[str]:
+    """The days that a name of nothing but days names, in full; empty for any other name.
+
+    >>> sorted(weekdays("Mon-Fri")), sorted(weekdays("Sun Microsystems"))
+    (['friday', 'monday'], [])
+    """
+    parts = [part for part in _PARTED.split(plain(name)) if part not in _BETWEEN_DAYS]
+    if not all(_DAY.fullmatch(part) for part in parts):
+        return frozenset()
+    return frozenset(day for part in parts for day in WEEK if day.startswith(part[:3]))
+
+
+_PARTED = re.compile(r"[^a-z]+")

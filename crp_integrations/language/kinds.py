@@ -9,25 +9,20 @@ from __future__ import annotations
 import re
 
 from crp_integrations.language.dates import dates
-from crp_integrations.language.lexicon import VERBS
+from crp_integrations.language.lexicon import IMPERATIVES, VERBS
 from crp_integrations.language.names import names
 from crp_integrations.language.quantities import quantities
+from crp_integrations.language.talk import SOURCE, is_silent, is_talk
 from crp_integrations.language.text import fold
 from crp_integrations.language.verbs import finite_verb
 from crp_integrations.language.words import words
 from crp_integrations.vocabulary import ClaimType
 
 _I = re.IGNORECASE
-_SOURCE = (
-    r"(?:(?:the|this|your|these|any of the)\s+)?(?:(?:provided|given|supplied|available|above"
-    r"|retrieved)\s+)?"
-    r"(?:context|documents?|sources?|passages?|text|information|excerpts?|materials?|facts)"
-    r"(?:\s+(?:provided|given|supplied|above|available))?"
-)
 _OPENER = re.compile(
     rf"(?:as\s+(?:mentioned|noted|discussed|described|stated|explained|shown|outlined)"
-    rf"(?:\s+(?:above|below|earlier|previously|before|in\s+{_SOURCE}))?"
-    rf"|(?:based\s+on|according\s+to|given|from)\s+{_SOURCE}"
+    rf"(?:\s+(?:above|below|earlier|previously|before|in\s+{SOURCE}))?"
+    rf"|(?:based\s+on|according\s+to|given|from)\s+{SOURCE}"
     r"|in\s+(?:summary|conclusion|short|brief)|to\s+(?:summari[sz]e|conclude|sum\s+up|recap)"
     r"|overall"
     r"|(?:yes|no|sure|certainly|of\s+course|absolutely|great\s+question|good\s+question)"
@@ -37,7 +32,7 @@ _OPENER = re.compile(
 _META = re.compile(
     r"(?:here(?:'s|\s+(?:is|are))\b|below\s+(?:is|are)\b|the\s+following\s+(?:is|are|list|table"
     r"|sections?|answer)\b"
-    rf"|quot(?:ed|ing)\s+from\s+{_SOURCE}"
+    rf"|quot(?:ed|ing)\s+from\s+{SOURCE}"
     r"|i\s+hope\b|let\s+me\s+know\b|feel\s+free\b|(?:please\s+)?let\s+me\b|if\s+you\s+(?:have|need"
     r"|want|would\s+like)\b"
     r"|i(?:'m|\s+am)\s+(?:sorry|unable|not\s+able|happy|glad|an?\s+ai)\b|i\s+apologi[sz]e\b|sorry\b"
@@ -52,17 +47,6 @@ _META = re.compile(
     _I,
 )
 _CITES = re.compile(r"(?:sources?|references?|citations?|see)\W*(?:\[\^?\w{1,16}\]\W*)+\Z", _I)
-_SILENT = re.compile(
-    rf"(?:(?:unfortunately|however|but|sorry),?\s+)?(?:i\s+(?:cannot|can't|could\s+not|couldn't"
-    rf"|do\s+not|don't|did\s+not)\s+(?:find|see|have|know|answer|determine)\b"
-    rf"|{_SOURCE}\s+(?:does|do|did)\s*(?:not|n't)\s+(?:\w+ly\s+)?(?:say|mention|contain|provide"
-    rf"|specify|include|give|state|cover|describe|explain|discuss|tell|indicate|address|answer"
-    rf"|support|have|list)\b"
-    rf"|(?:there\s+is\s+)?(?:no|not\s+enough|insufficient)\s+(?:\w+\s+)?(?:information|mention"
-    rf"|answer|details?|data)\b[^.]{{0,60}}\b(?:in|from)\s+{_SOURCE}"
-    rf"|nothing\s+in\s+{_SOURCE}\b)",
-    _I,
-)
 _OPINION = re.compile(
     r"(?:\b(?:i|we)\s+(?:personally\s+|really\s+|would\s+)?(?:think|believe|feel|suspect|guess"
     r"|reckon|recommend|suggest|prefer|like|love|argue|say)\b"
@@ -76,19 +60,6 @@ _OPINION = re.compile(
     r"|wonderful|terrible|awful|amazing|good|bad|nice|sad|exciting|disappointing|lovely"
     r"|fascinating|important|useful|helpful|sensible|wise|unfortunate)\b)",
     _I,
-)
-_IMPERATIVES = frozenset(
-    """add adjust apply attach back boil build call change check choose clean click clone close
-    combine compile complete configure confirm connect contact copy create cut delete deploy
-    disable disconnect double-click download drag drain edit enable enter execute export
-    fill follow go heat hold import insert install keep launch log make mix move navigate
-    open paste place plug pour press print pull push put read reboot remove rename repeat
-    replace reset restart return right-click rinse run save scroll select send set shut sign
-    specify start stir stop submit switch tap test tick toggle try turn type uninstall
-    unplug update upgrade upload use verify visit wait wash write divide twist wrap swap brush
-    gather split secure continue begin fold tie braid slice chop peel season sprinkle serve preheat
-    whisk roll knead spread cover loosen tighten lift lay dry soak trim sew glue consult ensure
-    avoid make""".split()
 )
 _PURPOSE = re.compile(
     r"(?:(?:first|next|then|finally|now|second|third|lastly|afterwards|please|also|once\s[^,]{1,80}"
@@ -114,20 +85,14 @@ def kind_of(text: str, *, heading: bool = False, numbered: bool = False) -> Clai
     ('OPINION', 'FACTUAL')
     """
     body = fold(text).text.strip().strip("*_# ").strip()
-    rest = body
-    opened = False
-    for _ in range(_MOST_OPENERS):
-        match = _OPENER.match(rest)
-        if match is None or match.end() == 0:
-            break
-        opened = True
-        rest = rest[match.end() :]
+    rest = unopened(body)
+    opened = rest != body
     if not any(character.isalnum() for character in rest):
         return ClaimType.META
     if _CITES.match(rest):
         return ClaimType.META
     found = words(rest)
-    if _SILENT.match(rest) and not _second_clause(rest):
+    if (is_silent(rest) and not _second_clause(rest)) or is_talk(rest):
         return ClaimType.META
     counted = quantities(rest)
     firm = bool(counted or dates(rest))
@@ -152,6 +117,20 @@ def kind_of(text: str, *, heading: bool = False, numbered: bool = False) -> Clai
     return ClaimType.OPINION if _OPINION.search(rest) else ClaimType.FACTUAL
 
 
+def unopened(text: str) -> str:
+    """A text without "Yes," "Overall," and "Based on the context," before what it says.
+
+    >>> unopened("Overall, based on the provided context, it is open.")
+    'it is open.'
+    """
+    for _ in range(_MOST_OPENERS):
+        match = _OPENER.match(text)
+        if match is None or match.end() == 0:
+            break
+        text = text[match.end() :]
+    return text
+
+
 def _second_clause(text: str) -> bool:
     """Whether something with a verb of its own follows a comma, colon or dash."""
     for match in re.finditer(r"[,;:\u2013]\s|\s-\s|\.\s", text):
@@ -164,7 +143,7 @@ def _second_clause(text: str) -> bool:
 def _imperative(text: str, numbered: bool) -> bool:
     for _ in range(_MOST_OPENERS):
         first = words(text[:40])
-        if first and first[0].lower in _IMPERATIVES:
+        if first and first[0].lower in IMPERATIVES:
             break
         match = _PURPOSE.match(text)
         if match is None:
@@ -174,7 +153,7 @@ def _imperative(text: str, numbered: bool) -> bool:
     if not found:
         return False
     lower = found[0].lower
-    if lower not in _IMPERATIVES and not (numbered and lower in VERBS):
+    if lower not in IMPERATIVES and not (numbered and lower in VERBS):
         return False
     # "Use of the tool is free" and "Test results are in" are no commands.
     after = found[1].lower if len(found) > 1 else ""
@@ -194,12 +173,3 @@ def _imperative(text: str, numbered: bool) -> bool:
     ):
         return False
     return finite_verb(found[:4], 1) is None or after in ("the", "a", "an", "your", "it", "this")
-
-
-def is_silent(text: str) -> bool:
-    """Whether a claim says that its source does not say something.
-
-    >>> is_silent("The context does not contain an answer to this question.")
-    True
-    """
-    return _SILENT.match(text.strip()) is not None

@@ -137,10 +137,26 @@ ORDINARY: frozenset[str] = frozenset(
     regulations controllers processors providers operators manufacturers suppliers vendors
     retailers banks lenders borrowers creditors shareholders directors executives managers
     analysts economists applicants recipients beneficiaries taxpayers landlords tenants
-    buyers sellers""".split()
+    buyers sellers customer reviewer user patient member visitor guest employee consumer
+    reviewers guests""".split()
 )
 
 HONORIFICS: frozenset[str] = frozenset(
     """mr mrs ms miss dr prof professor sir dame lord lady rev hon sen gov capt col gen
     lt sgt""".split()
+)
+
+# Verbs that open an instruction.
+IMPERATIVES: frozenset[str] = frozenset(
+    """add adjust apply attach back boil build call change check choose clean click clone close
+    combine compile complete configure confirm connect contact copy create cut delete deploy
+    disable disconnect double-click download drag drain edit enable enter execute export
+    fill follow go heat hold import insert install keep launch log make mix move navigate
+    open paste place plug pour press print pull push put read reboot remove rename repeat
+    replace reset restart return right-click rinse run save scroll select send set shut sign
+    specify start stir stop submit switch tap test tick toggle try turn type uninstall
+    unplug update upgrade upload use verify visit wait wash write divide twist wrap swap brush
+    gather split secure continue begin fold tie braid slice chop peel season sprinkle serve preheat
+    whisk roll knead spread cover loosen tighten lift lay dry soak trim sew glue consult ensure
+    avoid make""".split()
 )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from crp_integrations.language.dates import dates
 from crp_integrations.language.identifiers import identifiers
-from crp_integrations.language.lexicon import AUXILIARIES, HONORIFICS, ORDINARY, VERBS
+from crp_integrations.language.lexicon import AUXILIARIES, HONORIFICS, IMPERATIVES, ORDINARY, VERBS
 from crp_integrations.language.memo import remembered
 from crp_integrations.language.numerals import ONES, ORDINALS, SCALES, TENS
 from crp_integrations.language.sentences import split_sentences
@@ -41,6 +41,8 @@ _NUMBERS = ONES.keys() | TENS.keys() | SCALES.keys() | ORDINALS.keys()
 _OPENERS = frozenset(":(\"'\u201c\u2018[*-\u2022|")
 _ADVERB = re.compile(r"(?:ly|ing|wise|ward|wards)\Z")
 _COMMON_SHAPE = re.compile(r"(?:tion|tions|ment|ments|ness|ity|ities|ance|ence|ism|ists|ship)\Z")
+_CODE_BEFORE = re.compile(r"\b[A-Z]{2}\.\s\Z")
+_PARTICIPLES = frozenset("known located situated based founded established built rated".split())
 _POSSESSIVE = re.compile(r"'s?\Z")
 
 
@@ -94,7 +96,7 @@ def _in_sentence(text: str, found: list[Word], usual: set[str], sentence: Span) 
         if capital:
             if number == 0 or _opens(text, word):
                 capital = not _is_plain(text, found, number, usual)
-            elif _after_stop(text, word) and word.lower in ORDINARY:
+            elif _after_stop(text, word) and _opens_clause(text, word):
                 capital = False
         if capital and titled and (word.lower in ORDINARY or word.lower in STOP_WORDS):
             capital = False
@@ -137,6 +139,17 @@ def _after_stop(text: str, word: Word) -> bool:
     return text[max(0, word.start - 2) : word.start] in (". ", ".\n")
 
 
+def _opens_clause(text: str, word: Word) -> bool:
+    """Whether a word opens a sentence rather than goes on with a name.
+
+    Behind the code of a state so does a participle: "Goleta, CA. Specializing in sushi, …".
+    """
+    if word.lower in ORDINARY:
+        return True
+    coded = _CODE_BEFORE.search(text, max(0, word.start - 6), word.start)
+    return coded is not None and (word.lower in _PARTICIPLES or word.lower.endswith("ing"))
+
+
 def _is_plain(text: str, found: list[Word], number: int, usual: set[str]) -> bool:
     """Whether a capital that opens a sentence hides an ordinary word."""
     word = found[number]
@@ -147,7 +160,7 @@ def _is_plain(text: str, found: list[Word], number: int, usual: set[str]) -> boo
         return True
     after = found[number + 1] if number + 1 < len(found) else None
     followed = after is not None and after.text[0].isupper() and after.start - word.end <= 1
-    if lower in ORDINARY or _ADVERB.search(lower):
+    if lower in ORDINARY or lower in IMPERATIVES or _ADVERB.search(lower):
         return True
     if followed or word.lower.endswith("'s"):
         return False
@@ -196,7 +209,7 @@ def _close(text: str, run: list[Word], result: list[Name]) -> None:
             end -= len(tail.group())
         body = text[start:end]
         head, dash, rest = body.rpartition("-")
-        if dash and rest.islower() and len(rest) > 3 and " " not in rest:
+        if dash and rest.islower() and (len(rest) > 3 or rest == "led") and " " not in rest:
             end, body = start + len(head), head
         if body:
             result.append(Name(start, end, body))

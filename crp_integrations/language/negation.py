@@ -28,7 +28,7 @@ _CUE = re.compile(
     r"|might|must|need|sha|should|was|were|wo|would)n'?t|never|none|nobody|nothing|nowhere|neither"
     r"|nor|without|no\s+longer|no\s+one|no(?!\.\s?\d|\s\d|\s+(?:doubt|matter|one's)\b)"
     r"|hardly|scarcely|barely|seldom|rarely"
-    r"|fail(?:s|ed|ing)?\s+to|refus(?:es|ed|e|ing)\s+to|declin(?:es|ed|e|ing)\s+to"
+    r"|(?:refusal|failure|inability)\s+to|fail(?:s|ed|ing)?\s+to|refus(?:es|ed|e|ing)\s+to|declin(?:es|ed|e|ing)\s+to"
     r"|unable\s+to|far\s+from|instead\s+of|rather\s+than|lacks?|lacked|lacking|absence\s+of"
     r"|lack\s+of"
     r"|ceas(?:e|es|ed)\s+to|stopp?(?:s|ed)?\s+(?=\w+ing\b)|neglect(?:s|ed)?\s+to|free\s+of"
@@ -113,6 +113,24 @@ class _Mark:
     @property
     def denied(self) -> bool:
         return self.negative ^ (len(self.cues) % 2 == 1)
+
+
+# "No, it is closed" denies what was asked, and "it is closed" is what it says.
+_ANSWER = re.compile(
+    r"[^\w\n]{0,4}(?:no|nope)[*_\"']{0,3}(?:[,;:!]|\.(?!\s?\d)|\s?[\u2013\u2014-](?=\s))"
+    r"[*_\"']{0,3}\s",
+    re.IGNORECASE,
+)
+
+
+def without_answer(text: str) -> str:
+    """A text with blanks in the place of the "No," that opens it, as long as before.
+
+    >>> without_answer("No, it does not apply."), without_answer("No member came.")
+    ('    it does not apply.', 'No member came.')
+    """
+    match = _ANSWER.match(text)
+    return text if match is None else " " * match.end() + text[match.end() :]
 
 
 def negations(text: str) -> list[Span]:

@@ -182,6 +182,8 @@ christian muslim jewish hindu buddhist
 football basketball baseball cricket hockey tennis rugby
 """
 _DOUBLED = frozenset("bdgmnt")
+# Their stems are those of "employ" and "custom", which are no opposites of employees and vendors.
+_OTHER_STEM = frozenset({"employer", "customer"})
 # "m" and "in" are other words as often as they are units.
 _SPELLED = 3
 
@@ -198,6 +200,11 @@ def _forms(word: str) -> list[str]:
     return [base, f"{root}er", f"{root}est"]
 
 
+def _base(word: str) -> str:
+    singular = word.removesuffix("s")
+    return singular if singular in _OTHER_STEM else stem(PAST_OF.get(word, word))
+
+
 def _sides() -> dict[str, dict[int, int]]:
     sides: dict[str, dict[int, int]] = {}
     scales = [r.split("|") for r in _SCALES.replace("\n|", " |").strip().splitlines()]
@@ -206,7 +213,7 @@ def _sides() -> dict[str, dict[int, int]]:
         for side, group in enumerate(row):
             for word in group.split():
                 for form in _forms(word):
-                    sides.setdefault(stem(form), {}).setdefault(number, side)
+                    sides.setdefault(_base(form), {}).setdefault(number, side)
     return sides
 
 
@@ -245,10 +252,6 @@ def other_units(one: str, other: str) -> bool:
     if own is None or unit is None or own.name == unit.name:
         return False
     return own.dimension == unit.dimension or {own.dimension, unit.dimension} == {"time", "span"}
-
-
-def _base(word: str) -> str:
-    return stem(PAST_OF.get(word, word))
 
 
 forgotten_with(exclude.cache_clear)

@@ -19,7 +19,7 @@ from crp_integrations.language.identifiers import identifiers
 from crp_integrations.language.memo import remembered
 from crp_integrations.language.numerals import ONES, ORDINALS, START, WORDED
 from crp_integrations.language.spans import Span
-from crp_integrations.language.text import fold
+from crp_integrations.language.text import evened
 from crp_integrations.language.units import CONTEXT, to_base
 
 Bound = Literal["", "about", "least", "most"]
@@ -55,8 +55,8 @@ class Quantity:
 _I = re.IGNORECASE
 _CLOCK = re.compile(
     r"(?:(?<!\w)|(?<=\dT))(?P<h>[01]?\d|2[0-4]):(?P<m>[0-5]\d)(?::[0-5]\d)?"
-    r"(?:\s?(?P<half>[ap])\.?m\b\.?)?(?![\d:])"
-    r"|(?<![\w.,$])(?P<hour>1[0-2]|[1-9])\s?(?P<part>[ap])\.?m\b\.?"
+    r"(?:\s?(?P<half>[ap])(?:m\b|\.m\b\.?))?(?![\d:])"
+    r"|(?<![\w.,$])(?P<hour>1[0-2]|[1-9])\s?(?P<part>[ap])(?:m\b|\.m\b\.?)"
     r"|(?<![\w.,$])(?P<oclock>1[0-2]|[1-9])\so'clock",
     _I,
 )
@@ -115,7 +115,8 @@ _TENS = {"twenty": 20, "thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "sev
 _TENS |= {"eighty": 80, "ninety": 90}
 # "[1]", "[^1]" and "passage 2" point at a source and "1." opens a list item; none counts anything.
 _MARKER = re.compile(
-    r"(?<!\w)(?i:passages?|documents?|sources?|excerpts?|snippets?|context)\s\d{1,3}(?!\w|[.,]\d)"
+    r"(?<!\w)(?i:passages?|documents?|sources?|excerpts?|snippets?|context)\s\d{1,3}"
+    r"(?:(?:\s?[,;&\u2013-]\s?(?:and\s|or\s)?|\s(?:and|or|to)\s)\d{1,3})*(?!\w|[.,]\d)"
     r"|\[\^\w{1,16}\]|\[\d{1,3}(?:\s?[,;\u2013-]\s?\d{1,3})*\]|^[ \t]{0,24}\(?\d{1,3}[.)](?=\s)",
     re.MULTILINE,
 )
@@ -138,7 +139,7 @@ def _quantities(text: str) -> tuple[Quantity, ...]:
 
 
 def _all(text: str) -> tuple[Quantity, ...]:
-    folded = fold(text)
+    folded = evened(text)
     body = folded.text
     look = gist(body)
     if not look.figures and look.lacks(WORDED):

@@ -18,8 +18,11 @@ from crp_integrations.language.spans import Span
 
 _INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u202a-\u202e"
-    "\u2060-\u206f\ufe00-\ufe0f\ufeff\u0300-\u036f]"
+    "\u2060-\u206f\ufe00-\ufe0f\ufeff\u0300-\u036f]|\r(?=\n)"
 )
+# Blanks after a blank, as justified and extracted texts have them; between figures they part
+# columns. A line's indent stays.
+_WIDE = re.compile(r"(?<=[^\s\d] ) +|(?<=\d ) +(?![\d ])")
 _SPECIAL = {
     **dict.fromkeys("\u2018\u2019\u201a\u201b\u2032\u02bc\u00b4\u0060", "'"),
     **dict.fromkeys("\u201c\u201d\u201e\u201f\u2033\u00ab\u00bb", '"'),
@@ -117,9 +120,34 @@ def fold(text: str) -> Folded:
         return Folded(text, None)
     if _INVISIBLE.search(text) is None:
         return Folded(_undisguised(text).translate(_TABLE), None)
-    kept = [place for place, character in enumerate(text) if not _INVISIBLE.match(character)]
+    kept = _without(text, _INVISIBLE)
     visible = "".join(text[place] for place in kept)
     return Folded(_undisguised(visible).translate(_TABLE), (*kept, len(text)))
+
+
+def evened(text: str) -> Folded:
+    """The folded text with one blank for a run of them within a line.
+
+    >>> evened("about  7  inches").text
+    'about 7 inches'
+    """
+    folded = fold(text)
+    if "  " not in folded.text or _WIDE.search(folded.text) is None:
+        return folded
+    kept = _without(folded.text, _WIDE)
+    offsets = (*(folded.start(place) for place in kept), len(text))
+    return Folded("".join(folded.text[place] for place in kept), offsets)
+
+
+def _without(text: str, left_out: re.Pattern[str]) -> list[int]:
+    """The places of a text outside of what a pattern matches."""
+    kept: list[int] = []
+    place = 0
+    for match in left_out.finditer(text):
+        kept.extend(range(place, match.start()))
+        place = match.end()
+    kept.extend(range(place, len(text)))
+    return kept
 
 
 def _undisguised(text: str) -> str:

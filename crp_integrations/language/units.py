@@ -41,7 +41,7 @@ mass g 1 g gram grams gramme grammes
 mass kg 1000 kg kgs kilogram kilograms kilogramme kilogrammes kilo kilos
 mass mg 0.001 mg milligram milligrams
 mass ug 0.000001 ug mcg \u00b5g \u03bcg microgram micrograms
-mass t 1000000 tonne tonnes
+mass t 1000000 t tonne tonnes
 mass ton 907184.74 ton tons
 mass lb 453.59237 lb lbs pound pounds
 mass oz 28.349523125 oz ounce ounces

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,6 +65,16 @@ def find(path: str | Path) -> Found:
         return _walk(start)
     except (OSError, ValueError) as error:
         raise IngestError(f"{str(start)!r} cannot be read: {_reason(error)}") from error
+
+
+def passed_over(paths: Iterable[str | Path]) -> tuple[Path, ...]:
+    """Files of the folders among paths that are not loaded: of an unknown suffix, or odd links.
+
+    Raises:
+        IngestError: as for `find`.
+    """
+    folders = [path for path in paths if path != "" and Path(path).is_dir()]
+    return tuple(file for folder in folders for file in find(folder).skipped)
 
 
 def _walk(root: Path) -> Found:

@@ -26,6 +26,8 @@ _HTML = re.compile(
     rb"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html)\b", re.I | re.S
 )
 _PDF = b"%PDF-"
+# How office programs' files begin, which nobody means as text: ZIP, and the older OLE2.
+_OFFICE = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1")
 _HEAD = 4096
 # Bytes of a file, and of a folder's files together, up to which documents are held in memory.
 STREAMED = 8 << 20
@@ -82,6 +84,11 @@ def _file(
     form = SUFFIXES.get(file.suffix.lower()) or _sniff(head)
     if form == "text" and head.startswith(_PDF):
         raise IngestError(f"{name} is a PDF; give it the suffix .pdf")
+    if form == "text" and head.startswith(_OFFICE):
+        raise IngestError(
+            f"{name} is no text but an archive, as Word, Excel and PowerPoint write them; save it "
+            "as PDF, HTML, Markdown or plain text"
+        )
     if bytes_ > STREAMED or not keep:
         if form == "text":
             yield text.stream(file, uri=uri, name=name)

@@ -74,14 +74,17 @@ def close(
     key = session_key(world.keyring, session_id)
     shown = [(fact.fact_id, fact.source_id) for fact in envelope.facts] if envelope else []
     # What was shown was a candidate as well.
-    stored = namespace.stored([*dict.fromkeys([*dict(shown), *ending.candidates])])
-    on_disk = ending.keep and all(
-        id_ in stored or source_id.startswith(SUMMARY_SOURCE) for id_, source_id in shown
-    )
+    named = [*dict.fromkeys([*dict(shown), *ending.candidates])]
+    # Before it begins: a transaction within another could wait for a connection for ever.
+    elsewhere = namespace.stored_elsewhere(named)
     with (
         world.remembered.one_by_one(wanted=not ending.keep) as held,
         namespace.begin(write=True) as transaction,
     ):
+        stored = elsewhere | namespace.stored_here(named, transaction)
+        on_disk = ending.keep and all(
+            id_ in stored or source_id.startswith(SUMMARY_SOURCE) for id_, source_id in shown
+        )
         earlier = transaction.journal.seals(session_id)
         still_fits(transaction, world, session_id, entered, ending.outcome)
         follows = followed(earlier, entered)

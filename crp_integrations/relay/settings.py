@@ -6,11 +6,13 @@ every envelope and report.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from datetime import datetime
+from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Final, Literal, get_args
 
 from pydantic import BaseModel, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import (
@@ -41,6 +43,10 @@ from crp_integrations.session.settings import SessionSettings
 Preset = Literal["default", "literal"]
 TOML_NAME = "crp.toml"
 MASTER_KEY_BYTES = 32
+# Variables of the command line, and of key files by their documented names.
+_OTHERS: Final = frozenset({"CRP_KEYS", "CRP_MASTER_KEYS", "CRP_SESSION", "CRP_STORE"})
+# Likeness from which a name is taken for a misspelt one: a letter or an underscore in a dozen.
+_NEAR: Final = 0.88
 
 
 class Settings(BaseSettings):
@@ -233,6 +239,36 @@ def _reading(path: Path | None) -> type[Settings]:
     return Located
 
 
+def _refuse_misspelt() -> None:
+    """Refuse a variable that is nearly a setting's: passed over, it would leave a guard off.
+
+    Names that are like none belong to somebody else.
+    """
+    prefix, parts = "CRP_", Settings.model_fields
+    odd = [
+        name
+        for name in sorted(os.environ)
+        if (own := name.upper()).startswith(prefix)
+        and own.removeprefix(prefix).partition("__")[0].lower() not in parts
+        and own not in _OTHERS
+    ]
+    if not odd:
+        return
+    known = [f"{prefix}{name}".upper() for name in parts]
+    for name, part in parts.items():
+        below = getattr(part.annotation, "model_fields", ())
+        known += [f"{prefix}{name}__{field}".upper() for field in below]
+    for name in odd:
+        own = name.upper()
+        near = get_close_matches(own, known, n=1, cutoff=_NEAR)
+        near = near or get_close_matches(own.partition("__")[0], known, n=1, cutoff=_NEAR)
+        if near:
+            raise ConfigError(
+                f"environment variable {name!r:.60} is no setting; if {near[0]} is meant, rename "
+                "it, else unset it"
+            )
+
+
 def load(root: Path | None = None, **arguments: Any) -> Settings:
     """Read the settings once.
 
@@ -241,8 +277,10 @@ def load(root: Path | None = None, **arguments: Any) -> Settings:
         arguments: fields given by the caller; they win.
 
     Raises:
-        ConfigError: a value is not usable; names the field and the value's problem.
+        ConfigError: a value is not usable, or a variable's name is nearly a setting's; names the
+            field and the problem.
     """
+    _refuse_misspelt()
     path = _toml(root)
     try:
         located = _reading(path)(**arguments)

@@ -64,7 +64,7 @@ class Window:
 
     def __init__(self, request: Request, world: World, place: Place) -> None:
         self.request = request
-        self.session_id = request.session_id or world.ids.new("crp_sess_")
+        self.session_id = _session_of(request, world)
         self._world = world
         self._place = place
         self._entered: Entered | None = None

@@ -69,7 +69,7 @@ def continued(
         if node is None or node.session_id != session_id:
             raise UnknownContinuation(
                 f"no window of session {session_id!r:.60} is continued under {one!r:.60}; "
-                "begin another session"
+                "give the id of its session as well, or begin another one"
             )
         found.append(node)
     return tuple(found)

@@ -141,19 +141,7 @@ def read(
     Raises:
         TokenRefused: it is malformed, not genuine, over, or for something else.
     """
-    payload, dot, signature = text.partition(".")
-    if (
-        not dot
-        or len(text) > settings.most_bytes
-        or len(signature) != _SIGNATURE_CHARACTERS
-        or not (_ENCODED.fullmatch(payload) and _ENCODED.fullmatch(signature))
-    ):
-        raise TokenRefused(_REFUSED)
-    raw, signed = _decode(payload), _decode(signature)
-    try:
-        token = SessionToken.model_validate_json(raw, strict=True)
-    except ValidationError:
-        raise TokenRefused(_REFUSED) from None
+    token, payload, signed = _parted(text, settings)
     genuine = False
     for key in keys(token.session_id):
         genuine |= hmac.compare_digest(token_signature(key, payload), signed)
@@ -164,6 +152,32 @@ def read(
     if not hmac.compare_digest(token.scope.encode(), scope.encode()):
         raise TokenRefused("the session token is for another scope; use it where it was issued")
     return token
+
+
+def claimed(text: str, settings: TokenSettings) -> str:
+    """The session that a token says it is of; whether it is genuine is `read`'s to say.
+
+    Raises:
+        TokenRefused: it is malformed.
+    """
+    return _parted(text, settings)[0].session_id
+
+
+def _parted(text: str, settings: TokenSettings) -> tuple[SessionToken, str, bytes]:
+    """What a token says, its payload as it is signed, and its signature."""
+    payload, dot, signature = text.partition(".")
+    if (
+        not dot
+        or len(text) > settings.most_bytes
+        or len(signature) != _SIGNATURE_CHARACTERS
+        or not (_ENCODED.fullmatch(payload) and _ENCODED.fullmatch(signature))
+    ):
+        raise TokenRefused(_REFUSED)
+    try:
+        token = SessionToken.model_validate_json(_decode(payload), strict=True)
+    except ValidationError:
+        raise TokenRefused(_REFUSED) from None
+    return token, payload, _decode(signature)
 
 
 def tip(token: SessionToken, windows: Sequence[WindowNode]) -> WindowNode:

@@ -55,6 +55,7 @@ TABLES = (
     _table("edges", ["source_fact", "kind", "target_fact"], ["weight"]),
     _table("prepared_vectors", ["embedder", "content_hash"], ["vector"]),
     _table("fact_findings", ["fact"], ["findings", "uses_before"]),
+    _table("fact_uses", ["fact"], ["uses", "last_used_at"]),
     _table("events", ["seq"], columns(Event)),
     _table("seals", ["session_id", "window_number", "window_id"], columns(WindowSeal)),
     _table("sessions", ["session_id"], ["parent_session", "modified_at", "record"]),

@@ -215,6 +215,17 @@ def test_a_fallback_and_a_retry_keep_the_context() -> None:
     assert crp(other.invoke(QUESTION, config))["grounding_pct"] == 1.0
 
 
+@pytest.mark.parametrize("said", ["", " \n"])
+def test_an_answer_without_text_says_that_it_was_not_checked(said: str) -> None:
+    heard: list[dict[str, Any]] = []
+    handler = DPECallbackHandler(on_report=heard.append)
+    answer = rag(listed(Document(TOWER)), lambda prompt: said).invoke(
+        QUESTION, {"callbacks": [handler]}
+    )
+    assert crp(answer) == {"checked": "NOT_CHECKED", "reason": "the answer has no text"}
+    assert heard == [crp(answer)]
+
+
 class AgentChat(Chat):
     """Asks for the tool `search` once, then answers."""
 

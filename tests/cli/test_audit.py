@@ -116,14 +116,24 @@ def test_an_export_is_verified_elsewhere_with_the_key_alone(audit, kb, here, tmp
     assert said.returncode == 0, said.stderr
     assert json.loads(said.stdout) == json.loads(audit("verify", "--json").stdout)
     # Neither another key nor none will do.
-    assert here(*here_words, cwd=elsewhere, CRP_KEY="ab" * 32).returncode == 1
-    assert "there is no store" in here(*here_words, cwd=elsewhere).stderr
+    other = here(*here_words, cwd=elsewhere, CRP_KEY="ab" * 32)
+    assert other.returncode == 1
+    assert (
+        "the keys of another store, or if the trail is not that of tenant 'local'" in other.stderr
+    )
+    wrong = here(*here_words, "--tenant", "acme", cwd=elsewhere, CRP_KEY=KEY)
+    assert wrong.returncode == 1
+    assert "not that of tenant 'acme' (--tenant)" in wrong.stderr
+    none = here(*here_words, cwd=elsewhere).stderr
+    assert "there is no store at 'crp-store'; give --store or --keys, or the key as CRP" in none
     lines = (elsewhere / "all.ndjson").read_text().splitlines()
     lines[6] = lines[6].replace("2026-05-25", "2026-05-24")
     (elsewhere / "all.ndjson").write_text("\n".join(lines) + "\n")
     broken = here(*here_words, "--json", cwd=elsewhere, CRP_KEY=KEY)
     assert broken.returncode == 1
-    assert json.loads(broken.stdout)["index"] == 6
+    # Those before it fit, so it is not the key.
+    told = json.loads(broken.stdout)
+    assert (told["index"], told["problem"]) == (6, "the HMAC of event 7 does not match")
 
 
 def test_a_session_s_export_leaves_the_rest_as_hashes_and_verifies(audit, kb) -> None:

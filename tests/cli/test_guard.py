@@ -156,3 +156,7 @@ def test_the_entrypoint_of_the_settings_is_asked_for(guard, tmp_path: Path) -> N
     assert json.loads(guard(*words, "--bundle", policy, **named).stdout)["allowed"]
     # The policy that ships has its own alone, and would have been asked for that.
     assert "guard.entrypoint" in guard(*words, status=1, **named).stderr
+    # As Rego and OPA's address write it, nothing is there, and everything would be denied.
+    for wrong in ("our.own.decision", "data/our/own/decision", "decision", "our/own/"):
+        said = guard(*words, "--bundle", policy, status=1, CRP_GUARD__ENTRYPOINT=wrong).stderr
+        assert f"guard.entrypoint is '{wrong}', wanted package and rule with slashes" in said

@@ -272,6 +272,29 @@ def test_odd_files_of_a_folder_are_skipped_and_named(here, tmp_path):
     assert told["skipped"][-1] == (docs / "tiny.md").as_uri()
 
 
+def test_files_of_other_types_in_a_folder_are_named(here, tmp_path):
+    """Half of a folder may be Word and CSV files, and its reader should know."""
+    docs = tmp_path / "docs"
+    (docs / "deep").mkdir(parents=True)
+    (docs / "good.md").write_text(PAGE)
+    for number in range(6):
+        (docs / "deep" / f"table{number}.csv").write_text("a,b\n1,2\n")
+    (docs / "gone.md").symlink_to("nowhere.md")
+    done = here("ingest", "docs", "--store", "kb", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    _, second, *names = done.stdout.splitlines()
+    assert second.startswith("7 files passed over: of a type that is not read")
+    assert names == [
+        "  docs/gone.md",
+        *(f"  docs/deep/table{number}.csv" for number in range(4)),
+        "  and 2 more",
+    ]
+    again = here("ingest", "docs/good.md", "docs", "--store", "kb", cwd=tmp_path)
+    assert "7 files passed over" in again.stdout
+    alone = here("ingest", "docs/good.md", "--store", "kb", cwd=tmp_path)
+    assert "passed over" not in alone.stdout
+
+
 def test_a_folder_of_empty_files_is_refused(here, tmp_path):
     (tmp_path / "docs").mkdir()
     for name in ("a.md", "b.md"):

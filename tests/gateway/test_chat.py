@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from crp_integrations.errors import CRPError
-from tests.gateway.houses import ASKED, BODY, QUESTION, Gateway, opened
+from tests.gateway.houses import ASKED, BODY, FAST, QUESTION, Gateway, opened
 from tests.servers import Double
 
 BAD = "Plant 7 was built in 2077 by Acme Corporation for 9 billion dollars in Atlantis."
@@ -353,3 +353,20 @@ def test_every_error_of_ours_has_a_status_that_http_knows() -> None:
         return [kind, *(one for sub in kind.__subclasses__() for one in below(sub))]
 
     assert all(300 <= kind.status_hint < 600 for kind in below(CRPError))
+
+
+def test_the_models_that_may_be_asked_are_listed(tmp_path: Path, server: Double) -> None:
+    """Chat front ends ask for them first; a stranger's list is not handed on."""
+    from crp_integrations.gateway import GatewaySettings
+
+    names = ("gpt-4o-mini", "openai/x")
+    with opened(tmp_path, server, settings=GatewaySettings(models=names, **FAST)) as gateway:
+        listed = gateway.get("/v1/models")
+        assert (listed.status_code, listed.json()["object"]) == (200, "list")
+        found = [(one["id"], one["object"]) for one in listed.json()["data"]]
+        assert found == [(name, "model") for name in names]
+        assert gateway.get("/v1/models?a=b").status_code == 400
+        assert gateway.client.get("/v1/models").status_code == 401
+    with opened(tmp_path, server) as gateway:
+        assert gateway.get("/v1/models").json()["data"] == []
+        assert not server.requests

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -35,6 +36,13 @@ def test_a_key_is_made_listed_and_revoked(here: Here, tmp_path: Path) -> None:
     assert "acme" in listed
     assert here("keys", "revoke", kept.key_id, "--keys", file, cwd=tmp_path).returncode == 0
     assert not KeyFile(file).all()
+    # Who has the key alone revokes it by that, and an error repeats none of its secret.
+    other = here("keys", "new", "acme", "--keys", file, cwd=tmp_path).stdout.strip()
+    assert here("keys", "revoke", other, "--keys", file, cwd=tmp_path).returncode == 0
+    assert not KeyFile(file).all()
+    again = here("keys", "revoke", other, "--keys", file, cwd=tmp_path)
+    assert again.returncode == 1
+    assert other.removeprefix("crp_key_")[13:21] not in again.stderr
 
 
 @pytest.mark.parametrize(
@@ -45,6 +53,7 @@ def test_a_key_is_made_listed_and_revoked(here: Here, tmp_path: Path) -> None:
         (("serve", "{store}", "--keys", "{keys}", "--upstream", "ftp://x"), "not an http"),
         (("serve", "{store}", "--keys", "{keys}", "--policy", "nonsense 1"), "nonsense"),
         (("keys", "new", " ", "--keys", "{keys}"), "needs a tenant"),
+        (("keys", "new", "shared:a", "--keys", "{keys}"), "kept for shared namespaces"),
         (("keys", "new", "a", "--scope", "fly", "--keys", "{keys}"), "--scope"),
         (("keys", "revoke", "none", "--keys", "{keys}"), "no key has the id"),
         (("keys", "list", "--keys", "{none}"), "cannot be read"),
@@ -68,3 +77,25 @@ def test_a_process_says_its_sentence_and_nothing_else(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("crp: there is no key file")
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_place_that_cannot_be_served_is_refused_before_it_listens(
+    here: Here, tmp_path: Path
+) -> None:
+    """A file in the place of a store, and an address that another process has."""
+    keys = str(tmp_path / "keys")
+    KeyFile(keys).add(new_key("acme")[1])
+    (tmp_path / "notes.md").write_text("A refund is granted within 30 days of purchase.")
+    done = here("serve", "notes.md", "--keys", keys, "--port", "0", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr == "crp: store notes.md cannot be a folder: notes.md is a file\n"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = here("serve", "kb", "--keys", keys, "--port", port, cwd=tmp_path)
+    assert done.returncode == 1
+    empty, refused = done.stderr.splitlines()
+    assert empty == "crp: there is no store at 'kb' yet; every tenant is empty"
+    assert refused.startswith(f"crp: nothing can listen on '127.0.0.1', port {port}: ")
+    done = here("serve", "kb", "--keys", keys, "--host", "256.1.1.1", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "nothing can listen on '256.1.1.1', port 8080: " in done.stderr

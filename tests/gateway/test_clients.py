@@ -168,8 +168,9 @@ def test_a_vain_attempt_is_not_repeated_by_openais_client(
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_caller_who_goes_away_leaves_a_sealed_window(
-    running: tuple[Served, Double], stream: bool
+    running: tuple[Served, Double], stream: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO", "crp_integrations.gateway.access")
     gateway, double = running
     double.fault = "trickle" if stream else "slow"
     double.pause_s = 0.5
@@ -183,6 +184,14 @@ def test_a_caller_who_goes_away_leaves_a_sealed_window(
             with pytest.raises(httpx.ReadTimeout):
                 client.post("/v1/chat/completions", json=BODY, timeout=1.0)
     soon(gateway.store, ["cancelled"])
+    if stream:
+        # The log has the session that the caller was told of.
+        for _ in range(200):
+            if caplog.records:
+                break
+            time.sleep(0.1)
+        (line,) = [json.loads(one.getMessage()) for one in caplog.records]
+        assert line["session"] == response.headers["CRP-Context-Session-Id"]
     double.released.set()
     double.fault = ""
     assert gateway.openai().chat.completions.create(**BODY).choices[0].message.content == TEXT

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from pathlib import Path
 from typing import Any
 
@@ -159,3 +160,34 @@ def test_metrics_can_be_opened(tmp_path: Path, server: Double) -> None:
         assert gateway.client.get("/metrics").status_code == 200
     with opened(tmp_path, server) as gateway:
         assert gateway.client.get("/metrics").status_code == 401
+
+
+BROKEN = "ModelError: the stream of model 'gpt-4o-mini' broke off before its end"
+
+
+@pytest.mark.parametrize(
+    ("fault", "stream", "why"),
+    [
+        ("unauthorised", False, "ModelAuthError: the upstream answered .* with status 401"),
+        ("rate", True, "ModelRateLimited: the upstream answered .* with status 429"),
+        ("cut", True, BROKEN),
+    ],
+)
+def test_the_log_says_why_an_upstream_did_not_answer(
+    gateway: Gateway,
+    server: Double,
+    caplog: pytest.LogCaptureFixture,
+    fault: str,
+    stream: bool,
+    why: str,
+) -> None:
+    """A caller is told that the log says more, so it has to; the session is in its line."""
+    caplog.set_level(logging.INFO)
+    server.fault = fault
+    response = gateway.post(CHAT, {**BODY, "stream": stream}, **{"X-Request-Id": "mine-7"})
+    assert "its log says more" in response.text
+    said = [one.getMessage() for one in caplog.records if one.name == "crp_integrations.gateway"]
+    assert len(said) == 1
+    assert re.fullmatch(f"request mine-7: {why}", said[0])
+    (line,) = [json.loads(one.getMessage()) for one in caplog.records if one.name == LOGGER]
+    assert line["session"] == response.headers["CRP-Context-Session-Id"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 from crp_integrations.gateway import GatewaySettings
 from tests.gateway.houses import BODY, Gateway, opened
 from tests.gateway.test_chat import BAD, CALLED, TOOL
-from tests.servers import Double
+from tests.servers import Double, OpenAIShape, Recorded
 
 CHAT = "/v1/chat/completions"
 STREAM = {**BODY, "stream": True}
@@ -88,6 +90,31 @@ def test_tool_calls_are_streamed_with_their_arguments(gateway: Gateway, server: 
     calls = [delta["tool_calls"] for delta in deltas if "tool_calls" in delta]
     assert calls == [[{"index": 0, **CALLED}]]
     assert found[-2]["choices"][0]["finish_reason"] == "tool_calls"
+
+
+class Unnumbered(OpenAIShape):
+    """Parallel calls as servers send them that number none: all under one index, or without."""
+
+    def __init__(self, index: str) -> None:
+        self.index = index
+
+    def pieces(self, double: Double, seen: Recorded) -> Iterator[tuple[str, bool]]:
+        for text, ending in super().pieces(double, seen):
+            yield re.sub(r'"index": \d+, "(?=id|function)', self.index + '"', text), ending
+
+
+@pytest.mark.parametrize("index", ["", '"index": 0, '])
+def test_parallel_calls_that_a_server_does_not_number_stay_apart(
+    gateway: Gateway, server: Double, index: str
+) -> None:
+    server.shape = Unnumbered(index)
+    other = {"name": "weather", "arguments": '{"place": "Southfield"}'}
+    server.tool_calls = [CALLED, {**CALLED, "id": "call_2", "function": other}]
+    found = events(gateway.post(CHAT, {**STREAM, "tools": [TOOL]}).text)
+    deltas = [one["choices"][0]["delta"] for one in found[:-1]]
+    calls = [call for delta in deltas for call in delta.get("tool_calls") or ()]
+    wanted = [{"index": place, **call} for place, call in enumerate(server.tool_calls)]
+    assert calls == wanted
 
 
 @pytest.mark.parametrize("fault", ["break", "cut", "garbled"])

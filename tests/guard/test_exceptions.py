@@ -84,6 +84,17 @@ def test_an_exception_without_what_makes_it_one_is_refused(field: str) -> None:
         granted(written(expires_at=NOON.replace(tzinfo=None)))
 
 
+def test_a_refusal_says_which_exception_of_a_file_it_is() -> None:
+    with pytest.raises(
+        RequestError, match=r"^governed exception 'legacy-export' is refused: owner"
+    ):
+        granted(written(owner=""))
+    unnamed = written()
+    del unnamed["id"]
+    with pytest.raises(RequestError, match=r"^governed exception without an id is refused: id"):
+        granted(unnamed)
+
+
 def test_every_use_is_told_to_the_hooks_and_the_ledger_lists_scope_and_decisions() -> None:
     world = World()
     decision = require(world.guard, ANNA, "read", LABELS)

@@ -125,3 +125,17 @@ def test_a_long_value_is_judged_in_steps_that_grow_with_it(name: str) -> None:
     for piece in LONG:
         text = (piece * MOST_CHARACTERS)[: MOST_CHARACTERS - 1] + "é"
         assert GRAMMAR[name].fullmatch(text) is None
+
+
+def test_a_whole_set_session_is_no_token_and_that_is_said() -> None:
+    """Who hands back the header as it came is told which part of it is the token."""
+    token = f"{'e' * 40}.{'f' * 43}"
+    given = (
+        f"token={token}; Path=/; Max-Age=3600; Signed; SameSite=Strict; Window=1; QualityHistory=C"
+    )
+    assert parse({names.SESSION_TOKEN: token}).session_token == token
+    with pytest.raises(HeaderSyntaxError, match="between token= and the first semicolon") as error:
+        parse({names.SESSION_TOKEN: given})
+    assert token not in str(error.value)
+    with pytest.raises(HeaderSyntaxError, match="which its syntax forbids"):
+        parse({names.SESSION_TOKEN: f"token={token}"})

@@ -206,3 +206,10 @@ def test_the_frame_of_a_quoting_answer_makes_no_claims():
     text = 'Quoted from the context:\n\n"Acme has 40 people." [1]\n\n"It was founded in 1999." [2]'
     claims = segment(text)
     assert [claim.claim_type.value for claim in claims] == ["META", "FACTUAL", "FACTUAL"]
+
+
+def test_four_and_a_half_is_one_number():
+    text = (
+        "The cafe has four and a half stars out of five on Google, with most reviews praising it."
+    )
+    assert texts(text) == [text]

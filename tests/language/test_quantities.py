@@ -57,6 +57,13 @@ VECTORS = [
     ("４２", "42", "number", ""),
     ("4\u200b2", "42", "number", ""),
     ("4,000 tokens", "4000", "number", ""),
+    ("Two x-linked cases", "2", "number", ""),
+    ("three us states", "3", "number", ""),
+    ("2.5 t", "2.5", "measure", "t"),
+    ("5 t-shirts", "5", "number", ""),
+    ("10 T cells", "10", "number", ""),
+    ("about 7  inches", "7", "measure", "in"),
+    ("7\r\ninches", "7", "measure", "in"),
 ]
 
 
@@ -184,3 +191,18 @@ def test_conversion_to_base():
 
 def test_a_pointer_to_a_passage_counts_nothing():
     assert quantities("It says so (see passage 2 and [3, 4]).") == []
+
+
+def test_a_pointer_to_several_passages_counts_nothing():
+    assert quantities("passages 1 and 2, Passages 1, 2, and 3 and sources 2-4") == []
+
+
+def test_a_point_that_ends_the_sentence_is_no_part_of_a_time():
+    assert [found.text for found in quantities("It closes at 6 pm. On Sunday at 5 p.m.")] == [
+        "6 pm",
+        "5 p.m.",
+    ]
+
+
+def test_columns_that_blanks_part_stay_apart():
+    assert [str(found.value) for found in quantities("2019    450    300")] == ["450", "300"]

@@ -242,6 +242,22 @@ def test_html_without_text_is_refused(page: bytes) -> None:
         html.read(page, uri="u", name="x")
 
 
+def test_the_line_of_the_documentation_is_a_document_with_all_that_it_says() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
+    line = page.partition("```json\n")[2].partition("\n```")[0]
+    assert set(json.loads(line)) == {"text", "id", "title", "kind", "labels", "metadata"}
+    (document,) = jsonl.read(line.encode(), uri="file:///a.jsonl", name="a.jsonl")
+    assert (document.uri, document.title) == ("file:///a.jsonl#7", "Gates")
+    assert (document.kind, document.labels) == (SourceKind.OFFICIAL, ("class:public",))
+    assert document.metadata == {"page": 3}
+    (named,) = jsonl.read(
+        json.dumps({**json.loads(line), "uri": "gates:1", "source": "x"}).encode(),
+        uri="file:///a.jsonl",
+        name="a.jsonl",
+    )
+    assert (named.uri, named.metadata) == ("gates:1", {"page": 3})
+
+
 def test_jsonl_lines_are_documents() -> None:
     lines = [
         {"text": "One.\n\nTwo.", "id": 7, "title": "T", "kind": "web", "labels": "x"},

@@ -192,3 +192,14 @@ def test_a_pdf_without_the_extra_says_what_to_install(tmp_path: Path) -> None:
         check=True,
     )
     assert "pip install 'crp-integrations[pdf]'" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["minutes.docx", "minutes", "minutes.txt"])
+@pytest.mark.parametrize("head", [b"PK\x03\x04", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"])
+def test_an_office_file_is_not_to_be_saved_in_another_encoding(
+    tmp_path: Path, name: str, head: bytes
+) -> None:
+    file = tmp_path / name
+    file.write_bytes(head + bytes(range(256)) * 4)
+    with pytest.raises(IngestError, match="an archive, as Word, Excel and PowerPoint write them"):
+        list(load(file))

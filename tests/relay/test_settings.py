@@ -94,3 +94,28 @@ def test_a_folder_that_cannot_be_is_refused_or_has_no_settings(tmp_path, name):
     else:
         with pytest.raises(ConfigError, match="cannot be used"):
             load(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("CRP_GUARD_POLICY", "CRP_GUARD__POLICY"),
+        ("CRP_PRESETT", "CRP_PRESET"),
+        ("crp_polcy", "CRP_POLICY"),
+        ("CRP_DISPTACH__MAX_RETRIES", "CRP_DISPATCH "),
+    ],
+)
+def test_a_variable_that_is_nearly_a_settings_is_refused(monkeypatch, name, meant):
+    monkeypatch.setenv(name, "a secret")
+    with pytest.raises(ConfigError) as refused:
+        load()
+    assert name in str(refused.value) and meant in str(refused.value)
+    assert "a secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "name", ["CRP_STORE", "CRP_KEYS", "CRP_SESSION", "CRP_MASTER_KEYS", "CRP_OTHER_TOOLS_PORT"]
+)
+def test_a_variable_of_somebody_else_is_passed_over(monkeypatch, name):
+    monkeypatch.setenv(name, "x")
+    assert load().preset == "default"

@@ -77,6 +77,36 @@ def _ids(namespace: Namespace) -> list[str]:
     return [hit.fact_id for hit in namespace.nearest(vector, 99)]
 
 
+class OneByOne(MemoryStore):
+    """A store that begins nothing while it is being written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writing: list[str] = []
+
+    @contextmanager
+    def begin(self, namespace: str, *, write: bool = True) -> Iterator[Any]:
+        assert not self.writing, f"{namespace} is begun while {self.writing} is written"
+        self.writing += [namespace] * write
+        try:
+            with super().begin(namespace, write=write) as transaction:
+                yield transaction
+        finally:
+            self.writing.clear()
+
+
+def test_a_window_is_sealed_without_a_transaction_within_another(open_relay: Opener) -> None:
+    """With a pool of connections, questions side by side would wait for each other's."""
+    store = OneByOne()
+    law = operator(store)
+    law.add([FACTS[0]])
+    relay = open_relay(store, fabric=SHARED)
+    relay.add([FACTS[1]])
+    answer = relay.ask(QUESTION, budget_tokens=400)
+    assert {fact.content for fact in answer.envelope.facts} == {FACTS[0], FACTS[1]}
+    assert [fact.access_count for fact in law.facts(_ids(law))] == [1]
+
+
 def test_a_busy_shared_namespace_loses_a_note_and_nothing_else(open_relay: Opener) -> None:
     store = Guarded()
     law = operator(store)

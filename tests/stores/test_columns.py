@@ -54,6 +54,7 @@ COVERED = {
     "token_counts": {"tokenizer": ROW},
     # Numbers alone.
     "fact_findings": {},
+    "fact_uses": {"last_used_at": ROW},
     "edges": dict.fromkeys(("source_fact", "kind", "target_fact"), ROW),
     "events": dict.fromkeys(
         ("schema", "event_type", "timestamp", "session_id", "window_id", "data", "hmac"), CHAIN

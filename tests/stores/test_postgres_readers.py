@@ -107,7 +107,7 @@ def test_no_model_is_asked_for_a_reader(setup: Setup, strategy: Strategy) -> Non
         with pytest.raises(AccessDenied, match="may not write namespace 'local'"):
             asyncio.run(relay.aask(QUESTION, model="gpt-4o", strategy=strategy))
     said = str(caught.value)
-    assert "lacks UPDATE on own, UPDATE on facts, INSERT on changes and 1" in said
+    assert "lacks UPDATE on own, UPDATE on fact_uses, INSERT on fact_uses and 1" in said
     assert "GRANT its role these" in said
     assert PASSWORD not in said
     assert model.calls == []

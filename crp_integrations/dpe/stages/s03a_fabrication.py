@@ -9,6 +9,7 @@ import re
 
 from crp_integrations.dpe.records import Claim, Finding
 from crp_integrations.dpe.state import State
+from crp_integrations.dpe.verifier.calibrated import says_nothing
 from crp_integrations.dpe.verifier.readings import MARKER, Value
 from crp_integrations.language.coded import code_of
 from crp_integrations.language.text import plain
@@ -43,7 +44,7 @@ def fabrications(state: State) -> list[Finding]:
     code = code_of(answer)
     for place in order_of_search(state):
         claim, alignment = state.claims[place], state.alignments[place]
-        if alignment is None:
+        if alignment is None or says_nothing(claim, state.dossier.question):
             continue
         for value in alignment.untraced:
             if claim.claim_type is ClaimType.META and (

@@ -116,7 +116,7 @@ def _unsupported(state: State) -> list[Finding]:
         if number < 0 or state.alignments[number] is None:
             continue
         claim = state.claims[number]
-        if says_nothing(claim):
+        if says_nothing(claim, state.dossier.question):
             continue
         if found and found[-1].claim_id == claim.claim_id and place - last <= GAP:
             found[-1] = found[-1].model_copy(update={"end": end})

@@ -8,7 +8,7 @@ from decimal import Decimal
 from functools import lru_cache
 
 from crp_integrations.dpe.verifier.readings import Value
-from crp_integrations.language.dates import DateMention, gives
+from crp_integrations.language.dates import DateMention, gives, weekdays
 from crp_integrations.language.memo import forgotten_with
 from crp_integrations.language.places import countries_of, same_state
 from crp_integrations.language.quantities import Quantity, agree, same_kind
@@ -33,6 +33,15 @@ _VERSION = re.compile(r"\bv(?:er(?:sion)?)?\.?\s?(?=\d+\.\d)")
 _WHOLE_VERSION = re.compile(r"\bver(?:sion)?\.?\s?(?=\d)")
 _SHORT = re.compile(r"(?:\b(art|sec|sect|fig|chap|para)s?\.\s?|(\u00a7)\s?)(?=\d)")
 _LONG = {"art": "article", "fig": "figure", "chap": "chapter", "para": "paragraph"}
+# Titles and parts of addresses that are as often written short.
+SHORT = dict(
+    pair.split("/")
+    for pair in """governor/gov senator/sen representative/rep professor/prof lieutenant/lt
+    sergeant/sgt captain/capt colonel/col doctor/dr saint/st mount/mt street/st road/rd avenue/ave
+    boulevard/blvd lane/ln highway/hwy suite/ste apartment/apt building/bldg department/dept
+    incorporated/inc corporation/corp limited/ltd junior/jr senior/sr""".split()
+)
+_SPELLED = re.compile(rf"\b(?:{'|'.join(SHORT)})\b")
 _GLUED_M = re.compile(r"\dm\Z")
 SMALL_WORDS = frozenset({"of", "the", "and", "for", "in", "on", "at", "a", "an", "de", "la", "&"})
 
@@ -50,7 +59,7 @@ def same_value(claim: Value, source: Value) -> bool:
             if (pair[0].low, pair[0].high) == (pair[1].low, pair[1].high):
                 return pair[0].unit == pair[1].unit
         return (
-            _bare(claim.of, source.of)
+            (_bare(claim.of, source.of) and not _counts_else(claim, source))
             or agree(claim.of, source.of)
             or rounded(claim.of, source.of)
             or bounded(claim.of, source.of)
@@ -82,6 +91,15 @@ def _bare(claim: Quantity, source: Quantity) -> bool:
         and "ordinal" not in (claim.kind, source.kind)
         and (claim.low, claim.high) == (source.low, source.high)
     )
+
+
+def _counts_else(claim: Value, source: Value) -> bool:
+    """Whether one counts things where the other measures, as "12 countries" beside "12 months".
+
+    "Twice" is no measure: it may stand for "two hits".
+    """
+    times = any(isinstance(v.of, Quantity) and v.of.unit == "times" for v in (claim, source))
+    return (claim.counts or source.counts) and not times
 
 
 def rounded(claim: Quantity, source: Quantity) -> bool:
@@ -144,6 +162,7 @@ def alike(text: str) -> str:
     >>> alike("version 2.3.1"), alike("v2.3.1"), alike("version 2"), alike("art. 50")
     ('2.3.1', '2.3.1', 'v2', 'article 50')
     """
+    text = _SPELLED.sub(lambda match: SHORT[match[0]], text)
     text = _WHOLE_VERSION.sub("v", _VERSION.sub("", text))
     return _SHORT.sub(lambda match: f"{_LONG.get(match[1], 'section')} ", text)
 
@@ -175,13 +194,18 @@ def same_name(claim: str, source: str) -> bool:
     left, right = name_words(claim), name_words(source)
     if not left or not right:
         return plain(claim) == plain(source)
+    days, others = weekdays(claim), weekdays(source)
+    if days and others:
+        # "Mon-Fri" names the "Monday" that another text names apart from its "Friday".
+        return days <= others or others <= days
     if same_state(claim, source) or _same_people(left, right):
         return True
     return is_form_of(claim, source) or is_form_of(source, claim)
 
 
 def _same_people(left: tuple[str, ...], right: tuple[str, ...]) -> bool:
-    """Whether one name is a country and the other one its people."""
+    """Whether one name is a country and the other one its people, or its government."""
+    left, right = (tuple(w for w in name if w != "government") for name in (left, right))
     if len(left) != 1 or len(right) != 1:
         return False
     return right[0] in countries_of(left[0]) or left[0] in countries_of(right[0])

@@ -23,7 +23,9 @@ from crp_integrations.dpe.verifier.measures import Measured, measure
 from crp_integrations.dpe.verifier.trees import Floats
 from crp_integrations.dpe.verifier.word_measures import Source
 from crp_integrations.errors import EngineError
-from crp_integrations.language.kinds import is_silent
+from crp_integrations.language.kinds import unopened
+from crp_integrations.language.talk import is_greeting, is_request, is_silent, is_talk
+from crp_integrations.language.text import fold, plain
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import Checked, ClaimType
 
@@ -159,7 +161,11 @@ class FeaturesVerifier:
         there = frozenset(extra or ())
         fitted = next(fitted for fitted, _ in self._files if _wanted(fitted) <= there)
         said = fitted.say(measured, len(claims))
-        kept = [not says_nothing(claim) for claim in claims]
+        if all(says_nothing(claim, question) or is_greeting(claim.text) for claim in claims):
+            kept = [False] * len(claims)
+        else:
+            # A courtesy before a lie leaves the lie as it is.
+            kept = [not _announces(claim) for claim in claims]
         if not all(kept):
             # No source says that it lacks an answer, or has the head over a quotation (§3.3).
             said = min(said, fitted.say(measured, len(claims), kept), key=lambda one: one.evidence)
@@ -200,10 +206,24 @@ def judged(found: Alignment | None, unsupported: float, passage: int = 0) -> Jud
     return Judgement(entailment, contradiction, 1.0 - entailment - contradiction, passage)
 
 
-def says_nothing(claim: Claim) -> bool:
-    """Whether a claim is talk about the answer without any name, figure or date in it."""
+def says_nothing(claim: Claim, question: str) -> bool:
+    """Whether a claim is talk about the answer with no name, figure or date but the question's."""
+    if claim.claim_type is not ClaimType.META:
+        return False
+    text = unopened(fold(claim.text).text.strip().strip("*_# "))
+    if is_talk(text):
+        return True
+    asked = plain(question)
+    if any(plain(entity.text) not in asked for entity in claim.entities):
+        return False
+    return is_silent(text) or is_request(text) or claim.text.rstrip().endswith(":")
+
+
+def _announces(claim: Claim) -> bool:
+    """Whether it is the head over a list, or says that its source lacks an answer."""
+    text = claim.text
     talk = claim.claim_type is ClaimType.META and not claim.entities
-    return talk and (is_silent(claim.text) or claim.text.rstrip().endswith(":"))
+    return talk and (is_silent(text) or text.rstrip().endswith(":"))
 
 
 def _thresholds(fitted: Fitted) -> dict[str, float]:

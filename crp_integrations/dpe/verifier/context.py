@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,6 +20,7 @@ from crp_integrations.dpe.verifier.agreement import (
 )
 from crp_integrations.dpe.verifier.readings import Reading, Value, read
 from crp_integrations.dpe.verifier.slots import Slot, slots_of
+from crp_integrations.language.dates import WEEK, weekdays
 from crp_integrations.language.memo import remembered_of_sentences
 from crp_integrations.language.overlap import Index
 from crp_integrations.language.places import countries_of, state_code
@@ -34,9 +35,12 @@ UNIT_STEP = 500
 AND = frozenset({"and", "or", "to"})
 # Addresses and names of code are one word each: their parts elsewhere are no trace.
 _ADDRESS = re.compile(r"://|www\.|\w@\w|\w_\w|^--\w")
+_ACRONYM = re.compile(r"\b[A-Z]{2,5}\b")
+_GOVERNMENT = "government"
+_STEP = re.compile(r"\bsteps? \d")
 _QUARTER = re.compile(r"q([1-4])")
 _QUARTERS = (("first", "1st"), ("second", "2nd"), ("third", "3rd"), ("fourth", "4th"))
-_DAYS = "monday tuesday wednesday thursday friday saturday sunday".split()
+_DAY = re.compile(r"\b(?:Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun)\b")
 _GAP = re.compile(r"[^\w]+")
 # What makes "-5" another number than "5", and "$5" another sum than "€5", is no gap.
 _GAP_BUT_SIGNS = re.compile(
@@ -94,12 +98,26 @@ def _wording(text: str) -> str:
     return f" {' '.join(_GAP_BUT_SIGNS.sub(' ', plain(text)).split())} "
 
 
+def _once(passages: Sequence[str]) -> Iterator[str]:
+    """The passages, each that says what an earlier one says as an empty text."""
+    seen: set[str] = set()
+    for text in passages:
+        key = " ".join(text.split())
+        yield "" if key in seen else text
+        seen.add(key)
+
+
 class Context:
-    """Passages, their sentences, and where their words and values stand."""
+    """Passages, their sentences, and where their words and values stand.
+
+    Attributes:
+        told: the passages, each text once: what stands there twice is no surer and no rarer.
+    """
 
     def __init__(self, passages: Sequence[str]) -> None:
         self.passages = tuple(passages)
-        self.units = [u for n, text in enumerate(self.passages) for u in units_of(n, text)]
+        self.told = tuple(_once(self.passages))
+        self.units = [u for n, text in enumerate(self.told) for u in units_of(n, text)]
         self._index = Index([self.text(unit) for unit in self.units])
 
     @property
@@ -156,7 +174,7 @@ class Context:
     @cached_property
     def readings(self) -> list[Reading]:
         """The typed reading of every whole passage."""
-        return [read(passage) for passage in self.passages]
+        return [read(passage) for passage in self.told]
 
     @cached_property
     def slots(self) -> list[dict[int, Slot]]:
@@ -168,11 +186,11 @@ class Context:
 
     @cached_property
     def _plain(self) -> list[str]:
-        return [f" {_row(passage)} " for passage in self.passages]
+        return [f" {_row(passage)} " for passage in self.told]
 
     @cached_property
     def _wordings(self) -> list[str]:
-        return [_wording(passage) for passage in self.passages]
+        return [_wording(passage) for passage in self.told]
 
     @cached_property
     def _words(self) -> frozenset[str]:
@@ -206,8 +224,15 @@ class Context:
             re.search(rf"\b{code}\b", passage) for passage in self.passages
         ):
             return True
+        if (days := weekdays(name)) and days <= self._days:
+            return True
         squeezed = row.replace(" ", "")
         if name.isupper() and any(f" {squeezed} " in text for text in self._plain_acronyms):
+            return True
+        if _ACRONYM.search(name) and any(f" {row} " in text for text in self._plain_acronyms):
+            return True
+        if _STEP.match(row) and not any(_STEP.search(text) for text in self._plain):
+            # The answer's own steps: the context numbers none.
             return True
         if any(character.isdigit() for character in name):
             head, *numbers = row.split()
@@ -224,11 +249,14 @@ class Context:
             return any(loose.search(text) for text in self._plain)
         if words and all(self._related(word) for word in words):
             return True
+        if _GOVERNMENT in words and any(map(countries_of, words)):
+            # "The Russian Government" is what stands for Russia.
+            return all(self._related(word) for word in words if word != _GOVERNMENT)
         return any(is_form_of(name, other) for other in self._names)
 
     def has_word(self, word: str) -> bool:
         """Whether a word stands anywhere, itself or in another form."""
-        return stem(word) in self._stems
+        return stem(alike(plain(word))) in self._stems
 
     def _has(self, row: str) -> bool:
         return any(f" {row} " in text for text in self._plain)
@@ -236,7 +264,7 @@ class Context:
     @cached_property
     def _plain_acronyms(self) -> list[str]:
         """The passages with the points of acronyms left out, so that "U.S." is "US"."""
-        return [f" {_row(p.replace('.', ''))} " for p in self.passages]
+        return [f" {_row(p.replace('.', ''))} " for p in self.told]
 
     def _related(self, word: str) -> bool:
         """Whether the context has the word's stem, or one that it grew from."""
@@ -257,9 +285,16 @@ class Context:
         return any(written.search(passage) for passage in self.passages)
 
     @cached_property
+    def _days(self) -> frozenset[str]:
+        """The days of the week that are named, in full or by their short names."""
+        short = (day for text in self.told for day in _DAY.findall(text))
+        named = (day for day in WEEK if any(f" {day} " in text for text in self._plain))
+        return frozenset(named).union(*(weekdays(day) for day in short))
+
+    @cached_property
     def whole_week(self) -> bool:
         """Whether every day of the week is named, so that "seven days a week" is said."""
-        return all(any(f" {day} " in text for text in self._plain) for day in _DAYS)
+        return all(any(f" {day} " in text for text in self._plain) for day in WEEK)
 
     def places(self, value: Value) -> list[tuple[int, Value]]:
         """Every place of the context whose value agrees with a claim's date or quantity."""

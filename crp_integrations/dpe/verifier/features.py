@@ -18,7 +18,9 @@ from crp_integrations.dpe.verifier.readings import Reading, Value, read
 from crp_integrations.dpe.verifier.senses import Flip, denied_before, flipped, likeness, stripped
 from crp_integrations.dpe.verifier.slots import Slot, Slots, pair, slots_of
 from crp_integrations.dpe.verifier.swaps import swap
+from crp_integrations.dpe.verifier.traces import explained, follows
 from crp_integrations.dpe.verifier.traces import untraced as untraced_in
+from crp_integrations.language.negation import negations, without_answer
 from crp_integrations.language.quantities import Quantity
 from crp_integrations.language.spans import Span
 
@@ -43,6 +45,8 @@ CHOICE_WEIGHT: Final = 0.5
 UNION: Final = 0.92
 # "validated: False" denies what it names, without a word that a sentence would deny it by.
 _FIELD_DENIED = re.compile(r"(?i):\s*[\"']?(?:false|none|no|null|n/a)\b")
+_UNLESS = re.compile(r"(?i)\bunless\b")
+_IF = re.compile(r"(?i)\b(?:if|when|where|as long as|so long as|provided|providing)\b")
 # Share of the source's words that a freely worded claim has before a denial is missed in it.
 _MUTUAL = 0.4
 
@@ -118,6 +122,7 @@ def align(
         known: texts whose names need no source, such as the question.
         common: names of common knowledge.
     """
+    text, sentence = without_answer(text), without_answer(sentence)
     claim = read(text)
     found = _candidates(claim, context)
     if not found:
@@ -237,9 +242,13 @@ def _is_change(
     if best.frame < limits["conflict_frame"] or power < limits["conflict_slot"]:
         return False
     if value.family == "name":
+        if explained(value, claim, context):
+            return False
         elsewhere = context.has_name(value.text) or any(same_name(value.text, k) for k in known)
     else:
-        elsewhere = bool(context.places(value))
+        if follows(value, claim, context):
+            return False
+        elsewhere = bool(context.places(value)) or context.has_clock(value)
     if not elsewhere:
         return True
     if best.frame < limits["firm_frame"] or power < limits["firm_slot"]:
@@ -344,6 +353,8 @@ def _flip(
     if whole:
         # Without its sentence a quoted clause may have left its own "not" in the next clause.
         return denied_before(claim.text, best.source) if known else None
+    if _says_unless(claim.text, best.source.text) or _says_unless(best.source.text, claim.text):
+        return None
     flip = _opposed(claim, best, edits, changed)
     if flip is None:
         return None
@@ -373,6 +384,13 @@ def _opposed(claim: Reading, best: _Compared, edits: Edits, changed: bool) -> Fl
         for rival in best.slots.rivals
     )
     return flipped(claim, best.source, opposites=not turned)
+
+
+def _says_unless(one: str, other: str) -> bool:
+    """Whether one says "unless" where the other says "if" and denies something."""
+    if _UNLESS.search(one) is None or _UNLESS.search(other) is not None:
+        return False
+    return _IF.search(other) is not None and bool(negations(other))
 
 
 def _condition(claim: Reading, sentence: str, best: _Compared) -> Span | None:

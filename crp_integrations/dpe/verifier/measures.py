@@ -22,6 +22,7 @@ from crp_integrations.dpe.verifier.rewritten import read_words
 from crp_integrations.dpe.verifier.word_measures import Read, Source, word_columns
 from crp_integrations.dpe.verifier.wording import Flags, Floats, Ints, Words, words_of
 from crp_integrations.language.negation import negations
+from crp_integrations.language.text import fold
 from crp_integrations.vocabulary import Checked, ClaimType
 
 BEST: Final = 6
@@ -177,7 +178,8 @@ def _claim_row(
             else 1.0
         )
     runs = read.runs[mine]
-    text = claim.text
+    # However it is spaced and quoted.
+    text = " ".join(fold(claim.text).text.split())
     cues = len(negations(text))
     unknown = content[~known]
     unknown_words = [words.lower[at] for at in unknown.tolist()]
@@ -329,7 +331,7 @@ def _answer_columns(
         "a_records": source.records.share,
         "a_question": float(bool(question)),
         "a_unended": float(not answer.rstrip().endswith((".", "!", "?", '"', ")", "”", "*"))),
-        "a_lines": float(answer.count("\n")) / max(1, count),
+        "a_lines": float(answer.strip().count("\n")) / max(1, count),
         "a_silent": float(columns["c_silent"].sum()),
     }
     for name, value in whole.items():

@@ -14,6 +14,7 @@ from crp_integrations.language.identifiers import identifiers
 from crp_integrations.language.memo import forgotten_with
 from crp_integrations.language.names import names
 from crp_integrations.language.quantities import Quantity, quantities
+from crp_integrations.language.units import unit_of
 from crp_integrations.language.words import ContentWord, content_words
 
 Family = Literal["quantity", "date", "name"]
@@ -25,8 +26,8 @@ _CITATION = re.compile(
 )
 # The envelope numbers its facts "[1]", and models quote those numbers.
 MARKER = re.compile(r"\[(\d{1,4})\]|\[(\d{1,4}(?:\s?,\s?\d{1,4})+)\]")
-# "1." or "2)" before a list item counts the items of the list.
-_LIST = re.compile(r"(?:^|\n)[ \t>*#-]*(\d{1,3})[.)](?=\s)")
+# "1.", "2)" or "Step 3:" before a list item counts the items of the list.
+_LIST = re.compile(r"(?:^|\n)[ \t>*#-]*(\d{1,3}(?=[.)]\s)|(?i:step)\s\d{1,3}(?=[.):]))")
 # A single capital between quotation marks is a title, where elsewhere it opens a sentence.
 _TITLE = re.compile(r"[\"“]([A-Z][\w'-]{2,})[\"”]")
 # How often: "twice daily", "per year". It is compared like a unit, and needs no source itself.
@@ -41,6 +42,9 @@ _PERIODS = frozenset(
     """hourly daily weekly fortnightly monthly quarterly yearly annually second minute hour day
     week fortnight month quarter year annum""".split()
 )
+# "79 degrees" leaves open of which kind.
+_HALF_UNITS = frozenset("degrees points times units cents".split())
+_PLURAL = re.compile(r"\s([a-z]{2,}[a-rt-z]s|people|children|men|women)(?![\w-])(?:\s([a-z]{2,}))?")
 _LEAD = re.compile(r"(?i:the|a|an)\s+")
 
 
@@ -53,6 +57,7 @@ class Value:
         family: what it can be compared with.
         kind: the record's word: `name`, `number`, `date`, `quantity`, `citation` or `url`.
         of: the parsed mention, None for a name.
+        counts: a number without a unit stands right before the things that it counts.
     """
 
     start: int
@@ -61,6 +66,7 @@ class Value:
     family: Family
     kind: str
     of: Quantity | DateMention | None = None
+    counts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +107,8 @@ def values_of(text: str) -> list[Value]:
     ) -> None:
         if start < end and 1 not in blocked[start:end]:
             blocked[start:end] = b"\x01" * (end - start)
-            found.append(Value(start, end, text[start:end], family, kind, of))
+            counts = kind == "number" and _counts(text, end)
+            found.append(Value(start, end, text[start:end], family, kind, of, counts))
 
     for date in dates(text):
         take(date.start, date.end, "date", "date", date)
@@ -123,6 +130,14 @@ def values_of(text: str) -> list[Value]:
     for title in _TITLE.finditer(text):
         take(title.start(1), title.end(1), "name", "name", None)
     return sorted(found, key=lambda value: value.start)
+
+
+def _counts(text: str, place: int) -> bool:
+    """Whether a plural follows that is no unit, as in "12 countries" but not in "12 work days"."""
+    match = _PLURAL.match(text, place)
+    if match is None or match[1] in _HALF_UNITS:
+        return False
+    return not any(unit_of(word) for word in match.groups() if word)
 
 
 def _name_kind(text: str) -> str:

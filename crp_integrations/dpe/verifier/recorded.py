@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from crp_integrations.language.negation import negations
+from crp_integrations.language.text import fold
 from crp_integrations.language.words import STOP_WORDS, stem
 
 State = Literal["yes", "no", "unknown", "text"]
@@ -81,10 +82,9 @@ class Records:
     """The entries of all passages, and what a claim says of them."""
 
     def __init__(self, passages: Sequence[str]) -> None:
-        pairs = [pair for text in passages for pair in _pairs(text)]
-        self.share = min(
-            1.0, sum(len(k) + len(v) for k, v in pairs) / max(1, sum(map(len, passages)))
-        )
+        texts = [fold(text).text for text in passages]
+        pairs = [pair for text in texts for pair in _pairs(text)]
+        self.share = min(1.0, sum(len(k) + len(v) for k, v in pairs) / max(1, sum(map(len, texts))))
         if len(pairs) < FEWEST:
             pairs, self.share = [], 0.0
         keys = [_key_words(key) for key, _ in pairs]
@@ -233,8 +233,8 @@ def days_of(text: str) -> list[int]:
 def clocks(text: str) -> list[frozenset[int]]:
     """The times of day of a text, each as the minutes that it can mean.
 
-    >>> clocks("from 9 am to 5:30")
-    [frozenset({540}), frozenset({1050, 330})]
+    >>> [sorted(time) for time in clocks("from 9 am to 5:30")]
+    [[540], [330, 1050]]
     """
     found = []
     for match in _CLOCK.finditer(text):

@@ -8,11 +8,12 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Final
 
-from crp_integrations.dpe.verifier.agreement import same_name
+from crp_integrations.dpe.verifier.agreement import name_words, same_name
 from crp_integrations.dpe.verifier.context import Context
 from crp_integrations.dpe.verifier.readings import PERIOD, Reading, Value, read
 from crp_integrations.dpe.verifier.slots import slots_of
 from crp_integrations.language.quantities import Quantity
+from crp_integrations.language.text import plain
 from crp_integrations.language.units import UNITS, to_base
 
 # Plain whole numbers up to this are everywhere; they trace only to a place that shares a word.
@@ -25,6 +26,10 @@ _PAIR = 2
 _A_WEEK = " a week"
 # Share by which a converted figure may be rounded.
 _CONVERTED = Decimal("0.02")
+# Characters before a bracket in which the name stands that what is in it is short for.
+_LONG_NAME = 120
+# Degrees Celsius by which one may be: whole degrees have no share near nought.
+_DEGREE = Decimal(1)
 
 
 def untraced(
@@ -50,6 +55,8 @@ def untraced(
                 continue
             if value.text.casefold() in {name.casefold() for name in allowed}:
                 continue
+            if explained(value, claim, context):
+                continue
         elif _is_wording(value) or _traces(value, claim, context):
             continue
         found.append(value)
@@ -61,7 +68,7 @@ def _traces(value: Value, claim: Reading, context: Context) -> bool:
         return True
     places = context.places(value)
     if not places:
-        return _ends_trace(value, context) or _follows(value, claim, context)
+        return _ends_trace(value, context) or follows(value, claim, context)
     if not _is_small(value):
         return True
     near = dict(zip((v.start for v in claim.values), slots_of(claim), strict=True))[value.start]
@@ -70,7 +77,7 @@ def _traces(value: Value, claim: Reading, context: Context) -> bool:
     return any(near.around & context.slots[p][other.start].around for p, other in places)
 
 
-def _follows(value: Value, claim: Reading, context: Context) -> bool:
+def follows(value: Value, claim: Reading, context: Context) -> bool:
     """Whether a figure follows from what the claim or the context says in another way.
 
     The end of a rating's scale ("4.5 out of 5 stars"), every day of a week whose days are named,
@@ -79,8 +86,8 @@ def _follows(value: Value, claim: Reading, context: Context) -> bool:
     quantity = value.of
     if not isinstance(quantity, Quantity):
         return False
-    before = claim.text[max(0, value.start - 8) : value.start].lower()
-    if before.endswith("out of ") and quantity.value in _SCALES and _RATED.search(claim.text):
+    before = plain(claim.text[max(0, value.start - 9) : value.start])
+    if before.endswith("out of") and quantity.value in _SCALES and _RATED.search(claim.text):
         return True
     after = claim.text[value.end : value.end + 7].lower()
     if quantity.unit == "d" and quantity.value == len(_WEEK) and after == _A_WEEK:
@@ -93,8 +100,19 @@ def _follows(value: Value, claim: Reading, context: Context) -> bool:
             continue
         size, dimension = to_base(other.of.value, other.of.unit)
         if dimension == own[1] and other.of.unit != quantity.unit and context.places(other):
-            return abs(size - own[0]) <= _CONVERTED * abs(size)
+            least = _DEGREE if dimension == "temperature" else Decimal(0)
+            return abs(size - own[0]) <= max(least, _CONVERTED * abs(size))
     return False
+
+
+def explained(value: Value, claim: Reading, context: Context) -> bool:
+    """Whether it is short for words of the context that it stands behind, as "Red Cross (RC)"."""
+    letters = value.text.lower()
+    before = claim.text[max(0, value.start - _LONG_NAME) : value.start]
+    if not value.text.isupper() or not before.endswith("("):
+        return False
+    spelled = name_words(before[:-1])[-len(letters) :]
+    return "".join(word[0] for word in spelled) == letters and all(map(context.has_word, spelled))
 
 
 def _ends_trace(value: Value, context: Context) -> bool:

@@ -39,10 +39,8 @@ class Source:
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        self.wording = Wording(
-            context.passages, [(u.passage, u.start, u.end) for u in context.units]
-        )
-        self.records = Records(context.passages)
+        self.wording = Wording(context.told, [(u.passage, u.start, u.end) for u in context.units])
+        self.records = Records(context.told)
         self.prefixes = frozenset(
             word[:PREFIX] for word in self.wording.numbers if len(word) >= PREFIX
         )

@@ -172,6 +172,14 @@ class Live:
 
     # --- in any transaction --------------------------------------------------------------
 
+    def retrievable(self, facts: FactsFacet, ids: Sequence[str]) -> set[str]:
+        """Those of the ids whose facts can be retrieved; a picture of this state knows them."""
+        picture = self._known(facts.mark(), facts.generation()) if self._pictures else None
+        if picture is None:
+            return {id_ for id_, _ in facts.retrievable(ids)}
+        places = picture.index.places(ids)
+        return {id_ for id_, place in zip(ids, places, strict=True) if place is not None}
+
     def hash_in(self, facts: FactsFacet) -> str:
         """The state hash of what a transaction sees, also of what it has written itself.
 

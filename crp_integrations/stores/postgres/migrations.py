@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from crp_integrations.stores.postgres import series
+from crp_integrations.stores.postgres import series, uses
 from crp_integrations.stores.postgres.rights import DEFINED
 from crp_integrations.stores.postgres.tables import FACTS, JOBS, JOURNAL, RECEIPTS, SESSIONS
 
 STEPS: tuple[tuple[str, ...], ...] = (
     (*FACTS, *JOURNAL, *JOBS, *SESSIONS, *RECEIPTS, *DEFINED),
     series.STEP,
+    uses.STEP,
 )
 VERSION = len(STEPS)
 # Under this name `own` keeps the number of the last step that was taken.

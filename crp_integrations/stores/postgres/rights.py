@@ -65,11 +65,11 @@ _READING = (
 # What sealing an answer takes, by table or sequence.
 SEALING: Final = (
     ("own", "UPDATE"),
-    ("facts", "UPDATE"),
+    ("fact_uses", "UPDATE"),
     *(
         (table, "INSERT")
         for table in (
-            *("changes", *SEALED),
+            *("fact_uses", *SEALED),
             *("sessions", "windows", "window_contents", "window_facts", "window_sources"),
             *("receipt_contents", "receipt_facts"),
         )
@@ -79,16 +79,17 @@ SEALING: Final = (
     ("windows_window_seq", "USAGE"),
 )
 _LACKING = (
-    "SELECT 'CREATE', 'a schema' WHERE NOT has_database_privilege(current_database(), 'CREATE') "
+    "SELECT 'CREATE', 'a schema', 0 AS place "
+    "WHERE NOT has_database_privilege(current_database(), 'CREATE') "
     "AND NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = ?) "
-    "UNION ALL SELECT what, name FROM (VALUES "
-    + ", ".join(f"('{name}', '{what}')" for name, what in SEALING)
-    + ") AS wanted (name, what) JOIN pg_class AS c ON relname = name "
+    "UNION ALL SELECT what, name, place FROM (VALUES "
+    + ", ".join(f"({place}, '{name}', '{what}')" for place, (name, what) in enumerate(SEALING, 1))
+    + ") AS wanted (place, name, what) JOIN pg_class AS c ON relname = name "
     "JOIN pg_namespace AS n ON n.oid = relnamespace WHERE nspname = ? AND NOT CASE "
     # A right to some columns may do.
     "WHEN what IN ('INSERT', 'UPDATE') THEN has_any_column_privilege(c.oid, what) "
     "WHEN relkind = 'S' THEN has_sequence_privilege(c.oid, what) "
-    "ELSE has_table_privilege(c.oid, what) END"
+    "ELSE has_table_privilege(c.oid, what) END ORDER BY place"
 )
 # So many of them are named.
 _NAMED = 3
@@ -100,7 +101,8 @@ def refuse_reader(connection: Connection, namespace: str, schema: str) -> None:
     Raises:
         AccessDenied: it lacks a right to that.
     """
-    lacking = [f"{what} on {name}" for what, name in connection.rows(_LACKING, [schema, schema])]
+    found = connection.rows(_LACKING, [schema, schema])
+    lacking = [f"{what} on {name}" for what, name, _ in found]
     if lacking == ["CREATE on a schema"]:
         raise AccessDenied(
             f"namespace {namespace!r:.80} was never written, and the login of {connection.place} "

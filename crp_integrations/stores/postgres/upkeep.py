@@ -19,7 +19,7 @@ from crp_integrations.stores.sqlite.upkeep import FACTS_DUE, SHOWN, SLICE, WINDO
 CONTENTS = {
     FACTS_DUE: (
         *("facts", "vectors", "postings", "token_counts", "edges", "prepared_vectors"),
-        *("fact_findings", "sources", "withdrawn_facts"),
+        *("fact_findings", "fact_uses", "sources", "withdrawn_facts"),
     ),
     WINDOWS_DUE: (
         *("window_contents", "window_facts", "window_sources", "receipt_contents"),

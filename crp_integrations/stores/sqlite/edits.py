@@ -10,6 +10,7 @@ from datetime import datetime
 from crp_integrations.fabric.records import Fact
 from crp_integrations.seals import iso
 from crp_integrations.stores import rules
+from crp_integrations.stores.sqlite import uses
 from crp_integrations.stores.sqlite.base import Part
 from crp_integrations.stores.sqlite.moments import sortable
 from crp_integrations.stores.sqlite.rows import columns, row
@@ -59,6 +60,7 @@ class Edits(Part):
             REPLACE_FACT,
             ((sortable(f.expires_at), *row(f), numbers[f.fact_id]) for f in named),
         )
+        uses.forget(self._connection, [numbers[f.fact_id] for f in named])
         if vectors is not None:
             self._connection.executemany(
                 "UPDATE vectors SET vector = ? WHERE fact = ?",
@@ -131,8 +133,4 @@ class Edits(Part):
     def touch(self, ids: Sequence[str], at: datetime) -> None:
         """Record that facts were put into an envelope."""
         self._gate.writing()
-        self._connection.execute(
-            "UPDATE facts SET access_count = access_count + 1, last_accessed_at = ? "
-            f"WHERE fact_id {AMONG}",
-            [iso(at), among(ids)],
-        )
+        uses.touch(self._connection, ids, at)

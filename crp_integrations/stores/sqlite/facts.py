@@ -17,11 +17,11 @@ from crp_integrations.stores.sqlite.finding import Finding
 from crp_integrations.stores.sqlite.moments import sortable
 from crp_integrations.stores.sqlite.prepared import Vectors
 from crp_integrations.stores.sqlite.rows import columns, insertion, record, replacing, row
+from crp_integrations.stores.sqlite.uses import FACTS
 from crp_integrations.stores.sqlite.values import damaged, number
 from crp_integrations.stores.statements import AMONG, Packed, Statements, among
 from crp_integrations.vectors import FloatRows, to_bytes
 
-FACT_COLUMNS = ", ".join(columns(Fact))
 SOURCE_COLUMNS = ", ".join(columns(Source))
 ADD_FACT = insertion("facts", Fact, "fact", "expires_at")
 ADD_SOURCE = replacing(insertion("sources", Source), ["source_id"], columns(Source))
@@ -151,9 +151,7 @@ class SqliteFacts(Edits, Vectors, Finding, Changes):
             one.fact_id: one
             for one in (
                 record(Fact, values)
-                for values in self._connection.rows(
-                    f"SELECT {FACT_COLUMNS} FROM facts WHERE fact_id {AMONG}", [among(ids)]
-                )
+                for values in self._connection.rows(f"{FACTS} WHERE fact_id {AMONG}", [among(ids)])
             )
         }
         return [found[id] for id in ids if id in found]
@@ -161,9 +159,7 @@ class SqliteFacts(Edits, Vectors, Finding, Changes):
     def of_source(self, source_id: str) -> list[Fact]:
         """A source's facts by id, whatever their status."""
         self._gate.reading()
-        found = self._connection.rows(
-            f"SELECT {FACT_COLUMNS} FROM facts WHERE source_id = ? ORDER BY fact_id", [source_id]
-        )
+        found = self._connection.rows(f"{FACTS} WHERE source_id = ? ORDER BY fact_id", [source_id])
         return [record(Fact, values) for values in found]
 
     def token_counts(self, tokenizer: str, ids: Sequence[str]) -> Mapping[str, int]:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from crp_integrations.fabric.ports.faulted import Counted
 from crp_integrations.stores import rules
 from crp_integrations.stores.sqlite.migrations import RETRIEVABLE_SQL
+from crp_integrations.stores.sqlite.uses import USED
 from crp_integrations.stores.statements import AMONG, Statements, among
 
 
@@ -30,8 +31,9 @@ class SqliteFaulted:
             wanted,
         )
         found = self._connection.rows(
-            "SELECT fact_id, findings, access_count - uses_before FROM facts "
-            f"JOIN fact_findings USING (fact) WHERE fact_id {AMONG} ORDER BY fact_id",
+            f"SELECT fact_id, findings, {USED} - uses_before FROM facts "
+            "JOIN fact_findings USING (fact) LEFT JOIN fact_uses USING (fact) "
+            f"WHERE fact_id {AMONG} ORDER BY fact_id",
             wanted,
         )
         return {id_: Counted(findings, uses) for id_, findings, uses in found}
@@ -41,8 +43,8 @@ class SqliteFaulted:
         self._gate.reading()
         found = self._connection.rows(
             "SELECT fact_id FROM facts JOIN fact_findings USING (fact) "
-            f"WHERE {RETRIEVABLE_SQL} AND findings >= ? "
-            "AND findings >= ? * (access_count - uses_before) ORDER BY fact_id",
+            f"LEFT JOIN fact_uses USING (fact) WHERE {RETRIEVABLE_SQL} AND findings >= ? "
+            f"AND findings >= ? * ({USED} - uses_before) ORDER BY fact_id",
             [findings, share],
         )
         return [id_ for (id_,) in found]
@@ -52,7 +54,8 @@ class SqliteFaulted:
         self._gate.writing()
         self._connection.execute(
             "UPDATE fact_findings SET findings = 0, uses_before = "
-            "(SELECT access_count FROM facts WHERE facts.fact = fact_findings.fact) "
+            f"(SELECT {USED} FROM facts LEFT JOIN fact_uses USING (fact) "
+            "WHERE facts.fact = fact_findings.fact) "
             f"WHERE fact IN (SELECT fact FROM facts WHERE fact_id {AMONG})",
             [among(fact_ids)],
         )

@@ -16,9 +16,10 @@ from crp_integrations.fabric.records import Where
 from crp_integrations.seals import iso
 from crp_integrations.stores import rules
 from crp_integrations.stores.sqlite.base import Part
-from crp_integrations.stores.sqlite.migrations import ASIDE_SQL, RETRIEVABLE_SQL, TOUCHED_SQL
+from crp_integrations.stores.sqlite.migrations import ASIDE_SQL, RETRIEVABLE_SQL
 from crp_integrations.stores.sqlite.moments import sortable
 from crp_integrations.stores.sqlite.rows import BRIEF_COLUMNS, brief
+from crp_integrations.stores.sqlite.uses import UNUSED, UNUSED_LIVE
 from crp_integrations.stores.sqlite.values import from_json, status
 from crp_integrations.stores.statements import AMONG, among
 from crp_integrations.vocabulary import RETRIEVABLE, FactStatus
@@ -108,7 +109,8 @@ class Finding(Part):
         asked.moment("ingested_at", "<", where.ingested_before)
         asked.moment("modified_at", "<", where.modified_before)
         if where.unused_since is not None:
-            asked.add(f"{TOUCHED_SQL} < ?", _unmarked(where.unused_since))
+            unused = UNUSED_LIVE if where.statuses is None else UNUSED
+            asked.add(unused, *[_unmarked(where.unused_since)] * 3)
         if where.expired_at is not None:
             asked.add("expires_at < ?", sortable(where.expired_at))
         for label in where.labels:

@@ -15,13 +15,15 @@ from crp_integrations.stores.sqlite.faulted_table import FAULTED
 from crp_integrations.stores.sqlite.moments import sortable
 from crp_integrations.stores.sqlite.receipt_tables import PACKED_RECEIPTS, RECEIPTS
 from crp_integrations.stores.sqlite.session_tables import PACKED_WINDOWS, SEALS, SESSIONS
+from crp_integrations.stores.sqlite.uses_table import USES
 
 # "CRP1" in ASCII; marks a database as ours in the header of its file.
 APPLICATION_ID = 0x43525031
 # What `Fact.retrievable` says. An index on a condition is used only by queries that spell the
 # condition in the same way, so every query takes it from here.
 RETRIEVABLE_SQL = "status IN ('ACTIVE', 'STALE') AND archived_at IS NULL"
-# When a fact was last in use; without the Z, moments with and without microseconds sort as times.
+# When a fact was last in use, as far as its own row says; without the Z, moments with and without
+# microseconds sort as times.
 TOUCHED_SQL = (
     "max(rtrim(coalesce(ingested_at, ''), 'Z'), rtrim(coalesce(last_accessed_at, ''), 'Z'))"
 )
@@ -311,5 +313,7 @@ SIXTH = Migration(
     number=6, name="what windows name, packed", statements=(*PACKED_WINDOWS, *PACKED_RECEIPTS)
 )
 
-MIGRATIONS: tuple[Migration, ...] = (FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH)
+SEVENTH = Migration(number=7, name="uses of facts", statements=USES)
+
+MIGRATIONS: tuple[Migration, ...] = (FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH, SEVENTH)
 VERSION = MIGRATIONS[-1].number
