@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 from crp_integrations.envelope.prior import PriorWindow
@@ -33,7 +33,7 @@ class Asking(TypedDict, total=False):
     decompose: Decomposition | str | None
     k: int | None
     system_prompt: str | None
-    history: Sequence[Message] | None
+    history: Sequence[Message | Mapping[str, Any]] | None
     results: int | None
     max_tokens: int | None
     temperature: float | None

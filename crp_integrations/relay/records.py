@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic_core import PydanticSerializationError, to_json
 
 from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.prior import PriorWindow
 from crp_integrations.envelope.records import Envelope
+from crp_integrations.errors import RequestError
 from crp_integrations.governance.compaction.records import Account
 from crp_integrations.headers import names, values
 from crp_integrations.headers.cache import CacheDirectives
 from crp_integrations.headers.words import Phase
 from crp_integrations.messages import Message, Reply
 from crp_integrations.records import Part, Record
+from crp_integrations.relay.conversation import message_of
 from crp_integrations.vocabulary import (
     Decomposition,
     Exactness,
@@ -39,7 +41,8 @@ class Request(Record):
         model: provider string as LiteLLM takes it, or `extractive`.
         budget_tokens: cap on the envelope; None derives it from the model's context limit.
         k: cap on the number of facts, None for no cap.
-        history: earlier messages of the conversation, sent before the question.
+        history: earlier messages of the conversation, sent before the question; ours, or in the
+            OpenAI shape.
         results: how many of the last of those are sent behind the question, since they answer to
             it: tool calls with what the tools answered. Such a conversation is not shortened.
         cache: what is wanted of what is kept; a text is read like `CRP-Context-Cache`.
@@ -127,6 +130,19 @@ class Request(Record):
         if isinstance(value, bool):
             raise ValueError(f"{value} is no number, wanted a whole number")
         return value
+
+    @field_validator("history", mode="before")
+    @classmethod
+    def _as_callers_have_them(cls, value: Any) -> Any:
+        if not isinstance(value, list | tuple):
+            return value
+        try:
+            return tuple(map(message_of, value))
+        except RequestError as error:
+            raise ValueError(str(error)) from None
+        except ValidationError:
+            # The library's message would quote the text.
+            raise ValueError("a message's name, ids or arguments are no texts") from None
 
     @field_validator("sub_queries")
     @classmethod

@@ -45,6 +45,7 @@ from crp_integrations.relay.searching import Searching
 from crp_integrations.relay.steps import Outcome, Refusal
 from crp_integrations.relay.verdict import Verdict
 from crp_integrations.relay.world import World
+from crp_integrations.session.token import claimed
 from crp_integrations.vocabulary import EventType, HaltReason
 
 T = TypeVar("T")
@@ -369,6 +370,19 @@ class Window:
     def _must_be_open(self) -> None:
         if self._outcome is not None:
             raise RequestError("this turn has ended; ask the relay for a new one")
+
+
+def _session_of(request: Request, world: World) -> str:
+    """The session that was asked for, by its id or by its token; else one that begins.
+
+    Raises:
+        TokenRefused: the token is malformed. Whether it is genuine is seen when the window begins.
+    """
+    if request.session_id:
+        return request.session_id
+    if request.session_token:
+        return claimed(request.session_token, world.settings.sessions.token)
+    return world.ids.new("crp_sess_")
 
 
 def own_error(error: BaseException) -> CRPError:

@@ -382,6 +382,20 @@ def test_a_session_token(open_relay: Opener) -> None:
         asked(relay, {**going_on, names.SESSION_TOKEN: token[:-4] + "AAAA"})
 
 
+def test_a_session_token_alone_names_its_session(open_relay: Opener) -> None:
+    relay = of(open_relay, COMMISSIONED)
+    token = read(asked(relay, {names.SESSION_ID: SESSION}).headers).set_session.token
+    second = asked(relay, {names.SESSION_TOKEN: token})
+    assert (second.session_id, second.window_number) == (SESSION, 2)
+    assert asked(relay, {}).session_id != SESSION
+    for wrong in (token[:-4] + "AAAA", "secret.secret", "."):
+        with pytest.raises(TokenRefused, match="not genuine"):
+            relay.ask(QUESTION, session_token=wrong)
+    newer = read(second.headers).set_session.token
+    third = relay.ask(QUESTION, session_token=newer)
+    assert (third.session_id, third.window_number) == (SESSION, 3)
+
+
 def test_what_is_refused_names_no_secret(relay: Relay) -> None:
     with pytest.raises(CRPError) as refused:
         asked(relay, {names.SESSION_ID: SESSION, names.SESSION_TOKEN: "secret.secret"})

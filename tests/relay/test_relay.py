@@ -11,7 +11,7 @@ from crp_integrations.errors import (
     RequestError,
 )
 from crp_integrations.guard.subjects import Subject
-from crp_integrations.messages import Reply, ToolCall, Usage
+from crp_integrations.messages import Message, Reply, ToolCall, Usage
 from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.sqlite import SqliteStore
 from tests.doubles import NOON, CountingIds, FixedClock, HashEmbedder, ScriptedModel
@@ -233,3 +233,42 @@ def test_clock_ids_and_keyring_can_be_handed_in(tmp_path):
 def test_a_moment_is_a_clock_that_stands_still(clock):
     relay = Relay.open(embedder=HashEmbedder(), clock=clock)
     assert relay.turn(QUESTION).preview().created_at == NOON
+
+
+def test_a_history_may_be_in_the_openai_shape(open_relay):
+    call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    history = [
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "text", "text": "Look it up."}]},
+        {"role": "assistant", "content": None, "tool_calls": [call], "refusal": None},
+        {"role": "tool", "content": "Found.", "tool_call_id": "c1"},
+    ]
+    ours = [
+        Message(role="system", content="Be brief."),
+        Message(role="user", content="Look it up."),
+        Message(role="assistant", tool_calls=(ToolCall(id="c1", name="look", arguments="{}"),)),
+        Message(role="tool", content="Found.", tool_call_id="c1"),
+    ]
+    model = ScriptedModel(FACTS[0])
+    relay = open_relay(models=model)
+    relay.fabric.add(list(FACTS))
+    for one in (history, ours):
+        relay.ask(QUESTION, model="any/model", history=one)
+    assert model.calls[0].messages == model.calls[1].messages
+    assert model.calls[0].messages[1:5] == tuple(ours)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "oracle", "content": "a secret"},
+        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "a secret"}}]},
+        {"role": "user", "content": "a secret", "name": ["a secret"]},
+        "a secret",
+    ],
+)
+def test_a_history_of_something_else_is_refused_without_its_text(open_relay, message):
+    relay = open_relay(models=ScriptedModel(FACTS[0]))
+    with pytest.raises(RequestError, match="history is not usable") as refused:
+        relay.ask(QUESTION, history=[message])
+    assert "a secret" not in str(refused.value)
