@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from crp_integrations.errors import CRPError
     from crp_integrations.fabric.records import Fact
     from crp_integrations.messages import Message, Reply
-    from crp_integrations.relay.delegating import asked_by, result_of
+    from crp_integrations.relay.adapting.from_headers import from_headers
     from crp_integrations.relay.doors import compact, count_tokens, examine, pack
-    from crp_integrations.relay.from_headers import from_headers
+    from crp_integrations.relay.facets.delegating import asked_by, result_of
     from crp_integrations.relay.records import Answer, Request, TokenCount
     from crp_integrations.relay.relay import Relay
     from crp_integrations.vocabulary import GroundingMode, SourceKind
@@ -37,13 +37,13 @@ _HOMES = {
     "Request": "relay.records",
     "SourceKind": "vocabulary",
     "TokenCount": "relay.records",
-    "asked_by": "relay.delegating",
+    "asked_by": "relay.facets.delegating",
     "compact": "relay.doors",
     "count_tokens": "relay.doors",
     "examine": "relay.doors",
-    "from_headers": "relay.from_headers",
+    "from_headers": "relay.adapting.from_headers",
     "pack": "relay.doors",
-    "result_of": "relay.delegating",
+    "result_of": "relay.facets.delegating",
 }
 
 __all__ = [

@@ -14,9 +14,9 @@ from crp_integrations.gateway.records import ChatMessage, ChatRequest, extra_fie
 from crp_integrations.gateway.settings import GatewaySettings
 from crp_integrations.messages import Message
 from crp_integrations.records import Part
+from crp_integrations.relay.adapting.from_headers import from_headers
 from crp_integrations.relay.asking import Asking
 from crp_integrations.relay.conversation import message_of
-from crp_integrations.relay.from_headers import from_headers
 from crp_integrations.relay.settings import first_problem
 
 # Fields that go to the upstream as they came, unless they are empty.

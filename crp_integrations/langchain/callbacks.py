@@ -19,10 +19,10 @@ from crp_integrations.langchain.listening import Listening
 from crp_integrations.langchain.sent import Sent
 from crp_integrations.messages import Message
 from crp_integrations.receipt.records import Receipt
+from crp_integrations.relay.adapting.taking import check_relay
+from crp_integrations.relay.adapting.witnessing import witness
 from crp_integrations.relay.doors import examine
 from crp_integrations.relay.relay import Relay
-from crp_integrations.relay.taking import check_relay
-from crp_integrations.relay.witnessing import witness
 from crp_integrations.vocabulary import Checked, GroundingMode, HaltReason, RiskLevel
 
 log = logging.getLogger("crp_integrations.langchain")

@@ -9,9 +9,9 @@ from langchain_core.documents import Document
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.render import render
 from crp_integrations.fabric.records import Fact
-from crp_integrations.relay import offering
-from crp_integrations.relay.offering import Offer, about
-from crp_integrations.relay.views import shown
+from crp_integrations.relay.adapting import offering
+from crp_integrations.relay.adapting.offering import Offer, about
+from crp_integrations.relay.adapting.views import shown
 
 METADATA_KEY = "crp"
 RECEIPT_KEY = "crp_receipt"

@@ -26,8 +26,8 @@ from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Fact, Where, source_id
 from crp_integrations.langchain.values import Kept, Labels, Place, Written
 from crp_integrations.loaders.text import paragraphs
+from crp_integrations.relay.adapting.views import Item, Items, extra, items_of
 from crp_integrations.relay.relay import Relay
-from crp_integrations.relay.views import Item, Items, extra, items_of
 from crp_integrations.seals import iso
 from crp_integrations.vocabulary import SourceKind
 

@@ -31,7 +31,7 @@ from crp_integrations.langchain.sessions import new_session, session_of
 from crp_integrations.langchain.wire import asked
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.relay import outcomes
-from crp_integrations.relay.agent_runs import (
+from crp_integrations.relay.adapting.agent_runs import (
     asked_within,
     check_asking,
     hand_back,
@@ -39,11 +39,11 @@ from crp_integrations.relay.agent_runs import (
     refuse_deeper,
     told_of,
 )
+from crp_integrations.relay.adapting.taking import check_relay
 from crp_integrations.relay.asking import Asking
 from crp_integrations.relay.drive import adrive, drive
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.relay import Relay
-from crp_integrations.relay.taking import check_relay
 from crp_integrations.relay.turn import Turn
 
 

@@ -14,7 +14,7 @@ from crp_integrations.errors import RequestError
 from crp_integrations.langchain.silence import silence, silent, unheard
 from crp_integrations.langchain.wire import langchain_of, reply_of
 from crp_integrations.messages import ModelCall, Reply
-from crp_integrations.relay.foreign import ForeignModel
+from crp_integrations.relay.adapting.foreign import ForeignModel
 
 
 class LangChainModel(ForeignModel):

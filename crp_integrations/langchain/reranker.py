@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from langchain_core.documents import BaseDocumentCompressor, Document
 
-from crp_integrations.relay.reranking import Kept, Scale, Wrapped
+from crp_integrations.relay.adapting.reranking import Kept, Scale, Wrapped
 
 # A number without meaning to anybody else; compressors copy a document's metadata.
 _PLACE = "place"

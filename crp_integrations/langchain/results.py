@@ -8,7 +8,7 @@ from typing import Any
 from langchain_core.messages import ToolMessage
 
 from crp_integrations.loaders.text import paragraphs
-from crp_integrations.relay.holding import hold, result_facts
+from crp_integrations.relay.adapting.holding import hold, result_facts
 from crp_integrations.relay.relay import Relay
 
 

@@ -20,11 +20,11 @@ from crp_integrations.langchain.model import LangChainModel, chat_model_in, mode
 from crp_integrations.langchain.sessions import session_of
 from crp_integrations.langchain.wire import Asked, answered, asked, chunks_of
 from crp_integrations.relay import outcomes
+from crp_integrations.relay.adapting.taking import check_relay
 from crp_integrations.relay.asking import Asking
 from crp_integrations.relay.drive import adrive, adrive_stream, drive, drive_stream
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.relay import Relay
-from crp_integrations.relay.taking import check_relay
 
 Question: TypeAlias = str | Mapping[str, Any] | Sequence[Any] | PromptValue
 

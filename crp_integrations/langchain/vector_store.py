@@ -19,8 +19,8 @@ from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.langchain.documents import stored_document
 from crp_integrations.langchain.embeddings import FabricEmbeddings
 from crp_integrations.ports import Embedder
+from crp_integrations.relay.adapting.views import Item, items_of, own_metadata
 from crp_integrations.relay.relay import Relay
-from crp_integrations.relay.views import Item, items_of, own_metadata
 from crp_integrations.vocabulary import SourceKind
 
 Filter = Mapping[str, Any] | Where | None

@@ -24,8 +24,8 @@ from crp_integrations.policy.inherit import strictest
 from crp_integrations.policy.parse import parse
 from crp_integrations.policy.render import render
 from crp_integrations.relay import outcomes
+from crp_integrations.relay.adapting.from_headers import from_headers
 from crp_integrations.relay.asking import Asking
-from crp_integrations.relay.from_headers import from_headers
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.steps import Halt, Outcome, Release
 from crp_integrations.vocabulary import Strategy

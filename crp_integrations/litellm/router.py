@@ -16,9 +16,9 @@ from crp_integrations.litellm.hook import install
 from crp_integrations.litellm.loop import made_in_a_loop, wait
 from crp_integrations.litellm.wire import asked, further, refuse_metadata, tools_of
 from crp_integrations.relay import outcomes
+from crp_integrations.relay.adapting.taking import check_relay
 from crp_integrations.relay.drive import adrive
 from crp_integrations.relay.relay import Relay
-from crp_integrations.relay.taking import check_relay
 from crp_integrations.vocabulary import GroundingMode
 
 litellm = library()

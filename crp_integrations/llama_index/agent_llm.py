@@ -35,7 +35,7 @@ from crp_integrations.llama_index.wire import asked, receipt_told, tool_results
 from crp_integrations.loaders.text import paragraphs
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.relay import outcomes
-from crp_integrations.relay.agent_runs import (
+from crp_integrations.relay.adapting.agent_runs import (
     asked_within,
     check_asking,
     hand_back,
@@ -43,12 +43,12 @@ from crp_integrations.relay.agent_runs import (
     refuse_deeper,
     told_of,
 )
+from crp_integrations.relay.adapting.holding import hold, result_facts
+from crp_integrations.relay.adapting.taking import check_relay
 from crp_integrations.relay.asking import Asking
 from crp_integrations.relay.drive import adrive, drive
-from crp_integrations.relay.holding import hold, result_facts
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.relay import Relay
-from crp_integrations.relay.taking import check_relay
 from crp_integrations.relay.turn import Turn
 
 dispatcher = get_dispatcher(__name__)

@@ -9,7 +9,7 @@ from llama_index.core.schema import NodeWithScore
 from crp_integrations.fabric.records import Fact
 from crp_integrations.llama_index.packing import offers
 from crp_integrations.llama_index.spans import Found
-from crp_integrations.relay.offering import Offer, facts_of
+from crp_integrations.relay.adapting.offering import Offer, facts_of
 
 
 def facts_in(found: Sequence[Found]) -> list[Fact]:

@@ -39,10 +39,10 @@ from crp_integrations.llama_index.tree import Tree
 from crp_integrations.llama_index.wire import messages_of, receipt_told, tool_results
 from crp_integrations.messages import Message
 from crp_integrations.receipt.records import Receipt
+from crp_integrations.relay.adapting.taking import check_relay
+from crp_integrations.relay.adapting.witnessing import witness
 from crp_integrations.relay.doors import examine
 from crp_integrations.relay.relay import Relay
-from crp_integrations.relay.taking import check_relay
-from crp_integrations.relay.witnessing import witness
 from crp_integrations.vocabulary import Checked, GroundingMode, HaltReason, RiskLevel
 
 log = logging.getLogger("crp_integrations.llama_index")

@@ -17,9 +17,9 @@ from crp_integrations.llama_index.given import check_fields
 from crp_integrations.llama_index.sessions import named_session, session_of
 from crp_integrations.llama_index.wire import message_of
 from crp_integrations.loaders.text import paragraphs
-from crp_integrations.relay.holding import hold, passages
+from crp_integrations.relay.adapting.holding import hold, passages
+from crp_integrations.relay.adapting.taking import check_relay
 from crp_integrations.relay.relay import Relay
-from crp_integrations.relay.taking import check_relay
 
 # Of whom messages are remembered; what a model said is no fact because it said so.
 ROLES: Final = ("user", "tool")

@@ -14,7 +14,7 @@ from llama_index.core.tools import BaseTool, ToolMetadata, ToolOutput
 from crp_integrations.errors import RequestError
 from crp_integrations.llama_index.wire import calls_in, chat_message_of, reply_of
 from crp_integrations.messages import ModelCall, Reply, ToolCall
-from crp_integrations.relay.foreign import ForeignModel
+from crp_integrations.relay.adapting.foreign import ForeignModel
 
 
 class LlamaIndexModel(ForeignModel):

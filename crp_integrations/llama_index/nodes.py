@@ -18,7 +18,7 @@ from llama_index.core.vector_stores.utils import metadata_dict_to_node, node_to_
 
 from crp_integrations.errors import EngineError, FactRejected
 from crp_integrations.fabric.records import Fact
-from crp_integrations.relay.views import Item, extra, own_metadata, shown
+from crp_integrations.relay.adapting.views import Item, extra, own_metadata, shown
 from crp_integrations.vectors import FloatRows
 
 # Under our own key of a fact's metadata: the node without text, vector and metadata, and its class.

@@ -11,7 +11,7 @@ from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.fabric.records import Fact
 from crp_integrations.llama_index.nodes import node_of
-from crp_integrations.relay.offering import Offer, about
+from crp_integrations.relay.adapting.offering import Offer, about
 from crp_integrations.relay.relay import Relay
 
 METADATA_KEY: Final = "crp"

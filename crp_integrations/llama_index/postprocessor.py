@@ -15,8 +15,8 @@ from crp_integrations.llama_index.events import EnvelopeEvent
 from crp_integrations.llama_index.given import check_fields
 from crp_integrations.llama_index.listening import listen
 from crp_integrations.llama_index.packing import offers, packed_nodes
+from crp_integrations.relay.adapting.offering import facts_of
 from crp_integrations.relay.doors import pack
-from crp_integrations.relay.offering import facts_of
 from crp_integrations.vocabulary import GroundingMode
 
 dispatcher = get_dispatcher(__name__)

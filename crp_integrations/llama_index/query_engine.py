@@ -28,11 +28,11 @@ from crp_integrations.llama_index.sessions import named_session
 from crp_integrations.llama_index.spans import Span, standing
 from crp_integrations.llama_index.wire import proof_of
 from crp_integrations.relay import outcomes
+from crp_integrations.relay.adapting.taking import check_relay
 from crp_integrations.relay.asking import Asking
 from crp_integrations.relay.drive import adrive_stream, drive_stream
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.relay import Relay
-from crp_integrations.relay.taking import check_relay
 
 # A query engine is asked one question at a time, and has no tools.
 _FILLED: Final = frozenset({"history", "results", "tools", "compact", "compaction"})

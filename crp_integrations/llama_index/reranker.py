@@ -6,7 +6,7 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from crp_integrations.ports import Embedder
-from crp_integrations.relay.reranking import Kept, Scale, Wrapped
+from crp_integrations.relay.adapting.reranking import Kept, Scale, Wrapped
 from crp_integrations.vectors import cosine
 
 

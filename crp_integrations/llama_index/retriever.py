@@ -17,11 +17,11 @@ from crp_integrations.llama_index.events import EnvelopeEvent
 from crp_integrations.llama_index.listening import here, listen, session_in
 from crp_integrations.llama_index.packing import offers, packed_nodes, stored_nodes
 from crp_integrations.llama_index.sessions import named_session
+from crp_integrations.relay.adapting.offering import facts_of
+from crp_integrations.relay.adapting.taking import check_packing
 from crp_integrations.relay.doors import pack
-from crp_integrations.relay.offering import facts_of
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import Preset, load
-from crp_integrations.relay.taking import check_packing
 from crp_integrations.vocabulary import GroundingMode
 
 CANDIDATES: Final = 50

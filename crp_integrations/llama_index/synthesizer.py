@@ -23,12 +23,12 @@ from crp_integrations.llama_index.model import model_name
 from crp_integrations.llama_index.packing import METADATA_KEY, offers, packed_nodes, texts_of
 from crp_integrations.llama_index.wire import chat_message_of
 from crp_integrations.relay import prompt
+from crp_integrations.relay.adapting.offering import facts_of
+from crp_integrations.relay.adapting.taking import check_packing
 from crp_integrations.relay.admit import admit
 from crp_integrations.relay.build import tokenizers
 from crp_integrations.relay.doors import pack
-from crp_integrations.relay.offering import facts_of
 from crp_integrations.relay.settings import load
-from crp_integrations.relay.taking import check_packing
 from crp_integrations.vocabulary import GroundingMode
 
 dispatcher = get_dispatcher(__name__)

@@ -32,8 +32,8 @@ from crp_integrations.llama_index.nodes import (
     node_of,
     vectors_of,
 )
+from crp_integrations.relay.adapting.views import Items, items_of
 from crp_integrations.relay.relay import Relay
-from crp_integrations.relay.views import Items, items_of
 from crp_integrations.vocabulary import SourceKind
 
 _VECTOR_MODES = (VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.MMR)

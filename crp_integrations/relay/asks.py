@@ -26,9 +26,7 @@ from crp_integrations.relay import outcomes
 from crp_integrations.relay.admit import admit, admit_depth
 from crp_integrations.relay.around import aaround, around
 from crp_integrations.relay.asking import Asking
-from crp_integrations.relay.compacting import shortened
 from crp_integrations.relay.conversation import message_of
-from crp_integrations.relay.counting import Conversation
 from crp_integrations.relay.drive import (
     adrive,
     adrive_live,
@@ -37,6 +35,8 @@ from crp_integrations.relay.drive import (
     drive_live,
     drive_stream,
 )
+from crp_integrations.relay.facets.compacting import shortened
+from crp_integrations.relay.facets.counting import Conversation
 from crp_integrations.relay.records import Answer, Request
 from crp_integrations.relay.steps import Outcome
 from crp_integrations.relay.strategies.batch import Batch, Together

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from crp_integrations.messages import Reply, Usage
-from crp_integrations.relay.ending import Note
+from crp_integrations.relay.sealing.ending import Note
 from crp_integrations.relay.usage import total
 from crp_integrations.vocabulary import EventType
 

@@ -53,12 +53,12 @@ from crp_integrations.ports import (
 )
 from crp_integrations.relay import settings as settings_file
 from crp_integrations.relay.excepting import excepting
+from crp_integrations.relay.facets.sandboxes import erasing_in
 from crp_integrations.relay.faulting import quarantine_due
-from crp_integrations.relay.handing import Handing
 from crp_integrations.relay.maintaining import maintain_due
 from crp_integrations.relay.redacting import Redacting
 from crp_integrations.relay.relay import Relay
-from crp_integrations.relay.sandboxes import erasing_in
+from crp_integrations.relay.sealing.handing import Handing
 from crp_integrations.relay.settings import Settings
 from crp_integrations.relay.verified import verified_engine as verified_engine
 from crp_integrations.relay.world import Receiver, Reviewer, World

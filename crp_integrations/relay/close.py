@@ -19,14 +19,14 @@ from crp_integrations.envelope.evolution import SUMMARY_SOURCE
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Transaction
 from crp_integrations.fabric.search.shelves import Use
-from crp_integrations.relay.ending import Ending, Note
 from crp_integrations.relay.entering import Entered
 from crp_integrations.relay.faulting import EXAMINED, count_shared, due, quarantine
-from crp_integrations.relay.leaving import Left, leave
-from crp_integrations.relay.placing import followed, still_fits, unused
-from crp_integrations.relay.receipting import record
-from crp_integrations.relay.telling import told
-from crp_integrations.relay.tracing import observe, packed, trace_of
+from crp_integrations.relay.sealing.ending import Ending, Note
+from crp_integrations.relay.sealing.leaving import Left, leave
+from crp_integrations.relay.sealing.placing import followed, still_fits, unused
+from crp_integrations.relay.sealing.receipting import record
+from crp_integrations.relay.sealing.telling import told
+from crp_integrations.relay.sealing.tracing import observe, packed, trace_of
 from crp_integrations.relay.world import World
 from crp_integrations.seals import iso, sha256, window_hmac
 from crp_integrations.session.history import falling

@@ -36,9 +36,9 @@ from crp_integrations.relay.build import (
     verified_engine,
 )
 from crp_integrations.relay.conversation import message_of
-from crp_integrations.relay.counting import Conversation, counted
 from crp_integrations.relay.decomposing import Needs
 from crp_integrations.relay.examining import VERIFIED
+from crp_integrations.relay.facets.counting import Conversation, counted
 from crp_integrations.relay.given import (
     earlier_of,
     importances_of,

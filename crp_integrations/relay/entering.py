@@ -20,7 +20,7 @@ from crp_integrations.policy.parse import parse
 from crp_integrations.policy.profiles import with_mode
 from crp_integrations.policy.records import Policy
 from crp_integrations.policy.reports import inheritance_report
-from crp_integrations.relay.hearing import unheard
+from crp_integrations.relay.earlier.hearing import unheard
 from crp_integrations.relay.nonces import checked
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.settings import Settings

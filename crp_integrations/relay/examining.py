@@ -18,7 +18,7 @@ from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.view import View
-from crp_integrations.relay.outdating import named
+from crp_integrations.relay.earlier.outdating import named
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.settings import Settings
 from crp_integrations.relay.world import World

@@ -21,7 +21,7 @@ from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Transaction
 from crp_integrations.fabric.ports.faulted import Counted, faulted_in
 from crp_integrations.fabric.settings import LifecycleSettings
-from crp_integrations.relay.ending import Ending
+from crp_integrations.relay.sealing.ending import Ending
 from crp_integrations.vocabulary import DistortionType
 
 # Windows whose model was shown the facts and whose answer was examined.

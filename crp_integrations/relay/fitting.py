@@ -28,8 +28,8 @@ from crp_integrations.relay.conditional import Conditional
 from crp_integrations.relay.decomposing import Needs
 from crp_integrations.relay.measuring import measured
 from crp_integrations.relay.records import Request
+from crp_integrations.relay.sealing.tracing import microseconds
 from crp_integrations.relay.steps import Fitted
-from crp_integrations.relay.tracing import microseconds
 from crp_integrations.relay.world import World
 from crp_integrations.vocabulary import QualityTier, Strategy
 

@@ -21,15 +21,15 @@ from crp_integrations.headers.cache import CacheDirectives
 from crp_integrations.ports import Model
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.relay.admit import checked_session
-from crp_integrations.relay.assembling import assembled
-from crp_integrations.relay.counting import Conversation, counted
-from crp_integrations.relay.delegating import delegate, take
-from crp_integrations.relay.handing import Deliveries
-from crp_integrations.relay.hearing import report_on
-from crp_integrations.relay.packing import Packing
-from crp_integrations.relay.receipts import Receipts
+from crp_integrations.relay.earlier.hearing import report_on
+from crp_integrations.relay.facets.assembling import assembled
+from crp_integrations.relay.facets.counting import Conversation, counted
+from crp_integrations.relay.facets.delegating import delegate, take
+from crp_integrations.relay.facets.packing import Packing
+from crp_integrations.relay.facets.receipts import Receipts
+from crp_integrations.relay.facets.sandboxing import Sandboxing
 from crp_integrations.relay.records import TokenCount
-from crp_integrations.relay.sandboxing import Sandboxing
+from crp_integrations.relay.sealing.handing import Deliveries
 from crp_integrations.relay.world import World
 from crp_integrations.session.agents import Downward, Upward
 from crp_integrations.vocabulary import SafetyMode, SourceKind

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from crp_integrations.dpe.records import Report
 from crp_integrations.messages import Reply, ToolCall
-from crp_integrations.relay.ending import Note
+from crp_integrations.relay.sealing.ending import Note
 from crp_integrations.relay.settings_dispatch import DispatchSettings
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import EventType

@@ -15,11 +15,11 @@ from crp_integrations.dpe.remedies import MOST_REDISPATCHES
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError
 from crp_integrations.messages import Reply, Usage
-from crp_integrations.relay.carrying import Carrying
 from crp_integrations.relay.deciding import Again, Deliver, Unreachable, Withhold
+from crp_integrations.relay.earlier.carrying import Carrying
+from crp_integrations.relay.earlier.outdating import outdated
 from crp_integrations.relay.emitting import emitted
 from crp_integrations.relay.entering import ALONE, Entered, Place, enter
-from crp_integrations.relay.outdating import outdated
 from crp_integrations.relay.passes import Passes
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.searching import Searching, wants, without_searches

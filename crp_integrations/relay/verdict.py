@@ -15,9 +15,9 @@ from crp_integrations.policy.render import policy_hash
 from crp_integrations.policy.reports import violation_report
 from crp_integrations.policy.settling import Terms, reviewed
 from crp_integrations.relay.deciding import Decision, Deliver, Withhold, decide
-from crp_integrations.relay.ending import Note
 from crp_integrations.relay.entering import Entered
 from crp_integrations.relay.records import Request
+from crp_integrations.relay.sealing.ending import Note
 from crp_integrations.relay.world import World
 from crp_integrations.session import budget as safety
 from crp_integrations.vocabulary import EventType, HaltReason, Oversight, QualityTier

@@ -28,19 +28,19 @@ from crp_integrations.governance.compaction.records import Account
 from crp_integrations.governance.tracing import invocation_hash
 from crp_integrations.messages import Reply
 from crp_integrations.policy.records import Policy
-from crp_integrations.relay import compacting
 from crp_integrations.relay.attempts import Attempts
-from crp_integrations.relay.bridging import may_be_laid
-from crp_integrations.relay.carrying import Carrying
 from crp_integrations.relay.close import Closed, close, journalled
-from crp_integrations.relay.ending import Drafting, Ending
+from crp_integrations.relay.earlier.bridging import may_be_laid
+from crp_integrations.relay.earlier.carrying import Carrying
 from crp_integrations.relay.entering import Entered, Place
 from crp_integrations.relay.examining import examined
+from crp_integrations.relay.facets import compacting
 from crp_integrations.relay.fitting import Fitting
 from crp_integrations.relay.passes import Passes
-from crp_integrations.relay.recorded import drafting, recorded
 from crp_integrations.relay.records import Answer, Request
-from crp_integrations.relay.saying import Said, refused, said, trail_id
+from crp_integrations.relay.sealing.ending import Drafting, Ending
+from crp_integrations.relay.sealing.recorded import drafting, recorded
+from crp_integrations.relay.sealing.saying import Said, refused, said, trail_id
 from crp_integrations.relay.searching import Searching
 from crp_integrations.relay.steps import Outcome, Refusal
 from crp_integrations.relay.verdict import Verdict

@@ -19,8 +19,8 @@ from crp_integrations.policy.ports import ViolationSink
 from crp_integrations.ports import Clock, Ids, KeyRing, TokenCounter, Tracer
 from crp_integrations.relay.memory import Remembered
 from crp_integrations.relay.personal import Searched
+from crp_integrations.relay.sealing.unwritten import Unwritten
 from crp_integrations.relay.settings import Settings
-from crp_integrations.relay.unwritten import Unwritten
 
 # Takes the report on each window that is sealed, such as a compliance system of the operator's.
 # That of a `World` neither waits nor raises.

@@ -20,8 +20,8 @@ from crp_integrations.errors import EngineError, FactRejected, IllegalTransition
 from crp_integrations.fabric.records import Where, source_id
 from crp_integrations.fabric.settings import ChunkingSettings, FabricSettings
 from crp_integrations.langchain import CRPRetriever, CRPVectorStore, FabricEmbeddings
+from crp_integrations.relay.adapting.views import ITEM_KEY
 from crp_integrations.relay.settings import Settings
-from crp_integrations.relay.views import ITEM_KEY
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import EventType, FactStatus

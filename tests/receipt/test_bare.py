@@ -13,7 +13,7 @@ from crp_integrations.policy.records import Judgement
 from crp_integrations.receipt import bare
 from crp_integrations.receipt.canonical import dumps
 from crp_integrations.receipt.told import Told
-from crp_integrations.relay import recorded
+from crp_integrations.relay.sealing import recorded
 from tests.receipt.relayed import ANSWER, MODEL, QUESTION, opened
 
 PERSONAL = "Write to anna@example.org or to 192.168.0.1. It delivers 412 megawatts."

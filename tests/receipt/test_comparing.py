@@ -11,7 +11,7 @@ from crp_integrations.messages import Message, ToolCall
 from crp_integrations.receipt.comparing import diff
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.receipt.redact import redact
-from crp_integrations.relay.witnessing import witness
+from crp_integrations.relay.adapting.witnessing import witness
 from tests.receipt.relayed import MODEL, SESSION, asked, changed, opened, receipt_of
 from tests.relay.conftest import FACTS
 

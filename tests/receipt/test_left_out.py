@@ -22,7 +22,7 @@ from crp_integrations.receipt.redact import redact
 from crp_integrations.receipt.replay import replay
 from crp_integrations.receipt.verify import verify
 from crp_integrations.receipt.whatif import Change, whatif
-from crp_integrations.relay.witnessing import witness
+from crp_integrations.relay.adapting.witnessing import witness
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
 from tests.doubles import NOON, HashEmbedder, ScriptedModel

@@ -14,8 +14,8 @@ from crp_integrations.receipt.comparing import diff
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.receipt.redact import redact
 from crp_integrations.receipt.whatif import Change, whatif
+from crp_integrations.relay.adapting.witnessing import witness
 from crp_integrations.relay.build import default_verifier
-from crp_integrations.relay.witnessing import witness
 from crp_integrations.vocabulary import Exactness, HaltReason
 from tests.doubles import HashEmbedder, WordCounter
 from tests.receipt.relayed import ANSWER, MODEL, QUESTION, SESSION, asked, opened, receipt_of

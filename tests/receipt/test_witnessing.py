@@ -12,8 +12,8 @@ from crp_integrations.receipt.again import EQUAL, NOT_RUN
 from crp_integrations.receipt.records import Receipt, read, write
 from crp_integrations.receipt.replay import replay
 from crp_integrations.receipt.verify import verify
+from crp_integrations.relay.adapting.witnessing import Witnessed, witness
 from crp_integrations.relay.doors import examine
-from crp_integrations.relay.witnessing import Witnessed, witness
 from tests.doubles import HashEmbedder
 from tests.receipt.relayed import ANSWER, QUESTION, SESSION, opened
 from tests.relay.conftest import FACTS

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from crp_integrations.receipt.records import write
-from crp_integrations.relay import receipting
+from crp_integrations.relay.sealing import receipting
 
 
 def watched(script: str, folder: Path) -> None:

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from crp_integrations.dpe.records import Report
-from crp_integrations.relay.handing import Handing
+from crp_integrations.relay.sealing.handing import Handing
 from tests.relay.scripted import LOW, SESSION, Opener, answered, opened
 
 WAIT = 30.0

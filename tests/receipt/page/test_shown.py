@@ -14,7 +14,7 @@ from crp_integrations.errors import CRPError, SafetyHalt
 from crp_integrations.receipt.page import page
 from crp_integrations.receipt.reading import content_of
 from crp_integrations.receipt.records import read, write
-from crp_integrations.relay.witnessing import witness
+from crp_integrations.relay.adapting.witnessing import witness
 from crp_integrations.stores.memory import MemoryStore
 from tests.doubles import NOON, ScriptedModel
 from tests.receipt.page.browser import Opened, emulate

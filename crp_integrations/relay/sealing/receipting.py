@@ -16,9 +16,9 @@ from crp_integrations.receipt.issue import issue
 from crp_integrations.receipt.leaves import salt_key
 from crp_integrations.receipt.ports import receipts_of
 from crp_integrations.receipt.statement import Chain
-from crp_integrations.relay.ending import Ending
-from crp_integrations.relay.leaving import Left
-from crp_integrations.relay.unwritten import Made
+from crp_integrations.relay.sealing.ending import Ending
+from crp_integrations.relay.sealing.leaving import Left
+from crp_integrations.relay.sealing.unwritten import Made
 from crp_integrations.relay.world import World
 from crp_integrations.session.ports import sessions_of
 

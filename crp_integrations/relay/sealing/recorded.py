@@ -17,10 +17,10 @@ from crp_integrations.receipt.building import draft
 from crp_integrations.receipt.records import Draft
 from crp_integrations.receipt.told import Asked, Call, Decided, InForce, Told
 from crp_integrations.relay.deciding import Unreachable, Withhold
-from crp_integrations.relay.ending import Drafting
 from crp_integrations.relay.entering import Entered
 from crp_integrations.relay.fitting import Fitting
 from crp_integrations.relay.records import Request
+from crp_integrations.relay.sealing.ending import Drafting
 from crp_integrations.relay.verdict import Verdict
 from crp_integrations.relay.world import World
 from crp_integrations.session import budget as safety

@@ -10,9 +10,9 @@ from crp_integrations.audit.records import WindowSeal
 from crp_integrations.audit.trail import closing
 from crp_integrations.dpe.records import Report
 from crp_integrations.governance.tracing import PackColumns
-from crp_integrations.relay.ending import Ending
-from crp_integrations.relay.leaving import Left
-from crp_integrations.relay.tracing import spent
+from crp_integrations.relay.sealing.ending import Ending
+from crp_integrations.relay.sealing.leaving import Left
+from crp_integrations.relay.sealing.tracing import spent
 from crp_integrations.seals import sha256
 from crp_integrations.session import budget as safety
 from crp_integrations.session.settings import BudgetSettings

@@ -23,7 +23,7 @@ from crp_integrations.receipt.ports import ReceiptsFacet, receipts_of
 from crp_integrations.receipt.records import ID_PREFIX, LeftOut, Receipt, write
 from crp_integrations.receipt.redact import summaries
 from crp_integrations.receipt.verify import Verified, verify
-from crp_integrations.relay.hearing import denied
+from crp_integrations.relay.earlier.hearing import denied
 from crp_integrations.relay.world import World
 from crp_integrations.seals import iso
 

@@ -21,7 +21,7 @@ from crp_integrations.governance.tracing import (
     traced_items,
 )
 from crp_integrations.messages import Usage
-from crp_integrations.relay.ending import Ending
+from crp_integrations.relay.sealing.ending import Ending
 from crp_integrations.relay.world import World
 
 _LOG = logging.getLogger("crp_integrations.relay")

@@ -12,8 +12,8 @@ from crp_integrations.fabric.ports import Transaction
 from crp_integrations.policy.inherit import strictest
 from crp_integrations.policy.parse import parse
 from crp_integrations.policy.render import render
-from crp_integrations.relay.ending import Ending
 from crp_integrations.relay.entering import Entered
+from crp_integrations.relay.sealing.ending import Ending
 from crp_integrations.relay.world import World
 from crp_integrations.seals import iso
 from crp_integrations.session import budget as safety

@@ -13,9 +13,9 @@ from crp_integrations.governance.compaction.records import Account, CompactHisto
 from crp_integrations.governance.compaction.settings import HistorySettings
 from crp_integrations.governance.compaction.triggers import share
 from crp_integrations.messages import Message
-from crp_integrations.relay.ending import Note
+from crp_integrations.relay.facets.sandboxes import sandbox_of
 from crp_integrations.relay.records import Request
-from crp_integrations.relay.sandboxes import sandbox_of
+from crp_integrations.relay.sealing.ending import Note
 from crp_integrations.relay.world import World
 from crp_integrations.vocabulary import EventType
 

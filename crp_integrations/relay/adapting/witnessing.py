@@ -21,7 +21,6 @@ from crp_integrations.policy.records import Judgement, Policy
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.receipt.told import Asked, Call, Decided, InForce, Told
 from crp_integrations.relay.close import close
-from crp_integrations.relay.ending import Ending
 from crp_integrations.relay.examining import KEPT, VERIFIED
 from crp_integrations.relay.given import (
     earlier_of,
@@ -30,8 +29,9 @@ from crp_integrations.relay.given import (
     needs_of,
     passages_of,
 )
-from crp_integrations.relay.recorded import drafting
 from crp_integrations.relay.relay import Relay
+from crp_integrations.relay.sealing.ending import Ending
+from crp_integrations.relay.sealing.recorded import drafting
 from crp_integrations.vocabulary import GroundingMode
 
 

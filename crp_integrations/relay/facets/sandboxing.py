@@ -10,7 +10,7 @@ from crp_integrations.governance.artifacts.sandbox import Sandbox
 from crp_integrations.headers.cache import CacheDirectives
 from crp_integrations.ports import KeyRing
 from crp_integrations.relay.asks import Asks
-from crp_integrations.relay.sandboxes import sandbox_of
+from crp_integrations.relay.facets.sandboxes import sandbox_of
 
 
 class Sandboxing(Asks):

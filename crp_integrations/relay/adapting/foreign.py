@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 
 from crp_integrations.errors import CRPError
 from crp_integrations.messages import ModelCall, Reply
-from crp_integrations.relay.translating import translated
+from crp_integrations.relay.adapting.translating import translated
 
 
 class ForeignModel(ABC):

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from crp_integrations.errors import AccessDenied, RequestError, SafetyHalt
 from crp_integrations.relay.asking import Asking
-from crp_integrations.relay.delegating import asked_by, result_of
+from crp_integrations.relay.facets.delegating import asked_by, result_of
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.relay import Relay
 from crp_integrations.vocabulary import Strategy
