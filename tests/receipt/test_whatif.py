@@ -119,6 +119,9 @@ def test_another_context_is_judged_by_the_tier_that_its_answer_allows() -> None:
         assert found.verdict.decision_after == "unreachable"
 
 
+WORSE = f"{ANSWER} The Halden Trust bought it back for $12 million on 5 May 1999."
+
+
 @pytest.mark.parametrize(
     ("asking", "decision", "reason"),
     [
@@ -131,7 +134,7 @@ def test_another_context_is_judged_by_the_tier_that_its_answer_allows() -> None:
 def test_what_it_was_is_what_was_decided(
     asking: dict[str, Any], decision: str, reason: HaltReason | None
 ) -> None:
-    relay, _ = opened(*[ANSWER] * 6)
+    relay, _ = opened(*[WORSE] * 6)
     with pytest.raises(CRPError):
         relay.ask(QUESTION, model=MODEL, session_id=SESSION, **asking)
     receipt = receipt_of(relay, relay.receipts().ids()[-1])
