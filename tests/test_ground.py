@@ -8,8 +8,6 @@ from datetime import UTC, datetime, timedelta, timezone
 import numpy as np
 import pytest
 import rfc8785
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -210,14 +208,6 @@ def test_keys_of_sessions_and_journals_differ():
     }
     assert len(keys) == 4
     assert {len(key) for key in keys} == {32}
-
-
-@FEW
-@given(st.binary(min_size=1, max_size=80), st.text(max_size=80), st.binary(max_size=40))
-def test_a_derived_key_is_that_of_hkdf(master, salt, info):
-    """As the library has it that every other implementation of the protocol may take."""
-    known = HKDF(algorithm=SHA256(), length=32, salt=salt.encode(), info=info).derive(master)
-    assert derive_key(master, salt=salt, info=info) == known
 
 
 @FEW
