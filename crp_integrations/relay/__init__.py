@@ -5,6 +5,6 @@ there is none. Read `turn.py` (one window), `conditional.py` (what it may reuse)
 (what it answers with), `close.py` (how it is sealed), `drive.py` (the only place that awaits),
 then `relay.py` and `doors.py`, which callers use. `earlier/` is what a window knows of those before
 it, `sealing/` what its end leaves behind, `strategies/` how windows make an answer, `facets/` what
-a relay does besides asking, and `adapting/` what the adapters of frameworks share. The room never computes a score itself and
-never alters a model's text.
+a relay does besides asking, and `adapting/` what the adapters of frameworks share. The room never
+computes a score itself and never alters a model's text.
 """
