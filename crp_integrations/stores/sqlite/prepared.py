@@ -91,7 +91,7 @@ class Vectors(Part):
             block[at] = from_bytes([vector for _, (_, _, vector) in wanted], dimensions)
             found[at] = True
         if not found.all():
-            rules.unknown(ids, {ids[place] for place in np.flatnonzero(found)})
+            rules.unknown(ids, {ids[place] for place in np.flatnonzero(found).tolist()})
         return block
 
     def prepare(self, embedder: str, hashes: Sequence[str], vectors: FloatRows) -> None:
