@@ -6,7 +6,9 @@ fact's text, only ids.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import ClassVar, Final
 
 
 class CRPError(Exception):
@@ -243,6 +245,37 @@ class ModelAuthError(ModelError):
 
 class ModelTimeout(ModelError):
     """The provider did not answer in time."""
+
+
+# What a provider's HTTP status says of a call.
+_BY_STATUS: Final[Mapping[int, type[ModelError]]] = MappingProxyType(
+    {
+        401: ModelAuthError,
+        403: ModelAuthError,
+        404: ModelNotFound,
+        408: ModelTimeout,
+        413: ModelContextExceeded,
+        429: ModelRateLimited,
+        504: ModelTimeout,
+    }
+)
+# Words of providers that say so with a status of their own for anything malformed.
+_TOO_LONG: Final = ("context_length_exceeded", "maximum context length", "prompt is too long")
+
+
+def provider_error(status: object, said: str = "") -> type[ModelError]:
+    """The error that a provider's answer stands for.
+
+    Args:
+        status: of HTTP; whatever is no whole number says nothing.
+        said: the provider's own words, which are looked at and not repeated.
+
+    >>> provider_error(429).__name__, provider_error(400, "prompt is too long").__name__
+    ('ModelRateLimited', 'ModelContextExceeded')
+    """
+    if status in (None, 400) and any(words in said.lower() for words in _TOO_LONG):
+        return ModelContextExceeded
+    return _BY_STATUS.get(status, ModelError) if isinstance(status, int) else ModelError
 
 
 class StoreError(CRPError):

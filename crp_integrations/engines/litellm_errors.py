@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import MappingProxyType, ModuleType
-from typing import Any, Final
+from typing import Final
 
 from crp_integrations.errors import (
     CRPError,
@@ -18,6 +18,7 @@ from crp_integrations.errors import (
     ModelNotFound,
     ModelRateLimited,
     ModelTimeout,
+    provider_error,
 )
 
 # By class name, looked up along an error's bases from the most special on: a version of
@@ -35,18 +36,6 @@ TABLE: Final = MappingProxyType(
         "TimeoutError": ModelTimeout,
         "NotFoundError": ModelNotFound,
         "LiteLLMUnknownProvider": ModelNotFound,
-    }
-)
-
-# For errors whose class says nothing.
-STATUSES: Final = MappingProxyType(
-    {
-        401: ModelAuthError,
-        403: ModelAuthError,
-        404: ModelNotFound,
-        408: ModelTimeout,
-        429: ModelRateLimited,
-        504: ModelTimeout,
     }
 )
 
@@ -117,8 +106,7 @@ def _kind(error: Exception) -> type[ModelError]:
     for base in type(error).__mro__:
         if base.__name__ in TABLE:
             return TABLE[base.__name__]
-    status: Any = getattr(error, "status_code", None)
-    return STATUSES.get(status, ModelError)
+    return provider_error(getattr(error, "status_code", None))
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

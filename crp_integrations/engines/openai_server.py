@@ -11,7 +11,6 @@ import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from types import MappingProxyType
 from typing import Any, Final
 
 import httpx
@@ -20,28 +19,13 @@ from crp_integrations.engines.litellm import message_json
 from crp_integrations.engines.litellm_headers import refuse_crp
 from crp_integrations.errors import (
     ConfigError,
-    ModelAuthError,
-    ModelContextExceeded,
     ModelError,
-    ModelNotFound,
-    ModelRateLimited,
     ModelTimeout,
+    provider_error,
 )
 from crp_integrations.messages import ModelCall, Reply, ToolCall, Usage
 
-STATUSES: Final = MappingProxyType(
-    {
-        401: ModelAuthError,
-        403: ModelAuthError,
-        404: ModelNotFound,
-        408: ModelTimeout,
-        413: ModelContextExceeded,
-        429: ModelRateLimited,
-        504: ModelTimeout,
-    }
-)
 OK: Final = 200
-TOO_LONG: Final = "context_length_exceeded"
 DONE: Final = b"[DONE]"
 
 
@@ -364,9 +348,7 @@ def _no_answer(model: str) -> ModelError:
 
 
 def _refused(status: int, said: bytes, model: str) -> ModelError:
-    kind: type[ModelError] = STATUSES.get(status, ModelError)
-    if status == 400 and TOO_LONG.encode() in said:
-        kind = ModelContextExceeded
+    kind = provider_error(status, said.decode(errors="replace"))
     error = kind(f"the upstream answered the call to model {model!r} with status {status}")
     error.provider_status = status
     return error

@@ -14,6 +14,7 @@ from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.fabric.settings import FabricSettings
 from crp_integrations.guard.subjects import Subject
+from crp_integrations.relay.relay import Relay
 from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.vocabulary import FactStatus
@@ -53,13 +54,19 @@ def operator(store: MemoryStore) -> Namespace:
     ).bind_shared("law")
 
 
-@pytest.mark.requirement("009-9.2-1", "009-9.2-3")
-def test_own_and_shared_facts_stand_in_one_envelope(open_relay: Opener) -> None:
-    store = Guarded()
+def both(store: MemoryStore, open_relay: Opener) -> tuple[Namespace, Relay]:
+    """One fact that is shared, and a relay with one of its own beside it."""
     law = operator(store)
     law.add([FACTS[0]])
     relay = open_relay(store, fabric=SHARED)
     relay.add([FACTS[1]])
+    return law, relay
+
+
+@pytest.mark.requirement("009-9.2-1", "009-9.2-3")
+def test_own_and_shared_facts_stand_in_one_envelope(open_relay: Opener) -> None:
+    store = Guarded()
+    law, relay = both(store, open_relay)
     answer = relay.ask(QUESTION, budget_tokens=400)
     assert {fact.content for fact in answer.envelope.facts} == {FACTS[0], FACTS[1]}
     assert answer.envelope.state_hash == relay.fabric.state_hash()
@@ -98,10 +105,7 @@ class OneByOne(MemoryStore):
 def test_a_window_is_sealed_without_a_transaction_within_another(open_relay: Opener) -> None:
     """With a pool of connections, questions side by side would wait for each other's."""
     store = OneByOne()
-    law = operator(store)
-    law.add([FACTS[0]])
-    relay = open_relay(store, fabric=SHARED)
-    relay.add([FACTS[1]])
+    law, relay = both(store, open_relay)
     answer = relay.ask(QUESTION, budget_tokens=400)
     assert {fact.content for fact in answer.envelope.facts} == {FACTS[0], FACTS[1]}
     assert [fact.access_count for fact in law.facts(_ids(law))] == [1]

@@ -19,7 +19,7 @@ from crp_integrations.fabric.records import Fact
 from crp_integrations.messages import Message
 from crp_integrations.policy.records import Judgement, Policy
 from crp_integrations.receipt.records import Receipt
-from crp_integrations.receipt.told import Asked, Call, Decided, InForce, Told
+from crp_integrations.receipt.told import Asked, Call, Decided, Told
 from crp_integrations.relay.close import close
 from crp_integrations.relay.examining import KEPT, VERIFIED
 from crp_integrations.relay.given import (
@@ -31,7 +31,7 @@ from crp_integrations.relay.given import (
 )
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.sealing.ending import Ending
-from crp_integrations.relay.sealing.recorded import drafting
+from crp_integrations.relay.sealing.recorded import drafting, in_force
 from crp_integrations.vocabulary import GroundingMode
 
 
@@ -116,12 +116,7 @@ def witness(
     told = Told(
         asked=Asked(query=question, grounding=chosen, shaped=False),
         report=report,
-        settings=InForce(
-            world.settings_digest,
-            world.settings.envelope,
-            world.settings.dpe,
-            world.settings.receipt_weights,
-        ),
+        settings=in_force(world),
         calls=calls,
         text=answer,
         answered_by=model,

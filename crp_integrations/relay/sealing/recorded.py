@@ -56,12 +56,7 @@ def recorded(
     return Told(
         asked=asked(request, fitted.call if fitted else None),
         report=report,
-        settings=InForce(
-            world.settings_digest,
-            world.settings.envelope,
-            world.settings.dpe,
-            world.settings.receipt_weights,
-        ),
+        settings=in_force(world),
         fit=made,
         envelope=fitted.envelope if fitted is not None and made is not None else None,
         calls=tuple(Call(call.purpose, call.model, call.messages) for call in calls),
@@ -74,6 +69,16 @@ def recorded(
         embedder=fitting.namespace.embedder.identity,
         reranker=world.reranker.identity if world.reranker else "",
         state={"state_hash": made.candidates.state_hash} if made else {},
+    )
+
+
+def in_force(world: World) -> InForce:
+    """A world's settings as a receipt tells them."""
+    return InForce(
+        world.settings_digest,
+        world.settings.envelope,
+        world.settings.dpe,
+        world.settings.receipt_weights,
     )
 
 
