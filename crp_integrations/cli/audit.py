@@ -23,8 +23,9 @@ from crp_integrations.errors import ChainBroken, ConfigError, RequestError
 from crp_integrations.fabric.shared import stored_name
 from crp_integrations.guard.subjects import LOCAL
 from crp_integrations.ports import KeyRing
-from crp_integrations.relay.build import holds_store, keyring_of
+from crp_integrations.relay.build import keyring_of
 from crp_integrations.relay.settings import load
+from crp_integrations.stores.address import holds_store
 from crp_integrations.stores.keys import FileKeyRing
 from crp_integrations.vocabulary import ChainIntegrity, EventType
 

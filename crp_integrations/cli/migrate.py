@@ -21,7 +21,7 @@ def migrate(
     target: Annotated[str, typer.Option("--to", help="Folder or postgresql:// address.")],
 ) -> None:
     """Copy every namespace of a store to another one; the state hashes are compared."""
-    from crp_integrations.relay.build import holds_store
+    from crp_integrations.stores.address import holds_store
     from crp_integrations.stores.moving import move, moved_already
 
     if not holds_store(source):

@@ -28,8 +28,8 @@ def existing(store: str, residency: str = "") -> str:
         ConfigError: what was given is no folder's name.
         StoreError: there is no store, so there is nothing to ask.
     """
-    from crp_integrations.relay.build import holds_store
     from crp_integrations.relay.settings import load
+    from crp_integrations.stores.address import holds_store
 
     there = holds_store(store)
     if not there and residency:

@@ -88,8 +88,7 @@ def serve(
     )
     from crp_integrations.gateway import serve as served
     from crp_integrations.gateway.server import check_free
-    from crp_integrations.relay.build import holds_store
-    from crp_integrations.stores.address import is_address
+    from crp_integrations.stores.address import holds_store, is_address
 
     if not Path(keys).is_file():
         raise ConfigError(

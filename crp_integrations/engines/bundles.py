@@ -40,6 +40,7 @@ def read_bundle(folder: Path, entrypoint: str) -> Bundle:
         data=data,
         entrypoint=entrypoint,
         further={one: modules[one] for one in others},
+        file=first,
     )
 
 

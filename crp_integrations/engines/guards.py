@@ -7,7 +7,7 @@ from typing import Any
 
 from crp_integrations.engines.bundles import read_bundle
 from crp_integrations.engines.rego import RegoEngine
-from crp_integrations.errors import ConfigError
+from crp_integrations.errors import ConfigError, EngineError
 from crp_integrations.guard.access import ENTRYPOINT, access
 from crp_integrations.guard.decisions import AllowAll, Guard
 from crp_integrations.guard.exceptions import GovernedException, granted
@@ -20,8 +20,8 @@ def guard_of(settings: GuardSettings) -> Guard:
     """The policy's guard; where the settings ask for no policy, the one that allows everything.
 
     Raises:
-        ConfigError: the bundle cannot be read, the server's address is none, or the policy that
-            ships has no such entrypoint.
+        ConfigError: the bundle cannot be read or built, the server's address is none, or the
+            policy that ships has no such entrypoint.
     """
     if not settings.wanted:
         return AllowAll()
@@ -29,20 +29,31 @@ def guard_of(settings: GuardSettings) -> Guard:
         # Brings httpx, which takes longer to load than a store to open.
         from crp_integrations.engines.opa import OpaEngine
 
-        engine = OpaEngine(settings.opa_url, timeout_s=settings.opa_timeout_s)
+        server = OpaEngine(settings.opa_url, timeout_s=settings.opa_timeout_s)
         # What the server decides by is its own matter, so the bundle stands for the address.
         remote = Bundle(
             name="opa", module="", data={"url": settings.opa_url}, entrypoint=settings.entrypoint
         )
-        return PolicyGuard(engine, remote, remember=False, most_kept=settings.most_kept)
+        return PolicyGuard(server, remote, remember=False, most_kept=settings.most_kept)
     own = settings.bundle
     if own is None and settings.entrypoint != ENTRYPOINT:
         raise ConfigError(
             f"guard.entrypoint is {settings.entrypoint!r:.80}, which the policy that ships lacks; "
             "name a guard.bundle or a guard.opa_url that has it"
         )
-    bundle = access() if own is None else read_bundle(own, settings.entrypoint)
-    return PolicyGuard(RegoEngine(most_kept=0), bundle, most_kept=settings.most_kept)
+    engine = RegoEngine(most_kept=0)
+    if own is None:
+        return PolicyGuard(engine, access(), most_kept=settings.most_kept)
+    bundle = read_bundle(own, settings.entrypoint)
+    # What ships is built at the first decision; a policy of one's own may have an error, with
+    # which every decision would deny.
+    try:
+        engine.prepare(bundle)
+    except EngineError as error:
+        raise ConfigError(
+            f"guard.bundle {str(own)!r:.120} is no policy that can be used: {error}"
+        ) from error
+    return PolicyGuard(engine, bundle, most_kept=settings.most_kept)
 
 
 def read_exceptions(settings: GuardSettings) -> tuple[GovernedException, ...]:

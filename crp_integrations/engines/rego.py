@@ -86,17 +86,26 @@ class RegoEngine:
         # Parsed anew, so that no caller can change what the next one gets.
         return _value(kept, bundle)
 
-    def _evaluated(self, bundle: Bundle, name: str, question: Mapping[str, Any]) -> bytes:
-        """What the interpreter says, as JSON."""
+    def prepare(self, bundle: Bundle) -> None:
+        """Build a bundle, so that one that cannot be is told before anybody asks.
+
+        Raises:
+            EngineError: regopy cannot be loaded, or the policy is no Rego.
+        """
+        with self._lock:
+            self._evaluated(bundle, bundle.digest, None)
+
+    def _evaluated(self, bundle: Bundle, name: str, question: Mapping[str, Any] | None) -> bytes:
+        """What the interpreter says, as JSON; nothing where there is no question."""
         regopy = _library()
         try:
             found = self._built.get(name)
             if found is None:
                 found = self._built[name] = _Built(regopy, bundle)
-            return found.asked(question)
+            return b"" if question is None else found.asked(question)
         except (regopy.RegoError, ValueError, KeyError, TypeError, RuntimeError) as error:
             raise EngineError(
-                f"the policy {bundle.name} could not be evaluated: {_why(error)}",
+                f"the policy {bundle.name} could not be evaluated: {_why(error, bundle.sources)}",
                 engine=LIBRARY,
                 version=version(LIBRARY),
             ) from error
@@ -276,7 +285,7 @@ def _modules(bundle: Bundle) -> dict[str, str]:
     Raises:
         EngineError: one of them would be evaluated to something else than it says.
     """
-    modules = {f"{bundle.name}.rego": bundle.module, **bundle.further}
+    modules = bundle.sources
     for name, source in modules.items():
         wrong = misread(source)
         if wrong:
@@ -284,14 +293,16 @@ def _modules(bundle: Bundle) -> dict[str, str]:
     return modules
 
 
-def _why(error: Exception) -> str:
+def _why(error: Exception, sources: Mapping[str, str]) -> str:
     """What the interpreter complains of, with the place in the file; no value of an input."""
     told = str(error)
     place, said = _PLACE.search(told), _COMPLAINT.search(told)
     if said is None:
         return "it uses what this interpreter does not know" if _UNKNOWN in told else told[:200]
-    where = f" in {place[1]} at byte {place[2]}" if place else ""
-    return f"{said[1]}{where}"
+    if place is None or place[1] not in sources:
+        return said[1]
+    line = sources[place[1]].encode().count(b"\n", 0, int(place[2])) + 1
+    return f"{said[1]} in {place[1]}, line {line}"
 
 
 def _value(said: bytes, bundle: Bundle) -> dict[str, Any]:

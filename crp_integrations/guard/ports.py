@@ -27,6 +27,7 @@ class Bundle:
         data: the documents that the module reads below `data`, as JSON would write them.
         entrypoint: the rule whose value is the decision, as `package/rule`.
         further: sources of further modules, by the name of each.
+        file: the name that errors tell of the module; empty for the bundle's. It decides nothing.
     """
 
     name: str
@@ -34,6 +35,12 @@ class Bundle:
     data: Mapping[str, Any]
     entrypoint: str
     further: Mapping[str, str] = field(default_factory=dict)
+    file: str = field(default="", compare=False)
+
+    @property
+    def sources(self) -> dict[str, str]:
+        """The source of each module by its file's name."""
+        return {self.file or f"{self.name}.rego": self.module, **self.further}
 
     @cached_property
     def digest(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from datetime import datetime
 from functools import cache, lru_cache
@@ -32,11 +32,13 @@ from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
 from crp_integrations.governance.artifacts.ports import ObjectStore
+from crp_integrations.governance.artifacts.settings import ArtifactSettings
 from crp_integrations.governance.tracing import Observer
 from crp_integrations.guard.decisions import NAMESPACE, Guard
 from crp_integrations.guard.injection.detector import Detector
 from crp_integrations.guard.injection.ports import InjectionModel
 from crp_integrations.guard.ports import PolicyEngine
+from crp_integrations.guard.settings import GuardSettings
 from crp_integrations.guard.subjects import LOCAL, Subject
 from crp_integrations.loaders.given import documents as load_documents
 from crp_integrations.observability.calls import observed
@@ -56,14 +58,15 @@ from crp_integrations.relay.excepting import excepting
 from crp_integrations.relay.facets.sandboxes import erasing_in
 from crp_integrations.relay.faulting import quarantine_due
 from crp_integrations.relay.maintaining import maintain_due
+from crp_integrations.relay.parts import refuse_odd
 from crp_integrations.relay.redacting import Redacting
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.sealing.handing import Handing
 from crp_integrations.relay.settings import Settings
 from crp_integrations.relay.verified import verified_engine as verified_engine
 from crp_integrations.relay.world import Receiver, Reviewer, World
-from crp_integrations.stores.address import is_database, opened_at, place_of, refuse_lost_keys
-from crp_integrations.stores.keys import NAMESPACES, FileKeyRing, FixedKeyRing, MemoryKeyRing
+from crp_integrations.stores.address import is_database, opened_at, refuse_lost_keys
+from crp_integrations.stores.keys import FileKeyRing, FixedKeyRing, MemoryKeyRing
 from crp_integrations.stores.objects import FolderObjects, MemoryObjects
 from crp_integrations.stores.sqlite import SqliteStore
 
@@ -77,7 +80,7 @@ def open_relay(
     store: str | Path | Store | None = None,
     *,
     subject: Subject = LOCAL,
-    guard: Guard | None = None,
+    guard: Guard | GuardSettings | Mapping[str, Any] | None = None,
     embedder: Embedder | None = None,
     verifier: Verifier | None = None,
     reranker: Reranker | None = None,
@@ -92,7 +95,7 @@ def open_relay(
     reviewer: Reviewer | None = None,
     violations: ViolationSink | None = None,
     receiver: Receiver | None = None,
-    artifacts: ObjectStore | None = None,
+    artifacts: ObjectStore | ArtifactSettings | Mapping[str, Any] | None = None,
     settings: Settings | None = None,
     residency: str = "",
     shared: str = "",
@@ -103,7 +106,8 @@ def open_relay(
     Args:
         store: folder, `postgresql://` address, store object, or None for memory.
         subject: tenant and user; a subject without a tenant is refused.
-        guard: who may read what; None for the settings', which allow everything and say so.
+        guard: who may read what; None for the settings', which allow everything and say so. A
+            mapping is those settings, as `{"policy": True}`.
         embedder: None for the MiniLM that ships.
         verifier: None for the one that the settings name, `features` by default.
         reranker: looks at the best candidates again before they are ranked; None for none.
@@ -123,6 +127,7 @@ def open_relay(
         receiver: gets the report on each sealed window, as a compliance system does (005 §15.4),
             one after the other on a thread of its own.
         artifacts: keeps bulky texts; None for the place in the settings, else beside the store.
+            A mapping is those settings.
         settings: a whole tree; else it is read from `arguments`, `CRP_*` and crp.toml.
         residency: region, one of the settings' `regions`, that calls without one belong to; empty
             for the store itself.
@@ -136,16 +141,42 @@ def open_relay(
         RequestError: there is no such region.
     """
     code_verified = verified_engine()
+    # These are named as their settings are.
+    if isinstance(clock, datetime | str):
+        arguments["clock"], clock = clock, None
+    if isinstance(policy, str):
+        arguments["policy"], policy = policy, None
+    if isinstance(guard, Mapping | GuardSettings):
+        arguments["guard"], guard = guard, None
+    if isinstance(artifacts, Mapping | ArtifactSettings):
+        arguments["artifacts"], artifacts = artifacts, None
+    refuse_odd(
+        recognisers=recognisers,
+        store=None if isinstance(store, str | Path) else store,
+        subject=subject,
+        guard=guard,
+        embedder=embedder,
+        verifier=verifier,
+        reranker=reranker,
+        injections=injections,
+        policy=policy,
+        models=models,
+        tracer=tracer,
+        clock=clock,
+        ids=ids,
+        keyring=keyring,
+        reviewer=reviewer,
+        violations=violations,
+        receiver=receiver,
+        artifacts=artifacts,
+        settings=settings,
+    )
     opened = opened_at(store)
     root = opened.root if isinstance(opened, SqliteStore) else None
     with ExitStack() as opening:
         # Should anything fail, no store that was opened here stays open; the caller's own does.
         if opened is not store:
             opening.callback(opened.close)
-        if isinstance(clock, datetime | str):
-            arguments["clock"], clock = clock, None
-        if isinstance(policy, str):
-            arguments["policy"], policy = policy, None
         if settings is not None and arguments:
             raise ConfigError(f"settings and {sorted(arguments)[0]!r} were given; give one of them")
         chosen = settings or settings_file.load(root, **arguments)
@@ -353,22 +384,6 @@ def limits(settings: Settings) -> Callable[[str], tuple[int, str]]:
         return context_limit(model, settings.context_limits)
 
     return limit
-
-
-def holds_store(folder: str) -> bool:
-    """Whether something was ever written to the store in this folder or database.
-
-    Raises:
-        ConfigError: it is no folder's name.
-    """
-    place = place_of(folder)
-    if not isinstance(place, Path):
-        with closing(place):
-            return bool(place.namespaces())
-    try:
-        return (place / NAMESPACES).is_dir()
-    except OSError as error:
-        raise ConfigError(f"store {folder!r:.80} cannot be used: {error.strerror}") from error
 
 
 def keyring_of(settings: Settings, root: Path | None) -> KeyRing:

@@ -131,6 +131,11 @@ class Request(Record):
             raise ValueError(f"{value} is no number, wanted a whole number")
         return value
 
+    @field_validator("accept_quality", "accept_strategies", mode="before")
+    @classmethod
+    def _one_alone(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
     @field_validator("history", mode="before")
     @classmethod
     def _as_callers_have_them(cls, value: Any) -> Any:

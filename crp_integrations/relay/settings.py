@@ -216,6 +216,9 @@ def first_problem(error: ValidationError) -> tuple[str, str]:
     """The first field that is wrong, empty for the whole, and why; without its value."""
     first = error.errors(include_url=False, include_input=False)[0]
     field = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "tuple_type":
+        # What a tuple is, is Python's own matter.
+        return field, "wanted a list"
     return field, first["msg"].removeprefix("Value error, ")
 
 
@@ -239,6 +242,17 @@ def _reading(path: Path | None) -> type[Settings]:
     return Located
 
 
+def _names() -> list[str]:
+    """Names of all settings and of those right below one, with a point between."""
+    parts = Settings.model_fields
+    below = [
+        f"{name}.{field}"
+        for name, part in parts.items()
+        for field in getattr(part.annotation, "model_fields", ())
+    ]
+    return [*parts, *below]
+
+
 def _refuse_misspelt() -> None:
     """Refuse a variable that is nearly a setting's: passed over, it would leave a guard off.
 
@@ -254,10 +268,7 @@ def _refuse_misspelt() -> None:
     ]
     if not odd:
         return
-    known = [f"{prefix}{name}".upper() for name in parts]
-    for name, part in parts.items():
-        below = getattr(part.annotation, "model_fields", ())
-        known += [f"{prefix}{name}__{field}".upper() for field in below]
+    known = [prefix + name.replace(".", "__").upper() for name in _names()]
     for name in odd:
         own = name.upper()
         near = get_close_matches(own, known, n=1, cutoff=_NEAR)
@@ -286,6 +297,10 @@ def load(root: Path | None = None, **arguments: Any) -> Settings:
         located = _reading(path)(**arguments)
     except ValidationError as error:
         field, problem = first_problem(error)
+        if error.errors(include_url=False, include_input=False)[0]["type"] == "extra_forbidden":
+            near = get_close_matches(field, _names(), n=1)
+            meant = f"; did you mean {near[0]!r}?" if near else ""
+            raise ConfigError(f"setting {field!r:.80} is unknown{meant}") from error
         raise ConfigError(f"setting {field or 'settings'!r} is not usable: {problem}") from error
     except (ValueError, OSError) as error:
         places = "arguments and CRP_*" if path is None else f"arguments, CRP_* and {path}"

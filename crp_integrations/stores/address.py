@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from crp_integrations.errors import ConfigError, MissingExtra
 from crp_integrations.fabric.ports import Store
+from crp_integrations.stores.keys import NAMESPACES
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
 
@@ -49,6 +51,22 @@ def opened_at(store: str | Path | Store | None) -> Store:
     """
     place = place_of(store)
     return SqliteStore(place) if isinstance(place, Path) else place
+
+
+def holds_store(folder: str) -> bool:
+    """Whether something was ever written to the store in this folder or database.
+
+    Raises:
+        ConfigError: it is no folder's name.
+    """
+    place = place_of(folder)
+    if not isinstance(place, Path):
+        with closing(place):
+            return bool(place.namespaces())
+    try:
+        return (place / NAMESPACES).is_dir()
+    except OSError as error:
+        raise ConfigError(f"store {folder!r:.80} cannot be used: {error.strerror}") from error
 
 
 def is_database(store: Store) -> bool:

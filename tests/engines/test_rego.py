@@ -354,7 +354,7 @@ def test_a_policy_that_is_no_rego_says_where_and_writes_nothing_itself(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     """What the interpreter prints would stand in the JSON that a command prints."""
-    with pytest.raises(EngineError, match=r"unclosed in t@1\.rego at byte \d+"):
+    with pytest.raises(EngineError, match=r"unclosed in t@1\.rego, line \d+"):
         _decided("{{{")
     with pytest.raises(EngineError, match="does not know"):
         _decided('not startswith(input.ls[_], "secret")')

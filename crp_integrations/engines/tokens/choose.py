@@ -51,9 +51,13 @@ def counter_for(
         A counter whose `exactness` says how far to trust it; never a download.
 
     Raises:
-        ConfigError: the file is missing or of none of these kinds.
+        ConfigError: the file is missing or of none of these kinds, or the model is no name.
         MissingExtra: the file needs sentencepiece, which is not installed.
     """
+    if not isinstance(model, str):
+        raise ConfigError(
+            f"model is of type {type(model).__name__}; give a name, such as 'gpt-4o-mini'"
+        )
     family, sure = family_of(model)
     chat = GENERIC if family is None else family.chat
     if tokenizer_file is not None:
