@@ -53,7 +53,8 @@ def decide(
 ) -> None:
     """Say what the policy decides about a class of things, as one JSON object; status 1 denies."""
     if action not in get_args(Action):
-        raise RequestError(f"--action is {action!r:.40}, wanted one of {get_args(Action)}")
+        wanted = ", ".join(get_args(Action))
+        raise RequestError(f"--action is {action!r:.40}, wanted one of {wanted}")
     # A server that the settings name decides here too; a bundle that is given goes first.
     ours = Settings().guard
     guard = guard_of(
@@ -71,12 +72,19 @@ def decide(
 @app.command("test")
 def run(bundle: Bundle = None) -> None:
     """Ask a policy what its `*_test.rego` files ask; status 1 when a decision is another one."""
+    ours = Settings().guard
+    # What decides is what is to be tested: the settings' own, before the one that ships.
+    bundle = bundle or ours.bundle
+    if bundle is None and ours.opa_url:
+        raise RequestError(
+            "guard.opa_url names a server, whose policy is not here; give --bundle FOLDER"
+        )
     if bundle is None:
         name = "access_test.rego"
         policy = shipped.access()
         tests = {name: (files(shipped) / name).read_text(encoding="utf-8")}
     else:
-        policy = read_bundle(bundle, Settings().guard.entrypoint)
+        policy = read_bundle(bundle, ours.entrypoint)
         tests = tests_of(bundle)
     if not tests:
         raise RequestError(f"policy {policy.name} has no *_test.rego file, so nothing holds it")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib import import_module
 from typing import Any, Final
 
 import typer
 from typer.core import TyperGroup
+
+from crp_integrations.errors import RequestError
 
 # As everywhere in this room: no completion, help as plain text, exceptions as they are.
 PLAIN: Final[dict[str, Any]] = {
@@ -66,7 +69,32 @@ def loaded(place: str, name: str) -> Any:
         around.command(name)(found)
     made = typer.main.get_command(around)
     assert isinstance(made, TyperGroup)
-    return made.commands[name]
+    command = made.commands[name]
+    _heed(command)
+    return command
+
+
+def _heed(command: Any) -> None:
+    """Have a command, or each one of a group, refuse an option that is given as an empty text.
+
+    A variable of a script that was not set is the usual cause. Taken as left out, `--key ""` would
+    verify by any key, `--policy ""` ask without a policy, and `--tenant ""` act on another's facts.
+    """
+    for one in getattr(command, "commands", {}).values():
+        _heed(one)
+    for parameter in command.params:
+        if parameter.param_type_name == "option" or parameter.default == "":
+            parameter.process_value = partial(_filled, parameter, parameter.process_value)
+
+
+def _filled(parameter: Any, process: Any, context: Any, value: Any) -> Any:
+    # As it was typed: a path would be the folder that one stands in.
+    empty = value == "" or (isinstance(value, (list, tuple)) and "" in value)
+    source = context.get_parameter_source(parameter.name)
+    # An option that is left out may stand as an empty text, which is its default.
+    if empty and source is not None and source.name == "COMMANDLINE":
+        raise RequestError(f"{parameter.opts[0]} is empty; give it a value, or leave it out")
+    return process(context, value)
 
 
 def _elsewhere() -> None:

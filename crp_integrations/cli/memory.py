@@ -42,6 +42,9 @@ def lint(
     names = files or []
     if not names and not store:
         raise RequestError("nothing to look at; give FILE, a folder of files, or --store")
+    if "" in names:
+        # It would be the folder that one stands in.
+        raise RequestError("FILE is empty; give a file, a folder of files, or --store")
     if tenant and not store:
         raise RequestError("--tenant goes with --store; an item in a file names its own tenant")
     seen = 0

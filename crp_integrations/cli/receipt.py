@@ -12,6 +12,7 @@ from crp_integrations.cli.receipt_files import (
     Out,
     data_of,
     keys_of,
+    read_of,
     receipt_of,
     save,
     save_bytes,
@@ -82,8 +83,8 @@ def verify(
         data_of(file),
         key=pins,
         parents=[receipt_of(one) for one in parents or ()],
-        inclusion=Inclusion.read(data_of(proof)) if proof else None,
-        head=SignedHead.read(data_of(head)) if head else None,
+        inclusion=read_of(proof, Inclusion.read) if proof else None,
+        head=read_of(head, SignedHead.read) if head else None,
     )
     if as_json:
         typer.echo(found.model_dump_json(indent=2))

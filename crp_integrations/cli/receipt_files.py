@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -22,6 +23,7 @@ from crp_integrations.errors import ConfigError, ReceiptBroken
 from crp_integrations.receipt.dsse import KEY_BYTES
 from crp_integrations.receipt.records import Receipt, read, write
 
+_T = TypeVar("_T")
 File = Annotated[str, typer.Argument(help="File of a receipt.", metavar="RECEIPT")]
 Out = Annotated[str, typer.Option("--out", "-o", help="A new file; standard output when left out.")]
 _PEM = re.compile(rb"-----BEGIN [^-]+-----.*?-----END [^-]+-----", re.DOTALL)
@@ -47,8 +49,18 @@ def receipt_of(path: str) -> Receipt:
         ConfigError: the file cannot be read.
         ReceiptBroken: it is no receipt; names the file.
     """
+    return read_of(path, read)
+
+
+def read_of(path: str, reading: Callable[[bytes], _T]) -> _T:
+    """What a file holds: a receipt, a proof or a head.
+
+    Raises:
+        ConfigError: the file cannot be read.
+        ReceiptBroken: it holds something else; names the file.
+    """
     try:
-        return read(data_of(path))
+        return reading(data_of(path))
     except ReceiptBroken as error:
         raise ReceiptBroken(f"{path!r:.200}, {error.place}", error.reason) from error
 

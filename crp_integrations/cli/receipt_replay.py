@@ -173,9 +173,14 @@ def _bundle(path: str) -> Bundle:
     if not path.endswith(".json"):
         name = f"{Path(path).stem}@1"
         return Bundle(name=name, module=text, data=catalogue().data, entrypoint=ENTRYPOINT)
+    wanted = ", ".join(_BUNDLE)
     try:
         value = json.loads(text)
-        return Bundle(**{field: value[field] for field in _BUNDLE})
+        given = {field: value[field] for field in _BUNDLE}
     except (ValueError, KeyError, TypeError) as error:
-        wanted = ", ".join(_BUNDLE)
         raise RequestError(f"{path!r:.200} is no bundle; wanted an object of {wanted}") from error
+    for field, one in given.items():
+        if not isinstance(one, Mapping if field == "data" else str):
+            kind = "an object" if field == "data" else "a text"
+            raise RequestError(f"{path!r:.200} is no bundle: {field} is not {kind}")
+    return Bundle(**given)

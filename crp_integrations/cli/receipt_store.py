@@ -10,7 +10,7 @@ import typer
 
 from crp_integrations.cli import options, show_receipt
 from crp_integrations.cli.opening import looking
-from crp_integrations.cli.receipt_files import Out, data_of, pem_of, save, save_bytes
+from crp_integrations.cli.receipt_files import Out, pem_of, read_of, save, save_bytes
 from crp_integrations.cli.show import many
 from crp_integrations.errors import ReceiptBroken, RequestError
 from crp_integrations.receipt.ledger import SignedHead, check_consistency
@@ -99,7 +99,7 @@ def head(
     tenant: options.Tenant = "",
 ) -> None:
     """Write the signed head of the log; status 1 when it does not go on from an earlier one."""
-    before = SignedHead.read(data_of(since)) if since else None
+    before = read_of(since, SignedHead.read) if since else None
     with _kept(store, shared, residency, tenant) as receipts:
         now = receipts.head()
         if before is not None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
+from pydantic import ValidationError
+
 from crp_integrations.engines.extractive import EXTRACTIVE, ExtractiveModel
 from crp_integrations.engines.litellm import LiteLLMModel
 from crp_integrations.errors import RequestError
@@ -83,6 +85,9 @@ def call_of(
     Args:
         given: arguments of this call, which win over the fields.
         aside: names that the framework hands over and nobody else has a use for.
+
+    Raises:
+        RequestError: a value of the call has no use; names it.
     """
     of_call = {
         name: given[name] if given.get(name) is not None else getattr(fields, name, None)
@@ -95,9 +100,16 @@ def call_of(
     }
     if fields.stop:
         further.setdefault("stop", fields.stop)
-    call = ModelCall(
-        **{**of_call, "tools": tuple(of_call["tools"] or ())}, messages=tuple(messages)
-    )
+    tools = of_call["tools"] or ()
+    if isinstance(tools, str | Mapping) or not isinstance(tools, Iterable):
+        raise RequestError(f"tools is {type(tools).__name__}, wanted a list of definitions")
+    said = tuple(messages)
+    try:
+        call = ModelCall(**{**of_call, "tools": tuple(tools)}, messages=said)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        name = ".".join(map(str, first["loc"]))
+        raise RequestError(f"{name} of the call is not usable: {first['msg']}") from None
     return call, further
 
 

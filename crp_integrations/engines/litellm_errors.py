@@ -6,6 +6,7 @@ foreign error stays reachable as the cause.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from types import MappingProxyType, ModuleType
 from typing import Final
@@ -45,6 +46,9 @@ _NO_KEY: Final = ("Missing credentials", "api_key client option must be set")
 _NONE_FREE: Final = frozenset({"RouterRateLimitError", "RouterRateLimitErrorBasic"})
 # Its words, in an error of no class of its own, for one whose budgets are used up.
 _BUDGET_SPENT: Final = "crossed budget"
+# How LiteLLM lists the arguments that it did not send: `parameters: ['top_k']`.
+_LISTED: Final = re.compile(r"does not support parameters: \[([^\]]*)\]")
+_NAMED: Final = re.compile(r"'([a-z][a-z_0-9]{0,39})'")
 _UNREACHED: Final = frozenset({"ConnectError", "ClientConnectorError", "gaierror"})
 
 _SENTENCES: Final = MappingProxyType(
@@ -87,6 +91,9 @@ def translate(error: Exception, model: str, library: ModuleType) -> CRPError:
         return kind(_SENTENCES[kind].format(model=model))
     if any(type(cause).__name__ in _UNREACHED for cause in _causes(error)):
         return ModelError(f"the provider of model {model!r} cannot be reached")
+    refused = _refused(error)
+    if refused:
+        return ModelError(f"model {model!r} takes no {refused}; leave it out, or ask another model")
     status = getattr(error, "status_code", None)
     told = f"status {status}, {type(error).__name__}" if status else type(error).__name__
     if isinstance(error, ImportError) and error.name:
@@ -107,6 +114,14 @@ def _kind(error: Exception) -> type[ModelError]:
         if base.__name__ in TABLE:
             return TABLE[base.__name__]
     return provider_error(getattr(error, "status_code", None))
+
+
+def _refused(error: Exception) -> str:
+    """Names of the arguments that LiteLLM knows a model not to take; nothing else of its words."""
+    if type(error).__name__ != "UnsupportedParamsError":
+        return ""
+    listed = _LISTED.search(str(error))
+    return ", ".join(_NAMED.findall(listed[1])) if listed else ""
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

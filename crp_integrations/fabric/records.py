@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -10,7 +11,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import unquote
 from uuid import UUID, uuid5
 
-from pydantic import AfterValidator, Field, JsonValue, TypeAdapter, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, TypeAdapter, model_validator
 
 from crp_integrations.errors import CRPError, FactRejected
 from crp_integrations.fabric.ids import FactIds
@@ -20,6 +21,16 @@ from crp_integrations.vocabulary import RETRIEVABLE, FactStatus, SourceKind, Sou
 
 # Root of every fact and source id; any other value would give other ids.
 ID_SPACE = UUID("6f0f5d3e-3a1c-5b0e-9a52-0d7c2b1f4e68")
+_NUMBER = re.compile(r"\s*[+-]?[0-9.]+(e[+-]?[0-9]+)?\s*", re.IGNORECASE)
+
+
+def _written(value: Any) -> Any:
+    # A number would be read as seconds since 1970: the year 2020 as half an hour after midnight.
+    if type(value) is not datetime and (
+        isinstance(value, (int, float)) or (isinstance(value, str) and _NUMBER.fullmatch(value))
+    ):
+        raise ValueError("is a number, wanted a time such as 2026-05-25T10:00:00Z")
+    return value
 
 
 def _utc(moment: datetime) -> datetime:
@@ -33,7 +44,7 @@ def _utc(moment: datetime) -> datetime:
         raise ValueError(f"timestamp {moment.isoformat()} is outside of the calendar") from None
 
 
-Moment = Annotated[datetime, AfterValidator(_utc)]
+Moment = Annotated[datetime, BeforeValidator(_written), AfterValidator(_utc)]
 
 _DURATION = TypeAdapter(timedelta)
 

@@ -20,13 +20,13 @@ from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.view import View
 from crp_integrations.governance.evidence import reports, told
 from crp_integrations.governance.filling import Entry, Filled, entry, filled
-from crp_integrations.governance.pack_records import AssembleRequest, Composed, Warned
+from crp_integrations.governance.pack_records import AssembleRequest, Composed, Warned, asked_for
 from crp_integrations.governance.pack_settings import PackSettings
 from crp_integrations.governance.packs import ContextPack, pack_of, texts_of
 from crp_integrations.governance.selecting import KnownMemories, Selected, select
 from crp_integrations.governance.tools import TOOL_RAG, ToolSelection, ToolSelector
 from crp_integrations.governance.warning import warned
-from crp_integrations.governance.writing import PolicyContext
+from crp_integrations.governance.writing import PolicyContext, of_caller
 from crp_integrations.guard.injection.detector import Detector
 from crp_integrations.ports import Clock, TokenCounter
 from crp_integrations.scores import SCALE, to_fixed
@@ -106,6 +106,7 @@ class ContextAssembler:
         Raises:
             AccessDenied, RequestError, EngineError, StoreError: as for `assemble`.
         """
+        asked_for(request)
         parts, now = self._parts, self._parts.clock.now()
         namespace = self._bound(context)
         session = request.session_id or context.session_id
@@ -135,7 +136,7 @@ class ContextAssembler:
 
     def _bound(self, context: PolicyContext) -> Namespace:
         namespace = self._parts.namespace
-        if not context.subject.tenant.strip():
+        if not of_caller(context).subject.tenant.strip():
             raise AccessDenied("the context names no tenant, so reading for a pack is denied")
         if context.subject != namespace.subject:
             raise AccessDenied(

@@ -9,7 +9,8 @@ from typing import Any, Final, Literal
 from pydantic import Field
 
 from crp_integrations.envelope.render import render
-from crp_integrations.errors import AccessDenied
+from crp_integrations.errors import AccessDenied, RequestError
+from crp_integrations.fabric.records import access_labels
 from crp_integrations.governance.state import (
     AppliedPolicy,
     RuntimeState,
@@ -100,7 +101,11 @@ class Exposure:
 
         Args:
             texts: id, text and labels of each.
+
+        Raises:
+            RequestError: one of them is no such three, or its labels are one text.
         """
+        _refuse_odd(texts)
         reports = detect_many([text for _, text, _ in texts], self.injection)
         snippets, withheld = [], []
         for (id_, text, labels), report in zip(texts, reports, strict=True):
@@ -191,3 +196,22 @@ def _handle(one: SandboxRef) -> str:
     return f"[{one.ref}] {one.kind}, kept outside of this prompt" + (
         f"; from it: {one.extract}" if one.extract else ""
     )
+
+
+def _refuse_odd(texts: Sequence[Any]) -> None:
+    """Refuse what is no list of texts with ids and labels.
+
+    Raises:
+        RequestError: names its place, and shows no text.
+    """
+    if isinstance(texts, (str, Mapping)) or not isinstance(texts, Sequence):
+        raise RequestError(f"texts is of type {type(texts).__name__}, wanted a list")
+    for number, one in enumerate(texts):
+        if (
+            not isinstance(one, (tuple, list))
+            or len(one) != 3
+            or not all(isinstance(part, str) for part in one[:2])
+        ):
+            raise RequestError(f"text {number} is no id, text and labels: ('f1', text, (label,))")
+        # The letters of a text would be its labels, and what guards it would not be asked for.
+        access_labels(one[2], RequestError)

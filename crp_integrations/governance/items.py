@@ -256,13 +256,22 @@ def item(fields: Mapping[str, Any]) -> MemoryItem:
     Raises:
         FactRejected: it is malformed or has no label; names each field and shows no value.
     """
+    if not isinstance(fields, Mapping):
+        raise FactRejected(
+            f"memory item is refused: it is of type {type(fields).__name__}, wanted its fields"
+        )
     try:
         return MemoryItem.model_validate(dict(fields))
     except ValidationError as error:
-        found = error.errors(include_url=False, include_input=False)
-        # Content may be one of three, and is then wrong three times over.
-        wrong = dict.fromkeys(f"{_place(one['loc'])}: {_said(one)}" for one in found)
-        raise FactRejected(f"memory item is refused: {'; '.join(wrong)}") from None
+        raise refused(error) from None
+
+
+def refused(error: ValidationError) -> FactRejected:
+    """The error about fields that make no item; shows no value."""
+    found = error.errors(include_url=False, include_input=False)
+    # Content may be one of three, and is then wrong three times over.
+    wrong = dict.fromkeys(f"{_place(one['loc'])}: {_said(one)}" for one in found)
+    return FactRejected(f"memory item is refused: {'; '.join(wrong)}")
 
 
 def _place(where: tuple[int | str, ...]) -> str:

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.sightings import Sighting
+from crp_integrations.errors import RequestError
 from crp_integrations.governance.packs import ContextPack, DropReport
 from crp_integrations.governance.tools import ToolSelection, ToolSpec
 from crp_integrations.records import Part, Record
@@ -56,6 +57,20 @@ class AssembleRequest(Record):
     tools: tuple[ToolSpec, ...] = ()
     query: str = ""
     session_id: str = ""
+
+
+def asked_for(request: AssembleRequest) -> AssembleRequest:
+    """What a pack is to be made for.
+
+    Raises:
+        RequestError: it is something else, such as the question alone.
+    """
+    if not isinstance(request, AssembleRequest):
+        raise RequestError(
+            f"request is of type {type(request).__name__}; give an AssembleRequest, such as "
+            "AssembleRequest(message=question, budget_tokens=8000)"
+        )
+    return request
 
 
 class Warned(Part):

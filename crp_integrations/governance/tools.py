@@ -114,7 +114,7 @@ class ToolSpec(Record):
         Raises:
             RequestError: it is no definition of a function.
         """
-        function = definition.get("function")
+        function = definition.get("function") if isinstance(definition, Mapping) else None
         if not isinstance(function, Mapping) or not function.get("name"):
             raise RequestError("tool definition has no function with a name")
         schema = function.get("parameters") or {}

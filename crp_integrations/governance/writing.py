@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
+
+from pydantic import ValidationError
 
 from crp_integrations.errors import AccessDenied, FactRejected, RequestError
 from crp_integrations.fabric.life.updating import Keep
@@ -16,6 +18,7 @@ from crp_integrations.governance.items import (
     as_fact,
     fact_of,
     of_fact,
+    refused,
 )
 from crp_integrations.governance.validity import valid_at
 from crp_integrations.guard.labels import LabelFilter
@@ -44,6 +47,20 @@ class PolicyContext(Part):
     purpose: str = ""
     labels: LabelFilter = LabelFilter()
     tool_tags: LabelFilter = LabelFilter()
+
+
+def of_caller(context: PolicyContext) -> PolicyContext:
+    """The context of a call.
+
+    Raises:
+        RequestError: it is something else, such as the subject alone.
+    """
+    if not isinstance(context, PolicyContext):
+        raise RequestError(
+            f"context is of type {type(context).__name__}; give a PolicyContext, such as "
+            "PolicyContext(subject=relay.fabric.subject)"
+        )
+    return context
 
 
 class MemoryNamespace(Protocol):
@@ -82,7 +99,14 @@ class MemoryWriter:
     """
 
     def __init__(self, namespace: MemoryNamespace) -> None:
-        """Take the namespace that is written; it is bound to a tenant, a subject and a guard."""
+        """Take the namespace that is written; it is bound to a tenant, a subject and a guard.
+
+        Raises:
+            RequestError: it is none, but the relay, say.
+        """
+        if not hasattr(namespace, "put"):
+            kind = type(namespace).__name__
+            raise RequestError(f"namespace is of type {kind}; give a Namespace, as in relay.fabric")
         self._namespace = namespace
 
     def write(self, item: MemoryItem, context: PolicyContext) -> MemoryItemRef:
@@ -128,14 +152,24 @@ class MemoryWriter:
             since: aware; `valid_from` of the new and `valid_to` of the old item.
 
         Raises:
-            RequestError: no such item is stored.
+            RequestError: no such item is stored, it began to hold after `since`, or it is the
+                correction itself; nothing is written then.
             AccessDenied, FactRejected: as for `write`.
         """
         self._check(item, context)
+        _aware(since, "since")
+        if old_id == item.id:
+            raise RequestError(
+                f"memory item {old_id} cannot correct itself; give the correction an id of its own"
+            )
         old = self._known(old_id)
+        _begun(old, since)
         if item.scope.tenant != old.scope.tenant:
             raise AccessDenied(f"memory item {old_id} is of another tenant than its correction")
-        new = item.changed(supersedes=old_id, valid_from=since)
+        try:
+            new = item.changed(supersedes=old_id, valid_from=since)
+        except ValidationError as error:
+            raise refused(error) from None
         reference = self.write(new, context)
         self._close(old, since)
         return reference
@@ -153,20 +187,27 @@ class MemoryWriter:
             AccessDenied: the guard denies it.
         """
         self._subject(context)
+        if since is not None:
+            _aware(since, "since")
         old = self._known(item_id)
-        if since is not None and old.valid_from is not None and since < old.valid_from:
-            raise RequestError(
-                f"memory item {item_id} holds from {old.valid_from.isoformat()} on, "
-                f"which is after {since.isoformat()}"
-            )
+        if since is not None:
+            _begun(old, since)
         return self._close(old, since if since is not None else old.valid_from or old.created_at)
 
     def as_of(self, moment: datetime, context: PolicyContext) -> tuple[MemoryItem, ...]:
         """The items that held at a moment, corrected and retracted ones among them, by id.
 
         Reads every memory of the namespace that the guard lets the subject see.
+
+        Args:
+            moment: aware.
+
+        Raises:
+            RequestError: it is no moment with a time zone.
+            AccessDenied: the context is another subject's.
         """
         self._subject(context)
+        _aware(moment, "moment")
         unread: list[Fact] = []
         items = list(self._items(unread.append))
         # What an item corrects that cannot be read must not hold again.
@@ -213,6 +254,7 @@ class MemoryWriter:
                 yield one
 
     def _subject(self, context: PolicyContext) -> Subject:
+        of_caller(context)
         subject = self._namespace.subject
         if not context.subject.tenant.strip():
             raise AccessDenied("the context names no tenant, so writing memory is denied")
@@ -225,6 +267,7 @@ class MemoryWriter:
 
     def _check(self, item: MemoryItem, context: PolicyContext) -> None:
         subject = self._subject(context)
+        _item(item)
         if item.scope.tenant != subject.tenant:
             raise AccessDenied(f"memory item {item.id} is not of the subject's tenant")
         if item.provenance.signer not in ("", subject.name):
@@ -250,6 +293,7 @@ class MemoryWriter:
         return None
 
     def _known(self, item_id: str) -> MemoryItem:
+        _text(item_id)
         found = self._stored(item_id)
         if found is None:
             raise RequestError(f"memory item {item_id!r:.60} is not stored here, or withheld")
@@ -271,4 +315,34 @@ class MemoryWriter:
             signer=item.provenance.signer,
             state_hash=state_hash,
             written=written,
+        )
+
+
+def _item(given: object) -> None:
+    if not isinstance(given, MemoryItem):
+        kind = type(given).__name__
+        raise RequestError(f"item is of type {kind}; give a MemoryItem, such as item(fields)")
+
+
+def _text(item_id: object) -> None:
+    if not isinstance(item_id, str):
+        kind = type(item_id).__name__
+        raise RequestError(f"the id of a memory item is of type {kind}; give a text")
+
+
+def _aware(moment: Any, name: str) -> None:
+    """Refuse what is no moment with a time zone; it would be compared with those of items."""
+    if not isinstance(moment, datetime):
+        kind = type(moment).__name__
+        raise RequestError(f"{name} is of type {kind}; give a datetime, as in datetime.now(UTC)")
+    if moment.tzinfo is None:
+        raise RequestError(f"{name} {moment.isoformat()} has no time zone; give it one")
+
+
+def _begun(old: MemoryItem, since: datetime) -> None:
+    """Refuse an end that is before the beginning, before anything is written."""
+    if old.valid_from is not None and since < old.valid_from:
+        raise RequestError(
+            f"memory item {old.id} holds from {old.valid_from.isoformat()} on, "
+            f"which is after {since.isoformat()}"
         )

@@ -16,6 +16,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from crp_integrations.errors import AccessDenied, RequestError
 from crp_integrations.guard.decisions import Action, Decision, Guard
+from crp_integrations.guard.refusals import said
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.ports import Clock
 from crp_integrations.records import Part, Record
@@ -150,7 +151,7 @@ def granted(fields: Mapping[str, Any]) -> GovernedException:
         return GovernedException.model_validate(dict(fields))
     except ValidationError as error:
         wrong = "; ".join(
-            f"{'.'.join(map(str, one['loc'])) or 'exception'}: {one['msg']}"
+            f"{'.'.join(map(str, one['loc'])) or 'exception'}: {said(one['type'], one['msg'])}"
             for one in error.errors(include_url=False, include_input=False)
         )
         called = f"{fields['id']!r:.60}" if isinstance(fields.get("id"), str) else "without an id"

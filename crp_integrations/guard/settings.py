@@ -51,6 +51,18 @@ class GuardSettings(Part):
             )
         return entrypoint
 
+    @field_validator("opa_url")
+    @classmethod
+    def _no_address(cls, opa_url: str) -> str:
+        # A variable that was not set would leave the fabric without any guard; what is left out
+        # is not looked at here.
+        if not opa_url.strip():
+            raise ConfigError(
+                "guard.opa_url is empty, wanted an address such as http://127.0.0.1:8181; "
+                "leave it out for no server"
+            )
+        return opa_url
+
     @model_validator(mode="after")
     def _one_engine(self) -> GuardSettings:
         if self.bundle is not None and self.opa_url:

@@ -6,7 +6,8 @@ that carry a report, or are withheld before a stream shows them. Read `retriever
 `callbacks.py` with `listening.py` and `ancestry.py`; `gate.py` with `silence.py`; `middleware.py`
 with `model_calls.py`, `compacting.py`, `results.py` and `agents.py`; `emitting.py`;
 `chat_model.py`; then `vector_store.py` with `embeddings.py`, and `reranker.py`; `store.py` with
-`matching.py`, and `document_store.py`, which keep what they are given by `kept.py` and `values.py`.
+`storing.py` and `matching.py`, and `document_store.py`, which keep what they are given by `kept.py`
+and `values.py`.
 The room never puts CRP metadata into a prompt and never alters a model's text.
 """
 

@@ -19,7 +19,7 @@ from crp_integrations.langchain.listening import Listening
 from crp_integrations.langchain.sent import Sent
 from crp_integrations.messages import Message
 from crp_integrations.receipt.records import Receipt
-from crp_integrations.relay.adapting.taking import check_relay
+from crp_integrations.relay.adapting.taking import check_called, check_relay
 from crp_integrations.relay.adapting.witnessing import witness
 from crp_integrations.relay.doors import examine
 from crp_integrations.relay.relay import Relay
@@ -55,7 +55,8 @@ class DPECallbackHandler(Listening):
             the relay's fabric is kept by nobody else.
 
     Raises:
-        RequestError: the grounding mode is not one of the three, or `on_critical` neither of two.
+        RequestError: the grounding mode is not one of the three, `on_critical` neither of two, or
+            what is to be called is no function.
     """
 
     def __init__(
@@ -76,6 +77,8 @@ class DPECallbackHandler(Listening):
         self._grounding = GroundingMode(grounding)
         if relay is not None:
             check_relay(relay, "DPECallbackHandler")
+        # LangChain swallows what a handler raises: nobody would be told, and see why.
+        check_called(on_report=on_report, on_receipt=on_receipt)
         self._on_report = on_report
         self._relay = relay
         self._on_receipt = on_receipt

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
@@ -18,7 +18,15 @@ from langchain_core.utils.function_calling import (
     convert_to_json_schema,
     convert_to_openai_tool,
 )
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    SecretStr,
+    model_validator,
+)
 
 from crp_integrations.engines.litellm import DEFAULT_TIMEOUT_S, LiteLLMModel
 from crp_integrations.engines.litellm_chat import answering, call_of, client_of
@@ -27,6 +35,7 @@ from crp_integrations.errors import RequestError
 from crp_integrations.langchain.wire import calls_of, chunks_of, message_of, text_alone, usage_of
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.ports import Model
+from crp_integrations.relay.adapting.taking import own_words
 
 # What LangChain notes for its traces, or has decided by now, and hands to the model all the same.
 _ASIDE: Final = ("ls_structured_output_format", "strict", "stream")
@@ -49,6 +58,7 @@ class CRPChatModel(BaseChatModel):
 
     Raises:
         ConfigError: a header is named `CRP-…`, or an option belongs to the single call.
+        RequestError: there is no such field, or it has no usable value.
     """
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
@@ -67,6 +77,12 @@ class CRPChatModel(BaseChatModel):
     options: dict[str, Any] = Field(default_factory=dict)
 
     _client: LiteLLMModel = PrivateAttr()
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _told(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        with own_words(cls):
+            return handler(given)
 
     @model_validator(mode="after")
     def _made(self) -> CRPChatModel:
@@ -118,19 +134,21 @@ class CRPChatModel(BaseChatModel):
             schema: a pydantic class, or in any form that LangChain reads.
             method: `function_calling`; `json_schema`, which the provider enforces; or `json_mode`,
                 where the prompt must describe the form.
-            strict: for `json_schema`, whether nothing else may be said.
+            strict: for `json_schema` alone, whether nothing else may be said.
 
         Raises:
-            RequestError: the method is not one of the three.
+            RequestError: the method is not one of the three, or an option is not known.
         """
         if method == "function_calling":
             return super().with_structured_output(schema, include_raw=include_raw, **kwargs)
         if method not in ("json_schema", "json_mode"):
             wanted = "function_calling, json_schema, json_mode"
             raise RequestError(f"method {method!r:.40} is not one of {wanted}")
+        if kwargs:
+            raise RequestError(f"option {min(kwargs)!r:.40} is not known beside method {method}")
         form: dict[str, Any] = {"type": "json_object"}
         if method == "json_schema":
-            told = convert_to_json_schema(schema)
+            told = convert_to_json_schema(schema, strict=strict)
             named = {"name": told.get("title") or "answer", "schema": told}
             asked = {**named, "strict": strict} if strict is not None else named
             form = {"type": "json_schema", "json_schema": asked}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any, Self
 
 from langchain_core.callbacks import (
     Callbacks,
@@ -11,13 +12,21 @@ from langchain_core.callbacks import (
     dispatch_custom_event,
 )
 from langchain_core.documents import BaseDocumentCompressor, Document
-from pydantic import ConfigDict, Field, SkipValidation
+from pydantic import (
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    SkipValidation,
+    model_validator,
+)
 
 from crp_integrations.envelope.ports import Reranker
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.langchain.documents import documents_of, facts_of
 from crp_integrations.langchain.retriever import EVENT
+from crp_integrations.relay.adapting.taking import own_words
 from crp_integrations.relay.doors import pack
+from crp_integrations.relay.parts import refuse_odd
 from crp_integrations.vocabulary import GroundingMode
 
 
@@ -34,15 +43,27 @@ class CRPDocumentCompressor(BaseDocumentCompressor):
         budget_tokens: most tokens of the documents rendered by `envelope_text`.
         k: most documents, None for as many as fit.
         reranker: looks at the documents again; None for none.
+
+    Raises:
+        RequestError: a field has no usable value.
+        ConfigError: what is given as a reranker is none.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
-    model: str
+    model: str = Field(min_length=1)
     budget_tokens: int | None = Field(default=None, ge=1)
     k: int | None = Field(default=None, ge=1)
     grounding: GroundingMode = GroundingMode.PREFERRED
     reranker: SkipValidation[Reranker] | None = None
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _told(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        with own_words(cls):
+            made = handler(given)
+        refuse_odd(recognisers=(), reranker=made.reranker)
+        return made
 
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -49,8 +49,8 @@ class CRPDocumentStore(BaseStore[str, Document]):
         labels: Sequence[str] = (),
         **options: Any,
     ) -> None:
-        if not name:
-            raise RequestError("the collection has no name; give one")
+        if not isinstance(name, str) or not name:
+            raise RequestError(f"the collection's name is {name!r:.40}; give a text")
         self._shelf = Shelf(place, scheme=SCHEME, kind=kind, labels=labels, **options)
         self._path = (name,)
 
@@ -60,7 +60,12 @@ class CRPDocumentStore(BaseStore[str, Document]):
         return self._shelf.namespace
 
     def mget(self, keys: Sequence[str]) -> list[Document | None]:
-        """Documents in the order of the keys; None for what is not there."""
+        """Documents in the order of the keys; None for what is not there.
+
+        Raises:
+            RequestError: the keys are no list, or one of them is no text.
+        """
+        keys = _keys(keys)
         found = self._shelf.get([(self._path, key) for key in keys])
         return [
             _document(found[self._path, key].value) if (self._path, key) in found else None
@@ -71,20 +76,42 @@ class CRPDocumentStore(BaseStore[str, Document]):
         """Keep documents, in the place of those with the same keys: all of them or none.
 
         Raises:
-            RequestError: a document's metadata are no plain JSON.
+            RequestError: these are no pairs, a key is no text, or a document's metadata are no
+                plain JSON.
         """
-        last = dict(key_value_pairs)
+        try:
+            last = dict(key_value_pairs)
+        except (TypeError, ValueError):
+            raise RequestError(
+                "mset takes pairs of a key and a document, such as [('a', document)]"
+            ) from None
+        _keys(list(last))
         self._shelf.put([_written(self._path, key, document) for key, document in last.items()])
 
     def mdelete(self, keys: Sequence[str]) -> None:
-        """Delete documents; keys that are not there are left out."""
-        self._shelf.remove([(self._path, key) for key in keys])
+        """Delete documents; keys that are not there are left out.
+
+        Raises:
+            RequestError: the keys are no list, or one of them is no text.
+        """
+        self._shelf.remove([(self._path, key) for key in _keys(keys)])
 
     def yield_keys(self, *, prefix: str | None = None) -> Iterator[str]:
         """Keys that begin so, ascending; all of them without a prefix."""
         for kept in sorted(self._shelf.under(self._path), key=lambda one: one.key):
             if kept.key.startswith(prefix or ""):
                 yield kept.key
+
+
+def _keys(given: Sequence[str]) -> list[str]:
+    """Keys as a list; a text in its place would be read letter by letter."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise RequestError(f"keys is {type(given).__name__}, wanted a list of keys")
+    keys = list(given)
+    for key in keys:
+        if not isinstance(key, str):
+            raise RequestError(f"key {key!r:.40} is {type(key).__name__}, wanted a text")
+    return keys
 
 
 def _written(path: tuple[str, ...], key: str, document: Document) -> Written:

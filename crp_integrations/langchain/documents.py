@@ -8,6 +8,7 @@ from langchain_core.documents import Document
 
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.render import render
+from crp_integrations.errors import RequestError
 from crp_integrations.fabric.records import Fact
 from crp_integrations.relay.adapting import offering
 from crp_integrations.relay.adapting.offering import Offer, about
@@ -24,8 +25,11 @@ def envelope_text(documents: Iterable[Document]) -> str:
     documents in other ways can print their metadata into the prompt.
 
     Spec: CRP-SPEC-003 §7.4
+
+    Raises:
+        RequestError: they are no documents.
     """
-    return render([document.page_content for document in documents])
+    return render([document.page_content for document in _checked(documents)])
 
 
 def documents_of(envelope: Envelope, originals: Mapping[str, Document]) -> list[Document]:
@@ -61,8 +65,12 @@ def stored_document(fact: Fact) -> Document:
 
 
 def offers(documents: Iterable[Document]) -> Iterator[Offer[Document]]:
-    """Documents of a retriever as offers, with the source and place that loaders note."""
-    for document in documents:
+    """Documents of a retriever as offers, with the source and place that loaders note.
+
+    Raises:
+        RequestError: they are no documents.
+    """
+    for document in _checked(documents):
         source = document.metadata.get("source")
         start = document.metadata.get("start_index")
         yield Offer(
@@ -79,5 +87,19 @@ def facts_of(documents: Iterable[Document]) -> tuple[list[Fact], dict[str, Docum
 
     Raises:
         FactRejected: a document's text, id or source cannot be encoded as UTF-8.
+        RequestError: they are no documents.
     """
     return offering.facts_of(offers(documents), noun="document")
+
+
+def _checked(documents: object) -> Iterator[Document]:
+    # One document is a sequence of its fields.
+    if isinstance(documents, str | Document) or not isinstance(documents, Iterable):
+        raise RequestError(f"documents is {type(documents).__name__}; give a list of Documents")
+    for number, document in enumerate(documents, 1):
+        if not isinstance(document, Document):
+            raise RequestError(
+                f"document {number} is {type(document).__name__}; give a Document, such as "
+                "Document(page_content=text)"
+            )
+        yield document

@@ -5,6 +5,7 @@ from __future__ import annotations
 from langchain_core.embeddings import Embeddings
 
 from crp_integrations.ports import Embedder
+from crp_integrations.relay.adapting.taking import check_embedder
 
 
 class FabricEmbeddings(Embeddings):
@@ -12,9 +13,13 @@ class FabricEmbeddings(Embeddings):
 
     Args:
         embedder: a fabric's; `namespace.embedder`.
+
+    Raises:
+        RequestError: it is no embedder.
     """
 
     def __init__(self, embedder: Embedder) -> None:
+        check_embedder(embedder)
         self.embedder = embedder
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:

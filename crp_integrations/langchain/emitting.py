@@ -15,6 +15,7 @@ from langgraph.types import Command
 
 from crp_integrations.errors import FactRejected
 from crp_integrations.governance.emitting import Emitter
+from crp_integrations.relay.adapting.taking import check_emitter
 
 log = logging.getLogger("crp_integrations.langchain")
 
@@ -31,10 +32,14 @@ class EmittingMiddleware(AgentMiddleware[AgentState[Any], Any]):
 
     Args:
         emitter: makes the items and hands them on.
+
+    Raises:
+        RequestError: it is none.
     """
 
     def __init__(self, emitter: Emitter) -> None:
         super().__init__()
+        check_emitter(emitter, "EmittingMiddleware")
         self.tools = []
         self._emitter = emitter
 

@@ -13,7 +13,7 @@ from langchain_core.callbacks import (
     CallbackManagerForChainRun,
 )
 from langchain_core.documents import Document
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import BaseMessage, convert_to_messages
 from langchain_core.outputs import Generation
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.base import coerce_to_runnable
@@ -31,6 +31,7 @@ from crp_integrations.policy.parse import parse
 from crp_integrations.policy.records import Judgement
 from crp_integrations.ports import Embedder
 from crp_integrations.relay.doors import examine
+from crp_integrations.relay.parts import refuse_odd
 from crp_integrations.relay.settings import Settings
 from crp_integrations.vocabulary import GroundingMode, HaltReason, QualityTier
 
@@ -66,7 +67,8 @@ class CRPGate(Runnable[Any, Any]):
 
     Raises:
         PolicySyntaxError: the policy does not follow its grammar.
-        RequestError: the grounding mode is not one of the three.
+        RequestError: the grounding mode is not one of the three, or the policy no text.
+        ConfigError: what is given as an embedder, settings or reviewer is none.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class CRPGate(Runnable[Any, Any]):
         if grounding not in tuple(GroundingMode):
             wanted = ", ".join(GroundingMode)
             raise RequestError(f"grounding {grounding!r:.40} is not one of {wanted}")
+        refuse_odd(recognisers=(), reviewer=reviewer, embedder=embedder, settings=settings)
         self._policy = parse(policy)
         self._grounding = GroundingMode(grounding)
         self._reviewer = reviewer
@@ -110,13 +113,20 @@ class CRPGate(Runnable[Any, Any]):
     def check(self, answer: str, context: Context, question: str = "") -> Report:
         """Examine a text.
 
+        Args:
+            context: documents will do as well.
+
         Returns:
             The report on a text that may be shown.
 
         Raises:
             SafetyHalt: it may not; the report is on the error.
             QualityUnreachable: it misses what the policy demands of its quality.
+            RequestError: the answer or the question is no text, or the context no such thing.
         """
+        if not isinstance(question, str):
+            raise RequestError(f"question is {type(question).__name__}, wanted a text")
+        context = context_of(context)
         report = examine(
             answer,
             context,
@@ -305,7 +315,14 @@ def question_in(input: Any) -> str:
         named = next((input[name] for name in QUESTIONS if input.get(name)), None)
         return question_in(named if named is not None else input.get("messages"))
     if isinstance(input, Sequence) and input:
-        people = [one for one in input if isinstance(one, BaseMessage) and one.type == "human"]
+        if any(isinstance(one, str) for one in input):
+            # A chain may take texts of any meaning.
+            return ""
+        try:
+            said = convert_to_messages(input)
+        except (ValueError, NotImplementedError, KeyError, TypeError):
+            return ""
+        people = [one for one in said if one.type == "human"]
         return str(people[-1].text) if people else ""
     return ""
 

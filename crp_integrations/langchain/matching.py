@@ -28,8 +28,10 @@ def holds(value: Mapping[str, Any], wanted: Mapping[str, Any] | None) -> bool:
             `$lte`. None means all.
 
     Raises:
-        RequestError: there is no such operator.
+        RequestError: there is no such operator, or the filter is no dict.
     """
+    if wanted is not None and not isinstance(wanted, Mapping):
+        raise RequestError(f"filter is {type(wanted).__name__}, wanted a dict of keys and values")
     return all(_same(value.get(key), one) for key, one in (wanted or {}).items())
 
 

@@ -19,7 +19,7 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
-from crp_integrations.errors import LimitReached, RequestError, SafetyHalt
+from crp_integrations.errors import LimitReached, SafetyHalt
 from crp_integrations.headers.cache import CacheDirectives
 from crp_integrations.langchain.agents import Outer, depth_of, outer, within
 from crp_integrations.langchain.compacting import COMPACTION_KEY, Compacted, compacted
@@ -39,7 +39,7 @@ from crp_integrations.relay.adapting.agent_runs import (
     refuse_deeper,
     told_of,
 )
-from crp_integrations.relay.adapting.taking import check_relay
+from crp_integrations.relay.adapting.taking import check_called, check_count, check_relay
 from crp_integrations.relay.asking import Asking
 from crp_integrations.relay.drive import adrive, drive
 from crp_integrations.relay.records import Answer
@@ -100,7 +100,8 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
             `strategy` (`push`, `pull` or `reflexive`) or `model`, by which tokens are counted.
 
     Raises:
-        RequestError: a field is not known, or does not go with an agent.
+        RequestError: a field is not known, has no usable value, or does not go with an agent.
+        PolicySyntaxError: a policy does not follow its grammar.
     """
 
     state_schema = CRPState
@@ -120,7 +121,10 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         self.tools = []
         check_relay(relay, "CRPMiddleware")
         most = relay.settings.sessions.agents.max_loop_depth if max_depth is None else max_depth
-        _check(asking, most, max_turns)
+        check_called(on_receipt=on_receipt)
+        check_asking(asking, "CRPMiddleware", filled="session_id")
+        check_count("max_depth", most, least=0)
+        check_count("max_turns", max_turns, least=1)
         self.relay = relay
         self._max_depth = most
         self._max_turns = max_turns
@@ -343,11 +347,3 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
     def _hold(self, around: Outer, request: ToolCallRequest, result: Any) -> None:
         if self._facts and around.session_id:
             held(self.relay, around.session_id, request.tool_call, result)
-
-
-def _check(asking: Asking, max_depth: int, max_turns: int) -> None:
-    check_asking(asking, "CRPMiddleware", filled="session_id")
-    if max_depth < 0 or max_turns < 1:
-        raise RequestError(
-            f"max_depth is {max_depth} and max_turns {max_turns}; wanted at least 0 and 1"
-        )

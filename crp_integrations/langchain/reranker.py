@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from langchain_core.documents import BaseDocumentCompressor, Document
 
-from crp_integrations.relay.adapting.reranking import Kept, Scale, Wrapped
+from crp_integrations.relay.adapting.reranking import Kept, Scale, Wrapped, check_kind
 
 # A number without meaning to anybody else; compressors copy a document's metadata.
 _PLACE = "place"
@@ -27,6 +27,9 @@ class LangChainReranker(Wrapped):
         scale: how scores are read: `given`, `logistic` or `rank`.
         best: the score that means 1, for `given`.
         score_key: name of the score; None for the usual ones.
+
+    Raises:
+        ConfigError: an argument has no use, such as a text in the compressor's place.
     """
 
     def __init__(
@@ -38,6 +41,7 @@ class LangChainReranker(Wrapped):
         best: float = 1.0,
         score_key: str | None = None,
     ) -> None:
+        check_kind("compressor", compressor, BaseDocumentCompressor)
         self._compressor = compressor
         self._keys = _SCORES if score_key is None else (score_key,)
         super().__init__("langchain", identity, self._kept, scale, best)

@@ -14,13 +14,21 @@ from langchain_core.callbacks import (
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.vectorstores import VectorStore
-from pydantic import ConfigDict, Field, SkipValidation, model_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    SkipValidation,
+    model_validator,
+)
 
 from crp_integrations.envelope.ports import Reranker
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError
 from crp_integrations.langchain.documents import documents_of, facts_of, stored_document
+from crp_integrations.relay.adapting.taking import check_count, own_words
 from crp_integrations.relay.doors import pack
+from crp_integrations.relay.parts import refuse_odd
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import Preset, load
 from crp_integrations.vocabulary import GroundingMode
@@ -47,13 +55,17 @@ class CRPRetriever(BaseRetriever):
         preset: settings for a source's documents, `default` or `literal`; a relay has its own.
         session_id: session of a relay whose facts in memory are found too;
             `invoke(query, session_id=…)` overrides it.
+
+    Raises:
+        RequestError: a field has no usable value, or does not go with another.
+        ConfigError: what is given as a reranker is none.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     relay: Relay | None = None
     source: BaseRetriever | None = None
-    model: str
+    model: str = Field(min_length=1)
     budget_tokens: int | None = Field(default=None, ge=1)
     k: int | None = Field(default=None, ge=1)
     grounding: GroundingMode = GroundingMode.PREFERRED
@@ -61,16 +73,25 @@ class CRPRetriever(BaseRetriever):
     preset: Preset | None = None
     session_id: str | None = None
 
+    @model_validator(mode="wrap")
+    @classmethod
+    def _told(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        with own_words(cls):
+            return handler(given)
+
     @model_validator(mode="after")
     def _one_origin(self) -> Self:
         if (self.relay is None) == (self.source is None):
-            raise ValueError("CRPRetriever takes either relay= or, through wrap(), a source")
+            raise RequestError("CRPRetriever takes either relay= or, through wrap(), a source")
         if self.relay is not None and self.reranker is not None:
-            raise ValueError("give the reranker to Relay.open(…, reranker=…), not to CRPRetriever")
+            raise RequestError(
+                "give the reranker to Relay.open(…, reranker=…), not to CRPRetriever"
+            )
         if self.relay is not None and self.preset is not None:
-            raise ValueError("give the preset to Relay.open(…, preset=…), not to CRPRetriever")
+            raise RequestError("give the preset to Relay.open(…, preset=…), not to CRPRetriever")
         if self.relay is None and self.session_id is not None:
-            raise ValueError("a source has no sessions; session_id goes with relay=")
+            raise RequestError("a source has no sessions; session_id goes with relay=")
+        refuse_odd(recognisers=(), reranker=self.reranker)
         return self
 
     @classmethod
@@ -90,7 +111,17 @@ class CRPRetriever(BaseRetriever):
             candidates: documents that a vector store is asked for; a retriever knows its own.
             fields: `budget_tokens`, `k`, `grounding`, `reranker`, `preset` and the fields of every
                 retriever.
+
+        Raises:
+            RequestError: the source is neither, or a field has no usable value.
         """
+        check_count("candidates", candidates, least=1)
+        given: object = source
+        if not isinstance(given, BaseRetriever | VectorStore):
+            hint = "; a relay is given as CRPRetriever(relay=…)" if isinstance(given, Relay) else ""
+            raise RequestError(
+                f"source is {type(given).__name__}, wanted a retriever or a vector store{hint}"
+            )
         if isinstance(source, VectorStore):
             source = source.as_retriever(search_kwargs={"k": candidates})
         return cls(source=source, model=model, **fields)
@@ -120,7 +151,13 @@ class CRPRetriever(BaseRetriever):
         found: list[Document] | None,
         k: int | None = None,
         session_id: str | None = None,
+        **unknown: Any,
     ) -> tuple[Envelope, list[Document]]:
+        if unknown:
+            raise RequestError(
+                f"CRPRetriever takes k and session_id with a question, not {min(unknown)!r:.40}; "
+                "its other fields are given when it is made"
+            )
         cap = self.k if k is None else k
         if self.relay is not None:
             turn = self.relay.turn(

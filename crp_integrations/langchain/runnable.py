@@ -20,7 +20,7 @@ from crp_integrations.langchain.model import LangChainModel, chat_model_in, mode
 from crp_integrations.langchain.sessions import session_of
 from crp_integrations.langchain.wire import Asked, answered, asked, chunks_of
 from crp_integrations.relay import outcomes
-from crp_integrations.relay.adapting.taking import check_relay
+from crp_integrations.relay.adapting.taking import check_relay, check_values
 from crp_integrations.relay.asking import Asking
 from crp_integrations.relay.drive import adrive, adrive_stream, drive, drive_stream
 from crp_integrations.relay.records import Answer
@@ -59,7 +59,9 @@ class CRPRunnable(Runnable[Question, AIMessage]):
             `strategy`, `budget_tokens`; `invoke` and its kin take them too, and they win.
 
     Raises:
-        RequestError: there is no such field; or what is given is no relay or no chat model.
+        RequestError: there is no such field, or it has no usable value; or what is given is no
+            relay or no chat model.
+        PolicySyntaxError: a policy does not follow its grammar.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class CRPRunnable(Runnable[Question, AIMessage]):
     ) -> None:
         _known(asking)
         check_relay(relay, "CRPRunnable")
+        check_values(asking)
         self.relay = relay
         self.llm = llm
         self.name = name

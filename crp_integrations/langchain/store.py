@@ -29,7 +29,9 @@ from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
 from crp_integrations.langchain.kept import Shelf
 from crp_integrations.langchain.matching import holds, matches
+from crp_integrations.langchain.storing import checked_ttl, labels_of, minutes_of, paths_of
 from crp_integrations.langchain.values import Kept, Labels, Place, Written, json_value
+from crp_integrations.relay.adapting.taking import check_count
 from crp_integrations.vocabulary import SourceKind
 
 # What the URIs of its sources begin with: `langgraph:users/anna`.
@@ -68,7 +70,8 @@ class CRPStore(BaseStore):
         options: of `Relay.open`, such as `subject`, where no namespace is given.
 
     Raises:
-        RequestError: a relay is given, or options beside a namespace.
+        RequestError: a relay is given, options beside a namespace, or fields or a time to live
+            that have no use.
     """
 
     supports_ttl = True
@@ -83,9 +86,14 @@ class CRPStore(BaseStore):
         labels: Sequence[str] = (),
         **options: Any,
     ) -> None:
+        if "index" in options:
+            raise RequestError(
+                "index is not an option here: the fabric embeds by itself; fields=[…] says by "
+                "which paths of a value a query finds it"
+            )
         self._shelf = Shelf(place, scheme=SCHEME, kind=kind, labels=labels, **options)
-        self._fields = tuple(fields)
-        self.ttl_config = ttl
+        self._fields = paths_of("fields", fields)
+        self.ttl_config = checked_ttl(ttl)
 
     @property
     def namespace(self) -> Namespace:
@@ -131,15 +139,19 @@ class CRPStore(BaseStore):
 
         Returns:
             How many namespaces were erased.
+
+        Raises:
+            RequestError: the prefix is no tuple of names.
         """
-        return self._shelf.erase(tuple(namespace_prefix))
+        return self._shelf.erase(labels_of(namespace_prefix))
 
     # --- within --------------------------------------------------------------------------
 
     def _done(self, op: Op, asked: _Asked) -> Result:
         match op:
             case GetOp(namespace=path, key=key):
-                found = self._shelf.get([(tuple(path), key)]).get((tuple(path), key))
+                place = labels_of(path), key
+                found = self._shelf.get([place]).get(place)
                 if found is not None and op.refresh_ttl:
                     asked.read.append(found)
                 return None if found is None else _item(found)
@@ -151,8 +163,8 @@ class CRPStore(BaseStore):
             case ListNamespacesOp():
                 return self._namespaces(op)
             case PutOp(namespace=path, key=key):
-                labels = tuple(path)
-                if not labels or not all(isinstance(one, str) and one for one in labels):
+                labels = labels_of(path)
+                if not labels or not all(labels):
                     raise RequestError(f"namespace {labels!r:.80} is not one or more names")
                 if op.value is not None and not isinstance(op.value, dict):
                     raise RequestError(
@@ -164,7 +176,10 @@ class CRPStore(BaseStore):
         raise RequestError(f"an operation is {type(op).__name__}, wanted one of LangGraph's four")
 
     def _search(self, op: SearchOp) -> list[tuple[Kept, float | None]]:
-        prefix = tuple(op.namespace_prefix)
+        prefix = labels_of(op.namespace_prefix)
+        if op.query is not None and not isinstance(op.query, str):
+            raise RequestError(f"query is {type(op.query).__name__}, wanted a text")
+        check_count("limit", op.limit, least=0)
         begin, end = max(0, op.offset), max(0, op.offset) + max(0, op.limit)
         if not op.query:
             kept = (one for one in self._shelf.under(prefix) if holds(one.value, op.filter))
@@ -188,6 +203,8 @@ class CRPStore(BaseStore):
 
     def _namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
         paths = {one.path for one in self._shelf.under()}
+        for condition in op.match_conditions or ():
+            labels_of(condition.path)
         found = {path for path in paths if matches(path, op.match_conditions)}
         if op.max_depth is not None:
             found = {path[: op.max_depth] for path in found}
@@ -195,13 +212,14 @@ class CRPStore(BaseStore):
 
     def _written(self, op: PutOp) -> Written:
         value = json_value(op.key, op.value or {})
-        paths: Sequence[str] = () if op.index is False else op.index or self._fields
+        given = None if op.index is False else op.index
+        paths = () if op.index is False else paths_of("index", given) or self._fields
         texts = [
             text
             for path in paths
             for text in get_text_at_path(value, path if path == WHOLE else tokenize_path(path))
         ]
-        return Written(tuple(op.namespace), op.key, value, tuple(texts), op.ttl)
+        return Written(tuple(op.namespace), op.key, value, tuple(texts), minutes_of(op.ttl))
 
 
 def _item(kept: Kept) -> Item:

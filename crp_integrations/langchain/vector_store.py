@@ -19,7 +19,7 @@ from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.langchain.documents import stored_document
 from crp_integrations.langchain.embeddings import FabricEmbeddings
 from crp_integrations.ports import Embedder
-from crp_integrations.relay.adapting.views import Item, items_of, own_metadata
+from crp_integrations.relay.adapting.views import Item, check_k, items_of, own_metadata
 from crp_integrations.relay.relay import Relay
 from crp_integrations.vocabulary import SourceKind
 
@@ -132,9 +132,11 @@ class CRPVectorStore(VectorStore):
         Raises:
             FactRejected: a text is too short or too long for a fact, or metadata are not plain
                 JSON; nothing was added.
-            RequestError: there are not as many ids or metadatas as texts.
+            RequestError: there are not as many ids or metadatas as texts, or something else is in
+                the place of a list.
         """
         _refuse(kwargs)
+        _check_lists(texts=texts, metadatas=metadatas, ids=ids)
         told = list(texts)
         for name, given in (("metadatas", metadatas), ("ids", ids)):
             if given is not None and len(given) != len(told):
@@ -188,7 +190,7 @@ class CRPVectorStore(VectorStore):
     ) -> list[tuple[Document, float]]:
         """The k documents nearest to a text with their cosines in [-1, 1]."""
         _refuse(kwargs)
-        vector = self.namespace.embedder.embed_query(query)
+        vector = self._vector(query)
         return _documents(self._items.nearest(vector, k, where=_where(filter)))
 
     def similarity_search_by_vector(
@@ -216,7 +218,7 @@ class CRPVectorStore(VectorStore):
             fetch_k: how many of the nearest to choose from.
             lambda_mult: [0, 1]; 1 looks at the query alone, 0 at differences alone.
         """
-        vector = self.namespace.embedder.embed_query(query)
+        vector = self._vector(query)
         return self.max_marginal_relevance_search_by_vector(
             vector.tolist(), k, fetch_k, lambda_mult, filter, **kwargs
         )
@@ -232,8 +234,15 @@ class CRPVectorStore(VectorStore):
     ) -> list[Document]:
         """Documents near a vector and unlike each other."""
         _refuse(kwargs)
+        check_k(k)
+        check_k(fetch_k)
         found = self._items.nearest(embedding, max(k, fetch_k), where=_where(filter))
         return [document for document, _ in _documents(self._items.diverse(found, k, lambda_mult))]
+
+    def _vector(self, query: str) -> Any:
+        if not isinstance(query, str):
+            raise RequestError(f"query is {type(query).__name__}, wanted a text")
+        return self.namespace.embedder.embed_query(query)
 
     def _select_relevance_score_fn(self) -> Callable[[float], float]:
         """A cosine below 0 is no relevance at all; [0, 1] stays as it is."""
@@ -267,16 +276,35 @@ def _where(filter: Filter) -> Where | None:
     return Where(metadata=plain(filter, name="the filter", refusal=RequestError))
 
 
-def _embedder(embedding: Embeddings | None, identity: str, *, in_memory: bool) -> Embedder | None:
+def _embedder(embedding: object, identity: str, *, in_memory: bool) -> Embedder | None:
     if embedding is None:
         return None
     if isinstance(embedding, FabricEmbeddings):
         return embedding.embedder
+    if not isinstance(embedding, Embeddings):
+        seen = embedding if isinstance(embedding, type) else type(embedding)
+        raise RequestError(f"embedding is {seen.__name__}; give an Embeddings object, or None")
     if not identity and not in_memory:
         raise RequestError(
             "a store on disk needs identity=, the name of the embedding model and its version"
         )
     return LangChainEmbedder(embedding, identity or f"langchain/{type(embedding).__name__}")
+
+
+def _check_lists(*, texts: object, **beside: object) -> None:
+    """Check that texts and what goes with each are lists; a text would be read letter by letter.
+
+    Raises:
+        RequestError: one is something else; names it.
+    """
+    if isinstance(texts, str) or not isinstance(texts, Iterable):
+        raise RequestError(f"texts is {type(texts).__name__}, wanted a list of texts")
+    for name, given in beside.items():
+        wrong = isinstance(given, str) or not isinstance(given, Sequence)
+        if given is not None and wrong:
+            raise RequestError(
+                f"{name} is {type(given).__name__}, wanted a list, one for each text"
+            )
 
 
 def _refuse(kwargs: Mapping[str, Any]) -> None:

@@ -202,7 +202,7 @@ class Deployments:
         ):
             listed = ", ".join(sorted(set(self._router.get_model_names())))
             own = ModelNotFound(
-                f"no deployment is named {self._group!r:.120}; the list has {listed}"
+                f"no deployment is named {self._group!r:.120}; the list has {listed or 'none'}"
             )
         else:
             own = translate(error, self._group, litellm)

@@ -18,7 +18,10 @@ from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.records import Fact
 from crp_integrations.ports import Embedder
+from crp_integrations.relay.adapting.taking import check_called
 from crp_integrations.relay.doors import examine
+from crp_integrations.relay.given import passages_of
+from crp_integrations.relay.parts import refuse_odd
 from crp_integrations.relay.settings import Settings
 from crp_integrations.vocabulary import Checked, GroundingMode
 
@@ -84,7 +87,8 @@ class CRPLogger(CustomLogger):
         settings: None reads `CRP_*` and the defaults.
 
     Raises:
-        RequestError: the grounding mode is not one of the three.
+        RequestError: the grounding mode is not one of the three, or `on_report` no function.
+        ConfigError: what is given as an embedder or settings is none.
     """
 
     def __init__(
@@ -99,6 +103,8 @@ class CRPLogger(CustomLogger):
         if grounding not in tuple(GroundingMode):
             wanted = ", ".join(GroundingMode)
             raise RequestError(f"grounding {grounding!r:.40} is not one of {wanted}")
+        check_called(on_report=on_report)
+        refuse_odd(recognisers=(), embedder=embedder, settings=settings)
         self._grounding = GroundingMode(grounding)
         self._on_report = on_report
         self._embedder = embedder
@@ -125,7 +131,18 @@ class CRPLogger(CustomLogger):
         Args:
             context: an envelope, facts, or texts.
             question: what is asked; None where it is not known.
+
+        Raises:
+            RequestError: the context is none of these, or the question no text.
         """
+        # The answer comes when nobody is there any more to be told.
+        given: object = context
+        if isinstance(given, str) or not isinstance(given, Envelope | Sequence):
+            seen = "one string" if isinstance(given, str) else type(given).__name__
+            raise RequestError(f"context is {seen}; give an envelope, or a list of facts or texts")
+        passages_of(context)
+        if question is not None and not isinstance(question, str):
+            raise RequestError(f"question is {type(question).__name__}, wanted a text")
         token = self._around.set(_Shown(context, question))
         try:
             yield

@@ -25,6 +25,7 @@ from crp_integrations.policy.parse import parse
 from crp_integrations.policy.render import render
 from crp_integrations.relay import outcomes
 from crp_integrations.relay.adapting.from_headers import from_headers
+from crp_integrations.relay.adapting.taking import check_values
 from crp_integrations.relay.asking import Asking
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.steps import Halt, Outcome, Release
@@ -73,7 +74,8 @@ class CRPProxyHook(CustomLogger):
             headers win, but for `policy` and `safety_budget`, which they can only tighten.
 
     Raises:
-        RequestError: there is no such field.
+        RequestError: there is no such field, or it has no usable value; or what is given is no
+            relay and no function.
         PolicySyntaxError: the policy does not follow its grammar.
     """
 
@@ -81,7 +83,14 @@ class CRPProxyHook(CustomLogger):
         self, relay: RelayOf, *, refuse_others: bool = False, **asking: Unpack[Asking]
     ) -> None:
         super().__init__()
-        self._asking = further(asking)
+        if isinstance(relay, type) or not (isinstance(relay, Relay) or callable(relay)):
+            raise RequestError(
+                "CRPProxyHook takes a relay, as Relay.open(…) gives it, or a function that gives "
+                f"the relay of a key, not {type(relay).__name__}"
+            )
+        self._asking = further(asking, name="CRPProxyHook")
+        check_values(self._asking)
+        _possible(self._asking.get("strategy"))
         policy = asking.get("policy")
         self._policy = parse(policy) if policy else None
         self._relay = relay
@@ -170,9 +179,7 @@ class CRPProxyHook(CustomLogger):
         if named:
             joined["accept_strategies"] = taken or named
         for one in taken or named or (joined.get("strategy"),):
-            if one is not None and one not in STRATEGIES:
-                wanted = ", ".join(STRATEGIES)
-                raise RequestError(f"strategy {str(one)!r:.40} is not one of {wanted}")
+            _possible(one)
         return joined
 
     def _kept(self, data: dict[str, Any], handing: Handing) -> None:
@@ -356,6 +363,17 @@ def _taken_out(data: Mapping[str, Any]) -> dict[str, str]:
         for name in [name for name in place if str(name).strip().lower().startswith(PREFIX)]:
             found.setdefault(str(name), str(place.pop(name)))
     return found
+
+
+def _possible(strategy: object) -> None:
+    """Check that a strategy answers in one call.
+
+    Raises:
+        RequestError: it does not.
+    """
+    if strategy is not None and strategy not in STRATEGIES:
+        wanted = ", ".join(STRATEGIES)
+        raise RequestError(f"strategy {str(strategy)!r:.40} is not one of {wanted}")
 
 
 def _refuse_metadata(data: Mapping[str, Any]) -> None:

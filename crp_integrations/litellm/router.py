@@ -12,9 +12,16 @@ from crp_integrations.engines.litellm_provider import register_extractive
 from crp_integrations.errors import RequestError
 from crp_integrations.litellm.attach import attached
 from crp_integrations.litellm.deployments import Deployments
+from crp_integrations.litellm.entries import check_entries
 from crp_integrations.litellm.hook import install
 from crp_integrations.litellm.loop import made_in_a_loop, wait
-from crp_integrations.litellm.wire import asked, further, refuse_metadata, tools_of
+from crp_integrations.litellm.wire import (
+    asked,
+    further,
+    refuse_fields,
+    refuse_metadata,
+    tools_of,
+)
 from crp_integrations.relay import outcomes
 from crp_integrations.relay.adapting.taking import check_relay
 from crp_integrations.relay.drive import adrive
@@ -54,9 +61,16 @@ class CRPRouter:
 
         Raises:
             ConfigError: a header named `CRP-…` would go to a provider.
-            RequestError: what is given is no relay.
+            RequestError: what is given is no relay, the list no list of entries, or an argument
+                a field of a question, which each call gives.
         """
         check_relay(relay, "CRPRouter")
+        check_entries(model_list)
+        refuse_fields(router_kwargs)
+        if isinstance(allow_headers, str):
+            raise RequestError(
+                f"allow_headers is the text {allow_headers!r:.60}; give a list of names"
+            )
         common = router_kwargs.get("default_litellm_params") or {}
         for params in (common, *((entry.get("litellm_params") or {}) for entry in model_list)):
             for name in ARGUMENTS:
@@ -116,6 +130,9 @@ class CRPRouter:
         """
         if kwargs.get("n") not in (None, 1):
             raise RequestError(f"n is {kwargs['n']}; one answer is examined, so ask for one")
+        if not isinstance(model, str):
+            raise RequestError(f"model is {type(model).__name__}, wanted the name of a group")
+        refuse_fields(kwargs)
         for name in ARGUMENTS:
             refuse_unlisted(kwargs.get(name), self._allowed)
         refuse_metadata(kwargs)

@@ -116,8 +116,11 @@ def tools_of(given: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [*(given.get("tools") or ()), *old]
 
 
-def further(crp: Mapping[str, Any] | None) -> dict[str, Any]:
+def further(crp: Mapping[str, Any] | None, name: str = "crp") -> dict[str, Any]:
     """The fields of a question that a caller gave by their names.
+
+    Args:
+        name: of what takes them, for messages.
 
     Raises:
         RequestError: there is no such field, or the router fills it in itself.
@@ -126,10 +129,32 @@ def further(crp: Mapping[str, Any] | None) -> dict[str, Any]:
         raise RequestError(f"crp is {type(crp).__name__}, wanted a dict of a question's fields")
     fields = dict(crp or {})
     known = sorted(Asking.__annotations__.keys() - FILLED)
-    for name in fields:
-        if name not in known:
-            raise RequestError(f"crp has no field {str(name)!r:.40}; it takes {', '.join(known)}")
+    for field in fields:
+        if field not in known:
+            told = ", ".join(known)
+            raise RequestError(f"{name} has no field {str(field)!r:.40}; it takes {told}")
     return fields
+
+
+def refuse_fields(arguments: Mapping[str, Any]) -> None:
+    """Check that no field of a question stands among LiteLLM's arguments.
+
+    LiteLLM hands on what it does not know: a policy would be none, and go to the provider.
+
+    Raises:
+        RequestError: one does; says where it goes.
+    """
+    fields = Asking.__annotations__.keys() - FILLED
+    for name, value in arguments.items():
+        # LiteLLM has a switch of its own by the name of `cache`, which is a dict.
+        if name in fields and value is not None and not (name == "cache" and _switch(value)):
+            raise RequestError(
+                f"{name} is a field of the question; give it with each call, as crp={{{name!r}: …}}"
+            )
+
+
+def _switch(value: Any) -> bool:
+    return isinstance(value, Mapping | bool)
 
 
 def refuse_metadata(arguments: Mapping[str, Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 from llama_index.core.base.llms.types import (
     ChatMessage,
@@ -20,7 +20,7 @@ from llama_index.core.llms.callbacks import llm_chat_callback
 from llama_index.core.llms.llm import LLM, ToolSelection
 from llama_index.core.tools import BaseTool
 
-from crp_integrations.errors import RequestError, SafetyHalt
+from crp_integrations.errors import SafetyHalt
 from crp_integrations.llama_index.agent_calls import TOOLS, AgentCalls
 from crp_integrations.llama_index.completing import Chatting
 from crp_integrations.llama_index.events import ReportEvent
@@ -44,7 +44,7 @@ from crp_integrations.relay.adapting.agent_runs import (
     told_of,
 )
 from crp_integrations.relay.adapting.holding import hold, result_facts
-from crp_integrations.relay.adapting.taking import check_relay
+from crp_integrations.relay.adapting.taking import check_called, check_count, check_relay
 from crp_integrations.relay.asking import Asking
 from crp_integrations.relay.drive import adrive, drive
 from crp_integrations.relay.records import Answer
@@ -110,7 +110,8 @@ class CRPAgentLLM(Chatting):
             `strategy` (`push`, `pull` or `reflexive`) or `model`, by which tokens are counted.
 
     Raises:
-        RequestError: a field is not known, or does not go with an agent.
+        RequestError: a field is not known, has no usable value, or does not go with an agent.
+        PolicySyntaxError: a policy does not follow its grammar.
     """
 
     _relay: Relay = PrivateAttr()
@@ -134,7 +135,11 @@ class CRPAgentLLM(Chatting):
         check_llm(llm)
         super().__init__(callback_manager=llm.callback_manager)
         most = relay.settings.sessions.agents.max_loop_depth if max_depth is None else max_depth
-        _check(asking, most)
+        # Any name of a session will do; it is hashed where it is used.
+        values = cast(Asking, {n: one for n, one in asking.items() if n != "session_id"})
+        check_asking(values, "CRPAgentLLM", filled="compact")
+        check_count("max_depth", most, least=0)
+        check_called(on_receipt=on_receipt)
         self._relay = relay
         self._llm = llm
         self._most = most
@@ -358,12 +363,6 @@ class CRPAgentLLM(Chatting):
 
     def _end(self, run: _Run) -> None:
         self._relay.end_session(run.session_id)
-
-
-def _check(asking: Asking, max_depth: int) -> None:
-    check_asking(asking, "CRPAgentLLM", filled="compact")
-    if max_depth < 0:
-        raise RequestError(f"max_depth is {max_depth}, wanted at least 0")
 
 
 def _piece(response: ChatResponse) -> ChatResponse:

@@ -8,7 +8,9 @@ from typing import Any
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import PrivateAttr
 
+from crp_integrations.llama_index.given import check_fields
 from crp_integrations.ports import Embedder
+from crp_integrations.relay.adapting.taking import check_embedder
 
 
 class FabricEmbedding(BaseEmbedding):
@@ -16,12 +18,17 @@ class FabricEmbedding(BaseEmbedding):
 
     Args:
         embedder: a fabric's; `namespace.embedder`.
+
+    Raises:
+        RequestError: it is no embedder, or there is no such field.
     """
 
     _embedder: Embedder = PrivateAttr()
 
     def __init__(self, embedder: Embedder, **fields: Any) -> None:
-        super().__init__(**{"model_name": embedder.identity, **fields})
+        check_embedder(embedder)
+        given = check_fields(type(self), fields)
+        super().__init__(**{"model_name": embedder.identity, **given})
         self._embedder = embedder
 
     @classmethod

@@ -18,6 +18,7 @@ from llama_index.core.schema import MetadataMode
 
 from crp_integrations.errors import FactRejected
 from crp_integrations.governance.emitting import Emitter
+from crp_integrations.relay.adapting.taking import check_emitter
 
 log = logging.getLogger("crp_integrations.llama_index")
 
@@ -33,11 +34,15 @@ class EmittingHandler(BaseEventHandler):
 
     Args:
         emitter: makes the items and hands them on.
+
+    Raises:
+        RequestError: it is none.
     """
 
     _emitter: Emitter = PrivateAttr()
 
     def __init__(self, emitter: Emitter) -> None:
+        check_emitter(emitter, "EmittingHandler")
         super().__init__()
         self._emitter = emitter
 

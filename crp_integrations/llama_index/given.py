@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from llama_index.core.bridge.pydantic import BaseModel
 from llama_index.core.llms.llm import LLM
+from llama_index.core.schema import NodeWithScore
 
 from crp_integrations.errors import RequestError
 
@@ -28,6 +30,20 @@ def check_fields(component: type[BaseModel], given: Any) -> Any:
                 f"{component.__name__} has no field {str(name)!r:.40}; it takes {', '.join(known)}"
             )
     return {name: value for name, value in given.items() if name != _WRITTEN}
+
+
+def check_nodes(given: object) -> list[NodeWithScore]:
+    """Check that nodes as a retriever finds them were given.
+
+    Raises:
+        RequestError: they are something else, such as texts or nodes without a score's place.
+    """
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise RequestError(f"nodes is {type(given).__name__}, wanted a list of NodeWithScore")
+    for number, one in enumerate(given, 1):
+        if not isinstance(one, NodeWithScore):
+            raise RequestError(f"node {number} is {type(one).__name__}; give NodeWithScore(node=…)")
+    return list(given)
 
 
 def check_llm(given: object) -> None:

@@ -39,9 +39,10 @@ from crp_integrations.llama_index.tree import Tree
 from crp_integrations.llama_index.wire import messages_of, receipt_told, tool_results
 from crp_integrations.messages import Message
 from crp_integrations.receipt.records import Receipt
-from crp_integrations.relay.adapting.taking import check_relay
+from crp_integrations.relay.adapting.taking import check_called, check_relay
 from crp_integrations.relay.adapting.witnessing import witness
 from crp_integrations.relay.doors import examine
+from crp_integrations.relay.given import mode_of
 from crp_integrations.relay.relay import Relay
 from crp_integrations.vocabulary import Checked, GroundingMode, HaltReason, RiskLevel
 
@@ -137,14 +138,13 @@ class DPEEventHandler(BaseEventHandler):
         on_receipt: Callable[[Receipt], None] | None = None,
     ) -> None:
         super().__init__()
-        if grounding not in tuple(GroundingMode):
-            wanted = ", ".join(GroundingMode)
-            raise RequestError(f"grounding {grounding!r:.40} is not one of {wanted}")
         if on_critical not in ("record", "raise"):
             raise RequestError(f"on_critical {on_critical!r:.40} is neither record nor raise")
         if relay is not None:
             check_relay(relay, "DPEEventHandler")
-        self._grounding = GroundingMode(grounding)
+        # LlamaIndex swallows what a handler raises.
+        check_called(on_report=on_report, on_receipt=on_receipt)
+        self._grounding = mode_of(grounding)
         self._on_report = on_report
         self._relay = relay
         self._on_receipt = on_receipt

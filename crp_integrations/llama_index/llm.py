@@ -22,6 +22,7 @@ from crp_integrations.engines.litellm import DEFAULT_TIMEOUT_S
 from crp_integrations.engines.litellm_chat import answering, call_of, client_of
 from crp_integrations.engines.litellm_chat import tool_choice as chosen
 from crp_integrations.engines.windows import context_limit
+from crp_integrations.errors import RequestError
 from crp_integrations.llama_index.completing import Chatting
 from crp_integrations.llama_index.given import check_fields
 from crp_integrations.llama_index.wire import (
@@ -33,6 +34,7 @@ from crp_integrations.llama_index.wire import (
 )
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.ports import Model
+from crp_integrations.relay.adapting.taking import own_words
 
 
 class CRPLLM(Chatting):
@@ -54,7 +56,7 @@ class CRPLLM(Chatting):
 
     Raises:
         ConfigError: a header is named `CRP-…`, or an option belongs to the single call.
-        RequestError: there is no such field.
+        RequestError: there is no such field, it has no usable value, or the client is none.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, protected_namespaces=())
@@ -77,7 +79,12 @@ class CRPLLM(Chatting):
     _given: bool = PrivateAttr(default=False)
 
     def __init__(self, model: str, *, client: Model | None = None, **fields: Any) -> None:
-        super().__init__(model=model, **check_fields(type(self), fields))
+        with own_words(type(self)):
+            super().__init__(model=model, **check_fields(type(self), fields))
+        if client is not None and (isinstance(client, type) or not hasattr(client, "call")):
+            raise RequestError(
+                f"client is {type(client).__name__}; give a Model, or None for LiteLLM's"
+            )
         self._given = client is not None
         self._client = client if client is not None else client_of(self, {})
 

@@ -18,7 +18,7 @@ from crp_integrations.llama_index.sessions import named_session, session_of
 from crp_integrations.llama_index.wire import message_of
 from crp_integrations.loaders.text import paragraphs
 from crp_integrations.relay.adapting.holding import hold, passages
-from crp_integrations.relay.adapting.taking import check_relay
+from crp_integrations.relay.adapting.taking import check_relay, own_words
 from crp_integrations.relay.relay import Relay
 
 # Of whom messages are remembered; what a model said is no fact because it said so.
@@ -49,11 +49,11 @@ class CRPMemoryBlock(BaseMemoryBlock[str]):
             are remembered as facts support what it says later, so they are not by default.
 
     Raises:
-        RequestError: no relay is given, or there is no such field.
+        RequestError: no relay is given, or there is no such field, or it has no usable value.
     """
 
     name: str = Field(default="facts", description="The name of the memory block.")
-    model: str | None = None
+    model: str | None = Field(default=None, min_length=1)
     budget_tokens: int | None = Field(default=None, ge=1)
     k: int | None = Field(default=None, ge=1)
     session_id: str | None = None
@@ -63,7 +63,8 @@ class CRPMemoryBlock(BaseMemoryBlock[str]):
 
     def __init__(self, place: Relay, **fields: Any) -> None:
         check_relay(place, "CRPMemoryBlock")
-        super().__init__(**check_fields(type(self), fields))
+        with own_words(type(self)):
+            super().__init__(**check_fields(type(self), fields))
         self._relay = place
 
     @field_validator("roles")

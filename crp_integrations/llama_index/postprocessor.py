@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Self
 
 from llama_index.core.bridge.pydantic import Field, model_validator
 from llama_index.core.instrumentation import get_dispatcher
@@ -12,10 +13,11 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from crp_integrations.errors import RequestError
 from crp_integrations.llama_index.events import EnvelopeEvent
-from crp_integrations.llama_index.given import check_fields
+from crp_integrations.llama_index.given import check_fields, check_nodes
 from crp_integrations.llama_index.listening import listen
 from crp_integrations.llama_index.packing import offers, packed_nodes
 from crp_integrations.relay.adapting.offering import facts_of
+from crp_integrations.relay.adapting.taking import own_words
 from crp_integrations.relay.doors import pack
 from crp_integrations.vocabulary import GroundingMode
 
@@ -36,17 +38,21 @@ class CRPNodePostprocessor(BaseNodePostprocessor):
         model: whose tokenizer counts.
         budget_tokens: most tokens of the nodes together, None for the model's context limit.
         k: most nodes, None for as many as fit.
+
+    Raises:
+        RequestError: there is no such field, or it has no usable value.
     """
 
-    model: str
+    model: str = Field(min_length=1)
     budget_tokens: int | None = Field(default=None, ge=1)
     k: int | None = Field(default=None, ge=1)
     grounding: GroundingMode = GroundingMode.PREFERRED
 
-    @model_validator(mode="before")
+    @model_validator(mode="wrap")
     @classmethod
-    def _fields_alone(cls, given: Any) -> Any:
-        return check_fields(cls, given)
+    def _fields_alone(cls, given: Any, handler: Callable[[Any], Self]) -> Self:
+        with own_words(cls):
+            return handler(check_fields(cls, given))
 
     @classmethod
     def class_name(cls) -> str:
@@ -58,6 +64,12 @@ class CRPNodePostprocessor(BaseNodePostprocessor):
     ) -> list[NodeWithScore]:
         if query_bundle is None:
             raise RequestError("CRPNodePostprocessor needs the query: query_bundle or query_str")
+        given: object = query_bundle
+        if not isinstance(given, QueryBundle):
+            raise RequestError(
+                f"query_bundle is {type(given).__name__}; give a QueryBundle, or query_str"
+            )
+        nodes = check_nodes(nodes)
         # An engine behind an index node would else show the model what it found about its answer.
         listen()
         dispatcher.event(

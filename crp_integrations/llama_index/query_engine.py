@@ -28,7 +28,7 @@ from crp_integrations.llama_index.sessions import named_session
 from crp_integrations.llama_index.spans import Span, standing
 from crp_integrations.llama_index.wire import proof_of
 from crp_integrations.relay import outcomes
-from crp_integrations.relay.adapting.taking import check_relay
+from crp_integrations.relay.adapting.taking import check_relay, check_values
 from crp_integrations.relay.asking import Asking
 from crp_integrations.relay.drive import adrive_stream, drive_stream
 from crp_integrations.relay.records import Answer
@@ -61,7 +61,9 @@ class CRPQueryEngine(BaseQueryEngine):
             `strategy`, `budget_tokens`.
 
     Raises:
-        RequestError: there is no such field; or what is given is no relay or no LLM.
+        RequestError: there is no such field, or it has no usable value; or what is given is no
+            relay or no LLM.
+        PolicySyntaxError: a policy does not follow its grammar.
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class CRPQueryEngine(BaseQueryEngine):
         self._asking: dict[str, Any] = dict(asking)
         if self._asking.get("session_id"):
             self._asking["session_id"] = named_session(self._asking["session_id"])
+        check_values(self._asking)
         if llm is not None and not asking.get("model") and model_name(llm):
             self._asking["model"] = model_name(llm)
 

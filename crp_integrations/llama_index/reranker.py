@@ -6,7 +6,8 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from crp_integrations.ports import Embedder
-from crp_integrations.relay.adapting.reranking import Kept, Scale, Wrapped
+from crp_integrations.relay.adapting.reranking import Kept, Scale, Wrapped, check_kind
+from crp_integrations.relay.parts import refuse_odd
 from crp_integrations.vectors import cosine
 
 
@@ -20,6 +21,9 @@ class LlamaIndexReranker(Wrapped):
         best: the score that means 1, for `given`; 10 for an `LLMRerank`.
         embedder: gives the nodes their cosine before, for an object that looks at scores, such as
             a `SimilarityPostprocessor`; None gives them no score.
+
+    Raises:
+        ConfigError: an argument has no use, such as a text in the postprocessor's place.
     """
 
     def __init__(
@@ -31,6 +35,8 @@ class LlamaIndexReranker(Wrapped):
         best: float = 1.0,
         embedder: Embedder | None = None,
     ) -> None:
+        check_kind("postprocessor", postprocessor, BaseNodePostprocessor)
+        refuse_odd(recognisers=(), embedder=embedder)
         self._postprocessor = postprocessor
         self._embedder = embedder
         super().__init__("llama_index", identity, self._kept, scale, best)

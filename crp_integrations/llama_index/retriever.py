@@ -18,8 +18,9 @@ from crp_integrations.llama_index.listening import here, listen, session_in
 from crp_integrations.llama_index.packing import offers, packed_nodes, stored_nodes
 from crp_integrations.llama_index.sessions import named_session
 from crp_integrations.relay.adapting.offering import facts_of
-from crp_integrations.relay.adapting.taking import check_packing
+from crp_integrations.relay.adapting.taking import check_count, check_packing
 from crp_integrations.relay.doors import pack
+from crp_integrations.relay.parts import refuse_odd
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import Preset, load
 from crp_integrations.vocabulary import GroundingMode
@@ -53,6 +54,7 @@ class CRPRetriever(BaseRetriever):
 
     Raises:
         RequestError: an argument has no usable value, or does not go with the source.
+        ConfigError: what is given as a reranker is none.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class CRPRetriever(BaseRetriever):
     ) -> None:
         super().__init__()
         listen()
+        check_count("candidates", candidates, least=1)
         if isinstance(source, BaseIndex):
             source = source.as_retriever(similarity_top_k=candidates)
         if not isinstance(source, Relay | BaseRetriever):
@@ -83,6 +86,9 @@ class CRPRetriever(BaseRetriever):
             raise RequestError("a source has no sessions; session_id goes with a relay")
         if preset is not None and preset not in get_args(Preset):
             raise RequestError(f"preset {preset!r:.40} is not one of {', '.join(get_args(Preset))}")
+        refuse_odd(recognisers=(), reranker=reranker)
+        if not isinstance(model, str) or not model:
+            raise RequestError(f"model is {model!r:.40}, wanted a model's name")
         check_packing(budget_tokens=budget_tokens, k=k, grounding=grounding)
         self._source = source
         self._model = model

@@ -18,7 +18,7 @@ from llama_index.core.types import RESPONSE_TEXT_TYPE
 from crp_integrations.envelope.render import render
 from crp_integrations.errors import RequestError
 from crp_integrations.llama_index.events import EnvelopeEvent
-from crp_integrations.llama_index.given import check_llm
+from crp_integrations.llama_index.given import check_llm, check_nodes
 from crp_integrations.llama_index.model import model_name
 from crp_integrations.llama_index.packing import METADATA_KEY, offers, packed_nodes, texts_of
 from crp_integrations.llama_index.wire import chat_message_of
@@ -99,9 +99,9 @@ class CRPSynthesizer(BaseSynthesizer):
         """Answer from nodes.
 
         Raises:
-            RequestError: the question is empty.
+            RequestError: the question is empty, or the nodes are none.
         """
-        shown = self._envelope(_text(query), nodes)
+        shown = self._envelope(_text(query), check_nodes(nodes))
         response = super().synthesize(query, shown, additional_source_nodes, **response_kwargs)
         return _about(response, shown)
 
@@ -113,7 +113,7 @@ class CRPSynthesizer(BaseSynthesizer):
         **response_kwargs: Any,
     ) -> RESPONSE_TYPE:
         """The asynchronous twin of `synthesize`; packs beside the event loop."""
-        shown = await asyncio.to_thread(self._envelope, _text(query), nodes)
+        shown = await asyncio.to_thread(self._envelope, _text(query), check_nodes(nodes))
         response = await super().asynthesize(
             query, shown, additional_source_nodes, **response_kwargs
         )

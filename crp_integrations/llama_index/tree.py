@@ -131,7 +131,10 @@ class Tree:
             self._tool_answered(span, result)
         elif isinstance(result, ToolCallResult):
             self._told_agent(span, result)
-        elif isinstance(instance, _ENGINES) and hasattr(result, "metadata"):
+        elif isinstance(instance, _ENGINES) and (
+            # A chat engine's stream has no metadata of its own until there is something to tell.
+            hasattr(result, "metadata") or isinstance(result, STREAMS)
+        ):
             span.response = weakref.ref(result)
             if isinstance(result, STREAMS) and not span.covered:
                 self._await(span, result)

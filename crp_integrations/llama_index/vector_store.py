@@ -32,7 +32,7 @@ from crp_integrations.llama_index.nodes import (
     node_of,
     vectors_of,
 )
-from crp_integrations.relay.adapting.views import Items, items_of
+from crp_integrations.relay.adapting.views import Items, check_k, items_of
 from crp_integrations.relay.relay import Relay
 from crp_integrations.vocabulary import SourceKind
 
@@ -108,9 +108,11 @@ class CRPVectorStore(BasePydanticVectorStore):
         Raises:
             FactRejected: a node has no text, too little or too much of it, or metadata that are
                 not plain JSON; nothing was added.
+            RequestError: they are no nodes.
             EngineError: a vector is not one of the fabric's embedder.
         """
         _refuse(kwargs)
+        nodes = _nodes(nodes)
         if not nodes:
             return []
         rows = vectors_of(nodes, self._items.namespace.embedder.dimensions)
@@ -165,6 +167,8 @@ class CRPVectorStore(BasePydanticVectorStore):
             RequestError: a mode, option or filter that the view does not know; names it.
         """
         _refuse({name: value for name, value in kwargs.items() if name not in _OPTIONS})
+        if not isinstance(query, VectorStoreQuery):
+            raise RequestError(f"query is {type(query).__name__}; give a VectorStoreQuery")
         for name in ("output_fields", "embedding_field"):
             if getattr(query, name) is not None:
                 raise RequestError(f"{name} is not known to CRPVectorStore; leave it out")
@@ -226,16 +230,15 @@ class CRPVectorStore(BasePydanticVectorStore):
         options: Mapping[str, Any],
     ) -> list[tuple[Fact, float]]:
         items, k = self._items, query.similarity_top_k
-        if query.mode in _TEXT_MODES:
+        check_k(k)
+        mode = _mode(query.mode)
+        if mode in _TEXT_MODES:
             if query.query_str is None:
-                raise RequestError(f"mode {query.mode.value} needs query_str")
+                raise RequestError(f"mode {mode.value} needs query_str")
             return items.worded(query.query_str, k, where=where, among=among)
-        if query.mode not in _VECTOR_MODES:
-            known = ", ".join(mode.value for mode in (*_VECTOR_MODES, *_TEXT_MODES))
-            raise RequestError(f"query mode {query.mode.value!r} is not one of {known}")
         if query.query_embedding is None:
-            raise RequestError(f"mode {query.mode.value} needs query_embedding")
-        if query.mode is VectorStoreQueryMode.DEFAULT:
+            raise RequestError(f"mode {mode.value} needs query_embedding")
+        if mode is VectorStoreQueryMode.DEFAULT:
             return items.nearest(query.query_embedding, k, where=where, among=among)
         wanted = max(k, int(k * _prefetch(options.get("mmr_prefetch_factor"))))
         found = items.nearest(query.query_embedding, wanted, where=where, among=among)
@@ -249,6 +252,7 @@ class CRPVectorStore(BasePydanticVectorStore):
         doc_ids: Sequence[str] | None = None,
     ) -> list[Fact]:
         """Facts that every condition given holds for."""
+        where = _where(filters, doc_ids)
         if node_ids is not None:
             facts = self._items.get(node_ids)
             if doc_ids is not None:
@@ -256,15 +260,55 @@ class CRPVectorStore(BasePydanticVectorStore):
                 facts = [fact for fact in facts if fact.source_id in sources]
         else:
             namespace = self._items.namespace
-            facts = namespace.facts(namespace.find(_where(filters, doc_ids)))
+            facts = namespace.facts(namespace.find(where))
         try:
             return [fact for fact in facts if holds(filters, filterable(fact))]
         except (TypeError, ValueError) as error:
             raise RequestError(f"the filters cannot be applied: {error}") from error
 
 
+def _nodes(given: object) -> list[BaseNode]:
+    """Nodes as a list.
+
+    Raises:
+        RequestError: they are something else, such as one node, texts or a retriever's finds.
+    """
+    if isinstance(given, str | BaseNode) or not isinstance(given, Iterable):
+        raise RequestError(f"nodes is {type(given).__name__}, wanted a list of nodes")
+    nodes = list(given)
+    for number, one in enumerate(nodes, 1):
+        if not isinstance(one, BaseNode):
+            raise RequestError(f"node {number} is {type(one).__name__}, wanted a node")
+    return nodes
+
+
+def _mode(given: object) -> VectorStoreQueryMode:
+    """A mode that the view has, also by its word.
+
+    Raises:
+        RequestError: it has no such mode.
+    """
+    modes = (*_VECTOR_MODES, *_TEXT_MODES)
+    found = next((mode for mode in modes if mode == given), None)
+    if found is None:
+        shown = given.value if isinstance(given, VectorStoreQueryMode) else given
+        raise RequestError(
+            f"query mode {shown!r:.40} is not one of {', '.join(mode.value for mode in modes)}"
+        )
+    return found
+
+
 def _sources(doc_ids: Sequence[str]) -> tuple[str, ...]:
-    """Sources of documents; a document that no view has added goes by its source id itself."""
+    """Sources of documents; a document that no view has added goes by its source id itself.
+
+    Raises:
+        RequestError: a text is given in the place of a list, or an id is no text.
+    """
+    if isinstance(doc_ids, str):
+        raise RequestError(f"doc_ids is the text {doc_ids!r:.40}; give a list of ids")
+    for doc in doc_ids:
+        if not isinstance(doc, str):
+            raise RequestError(f"a document's id is {type(doc).__name__}, wanted a text")
     return tuple(sorted({id_ for doc in doc_ids for id_ in (doc, source_id(doc))}))
 
 
@@ -272,8 +316,12 @@ def _where(filters: MetadataFilters | None, doc_ids: Sequence[str] | None) -> Wh
     """What of the conditions the store can look up.
 
     Raises:
-        RequestError: a filter's text cannot be encoded.
+        RequestError: the filters are no `MetadataFilters`, or a text cannot be encoded.
     """
+    if filters is not None and not isinstance(filters, MetadataFilters):
+        raise RequestError(
+            f"filters is {type(filters).__name__}; give MetadataFilters(filters=[…])"
+        )
     wanted = {one.key: one.value for one in _equal(filters)}
     return Where(
         sources=None if doc_ids is None else _sources(doc_ids),

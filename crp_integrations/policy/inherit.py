@@ -10,7 +10,7 @@ from typing import Final
 
 from crp_integrations.errors import PolicyRelaxed
 from crp_integrations.policy.directives import DIRECTIVES, MOST_ADDRESSES, field_of
-from crp_integrations.policy.records import Policy
+from crp_integrations.policy.records import Policy, given
 from crp_integrations.policy.render import has
 
 VIOLATION: Final = "safety_policy_inheritance_violation"
@@ -31,9 +31,12 @@ def tightened(parent: Policy, child: Policy | None) -> Policy:
 
     Raises:
         PolicyRelaxed: a directive is laxer; names the first one in the order of printing.
+        RequestError: one of them is no policy, but the text of one, say.
     """
+    given(parent, "parent")
     if child is None:
         return parent
+    given(child, "child")
     for name, kind in DIRECTIVES.items():
         if not has(parent, name):
             continue

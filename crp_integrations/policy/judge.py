@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from crp_integrations.dpe.records import Report
+from crp_integrations.errors import RequestError
 from crp_integrations.policy.demands import RULES, Examined, Unmet, upgrading, warning
 from crp_integrations.policy.records import Judgement as Judgement
-from crp_integrations.policy.records import Policy
+from crp_integrations.policy.records import Policy, given
 from crp_integrations.policy.words import Demand, PolicySource, ViolationType
 from crp_integrations.vocabulary import AiActClass, HaltReason, Oversight, QualityTier, RiskLevel
 
@@ -47,7 +48,12 @@ def judge(
     Returns:
         The judgement; remedies go first, so its `halt` and `unreachable` speak of the case that
         nothing is left to try.
+
+    Raises:
+        RequestError: policy or report is something else.
     """
+    given(policy)
+    _report(report)
     examined = Examined(policy, report, tier, origins)
     unmet = [one for rule in RULES for one in rule(examined)]
     mode = policy.overseen(oversight)
@@ -111,3 +117,9 @@ def _demands(policy: Policy, report: Report, unmet: Sequence[Unmet]) -> tuple[De
     if upgrading(policy, report.risk_level):
         found.add(Demand.RISK)
     return tuple(demand for demand in Demand if demand in found)
+
+
+def _report(report: object) -> None:
+    if not isinstance(report, Report):
+        kind = type(report).__name__
+        raise RequestError(f"report is of type {kind}; give a Report, such as examine(…)")

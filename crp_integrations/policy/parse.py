@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Any, Final
 
-from crp_integrations.errors import PolicySyntaxError
+from crp_integrations.errors import PolicySyntaxError, RequestError
 from crp_integrations.policy.directives import (
     DIRECTIVES,
     MOST_ADDRESSES,
@@ -39,6 +39,7 @@ def parse(text: str) -> Policy:
     Raises:
         PolicySyntaxError: the text does not follow the grammar; `column` is the 1-based place, at
             most one after the last character.
+        RequestError: it is no text.
 
     >>> parse("halt-on HIGH; block-pii").halt_on.value
     'HIGH'
@@ -46,6 +47,10 @@ def parse(text: str) -> Policy:
     Traceback (most recent call last):
     crp_integrations.errors.PolicySyntaxError: unknown directive 'blok-pii' in column 15
     """
+    if not isinstance(text, str):
+        raise RequestError(
+            f"a policy is read from a text, such as 'halt-on HIGH'; got {type(text).__name__}"
+        )
     if len(text) > MOST_CHARACTERS:
         raise PolicySyntaxError(
             f"the policy has {len(text)} characters, at most {MOST_CHARACTERS} are allowed",

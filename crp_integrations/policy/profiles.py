@@ -8,9 +8,10 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
+from crp_integrations.errors import RequestError
 from crp_integrations.policy.directives import DIRECTIVES, field_of
 from crp_integrations.policy.parse import parse
-from crp_integrations.policy.records import Policy
+from crp_integrations.policy.records import Policy, given
 from crp_integrations.policy.render import has
 from crp_integrations.policy.words import MODE_TEXTS, PROFILE_TEXTS
 from crp_integrations.vocabulary import SafetyMode
@@ -28,9 +29,16 @@ def with_mode(policy: Policy, mode: SafetyMode | None) -> Policy:
 
     Args:
         mode: None for none.
+
+    Raises:
+        RequestError: it is no policy, or no mode.
     """
+    given(policy)
     if mode is None:
         return policy
+    if mode not in MODES:
+        wanted = ", ".join(MODES)
+        raise RequestError(f"safety mode {mode!r:.40} is none, wanted one of {wanted}")
     added, fields = MODES[mode], {}
     for name, kind in DIRECTIVES.items():
         if name == "default-src" or not has(added, name):

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from crp_integrations.errors import RequestError
 from crp_integrations.policy.directives import (
     FRACTION_DIGITS,
     MOST_ADDRESSES,
@@ -129,6 +130,18 @@ class Policy(Record):
         """
         modes = [mode for mode in (self.require_oversight, self.oversight, asked) if mode]
         return max(modes, key=OVERSIGHTS.index, default=None)
+
+
+def given(policy: object, name: str = "policy") -> Policy:
+    """A policy that a caller gave.
+
+    Raises:
+        RequestError: it is something else, such as the text of one.
+    """
+    if isinstance(policy, Policy):
+        return policy
+    seen = f"the text {policy!r:.60}" if isinstance(policy, str) else type(policy).__name__
+    raise RequestError(f"{name} is {seen}; give a Policy, such as parse('halt-on HIGH')")
 
 
 class Violation(Part):

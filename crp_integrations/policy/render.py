@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crp_integrations.policy.directives import DIRECTIVES, field_of, written
-from crp_integrations.policy.records import Policy
+from crp_integrations.policy.records import Policy, given
 from crp_integrations.seals import sha256
 
 
@@ -14,10 +14,14 @@ def render(policy: Policy) -> str:
 
     Spec: related facts §6
 
+    Raises:
+        RequestError: it is no policy, but the text of one, say.
+
     >>> from crp_integrations.policy.parse import parse
     >>> render(parse("block-pii;HALT-ON high ; halt-on critical"))
     'default-src context parametric; halt-on HIGH; block-pii'
     """
+    given(policy)
     return "; ".join(
         written(name, value)
         for name in DIRECTIVES

@@ -128,6 +128,19 @@ def loads(data: bytes, place: str, *, texts_alone: bool = False) -> Any:
     return value
 
 
+def kind_of(data: bytes) -> str:
+    """The `schema` that a file of any JSON object names, "" where it names none.
+
+    For the error about a file that is not of the kind that was wanted, however it is written.
+    """
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return ""
+    named = found.get("schema") if isinstance(found, dict) else None
+    return named if isinstance(named, str) else ""
+
+
 def b64(data: bytes) -> str:
     """Base64 with padding, the one form in which bytes stand in a receipt."""
     return binascii.b2a_base64(data, newline=False).decode()

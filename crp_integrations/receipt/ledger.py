@@ -19,6 +19,7 @@ from crp_integrations.receipt.canonical import (
     dumps,
     fields,
     hex_of,
+    kind_of,
     loads,
     text_of,
     unb64,
@@ -108,7 +109,7 @@ class SignedHead:
         Raises:
             ReceiptBroken: it is none, or not in its one encoding.
         """
-        found = fields(_read(data, "head"), _SIGNED, "head")
+        found = fields(_read(data, "head", HEAD_SCHEMA), _SIGNED, "head")
         _schema(found, HEAD_SCHEMA, "head")
         signed = Signed.from_json(found["envelope"], HEAD_TYPE, "head.envelope")
         said = fields(loads(signed.payload, "head.payload"), _HEAD, "head.payload")
@@ -147,7 +148,7 @@ class Inclusion:
         Raises:
             ReceiptBroken: it is none, or not in its one encoding.
         """
-        found = fields(_read(data, "proof"), _PROOF, "proof")
+        found = fields(_read(data, "proof", PROOF_SCHEMA), _PROOF, "proof")
         _schema(found, PROOF_SCHEMA, "proof")
         return cls(
             whole(found["index"], "proof.index"),
@@ -183,7 +184,7 @@ class Consistency:
         Raises:
             ReceiptBroken: it is none, or not in its one encoding.
         """
-        found = fields(_read(data, "proof"), _CONSISTENCY, "proof")
+        found = fields(_read(data, "proof", CONSISTENCY_SCHEMA), _CONSISTENCY, "proof")
         _schema(found, CONSISTENCY_SCHEMA, "proof")
         return cls(
             whole(found["first"], "proof.first"),
@@ -230,7 +231,11 @@ def _file(value: dict[str, Any]) -> bytes:
     return dumps(value) + b"\n"
 
 
-def _read(data: bytes, place: str) -> Any:
+def _read(data: bytes, place: str, wanted: str) -> Any:
+    """What a file holds, where it is of the kind that is wanted."""
+    kind = kind_of(data)
+    if kind and kind != wanted:
+        raise ReceiptBroken(f"{place}.schema", f"is {kind!r:.60}, wanted {wanted!r}")
     if not data.endswith(b"\n"):
         raise ReceiptBroken(f"{place}, byte {len(data)}", "does not end with a line feed")
     return loads(data[:-1], place)

@@ -26,7 +26,7 @@ from crp_integrations.receipt.leaves import LONGEST, composed
 from crp_integrations.receipt.numbers import Piece
 from crp_integrations.receipt.predicate import CandidateTold, Content, MessageSent
 from crp_integrations.receipt.predicate_verdict import EnginesTold, Examined, Passage
-from crp_integrations.receipt.records import Receipt
+from crp_integrations.receipt.records import Receipt, given
 from crp_integrations.scores import SCALE, from_fixed
 from crp_integrations.vocabulary import Domain, Sector
 
@@ -34,7 +34,6 @@ from crp_integrations.vocabulary import Domain, Sector
 _TEMPORAL: Final = "current"
 _FILLER: Final = 0xF0000
 _FILLERS: Final = 65_000
-
 
 # Characters of all texts of facts; a file that leaves them out could name any number.
 _MOST: Final = LONGEST
@@ -127,7 +126,9 @@ def content_of(receipt: Receipt) -> Content:
 
     Raises:
         ReceiptBroken: it has another shape; names the place.
+        RequestError: it is no receipt.
     """
+    given(receipt)
     missing = sorted(_names() - receipt.content.keys())
     if missing:
         raise ReceiptBroken(f"content.{missing[0]}", "is not there")

@@ -14,8 +14,16 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from crp_integrations.errors import ReceiptBroken
-from crp_integrations.receipt.canonical import b64, dumps, fields, loads, text_of, unb64
+from crp_integrations.errors import ReceiptBroken, RequestError
+from crp_integrations.receipt.canonical import (
+    b64,
+    dumps,
+    fields,
+    kind_of,
+    loads,
+    text_of,
+    unb64,
+)
 from crp_integrations.receipt.dsse import IN_TOTO, KEY_BYTES, Signed
 from crp_integrations.receipt.leaves import SALT_BYTES, Entry, Leaf, composed
 from crp_integrations.receipt.merkle import leaf_hash as log_entry
@@ -154,8 +162,27 @@ def id_of(log_hash: bytes) -> str:
     return ID_PREFIX + log_hash.hex()[:ID_DIGITS]
 
 
+def given(receipt: Receipt, name: str = "receipt") -> Receipt:
+    """A receipt that a caller gave.
+
+    Raises:
+        RequestError: it is something else, such as the bytes of one.
+    """
+    if not isinstance(receipt, Receipt):
+        raise RequestError(
+            f"{name} is of type {type(receipt).__name__}; give a Receipt, such as "
+            "read(Path('answer.json').read_bytes())"
+        )
+    return receipt
+
+
 def write(receipt: Receipt) -> bytes:
-    """The file of a receipt."""
+    """The file of a receipt.
+
+    Raises:
+        RequestError: it is no receipt.
+    """
+    given(receipt)
     return (
         dumps(
             {
@@ -175,7 +202,23 @@ def read(data: bytes) -> Receipt:
 
     Raises:
         ReceiptBroken: it is none, is a newer one, or not in its one encoding; names the place.
+        RequestError: the bytes of a file were not given, but its name, say.
     """
+    if not isinstance(data, bytes):
+        raise RequestError(
+            f"a receipt is read from bytes, such as Path('answer.json').read_bytes(); "
+            f"got {type(data).__name__}"
+        )
+    try:
+        return _read(data)
+    except ReceiptBroken:
+        kind = kind_of(data)
+        if kind and kind != SCHEMA:
+            raise ReceiptBroken("schema", f"is {kind!r:.60}, wanted {SCHEMA!r}") from None
+        raise
+
+
+def _read(data: bytes) -> Receipt:
     if not data.endswith(b"\n"):
         raise ReceiptBroken(f"file, byte {len(data)}", "does not end with a line feed")
     # Of a file all keys are known, and all values are texts: each is asked for as one below.

@@ -8,7 +8,7 @@ from typing import Any, Final
 from crp_integrations.envelope.evolution import SUMMARY_SOURCE
 from crp_integrations.errors import RequestError
 from crp_integrations.receipt.leaves import Entry, quoted
-from crp_integrations.receipt.records import LeftOut, Receipt
+from crp_integrations.receipt.records import LeftOut, Receipt, given
 
 # What the package makes of facts by itself: labels in their words, hashes without salt.
 _MADE_OF_FACTS: Final = ("communities", "seal")
@@ -42,8 +42,15 @@ def redact(
             seen that they do not; what is put together or made from one goes all the same.
 
     Raises:
-        RequestError: the receipt has no such fact, source or leaf.
+        RequestError: the receipt has no such fact, source or leaf, or it is none; a text stands in
+            the place of a list.
     """
+    given(receipt)
+    for argument, words in (("facts", facts), ("sources", sources), ("names", names)):
+        if isinstance(words, str):
+            raise RequestError(
+                f"{argument} is the text {words!r:.60}, wanted a list: {argument}=[{words!r:.60}]"
+            )
     wanted = {*facts}
     if sources:
         wanted |= _of_sources(receipt, sources)

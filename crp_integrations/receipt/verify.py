@@ -19,12 +19,12 @@ from functools import cache
 
 from pydantic import Field
 
-from crp_integrations.errors import ReceiptBroken
-from crp_integrations.receipt.dsse import keyid_of
+from crp_integrations.errors import ReceiptBroken, RequestError
+from crp_integrations.receipt.dsse import KEY_BYTES, keyid_of
 from crp_integrations.receipt.leaves import LONGEST_TOGETHER, composed, leaf_hash, leaf_hashes
 from crp_integrations.receipt.ledger import Inclusion, SignedHead, check_inclusion
 from crp_integrations.receipt.merkle import Tree
-from crp_integrations.receipt.records import LeftOut, Receipt, read
+from crp_integrations.receipt.records import LeftOut, Receipt, given, read
 from crp_integrations.receipt.statement import SUBJECTS
 from crp_integrations.records import Part, Record
 
@@ -92,7 +92,17 @@ def verify(
             signed by the same key or by another one of `key`.
         inclusion: proof that the receipt is in a log; with `head`.
         head: signed head of the log, checked with the same key.
+
+    Raises:
+        RequestError: an argument is something else; a file that is no receipt is no error, and
+            does not hold.
     """
+    if (inclusion is None) != (head is None):
+        raise RequestError("inclusion and head go together; give both or none")
+    if isinstance(parents, Receipt):
+        raise RequestError("parents is one receipt, wanted a list; put it into one")
+    for number, parent in enumerate(parents):
+        given(parent, f"parents[{number}]")
     steps: list[Step] = []
     try:
         receipt = data if isinstance(data, Receipt) else read(data)
@@ -100,7 +110,7 @@ def verify(
         steps.append(_failed(1, error))
         return _found(None, steps, pinned=False)
     steps.append(_taken(1, ""))
-    pins = None if key is None else [key] if isinstance(key, bytes) else [*key]
+    pins = None if key is None else _pins(key)
     checks: tuple[Callable[[], str], ...] = (
         lambda: _signature(receipt, pins),
         lambda: _subjects(receipt),
@@ -116,6 +126,14 @@ def verify(
         except ReceiptBroken as error:
             steps.append(_failed(number, error))
     return _found(receipt, steps, pinned=pins is not None)
+
+
+def _pins(key: bytes | Iterable[bytes]) -> list[bytes]:
+    found = [key] if isinstance(key, (bytes, str)) else [*key]
+    if any(not isinstance(one, bytes) for one in found):
+        odd = next(type(one).__name__ for one in found if not isinstance(one, bytes))
+        raise RequestError(f"a key is of type {odd}; give the {KEY_BYTES} bytes of a public key")
+    return found
 
 
 NAMES = ("encoding", "signature", "subjects", "tree", "texts", "chain")

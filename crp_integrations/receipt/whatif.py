@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from crp_integrations.dpe.examination import Examination, stand_ins
 from crp_integrations.dpe.pipeline import examine
@@ -21,7 +21,7 @@ from crp_integrations.envelope.offered import recounted
 from crp_integrations.envelope.pairs import as_pairs
 from crp_integrations.envelope.records import Candidates, Envelope
 from crp_integrations.envelope.settings import EnvelopeSettings
-from crp_integrations.errors import CRPError, RequestError
+from crp_integrations.errors import CRPError, EngineError, RequestError
 from crp_integrations.guard.ports import Bundle, PolicyEngine
 from crp_integrations.policy.judge import judge
 from crp_integrations.policy.parse import parse
@@ -253,14 +253,32 @@ class _Partly(Remembered):
 
 
 class _Bundled:
-    """A policy engine that decides by another bundle."""
+    """A policy engine that decides by another bundle.
+
+    Attributes:
+        failure: why it had no value; empty where it had one, or was not asked.
+    """
 
     def __init__(self, engine: PolicyEngine, bundle: Bundle) -> None:
         self.identity = f"{engine.identity}; {bundle.name} {bundle.digest}"
         self._engine, self._bundle = engine, bundle
+        self.failure = ""
 
     def decide(self, bundle: Bundle, question: Mapping[str, Any]) -> Mapping[str, Any]:
-        return self._engine.decide(self._bundle, question)
+        try:
+            return self._engine.decide(self._bundle, question)
+        except EngineError as error:
+            self.failure = str(error)
+            raise
+
+    def refuse(self) -> NoReturn:
+        """Say why nothing was classified; a use of no class would look like one of this bundle.
+
+        Raises:
+            RequestError: always.
+        """
+        why = self.failure or f"what {self._bundle.entrypoint} says has another form"
+        raise RequestError(f"bundle {self._bundle.name!r:.60} classifies nothing: {why}")
 
 
 def _verdict(
@@ -278,10 +296,13 @@ def _verdict(
         told = examination_of(content, content.examined, texts)
         settings = settings_of(content, tools)
         before = _examined(told, settings, Remembered(told.entries), stand_ins(told.engines))
-        report = _report(told, settings, change, tools, after, before, notes)
+        policy = _engine(change, tools, notes)
+        report = _report(told, settings, change, tools, after, before, policy, notes)
     except (NotRun, LeftOutError) as error:
         notes.append(f"the verdict was not made again: {error}")
         return None
+    if policy is not None and report.classification.failed:
+        policy.refuse()
     flags = content.examined.flags
     judged = _judged(content, content.policy.text, before, content.policy.tier, flags)
     tier = content.policy.tier
@@ -300,6 +321,7 @@ def _report(
     tools: Tools,
     after: Envelope | None,
     before: Report,
+    policy: PolicyEngine | None,
     notes: list[str],
 ) -> Report:
     """The report on the answer beside the context that is supposed."""
@@ -308,7 +330,6 @@ def _report(
     if change.preset is not None:
         settings = DpeSettings.preset(change.preset)
     engines: dict[str, Any] = stand_ins(told.engines)
-    policy = _engine(change, tools, notes)
     if policy is not None:
         engines["policy"] = policy
     if passages == shown and change.preset is None:
@@ -329,7 +350,7 @@ def _report(
     return _examined(replace(told, dossier=dossier), settings, Live(), engines)
 
 
-def _engine(change: Change, tools: Tools, notes: list[str]) -> PolicyEngine | None:
+def _engine(change: Change, tools: Tools, notes: list[str]) -> _Bundled | None:
     if change.bundle is None:
         return None
     if tools.policy is None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import Any, Final
 
 from pydantic import ValidationError
 
@@ -10,6 +13,17 @@ from crp_integrations.errors import AccessDenied, RequestError
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.settings import Settings, first_problem
 from crp_integrations.session.ids import SESSION_ID
+
+# In the place of the checker's own words, by the kind of problem.
+_WANTED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "string_type": "wanted a text",
+        "string_too_short": "it is empty",
+        "int_type": "wanted a whole number",
+        "int_parsing": "wanted a whole number",
+        "int_from_float": "wanted a whole number",
+    }
+)
 
 
 def admit(**fields: Any) -> Request:
@@ -24,11 +38,29 @@ def admit(**fields: Any) -> Request:
     try:
         request = Request(**fields)
     except ValidationError as error:
-        field, problem = first_problem(error)
-        raise RequestError(f"{field or 'request'} is not usable: {problem}") from error
+        raise RequestError(_said(error)) from error
     if request.session_id:
         checked_session(request.session_id)
     return request
+
+
+def _said(error: ValidationError) -> str:
+    """What is wrong with the first field, in words of this package.
+
+    A value is shown only where it stands for one of a few words: another may be a fact's text.
+    """
+    field, problem = first_problem(error)
+    first = error.errors(include_url=False)[0]
+    kind, seen = first["type"], first["input"]
+    if kind == "extra_forbidden":
+        near = get_close_matches(field, Request.model_fields, n=1)
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        return f"{field[:60]!r} is no argument of a question{meant}"
+    shown = f" {seen!r:.40}" if kind in ("enum", "literal_error") and isinstance(seen, str) else ""
+    if kind == "model_type":
+        problem = f"wanted {first.get('ctx', {}).get('class_name', 'an object')}"
+    wanted = _WANTED.get(kind, problem).replace("Input should be", "wanted")
+    return f"{field or 'request'}{shown} is not usable: {wanted}"
 
 
 def admit_depth(request: Request, settings: Settings) -> None:

@@ -18,6 +18,7 @@ from typing import Any, Final, Unpack
 
 from crp_integrations.envelope.assemble import preview
 from crp_integrations.envelope.records import EnvelopePreview
+from crp_integrations.errors import RequestError
 from crp_integrations.governance.compaction.records import CompactHistory
 from crp_integrations.governance.compaction.settings import HistorySettings
 from crp_integrations.governance.tracing import Observer
@@ -26,7 +27,7 @@ from crp_integrations.relay import outcomes
 from crp_integrations.relay.admit import admit, admit_depth
 from crp_integrations.relay.around import aaround, around
 from crp_integrations.relay.asking import Asking
-from crp_integrations.relay.conversation import message_of
+from crp_integrations.relay.conversation import conversation_of
 from crp_integrations.relay.drive import (
     adrive,
     adrive_live,
@@ -155,7 +156,7 @@ class Asks:
         Raises:
             RequestError: there are too many, or one of them is malformed.
         """
-        requests = [self._request(query, asking) for query in queries]
+        requests = [self._request(query, asking) for query in _several(queries)]
         for model in {request.model for request in requests}:
             self._known(model)
         together = Together(requests, self._world)
@@ -165,7 +166,7 @@ class Asks:
 
     async def abatch(self, queries: Sequence[str], **asking: Unpack[Asking]) -> Batch:
         """The asynchronous twin of `batch`."""
-        requests = [self._request(query, asking) for query in queries]
+        requests = [self._request(query, asking) for query in _several(queries)]
         for model in {request.model for request in requests}:
             await asyncio.to_thread(self._known, model)
         together = Together(requests, self._world)
@@ -226,7 +227,7 @@ class Asks:
         """
         own = self._world.settings.compaction.model_copy(update={"enabled": True})
         return shortened(
-            [message_of(message) for message in messages],
+            conversation_of(messages),
             self._world,
             settings or own,
             model=model or self._world.settings.model,
@@ -263,3 +264,15 @@ async def _aanswered(parts: AsyncGenerator[str | Outcome]) -> AsyncGenerator[str
     async with aclosing(parts):
         async for part in parts:
             yield part if isinstance(part, str) else outcomes.answer(part)
+
+
+def _several(queries: Sequence[str]) -> Sequence[str]:
+    """The questions of a batch.
+
+    Raises:
+        RequestError: they are no list; one text would be a question for each of its letters.
+    """
+    if isinstance(queries, (str, bytes)) or not isinstance(queries, Sequence):
+        seen = "one text" if isinstance(queries, str) else f"of type {type(queries).__name__}"
+        raise RequestError(f"the questions of a batch are {seen}; give a list, such as [question]")
+    return queries

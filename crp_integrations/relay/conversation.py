@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from crp_integrations.errors import RequestError
 from crp_integrations.messages import Message, ToolCall
+
+
+def conversation_of(messages: Iterable[object]) -> list[Message]:
+    """The messages that a caller has, in the shape of this package or of OpenAI.
+
+    Raises:
+        RequestError: one of them is none, or one stands in the place of a list.
+    """
+    # A mapping would be gone through by its keys, and a message by its fields.
+    if isinstance(messages, (Message, str, Mapping)) or not isinstance(messages, Iterable):
+        raise RequestError(f"messages is of type {type(messages).__name__}, wanted a list of them")
+    return [message_of(message) for message in messages]
 
 
 def message_of(given: object) -> Message:

@@ -35,7 +35,7 @@ from crp_integrations.relay.build import (
     tokenizers,
     verified_engine,
 )
-from crp_integrations.relay.conversation import message_of
+from crp_integrations.relay.conversation import conversation_of
 from crp_integrations.relay.decomposing import Needs
 from crp_integrations.relay.examining import VERIFIED
 from crp_integrations.relay.facets.counting import Conversation, counted
@@ -245,7 +245,7 @@ def compact(
     if budget_tokens is None:
         budget_tokens = share(limits(chosen)(model)[0], own.limit_share)
     return AutoCompactor(tokenizers(chosen)(model), own).compact_history(
-        [message_of(message) for message in messages],
+        conversation_of(messages),
         budget_tokens,
         now=now or clock(chosen).now(),
         question=question,

@@ -17,6 +17,7 @@ from langchain_tests.integration_tests import RetrieversIntegrationTests
 
 from crp_integrations import Relay
 from crp_integrations.engines.tokens import counter_for
+from crp_integrations.errors import RequestError
 from crp_integrations.langchain import CRPRetriever, DPECallbackHandler, envelope_text
 from crp_integrations.langchain.ancestry import Ancestry
 from crp_integrations.vocabulary import RiskLevel
@@ -145,7 +146,7 @@ def test_wrapping_an_existing_retriever_keeps_chain_ids_and_metadata():
 
 def test_a_retriever_needs_one_origin(relay):
     for arguments in ({}, {"relay": relay, "source": Listed(documents=[])}):
-        with pytest.raises(ValueError, match="either relay="):
+        with pytest.raises(RequestError, match="either relay="):
             CRPRetriever(model="gpt-4o", **arguments)
 
 

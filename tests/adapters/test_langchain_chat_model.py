@@ -255,6 +255,29 @@ async def test_structured_output_as_json(server, method):
         model.with_structured_output(Joke, method="xml")
 
 
+def test_a_strict_schema_says_what_strictness_asks_for(server):
+    """Providers refuse a strict schema that leaves open what else an object may hold."""
+
+    class Inner(BaseModel):
+        n: int
+
+    class Outer(BaseModel):
+        inner: Inner
+
+    for strict in (True, None):
+        made = model_at(server).with_structured_output(
+            Outer, method="json_schema", strict=strict, include_raw=True
+        )
+        made.invoke("Say something.")
+        form = server.requests[-1].body["response_format"]["json_schema"]
+        schema = form["schema"]
+        assert form.get("strict") == strict
+        closed = [
+            one.get("additionalProperties") for one in (schema, schema["properties"]["inner"])
+        ]
+        assert closed == ([False, False] if strict else [None, None])
+
+
 @pytest.mark.parametrize(
     ("choice", "sent"),
     [("any", "required"), (True, "required"), ("auto", "auto"), ("none", "none")],

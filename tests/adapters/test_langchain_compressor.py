@@ -6,10 +6,10 @@ import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
-from pydantic import ValidationError
 
 from crp_integrations import pack
 from crp_integrations.engines.tokens import counter_for
+from crp_integrations.errors import RequestError
 from crp_integrations.langchain import CRPDocumentCompressor, envelope_text
 from tests.relay.conftest import FACTS
 
@@ -41,7 +41,7 @@ def test_nothing_comes_of_nothing():
 
 
 def test_a_field_that_does_not_exist_is_refused():
-    with pytest.raises(ValidationError, match="budget"):
+    with pytest.raises(RequestError, match="CRPDocumentCompressor has no field 'budget'"):
         CRPDocumentCompressor(model="gpt-4o", budget=60)
 
 

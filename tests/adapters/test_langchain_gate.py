@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
@@ -19,6 +19,7 @@ from crp_integrations.errors import (
     SafetyHalt,
 )
 from crp_integrations.langchain import CRPGate, CRPRetriever, DPECallbackHandler, envelope_text
+from crp_integrations.langchain.gate import question_in
 from crp_integrations.vocabulary import RiskLevel
 from tests.adapters.langchain_doubles import (
     FACTS,
@@ -253,3 +254,20 @@ def force_critical(monkeypatch):
 def test_a_handler_knows_two_ways():
     with pytest.raises(RequestError, match="on_critical"):
         DPECallbackHandler(on_critical="halt")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [("system", "Be brief."), ("human", QUESTION)],
+        {"messages": [{"role": "user", "content": QUESTION}]},
+        [HumanMessage(QUESTION), AIMessage("It was said before.")],
+    ],
+)
+def test_the_question_is_found_in_messages_of_any_form(given):
+    assert question_in(given) == QUESTION
+
+
+@pytest.mark.parametrize("given", [["one text", "another"], [3], [("role",)], {"messages": None}])
+def test_what_are_no_messages_hold_no_question(given):
+    assert question_in(given) == ""

@@ -265,10 +265,11 @@ async def test_errors_are_the_package_s_own(way):
     crp, _ = made(ModelRateLimited("later"))
     with pytest.raises(ModelRateLimited):
         await ask(crp, QUESTION)
-    crp, _ = made(policy="halt-on")
     with pytest.raises(PolicySyntaxError):
-        await ask(crp, QUESTION)
+        made(policy="halt-on")
     crp, _ = made()
+    with pytest.raises(PolicySyntaxError):
+        await ask(crp.bind(policy="halt-on"), QUESTION)
     for input in (
         "",
         {},

@@ -61,9 +61,9 @@ def test_the_letter_is_chosen_by_name(store):
 
 
 def test_what_belongs_to_the_other_origin_is_refused(store):
-    with pytest.raises(ValueError, match=r"preset to Relay\.open"):
+    with pytest.raises(RequestError, match=r"preset to Relay\.open"):
         CRPRetriever(relay=opened(), model="gpt-4o", preset="literal")
-    with pytest.raises(ValueError, match="no sessions"):
+    with pytest.raises(RequestError, match="no sessions"):
         CRPRetriever.wrap(store, model="gpt-4o", session_id=SESSION)
     with pytest.raises(RequestError, match="no sessions"):
         CRPRetriever.wrap(store, model="gpt-4o").invoke(QUESTION, session_id=SESSION)

@@ -136,14 +136,19 @@ def test_the_innermost_context_counts_and_ends(server, logger) -> None:
     assert all(one in heard for one in reports)
 
 
-def test_what_cannot_be_examined_is_never_clean(server, logger) -> None:
+def test_what_cannot_be_examined_is_never_clean(server, logger, monkeypatch) -> None:
     server.tool_calls = [
         {"id": "c1", "type": "function", "function": {"name": "look_up", "arguments": "{}"}}
     ]
     with logger.shown([FACTS[0]]):
         assert "no text" in logger.report(litellm.completion(**arguments(server, "")))["reason"]
     server.tool_calls = []
-    with logger.shown([3]):  # type: ignore[list-item]
+
+    def broken(*given: Any, **more: Any) -> Any:
+        raise RuntimeError
+
+    monkeypatch.setattr("crp_integrations.litellm.logger.examine", broken)
+    with logger.shown([FACTS[0]]):
         failed = logger.report(litellm.completion(**arguments(server, "")))
     assert failed["checked"] == "NOT_CHECKED" and "failed" in failed["reason"]
 

@@ -27,7 +27,8 @@ from llama_index.core.schema import (
 
 from crp_integrations.engines.tokens import counter_for
 from crp_integrations.errors import FactRejected, RequestError
-from crp_integrations.llama_index import CRPNodePostprocessor, EnvelopeEvent
+from crp_integrations.llama_index import CRPNodePostprocessor, DPEEventHandler, EnvelopeEvent
+from tests.adapters.llama_index_doubles import scripted
 from tests.relay.conftest import FACTS
 
 QUESTION = "When was the Meridian reactor commissioned?"
@@ -239,3 +240,20 @@ def test_a_chat_engine_keeps_metadata_out_of_every_turn(mode):
     assert "".join(chat.stream_chat("Who operates it?").response_gen).strip()
     assert len(llm.prompts) >= 2
     assert not [prompt for prompt in llm.prompts if "crp" in prompt or "etag" in prompt]
+
+
+@pytest.mark.parametrize("mode", ["context", "condense_plus_context", "condense_question"])
+@pytest.mark.parametrize("asynchronous", [False, True])
+async def test_a_chat_engine_s_stream_carries_the_report(mode, asynchronous):
+    """Its response has no metadata of its own, and got none."""
+    llm = scripted(FACTS[0])
+    chat = index_of_facts().as_chat_engine(chat_mode=mode, llm=llm, similarity_top_k=5)
+    with DPEEventHandler():
+        if asynchronous:
+            stream = await chat.astream_chat(QUESTION)
+            said = "".join([piece async for piece in stream.async_response_gen()])
+        else:
+            stream = chat.stream_chat(QUESTION)
+            said = "".join(stream.response_gen)
+    assert said.strip() == FACTS[0]
+    assert stream.metadata["crp"]["risk_level"] == "LOW"

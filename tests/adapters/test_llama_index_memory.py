@@ -7,9 +7,9 @@ import asyncio
 import pytest
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.memory import InsertMethod, Memory
-from pydantic import ValidationError
 
 from crp_integrations.engines.tokens import counter_for
+from crp_integrations.errors import RequestError
 from crp_integrations.llama_index import CRPMemoryBlock
 from tests.adapters.llama_index_doubles import (
     FACTS,
@@ -76,7 +76,7 @@ async def test_whose_words_are_remembered():
     every = CRPMemoryBlock(relay, session_id=session, roles=("user", "assistant"))
     await every.aput([said(lie, "assistant"), said("Hi."), said("Hi.", "assistant")])
     assert lie in await every.aget([said(question)])
-    with pytest.raises(ValidationError, match="'system' is not one of"):
+    with pytest.raises(RequestError, match="'system' is not one of"):
         CRPMemoryBlock(relay, roles=("system",))
 
 

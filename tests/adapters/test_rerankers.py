@@ -22,7 +22,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from crp_integrations import Relay, pack
 from crp_integrations.envelope.ports import Reranker
-from crp_integrations.errors import ConfigError, EngineError
+from crp_integrations.errors import ConfigError, EngineError, RequestError
 from crp_integrations.langchain import CRPRetriever, LangChainReranker
 from crp_integrations.llama_index import LlamaIndexReranker
 from crp_integrations.stores.memory import MemoryStore
@@ -247,7 +247,7 @@ def test_a_relay_has_its_own_reranker() -> None:
     relay.add(TEXTS)
     (document,) = CRPRetriever(relay=relay, model="extractive", k=1).invoke(QUERY)
     assert document.page_content == TEXTS[1]
-    with pytest.raises(ValueError, match=r"Relay\.open"):
+    with pytest.raises(RequestError, match=r"Relay\.open"):
         CRPRetriever(relay=relay, model="extractive", reranker=langchain(milk))
 
 

@@ -231,6 +231,29 @@ def test_what_if_another_bundle_classified(receipt, alone: Path) -> None:
     value["entrypoint"] = catalogue().entrypoint
     (alone / "whole.json").write_text(json.dumps(value))
     assert receipt("replay", "3.json", "--bundle", "whole.json").returncode == 0
+    (alone / "odd.json").write_text(json.dumps({**value, "data": 5}))
+    run = receipt("replay", "3.json", "--bundle", "odd.json")
+    assert (run.returncode, run.stdout) == (1, "")
+    assert "'odd.json' is no bundle: data is not an object" in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        ("# A heading, and no Rego.\n\nTwo, three.\n", "in notes@1.rego, line 3"),
+        ("package other\nx := 1\n", "gave 0 values, wanted one object"),
+        ('package crp.classification\nverdict := {"ai_act_class": "HUGE"}\n', "has another form"),
+    ],
+)
+def test_a_bundle_that_classifies_nothing_is_refused(
+    receipt, alone: Path, source: str, why: str
+) -> None:
+    # It came to "the same verdict" with status 0.
+    (alone / "notes.rego").write_text(source)
+    run = receipt("replay", "3.json", "--bundle", "notes.rego")
+    assert (run.returncode, run.stdout) == (1, "")
+    assert run.stderr.startswith("crp: bundle 'notes@1' classifies nothing: ")
+    assert why in run.stderr
 
 
 def test_diff_of_two_receipts(receipt) -> None:
@@ -412,3 +435,14 @@ def test_ask_writes_the_receipt(here, kb: Path) -> None:
     off = here(*words[:-1], "off.json", cwd=kb, **FIXED, CRP_RECEIPTS="false")
     assert off.returncode == 1
     assert "the setting receipts is off" in off.stderr
+
+
+def test_a_file_of_another_kind_is_told_by_its_name_and_kind(receipt, alone: Path) -> None:
+    (alone / "answer.json").write_text(json.dumps({"schema": "answer/4", "score": 0.5}, indent=2))
+    run = receipt("show", "answer.json")
+    assert run.stderr == "crp: 'answer.json', schema: is 'answer/4', wanted 'receipt/1'\n"
+    run = receipt("verify", "3.json", "--proof", "2.json", "--head", "1.json")
+    assert run.stderr == ("crp: '2.json', proof.schema: is 'receipt/1', wanted 'receipt-proof/1'\n")
+    run = receipt("verify", "answer.json")
+    assert run.returncode == 1
+    assert "is 'answer/4', wanted 'receipt/1'" in run.stdout

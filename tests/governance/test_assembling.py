@@ -476,3 +476,19 @@ def test_personal_data_is_flagged_on_the_item() -> None:
 
 def test_equal_requests_give_equal_packs(full: Relay) -> None:
     assert compose(full, **plenty()).pack == compose(full, **plenty()).pack
+
+
+def test_request_context_and_definition_are_given_as_such(full: Relay) -> None:
+    assembler, context = full.assembler(), PolicyContext(subject=LOCAL)
+    request = AssembleRequest(message="Which crane is moved?", budget_tokens=800)
+    odd: Any
+    for odd in ("Which crane is moved?", None, {"message": "Which?"}):
+        for ask in (assembler.compose, assembler.assemble):
+            with pytest.raises(RequestError, match=r"request is of type .*; give an AssembleReq"):
+                ask(odd, context)
+    for odd in (None, LOCAL, "local"):
+        with pytest.raises(RequestError, match=r"context is of type .*; give a PolicyContext"):
+            assembler.compose(request, odd)
+    for odd in (None, "move_crane", ["move_crane"]):
+        with pytest.raises(RequestError, match="tool definition has no function with a name"):
+            ToolSpec.of(odd)

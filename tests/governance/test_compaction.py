@@ -543,3 +543,42 @@ def test_a_result_that_hides_or_invents_something_is_refused() -> None:
         ids=(*made.ids[:cut], *made.ids[cut + 1 :]),
     )
     refused("another order", messages=made.messages[::-1], ids=made.ids[::-1])
+
+
+@pytest.mark.parametrize(
+    ("name", "odd"),
+    [
+        ("counter", "gpt-4o"),
+        ("counter", None),
+        ("settings", {"enabled": True}),
+        ("artifacts", "artifacts/"),
+        ("summariser", "gpt-4o"),
+        ("embedder", "all-MiniLM-L6-v2"),
+    ],
+)
+def test_a_part_that_is_none_is_refused_before_anything_is_shortened(name: str, odd: Any) -> None:
+    # A summariser that was a name was passed over where no summary was due.
+    with pytest.raises(ConfigError, match=rf"^{name} is .*; give "):
+        AutoCompactor(**({"counter": COUNTER} | {name: odd}))
+
+
+def test_what_is_no_history_no_budget_and_no_moment_is_named() -> None:
+    compactor, history = AutoCompactor(COUNTER), long_history()
+    odd: Any
+    for odd in (history[0], "hello", None, {"role": "user"}):
+        with pytest.raises(RequestError, match=r"messages is of type .*, wanted a list of them"):
+            compactor.compact_history(odd, 100, now=NOON)
+    odd = [history[0], {"role": "user", "content": "hello"}]
+    with pytest.raises(RequestError, match="message 1 is of type dict; give a Message, or take"):
+        compactor.compact_history(odd, 100, now=NOON)
+    for odd in ("100", None, 10.5, True):
+        with pytest.raises(RequestError, match=r"budget is of type .*, wanted whole tokens"):
+            compactor.compact_history(history, odd, now=NOON)
+    for odd in ("today", None, NOON.date()):
+        with pytest.raises(RequestError, match=r"now is of type .*; give a datetime"):
+            compactor.compact_history(history, 100, now=odd)
+    with pytest.raises(RequestError, match="has no time zone; give it one"):
+        compactor.compact_history(history, 100, now=NOON.replace(tzinfo=None))
+    odd = "a pack"
+    with pytest.raises(RequestError, match="pack is of type str; give a ContextPack"):
+        compactor.compact(odd, 100, texts={}, now=NOON)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from crp_integrations.cli.app import app
 from crp_integrations.errors import FactRejected
+from crp_integrations.fabric.records import Fact
 from crp_integrations.governance.items import TAXONOMY, MemoryItem, as_fact, item, of_fact
 from crp_integrations.governance.schema import memory_schema, written
 from crp_integrations.seals import sha256
@@ -238,3 +239,21 @@ def test_lint_reads_lines_as_json_ends_them_and_survives_deep_ones(tmp_path: Pat
     said = CliRunner().invoke(app, ["memory", "lint", str(file)])
     assert said.exit_code == 1
     assert said.output == f"{file}:2: is no JSON object\n2 items, 1 refused\n"
+
+
+@pytest.mark.parametrize("value", ["2020", "20260525", " 5 ", "1e3", 1_700_000_000, 1.5, True])
+@pytest.mark.parametrize("field", ["created_at", "updated_at", "valid_from", "valid_to"])
+def test_a_number_is_no_time(field: str, value: Any) -> None:
+    # It was read as seconds since 1970: the year 2020 as half an hour after midnight.
+    with pytest.raises(FactRejected) as caught:
+        item(fields() | {field: value})
+    wanted = "is a number, wanted a time such as 2026-05-25T10:00:00Z"
+    assert str(caught.value) == f"memory item is refused: {field}: {wanted}"
+    with pytest.raises(ValueError, match=wanted):
+        Fact(content=TEXT, valid_from=value)
+
+
+@pytest.mark.parametrize("odd", [None, "an item", [1], 5], ids=type)
+def test_what_has_no_fields_is_refused(odd: Any) -> None:
+    with pytest.raises(FactRejected, match=rf"it is of type {type(odd).__name__}, wanted its fi"):
+        item(odd)

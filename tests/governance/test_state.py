@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from crp_integrations.errors import RequestError
 from crp_integrations.governance.exposure import Exposure, payload
 from crp_integrations.governance.schema import state_schema, written
 from crp_integrations.governance.state import (
@@ -266,3 +267,21 @@ class Digits(Stars):
 
     def redacted(self, text: str, kinds: tuple[str, ...]) -> str:
         return re.sub(r"\d{7,}", "###", super().redacted(text, kinds))
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        # Its letters were the labels, and a guard that withholds `class:secret` was not asked.
+        ([("f1", "Crane 7 lifts 18 tons.", "class:secret")], "labels is the text 'class:secret'"),
+        ([("f1", "Crane 7 lifts 18 tons.")], "text 0 is no id, text and labels"),
+        ([("f1", None, ("class:internal",))], "text 0 is no id, text and labels"),
+        ("Crane 7 lifts 18 tons.", "texts is of type str, wanted a list"),
+        (None, "texts is of type NoneType, wanted a list"),
+    ],
+)
+def test_texts_that_are_given_otherwise_are_refused_and_not_told(texts: Any, said: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        Exposure(SUBJECT, ByLabel(), Stars()).snippets(texts)
+    assert str(caught.value).startswith(said)
+    assert "18 tons" not in str(caught.value)

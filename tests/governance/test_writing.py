@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -238,3 +239,64 @@ def test_plain_python_agents_have_an_emitter_for_each_type(made: Fabric) -> None
     assert {one.type for one in door.items()} == {"episodic", "procedural", "semantic"}
     with pytest.raises(FactRejected, match="category"):
         emit.episodic("text", "playbook")
+
+
+def test_a_correction_that_is_refused_writes_nothing(made: Fabric) -> None:
+    door = writer(made)
+    door.write(memory(1, valid_from=JUNE), CONTEXT)
+    before = made.store, events(made)
+    # The new item was stored before the end of the old one was refused.
+    with pytest.raises(RequestError, match="which is after 2026-03-01"):
+        door.correct(memory(1).id, memory(2, content=f"{TEXT} Again."), CONTEXT, since=MARCH)
+    with pytest.raises(FactRejected, match="item: valid_to is before valid_from"):
+        door.correct(
+            memory(1).id,
+            memory(2, content=f"{TEXT} Again.", valid_to=JUNE),
+            CONTEXT,
+            since=SEPTEMBER,
+        )
+    with pytest.raises(RequestError, match="cannot correct itself; give the correction an id"):
+        door.correct(memory(1).id, memory(1), CONTEXT, since=SEPTEMBER)
+    assert (made.store, events(made)) == before
+    assert at(door, SEPTEMBER) == ["1"]
+
+
+@pytest.mark.parametrize("odd", ["anna", None, ANNA], ids=type)
+def test_a_context_is_given_as_one(made: Fabric, odd: Any) -> None:
+    door, wanted = writer(made), f"context is of type {type(odd).__name__}; give a PolicyContext"
+    calls: tuple[Callable[[], object], ...] = (
+        lambda: door.write(memory(), odd),
+        lambda: door.correct(memory().id, memory(2), odd, since=JUNE),
+        lambda: door.retract(memory().id, odd),
+        lambda: door.as_of(JUNE, odd),
+    )
+    for call in calls:
+        with pytest.raises(RequestError, match=wanted):
+            call()
+
+
+def test_items_ids_moments_and_the_namespace_are_given_as_such(made: Fabric) -> None:
+    door = writer(made)
+    odd: Any
+    door.write(memory(1), CONTEXT)
+    for odd in (fields(), None, "an item"):
+        with pytest.raises(RequestError, match=r"item is of type .*; give a MemoryItem"):
+            door.write(odd, CONTEXT)
+    for odd in (None, memory(1)):
+        with pytest.raises(RequestError, match=r"id of a memory item is of type .*; give a text"):
+            door.retract(odd, CONTEXT)
+    for odd in ("2026-06-01", None, JUNE.date(), 5):
+        with pytest.raises(RequestError, match=r"moment is of type .*; give a datetime"):
+            door.as_of(odd, CONTEXT)
+    naive = JUNE.replace(tzinfo=None)
+    with pytest.raises(RequestError, match="moment 2026-06-01T00:00:00 has no time zone"):
+        door.as_of(naive, CONTEXT)
+    for call in (
+        lambda: door.retract(memory(1).id, CONTEXT, since=naive),
+        lambda: door.correct(memory(1).id, memory(2), CONTEXT, since=naive),
+    ):
+        with pytest.raises(RequestError, match="since 2026-06-01T00:00:00 has no time zone"):
+            call()
+    for odd in (None, "kb", made):
+        with pytest.raises(RequestError, match=r"namespace is of type .*; give a Namespace"):
+            MemoryWriter(odd)

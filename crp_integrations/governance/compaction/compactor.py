@@ -8,6 +8,12 @@ from typing import Any
 
 from crp_integrations.governance.compaction import history, packing, running
 from crp_integrations.governance.compaction.board import Board, Entry, Standing
+from crp_integrations.governance.compaction.given import (
+    messages_of,
+    refuse_bounds,
+    refuse_odd,
+    refuse_other,
+)
 from crp_integrations.governance.compaction.ports import Artifacts, Summariser
 from crp_integrations.governance.compaction.records import Account, CompactHistory, CompactPack
 from crp_integrations.governance.compaction.relevance import Relevance
@@ -48,6 +54,13 @@ class AutoCompactor:
         summariser: Summariser | None = None,
         embedder: Embedder | None = None,
     ) -> None:
+        refuse_odd(
+            counter,
+            settings=settings,
+            artifacts=artifacts,
+            summariser=summariser,
+            embedder=embedder,
+        )
         self._counter = counter
         self.settings = settings or CompactionSettings()
         self._artifacts = artifacts
@@ -81,10 +94,12 @@ class AutoCompactor:
             pinned: ids of messages that stay as they are, with the calls that they answer.
 
         Raises:
-            RequestError: a call has no result, or a result no call; or the budget is not above 0.
+            RequestError: a call has no result, or a result no call; the budget is not above 0; or
+                an argument is something else.
             CompactionRefused: the result does not account for what it left out.
         """
-        given = tuple(messages)
+        given = messages_of(messages)
+        refuse_bounds(budget, now)
         names = history.ids_of(given) if ids is None else history.given_ids(ids, given)
         made = history.entries(given, names, self.settings.keep_recent, frozenset(pinned))
         defined = self._counter.count_tools(tools) if tools else 0
@@ -153,6 +168,8 @@ class AutoCompactor:
             RequestError: a text is missing, an id stands twice, or the budget is not above 0.
             CompactionRefused: the result does not account for what it left out.
         """
+        refuse_bounds(budget, now)
+        refuse_other(pack)
         made = packing.entries(pack, texts)
         rendered = shown(pack, texts)
         before = self._counter.count(rendered) if rendered else 0

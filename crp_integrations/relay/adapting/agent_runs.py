@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any, Final
 
 from crp_integrations.errors import AccessDenied, RequestError, SafetyHalt
+from crp_integrations.relay.adapting.taking import check_values
 from crp_integrations.relay.asking import Asking
 from crp_integrations.relay.facets.delegating import asked_by, result_of
 from crp_integrations.relay.records import Answer
@@ -37,7 +38,8 @@ def check_asking(asking: Asking, taker: str, *, filled: str) -> None:
         filled: a field that this class fills in besides.
 
     Raises:
-        RequestError: a field is not known, or does not go with an agent.
+        RequestError: a field is not known, has no usable value, or does not go with an agent.
+        PolicySyntaxError: a policy does not follow its grammar.
     """
     known = sorted(Asking.__annotations__.keys() - FILLED - {filled})
     for name in asking:
@@ -49,6 +51,7 @@ def check_asking(asking: Asking, taker: str, *, filled: str) -> None:
     strategy = asking.get("strategy")
     if strategy is not None and strategy not in STRATEGIES:
         raise RequestError(f"strategy {str(strategy)!r:.40} is not one of {', '.join(STRATEGIES)}")
+    check_values(asking)
 
 
 def refuse_deeper(depth: int, most: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Sequence
+from numbers import Real
 from typing import Literal, get_args
 
 from crp_integrations.errors import ConfigError, CRPError, EngineError
@@ -12,6 +13,17 @@ from crp_integrations.errors import ConfigError, CRPError, EngineError
 Scale = Literal["given", "logistic", "rank"]
 # What the object kept, in its order: the place of the text, and its score where there is one.
 Kept = Sequence[tuple[int, float | None]]
+
+
+def check_kind(name: str, given: object, wanted: type) -> None:
+    """Check that a framework's object was given, of the base class that it has for such ones.
+
+    Raises:
+        ConfigError: it is something else, such as a model's name.
+    """
+    if not isinstance(given, wanted):
+        seen = f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
+        raise ConfigError(f"{name} is {seen}; give an object, a {wanted.__name__}")
 
 
 class Wrapped:
@@ -40,8 +52,9 @@ class Wrapped:
         if scale not in get_args(Scale):
             wanted = ", ".join(get_args(Scale))
             raise ConfigError(f"scale {scale!r:.40} is not one of {wanted}")
-        if not (best > 0.0 and math.isfinite(best)):
-            raise ConfigError(f"best is {best}, wanted the score that means 1, above 0")
+        number = isinstance(best, Real)
+        if not (number and best > 0.0 and math.isfinite(best)):
+            raise ConfigError(f"best is {best!r:.40}, wanted the score that means 1, above 0")
         if not identity:
             raise ConfigError("a reranker's identity is empty, wanted a name for what decides")
         self._library = library

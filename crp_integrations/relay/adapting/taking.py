@@ -2,9 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from numbers import Integral
+from typing import Any, Final
+
+from pydantic import ValidationError
+
 from crp_integrations.errors import RequestError
+from crp_integrations.governance.emitting import Emitter
+from crp_integrations.policy.parse import parse
+from crp_integrations.ports import Embedder
+from crp_integrations.relay.admit import admit
+from crp_integrations.relay.asks import AUTO
 from crp_integrations.relay.relay import Relay
 from crp_integrations.vocabulary import GroundingMode
+
+# Values that a message shows; of others, which may hold a key or a person's words, the type.
+_PLAIN: Final = (str, int, float, type(None))
+_HIDDEN: Final = ("api_key", "headers", "options")
+# What pydantic writes before the words of a validator of ours.
+_OURS: Final = "Value error, "
+_ANY_MODEL: Final = "extractive"
+_POLICIES: Final = ("policy", "report_only")
 
 
 def check_relay(given: object, taker: str) -> None:
@@ -31,8 +51,111 @@ def check_packing(
         RequestError: a value has no use; names it.
     """
     for name, value in (("budget_tokens", budget_tokens), ("k", k)):
-        if value is not None and value < 1:
-            raise RequestError(f"{name} is {value}, wanted at least 1, or None")
+        if value is not None:
+            check_count(name, value, least=1, or_none=True)
     if grounding not in tuple(GroundingMode):
         wanted = ", ".join(GroundingMode)
         raise RequestError(f"grounding {str(grounding)!r:.40} is not one of {wanted}")
+
+
+def check_count(name: str, value: object, *, least: int, or_none: bool = False) -> None:
+    """Check a number of something.
+
+    Raises:
+        RequestError: it is no whole number, or too small a one.
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        rest = ", or None" if or_none else ""
+        raise RequestError(
+            f"{name} is {value!r:.40}, wanted a whole number of at least {least}{rest}"
+        )
+
+
+def check_called(**given: object) -> None:
+    """Check what is called later, by the names of its arguments; None is none.
+
+    Raises:
+        RequestError: it cannot be called; it would be found when there is something to tell.
+    """
+    for name, one in given.items():
+        if one is not None and not callable(one):
+            raise RequestError(f"{name} is {type(one).__name__}; give a function of one argument")
+
+
+def check_embedder(given: object) -> None:
+    """Check that an embedder was given.
+
+    Raises:
+        RequestError: it is something else, such as a model's name.
+    """
+    if isinstance(given, type) or not isinstance(given, Embedder):
+        raise RequestError(
+            f"embedder is {type(given).__name__}; give a fabric's, as relay.fabric.embedder"
+        )
+
+
+def check_emitter(given: object, taker: str) -> None:
+    """Check that an emitter was given.
+
+    Args:
+        taker: name of the class that takes it.
+
+    Raises:
+        RequestError: it is something else; a framework that swallows errors would remember nothing.
+    """
+    if not isinstance(given, Emitter):
+        raise RequestError(
+            f"{taker} takes an Emitter of crp_integrations.governance.emitting, not "
+            f"{type(given).__name__}"
+        )
+
+
+def check_values(asking: Mapping[str, Any]) -> None:
+    """Check the values of a question's fields, which are asked for again and again.
+
+    Raises:
+        RequestError: one has no use; names it.
+        PolicySyntaxError: a policy does not follow the grammar.
+    """
+    given = {name: one for name, one in asking.items() if one is not None}
+    if given.get("strategy") == AUTO:
+        # A word for what each question is looked at for.
+        del given["strategy"]
+    admit(**{"model": _ANY_MODEL, **given, "query": "?"})
+    for name in _POLICIES:
+        if asking.get(name):
+            parse(asking[name])
+
+
+@contextmanager
+def own_words(taker: type[Any]) -> Iterator[None]:
+    """What pydantic says of a component's fields, as an error of this package.
+
+    Args:
+        taker: the component, whose fields a message names.
+
+    Raises:
+        RequestError: for what a field refuses.
+    """
+    try:
+        yield
+    except ValidationError as error:
+        raise RequestError(_said(taker, error)) from None
+
+
+def _said(taker: type[Any], error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_context=False)[0]
+    field, told, given = ".".join(map(str, first["loc"])), first["msg"], first["input"]
+    if first["type"] == "missing":
+        return f"{taker.__name__} needs {field}=…"
+    if first["type"] == "extra_forbidden":
+        known = ", ".join(sorted(taker.model_fields))
+        return f"{taker.__name__} has no field {field!r:.40}; it takes {known}"
+    if not field or told.startswith(_OURS):
+        return told.removeprefix(_OURS)
+    if first["type"] == "tuple_type":
+        # What a tuple is, is Python's own matter.
+        told = "wanted a list"
+    plain = isinstance(given, _PLAIN) and field.partition(".")[0] not in _HIDDEN
+    seen = f"{given!r:.40}" if plain else f"of type {type(given).__name__}"
+    return f"{field} of {taker.__name__} is {seen}: {told[:1].lower()}{told[1:]}"

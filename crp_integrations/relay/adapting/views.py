@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -84,7 +85,13 @@ class Items:
     def get(self, ids: Iterable[str]) -> list[Fact]:
         """Facts of items in the order asked for, each once; those that are not there are left
         out.
+
+        Raises:
+            RequestError: a text is given in the place of a list, or an id is no text.
         """
+        if isinstance(ids, str) or not isinstance(ids, Iterable):
+            shown = f"the text {ids!r:.40}" if isinstance(ids, str) else type(ids).__name__
+            raise RequestError(f"ids is {shown}; give a list of ids")
         # An item may be named by its own id and by that of its fact.
         wanted = self._fact_ids(list(dict.fromkeys(ids)))
         return self.namespace.facts(list(dict.fromkeys(wanted)))
@@ -111,8 +118,14 @@ class Items:
         Args:
             vector: shape (dimensions,), of any length above zero.
             among: fact ids that alone may come; None for any.
+
+        Raises:
+            RequestError: the vector is a text, or k no whole number.
         """
+        if isinstance(vector, str):
+            raise RequestError("the vector is a text; embed it first, or search by text")
         row = unit_rows([vector], dimensions=self.namespace.embedder.dimensions)[0]
+        check_k(k)
         if k <= 0:
             return []
         if among is None:
@@ -139,6 +152,7 @@ class Items:
             query: raw text from anybody.
             among: fact ids that alone may come; None for any.
         """
+        check_k(k)
         chosen = None if among is None else set(among)
         wanted = k
         while wanted > 0:
@@ -159,9 +173,10 @@ class Items:
             found: nearest first, with cosines.
             balance: [0, 1]; 1 looks at the query alone, 0 at differences alone.
         """
-        if not 0.0 <= balance <= 1.0:
+        given: object = balance
+        if not (isinstance(given, Real) and 0.0 <= balance <= 1.0):
             raise RequestError(
-                f"the balance of relevance and diversity is {balance}, wanted 0 to 1"
+                f"the balance of relevance and diversity is {balance!r:.40}, wanted 0 to 1"
             )
         by_id = {fact.fact_id: (fact, score) for fact, score in found}
         ids, rows = self._rows(list(by_id))
@@ -188,13 +203,24 @@ class Items:
                 ids = [id_ for id_ in ids if id_ in left]
 
     def _fact_ids(self, ids: Sequence[str]) -> list[str]:
-        """The fact of each id: one of that very id when there is one, else the item's own."""
+        """The fact of each id: one of that very id when there is one, else the item's own.
+
+        Raises:
+            RequestError: an id is no text.
+        """
+        for number, id_ in enumerate(ids, 1):
+            if not isinstance(id_, str):
+                raise RequestError(
+                    f"id {number} is {type(id_).__name__} {id_!r:.40}, wanted a text"
+                )
         native = {fact.fact_id for fact in self.namespace.facts(list(ids))} if ids else set()
         return [id_ if id_ in native else named(id_) if id_ else "" for id_ in ids]
 
     def _fact(self, item: Item, known: str, number: int) -> Fact:
         if ITEM_KEY in item.metadata:
             raise FactRejected(f"item {number} has metadata {ITEM_KEY!r}, which is reserved")
+        if not isinstance(item.content, str):
+            raise FactRejected(f"item {number} is {type(item.content).__name__}, wanted a text")
         source = source_id(item.origin) if item.origin else USER_SOURCE
         own: dict[str, JsonValue] = {"id": item.id} if item.id else {}
         try:
@@ -251,13 +277,27 @@ def extra(fact: Fact) -> dict[str, Any]:
     return item if isinstance(item, dict) else {}
 
 
-def own_metadata(metadata: dict[Any, Any] | None, number: int) -> dict[str, JsonValue]:
+def own_metadata(metadata: Mapping[Any, Any] | None, number: int) -> dict[str, JsonValue]:
     """An item's metadata as plain JSON.
 
     Raises:
-        FactRejected: it is not; names the key.
+        FactRejected: it is not; names the key, or what it is.
     """
+    if metadata is not None and not isinstance(metadata, Mapping):
+        raise FactRejected(
+            f"the metadata of item {number} are {type(metadata).__name__}, wanted a dict"
+        )
     return plain(metadata or {}, name=f"item {number}", refusal=FactRejected)
+
+
+def check_k(k: object) -> None:
+    """Check how many are asked for; a number below 1 asks for none.
+
+    Raises:
+        RequestError: it is no whole number.
+    """
+    if isinstance(k, bool) or not isinstance(k, Integral):
+        raise RequestError(f"k is {k!r:.40}, wanted a whole number")
 
 
 def _marginal(rows: FloatRows, scores: Any, k: int, balance: float) -> list[int]:

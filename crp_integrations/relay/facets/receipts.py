@@ -43,8 +43,14 @@ class Receipts:
             read. Texts of facts that are gone are left out.
 
         Raises:
+            RequestError: the name is no text, but the answer itself, say.
             StoreError: the store could not be read.
         """
+        if not isinstance(name, str):
+            raise RequestError(
+                f"the id of a receipt is of type {type(name).__name__}; give a text, such as "
+                "answer.receipt_id"
+            )
         with self.namespace.begin(write=False) as transaction:
             kept = _of(transaction)
             found = kept.get(name) if name.startswith(ID_PREFIX) else kept.of_window(name)
