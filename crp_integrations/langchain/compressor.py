@@ -62,7 +62,7 @@ class CRPDocumentCompressor(BaseDocumentCompressor):
     def _told(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         with own_words(cls):
             made = handler(given)
-        refuse_odd(recognisers=(), reranker=made.reranker)
+        refuse_odd(reranker=made.reranker)
         return made
 
     def compress_documents(

@@ -84,7 +84,7 @@ class CRPGate(Runnable[Any, Any]):
         if grounding not in tuple(GroundingMode):
             wanted = ", ".join(GroundingMode)
             raise RequestError(f"grounding {grounding!r:.40} is not one of {wanted}")
-        refuse_odd(recognisers=(), reviewer=reviewer, embedder=embedder, settings=settings)
+        refuse_odd(reviewer=reviewer, embedder=embedder, settings=settings)
         self._policy = parse(policy)
         self._grounding = GroundingMode(grounding)
         self._reviewer = reviewer

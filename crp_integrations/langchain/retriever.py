@@ -26,6 +26,7 @@ from crp_integrations.envelope.ports import Reranker
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError
 from crp_integrations.langchain.documents import documents_of, facts_of, stored_document
+from crp_integrations.langchain.sessions import named_session
 from crp_integrations.relay.adapting.taking import check_count, own_words
 from crp_integrations.relay.doors import pack
 from crp_integrations.relay.parts import refuse_odd
@@ -53,8 +54,8 @@ class CRPRetriever(BaseRetriever):
         k: most documents, None for as many as fit; `invoke(query, k=…)` overrides it.
         reranker: looks at a source's documents again; a relay has its own.
         preset: settings for a source's documents, `default` or `literal`; a relay has its own.
-        session_id: session of a relay whose facts in memory are found too;
-            `invoke(query, session_id=…)` overrides it.
+        session_id: session of a relay whose facts in memory are found too, by whatever names a
+            conversation; `invoke(query, session_id=…)` overrides it.
 
     Raises:
         RequestError: a field has no usable value, or does not go with another.
@@ -91,7 +92,7 @@ class CRPRetriever(BaseRetriever):
             raise RequestError("give the preset to Relay.open(…, preset=…), not to CRPRetriever")
         if self.relay is None and self.session_id is not None:
             raise RequestError("a source has no sessions; session_id goes with relay=")
-        refuse_odd(recognisers=(), reranker=self.reranker)
+        refuse_odd(reranker=self.reranker)
         return self
 
     @classmethod
@@ -160,13 +161,14 @@ class CRPRetriever(BaseRetriever):
             )
         cap = self.k if k is None else k
         if self.relay is not None:
+            session = session_id or self.session_id
             turn = self.relay.turn(
                 query,
                 model=self.model,
                 budget_tokens=self.budget_tokens,
                 grounding=self.grounding,
                 k=cap,
-                session_id=session_id or self.session_id,
+                session_id=named_session(session) if session else None,
             )
             envelope = turn.preview()
             return envelope, documents_of(envelope, self._stored(envelope))

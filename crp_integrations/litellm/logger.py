@@ -104,7 +104,7 @@ class CRPLogger(CustomLogger):
             wanted = ", ".join(GroundingMode)
             raise RequestError(f"grounding {grounding!r:.40} is not one of {wanted}")
         check_called(on_report=on_report)
-        refuse_odd(recognisers=(), embedder=embedder, settings=settings)
+        refuse_odd(embedder=embedder, settings=settings)
         self._grounding = GroundingMode(grounding)
         self._on_report = on_report
         self._embedder = embedder

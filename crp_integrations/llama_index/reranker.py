@@ -36,7 +36,7 @@ class LlamaIndexReranker(Wrapped):
         embedder: Embedder | None = None,
     ) -> None:
         check_kind("postprocessor", postprocessor, BaseNodePostprocessor)
-        refuse_odd(recognisers=(), embedder=embedder)
+        refuse_odd(embedder=embedder)
         self._postprocessor = postprocessor
         self._embedder = embedder
         super().__init__("llama_index", identity, self._kept, scale, best)

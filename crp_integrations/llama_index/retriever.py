@@ -86,7 +86,7 @@ class CRPRetriever(BaseRetriever):
             raise RequestError("a source has no sessions; session_id goes with a relay")
         if preset is not None and preset not in get_args(Preset):
             raise RequestError(f"preset {preset!r:.40} is not one of {', '.join(get_args(Preset))}")
-        refuse_odd(recognisers=(), reranker=reranker)
+        refuse_odd(reranker=reranker)
         if not isinstance(model, str) or not model:
             raise RequestError(f"model is {model!r:.40}, wanted a model's name")
         check_packing(budget_tokens=budget_tokens, k=k, grounding=grounding)

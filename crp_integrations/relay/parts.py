@@ -53,7 +53,7 @@ _PARTS: Final[Mapping[str, _Wanted]] = MappingProxyType(
 _RECOGNISERS: Final = _Wanted("kinds", "a list of Recognisers")
 
 
-def refuse_odd(*, recognisers: Any, **parts: Any) -> None:
+def refuse_odd(*, recognisers: Any = (), **parts: Any) -> None:
     """Refuse a part that is none.
 
     Args:

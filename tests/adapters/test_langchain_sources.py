@@ -10,6 +10,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from crp_integrations import pack
 from crp_integrations.errors import RequestError
 from crp_integrations.langchain import CRPRetriever
+from crp_integrations.langchain.sessions import session_of
 from crp_integrations.relay.settings import load
 from tests.adapters.langchain_doubles import FACTS, opened
 
@@ -45,6 +46,15 @@ async def test_facts_of_a_session_are_found_in_it_alone(way):
     own = CRPRetriever(relay=relay, model="gpt-4o", budget_tokens=400, session_id=SESSION)
     assert HELD in await found(own)
     assert HELD not in await found(own, session_id="crp_sess_" + "b" * 20)
+
+
+def test_a_session_goes_by_whatever_names_a_conversation():
+    """As it does for `CRPRunnable`, whose config names the same session."""
+    relay = opened()
+    relay.add([HELD], session_id=session_of({"configurable": {"thread_id": 7}}), cache="no-store")
+    retriever = CRPRetriever(relay=relay, model="gpt-4o", budget_tokens=400, session_id="7")
+    assert HELD in texts(retriever.invoke(QUESTION))
+    assert HELD not in texts(retriever.invoke(QUESTION, session_id="anna"))
 
 
 def test_a_vector_store_is_asked_for_its_nearest(store):
