@@ -50,6 +50,8 @@ _PARTS: Final[Mapping[str, _Wanted]] = MappingProxyType(
         ),
     }
 )
+# What stands for one of these by mistake may hold a key or a password; its type alone is told.
+_SECRET: Final = frozenset({"artifacts", "keyring", "receiver", "settings", "store", "violations"})
 _RECOGNISERS: Final = _Wanted("kinds", "a list of Recognisers")
 
 
@@ -81,9 +83,8 @@ def _refuse(name: str, part: Any, wanted: _Wanted) -> None:
 def _error(name: str, part: Any, wanted: _Wanted) -> ConfigError:
     if isinstance(part, type):
         seen = f"the class {part.__name__}"
-    elif isinstance(part, str) and name not in ("keyring", "settings"):
+    elif isinstance(part, str) and name not in _SECRET:
         seen = f"the text {part!r:.60}"
     else:
-        # A key's bytes are nobody's to read.
         seen = f"of type {type(part).__name__}"
     return ConfigError(f"{name} is {seen}; give {wanted.fix}")

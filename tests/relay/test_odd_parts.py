@@ -36,9 +36,9 @@ QUESTION = "Who operates the Meridian reactor?"
         ("clock", 5, "clock is of type int"),
         ("ids", 5, "ids is of type int"),
         ("reviewer", True, "reviewer is of type bool; give a function"),
-        ("receiver", "http://x", "receiver is the text 'http://x'; give a function"),
-        ("violations", "http://x", "violations is the text"),
-        ("artifacts", "s3://bucket", r"artifacts is the text .* artifacts=\{'place'"),
+        ("receiver", "http://x", "receiver is of type str; give a function"),
+        ("violations", "http://x", "violations is of type str"),
+        ("artifacts", "s3://bucket", r"artifacts is of type str; .* artifacts=\{'place'"),
         ("settings", {"model": "extractive"}, "settings is of type dict; .* by their names"),
     ],
 )
@@ -53,7 +53,7 @@ def test_a_store_that_is_none_is_named() -> None:
         Relay.open(5)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("argument", ["keyring", "settings"])
+@pytest.mark.parametrize("argument", ["artifacts", "keyring", "receiver", "settings", "violations"])
 def test_a_key_in_the_place_of_a_part_is_not_repeated(argument: str) -> None:
     with pytest.raises(ConfigError, match=f"^{argument} is of type str") as caught:
         Relay.open(None, **{argument: KEY})
