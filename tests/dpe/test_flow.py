@@ -19,6 +19,7 @@ from crp_integrations.dpe.stages.s09_flow import (
     register_consistency,
     remediation,
     topic_continuity,
+    topics,
 )
 from crp_integrations.engines.onnx import OnnxEmbedder
 from tests.dpe.windows import LITERAL, after
@@ -114,6 +115,37 @@ def test_topics_are_compared_by_jaccard() -> None:
     assert asked.quality.flow.shifted
     assert asked.quality.flow.expected
     assert asked.flow_remediation is None
+
+
+def test_windows_that_say_the_same_things_have_topics_in_common() -> None:
+    before = (
+        "The harbour master assigns berths to arriving ships. A pilot boards each tanker before "
+        "it passes the breakwater. Tugs push tankers to their berths when the wind is strong. "
+        "Cargo is weighed at the quay, and customs officers seal the containers."
+    )
+    here = (
+        "Fees depend on the tonnage of ships and on how long berths are taken. Pilots are paid "
+        "by the hour. Strong wind closes the breakwater, so that tankers wait outside. "
+        "Invoices are sent by the agent of the carrier each month."
+    )
+    assert topic_continuity(before, here, 5) > 0.4
+    assert not after(here, before).quality.flow.shifted
+
+
+TEXTS = st.lists(
+    st.sampled_from("port ferry tulip garden risk level act city bridge river is the of.".split()),
+    max_size=30,
+).map(" ".join)
+
+
+@given(TEXTS, TEXTS, st.integers(1, 8))
+def test_topics_are_compared_both_ways_alike(one: str, other: str, count: int) -> None:
+    found = topic_continuity(one, other, count)
+    assert found == topic_continuity(other, one, count)
+    assert 0.0 <= found <= 1.0
+    left, right = topics(one, other, count)
+    assert max(len(left), len(right)) <= count
+    assert topic_continuity(one, one, count) == float(bool(topics(one, one, count)[0]))
 
 
 @pytest.mark.requirement("005-11.3-4")

@@ -14,7 +14,7 @@ from typing import Any
 from crp_integrations.bench.distortions.text import read
 from crp_integrations.bench.measure import has_one_thread, in_one_thread, machine
 from crp_integrations.bench.windows.data import GENERATOR, articles, sessions
-from crp_integrations.bench.windows.score import figures, run
+from crp_integrations.bench.windows.score import ALARM, figures, run
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.errors import CRPError
@@ -84,6 +84,9 @@ def show(report: dict[str, Any]) -> None:
         rules = ", ".join(f"{name} {value:.3f}" for name, value in row["rules"].items())
         head = f"{stage:14}{row['whole']:>7}{row['broken']:>8}{row['auroc']:>8.3f}"
         print(f"{head}{row['met']!s:>7}  {rules}")
+        if stage in ALARM:
+            alarms = ", ".join(f"{kind} {share:.3f}" for kind, share in row["alarms"].items())
+            print(f"{'':14}a remedy is recommended: {alarms}, broken {row['seen']:.3f}")
 
 
 def _say(line: str) -> None:

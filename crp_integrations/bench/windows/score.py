@@ -14,6 +14,7 @@ from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.ports import Verifier
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.settings import DpeSettings
+from crp_integrations.dpe.settings_quality import QualitySettings
 from crp_integrations.ports import Embedder
 
 TARGET = 0.9
@@ -24,6 +25,8 @@ AGAINST = {
     "completeness": (("complete",), "truncated"),
     "flow": (("coherent",), "shuffled"),
 }
+# Above it a session counts as an alarm: of the flow where a remedy applies (§11.5).
+ALARM = {"flow": 1.0 - QualitySettings().low_flow}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,5 +110,6 @@ def _auroc(stage: str, good: Sequence[Seen], bad: Sequence[Seen]) -> float:
 
 
 def _share(stage: str, rows: Sequence[Seen]) -> float:
-    """The share with a signal at all."""
-    return sum(one.signals[stage] > 0 for one in rows) / max(1, len(rows))
+    """The share with an alarm: with a signal at all where no bound is named."""
+    bound = ALARM.get(stage, 0.0)
+    return sum(one.signals[stage] > bound for one in rows) / max(1, len(rows))

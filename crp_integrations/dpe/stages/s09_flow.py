@@ -25,8 +25,8 @@ NOTHING: Final = StageRun(number=9, name=NAME, engine="no earlier window")
 ENDS: Final = 2
 # Sentences in which a transition may stand (§11.3, signal 9d).
 OPENING: Final = 3
-# Keywords that topic clusters are made of.
-KEYWORDS: Final = 4
+# Keywords of two windows for each topic that one of them may have.
+KEYWORDS: Final = 8
 _OPENING_MARKS: Final = re.compile(r"^[\s#>*_\-\u2022\d.()\"'\u201c]+")
 # What refers to an earlier passage wherever it stands in the opening.
 _TRANSITION: Final = re.compile(
@@ -96,7 +96,7 @@ def analyse_flow(state: State) -> State:
         remediation=None if expected else remediation(score, settings),
     )
     how = f"cosine with {embedder.identity}" if embedder else "common words, no embedder"
-    run = StageRun(number=9, name=NAME, engine=f"{how}, keywords@1, register@1")
+    run = StageRun(number=9, name=NAME, engine=f"{how}, keywords@2, register@1")
     return replace(state, flow=flow, stages=(*state.stages, run))
 
 
@@ -159,38 +159,32 @@ def shared(one: str, other: str) -> float:
 
 
 def topic_continuity(before: str, here: str, count: int) -> float:
-    """Jaccard similarity of two texts' topic clusters, [0, 1].
+    """Jaccard similarity of two texts' topics, [0, 1]; 0 where one of them has none.
 
     Spec: CRP-SPEC-005 §11.3 (decision D21)
     """
-    own, other = topics(here, count), topics(before, count)
-    if not own or not other:
-        return 0.0
-    left = list(other)
-    both = 0
-    for topic in own:
-        match = next((one for one in left if one & topic), None)
-        if match is not None:
-            left.remove(match)
-            both += 1
-    return both / (len(own) + len(other) - both)
+    own, other = (set(found) for found in topics(before, here, count))
+    return len(own & other) / len(own | other) if own and other else 0.0
 
 
-def topics(text: str, count: int) -> list[frozenset[str]]:
-    """The best topic clusters of a text: stems of keywords, those with a common word as one.
+def topics(before: str, here: str, count: int) -> tuple[list[str], list[str]]:
+    """The best topics of two texts: keywords of both together, each where all its words stand.
+
+    Keywords of each alone would be two lists that seldom meet, though the texts say the same:
+    of some twenty words that a short text could be named by, each list holds five.
 
     Args:
-        count: how many clusters at most.
+        count: how many topics of a text at most.
     """
-    clusters: list[frozenset[str]] = []
-    for phrase in keywords(Phrases([text]), [], KEYWORDS * count):
-        stems = frozenset(content_stems(phrase))
-        at = next((n for n, cluster in enumerate(clusters) if cluster & stems), None)
-        if at is not None:
-            clusters[at] |= stems
-        elif stems:
-            clusters.append(stems)
-    return clusters[:count]
+    found = [
+        (phrase, frozenset(content_stems(phrase)))
+        for phrase in keywords(Phrases([before, here]), [], KEYWORDS * count)
+    ]
+    earlier, later = (
+        [phrase for phrase, stems in found if stems and stems <= held][:count]
+        for held in (frozenset(content_stems(before)), frozenset(content_stems(here)))
+    )
+    return earlier, later
 
 
 def register_consistency(before: Said, here: Said, settings: QualitySettings) -> float:
