@@ -10,7 +10,7 @@ from pydantic import Field
 
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.sightings import Sighting
-from crp_integrations.errors import RequestError
+from crp_integrations.given import of_kind
 from crp_integrations.governance.packs import ContextPack, DropReport
 from crp_integrations.governance.tools import ToolSelection, ToolSpec
 from crp_integrations.records import Part, Record
@@ -65,12 +65,12 @@ def asked_for(request: AssembleRequest) -> AssembleRequest:
     Raises:
         RequestError: it is something else, such as the question alone.
     """
-    if not isinstance(request, AssembleRequest):
-        raise RequestError(
-            f"request is of type {type(request).__name__}; give an AssembleRequest, such as "
-            "AssembleRequest(message=question, budget_tokens=8000)"
-        )
-    return request
+    return of_kind(
+        request,
+        AssembleRequest,
+        "request",
+        "an AssembleRequest, such as AssembleRequest(message=question, budget_tokens=8000)",
+    )
 
 
 class Warned(Part):

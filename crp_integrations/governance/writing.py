@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Protocol
 
 from pydantic import ValidationError
 
 from crp_integrations.errors import AccessDenied, FactRejected, RequestError
 from crp_integrations.fabric.life.updating import Keep
 from crp_integrations.fabric.records import Fact, IngestReport, Source, Where
+from crp_integrations.given import aware_moment, of_kind, seen
 from crp_integrations.governance.items import (
     MemoryItem,
     MemoryItemRef,
@@ -55,12 +56,12 @@ def of_caller(context: PolicyContext) -> PolicyContext:
     Raises:
         RequestError: it is something else, such as the subject alone.
     """
-    if not isinstance(context, PolicyContext):
-        raise RequestError(
-            f"context is of type {type(context).__name__}; give a PolicyContext, such as "
-            "PolicyContext(subject=relay.fabric.subject)"
-        )
-    return context
+    return of_kind(
+        context,
+        PolicyContext,
+        "context",
+        "a PolicyContext, such as PolicyContext(subject=relay.fabric.subject)",
+    )
 
 
 class MemoryNamespace(Protocol):
@@ -105,8 +106,8 @@ class MemoryWriter:
             RequestError: it is none, but the relay, say.
         """
         if not hasattr(namespace, "put"):
-            kind = type(namespace).__name__
-            raise RequestError(f"namespace is of type {kind}; give a Namespace, as in relay.fabric")
+            kind = seen(namespace, hidden=True)
+            raise RequestError(f"namespace is {kind}; give a Namespace, as in relay.fabric")
         self._namespace = namespace
 
     def write(self, item: MemoryItem, context: PolicyContext) -> MemoryItemRef:
@@ -157,7 +158,7 @@ class MemoryWriter:
             AccessDenied, FactRejected: as for `write`.
         """
         self._check(item, context)
-        _aware(since, "since")
+        aware_moment(since, "since")
         if old_id == item.id:
             raise RequestError(
                 f"memory item {old_id} cannot correct itself; give the correction an id of its own"
@@ -188,7 +189,7 @@ class MemoryWriter:
         """
         self._subject(context)
         if since is not None:
-            _aware(since, "since")
+            aware_moment(since, "since")
         old = self._known(item_id)
         if since is not None:
             _begun(old, since)
@@ -207,7 +208,7 @@ class MemoryWriter:
             AccessDenied: the context is another subject's.
         """
         self._subject(context)
-        _aware(moment, "moment")
+        aware_moment(moment, "moment")
         unread: list[Fact] = []
         items = list(self._items(unread.append))
         # What an item corrects that cannot be read must not hold again.
@@ -267,7 +268,7 @@ class MemoryWriter:
 
     def _check(self, item: MemoryItem, context: PolicyContext) -> None:
         subject = self._subject(context)
-        _item(item)
+        of_kind(item, MemoryItem, "item", "a MemoryItem, such as item(fields)")
         if item.scope.tenant != subject.tenant:
             raise AccessDenied(f"memory item {item.id} is not of the subject's tenant")
         if item.provenance.signer not in ("", subject.name):
@@ -293,7 +294,7 @@ class MemoryWriter:
         return None
 
     def _known(self, item_id: str) -> MemoryItem:
-        _text(item_id)
+        of_kind(item_id, str, "the id of a memory item", "a text")
         found = self._stored(item_id)
         if found is None:
             raise RequestError(f"memory item {item_id!r:.60} is not stored here, or withheld")
@@ -316,27 +317,6 @@ class MemoryWriter:
             state_hash=state_hash,
             written=written,
         )
-
-
-def _item(given: object) -> None:
-    if not isinstance(given, MemoryItem):
-        kind = type(given).__name__
-        raise RequestError(f"item is of type {kind}; give a MemoryItem, such as item(fields)")
-
-
-def _text(item_id: object) -> None:
-    if not isinstance(item_id, str):
-        kind = type(item_id).__name__
-        raise RequestError(f"the id of a memory item is of type {kind}; give a text")
-
-
-def _aware(moment: Any, name: str) -> None:
-    """Refuse what is no moment with a time zone; it would be compared with those of items."""
-    if not isinstance(moment, datetime):
-        kind = type(moment).__name__
-        raise RequestError(f"{name} is of type {kind}; give a datetime, as in datetime.now(UTC)")
-    if moment.tzinfo is None:
-        raise RequestError(f"{name} {moment.isoformat()} has no time zone; give it one")
 
 
 def _begun(old: MemoryItem, since: datetime) -> None:

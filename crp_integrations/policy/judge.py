@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from crp_integrations.dpe.records import Report
-from crp_integrations.errors import RequestError
+from crp_integrations.given import of_kind
 from crp_integrations.policy.demands import RULES, Examined, Unmet, upgrading, warning
 from crp_integrations.policy.records import Judgement as Judgement
 from crp_integrations.policy.records import Policy, given
@@ -53,7 +53,7 @@ def judge(
         RequestError: policy or report is something else.
     """
     given(policy)
-    _report(report)
+    of_kind(report, Report, "report", "a Report, such as examine(…)")
     examined = Examined(policy, report, tier, origins)
     unmet = [one for rule in RULES for one in rule(examined)]
     mode = policy.overseen(oversight)
@@ -117,9 +117,3 @@ def _demands(policy: Policy, report: Report, unmet: Sequence[Unmet]) -> tuple[De
     if upgrading(policy, report.risk_level):
         found.add(Demand.RISK)
     return tuple(demand for demand in Demand if demand in found)
-
-
-def _report(report: object) -> None:
-    if not isinstance(report, Report):
-        kind = type(report).__name__
-        raise RequestError(f"report is of type {kind}; give a Report, such as examine(…)")

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from crp_integrations.errors import RequestError
+from crp_integrations.given import of_kind
 from crp_integrations.policy.directives import (
     FRACTION_DIGITS,
     MOST_ADDRESSES,
@@ -138,10 +138,7 @@ def given(policy: object, name: str = "policy") -> Policy:
     Raises:
         RequestError: it is something else, such as the text of one.
     """
-    if isinstance(policy, Policy):
-        return policy
-    seen = f"the text {policy!r:.60}" if isinstance(policy, str) else type(policy).__name__
-    raise RequestError(f"{name} is {seen}; give a Policy, such as parse('halt-on HIGH')")
+    return of_kind(policy, Policy, name, "a Policy, such as parse('halt-on HIGH')")
 
 
 class Violation(Part):

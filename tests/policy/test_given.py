@@ -37,7 +37,8 @@ def test_a_policy_is_read_from_a_text(odd: Any) -> None:
     ],
 )
 @pytest.mark.parametrize(
-    ("odd", "seen"), [("halt-on LOW", "the text 'halt-on LOW'"), (5, "int"), (REPORT, "Report")]
+    ("odd", "seen"),
+    [("halt-on LOW", "of type str"), (5, "of type int"), (REPORT, "of type Report")],
 )
 def test_a_policy_is_given_as_one(
     verb: Callable[[Any], object], name: str, odd: Any, seen: str

@@ -6,13 +6,13 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from crp_integrations.given import of_kind
 from crp_integrations.governance.compaction import history, packing, running
 from crp_integrations.governance.compaction.board import Board, Entry, Standing
 from crp_integrations.governance.compaction.given import (
     messages_of,
     refuse_bounds,
     refuse_odd,
-    refuse_other,
 )
 from crp_integrations.governance.compaction.ports import Artifacts, Summariser
 from crp_integrations.governance.compaction.records import Account, CompactHistory, CompactPack
@@ -169,7 +169,7 @@ class AutoCompactor:
             CompactionRefused: the result does not account for what it left out.
         """
         refuse_bounds(budget, now)
-        refuse_other(pack)
+        of_kind(pack, ContextPack, "pack", "a ContextPack, such as pack_of(…)")
         made = packing.entries(pack, texts)
         rendered = shown(pack, texts)
         before = self._counter.count(rendered) if rendered else 0

@@ -1,0 +1,82 @@
+"""What a caller gave, looked at before it is used.
+
+A text in the place of an object is the usual slip: the name of a model, the id of an item. It would
+be found later, by the name of a method that it lacks. An error names the argument, what was given
+and what to give instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import Any, NamedTuple, TypeVar
+
+from crp_integrations.errors import ConfigError, RequestError
+
+Kind = TypeVar("Kind")
+
+
+class Wanted(NamedTuple):
+    """What a part is known by, and what to give in the place of another thing."""
+
+    attribute: str
+    fix: str
+
+
+def of_kind(given: object, kind: type[Kind], name: str, fix: str) -> Kind:
+    """What was given, which is of a kind.
+
+    Args:
+        name: the argument's.
+        fix: what to give, with its article.
+
+    Raises:
+        RequestError: it is something else; only its type is told, since it may hold content.
+    """
+    if not isinstance(given, kind):
+        raise RequestError(f"{name} is {seen(given, hidden=True)}; give {fix}")
+    return given
+
+
+def aware_moment(given: object, name: str) -> datetime:
+    """A moment with a time zone; another one could not be compared with those that are stored.
+
+    Raises:
+        RequestError: it is none, or has no time zone.
+    """
+    found = of_kind(given, datetime, name, "a datetime, as in datetime.now(UTC)")
+    if found.tzinfo is None:
+        raise RequestError(f"{name} {found.isoformat()} has no time zone; give it one")
+    return found
+
+
+def refuse_part(name: str, part: object, wanted: Wanted, *, hidden: Collection[str] = ()) -> None:
+    """Refuse a part that has not what it is known by.
+
+    Args:
+        hidden: names of arguments of which only the type is told.
+
+    Raises:
+        ConfigError: names the argument, what was given and what to give.
+    """
+    # A class in the place of an object has the methods and cannot be asked.
+    if isinstance(part, type) or not hasattr(part, wanted.attribute):
+        raise odd_part(name, part, wanted, hidden=hidden)
+
+
+def odd_part(name: str, part: Any, wanted: Wanted, *, hidden: Collection[str] = ()) -> ConfigError:
+    """The error of a part that is none."""
+    return ConfigError(f"{name} is {seen(part, hidden=name in hidden)}; give {wanted.fix}")
+
+
+def seen(given: object, *, hidden: bool) -> str:
+    """What was given, in the words of an error.
+
+    Args:
+        hidden: a text may be content or a secret and is not repeated.
+    """
+    if isinstance(given, type):
+        return f"the class {given.__name__}"
+    if isinstance(given, str) and not hidden:
+        return f"the text {given!r:.60}"
+    return f"of type {type(given).__name__}"
