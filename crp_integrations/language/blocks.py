@@ -140,7 +140,10 @@ def _add(found: list[Block], text: str, start: int, end: int, kind: BlockKind) -
 
 def _paragraphs(lines: list[_Line]) -> Iterator[list[_Line]]:
     """Lines that belong together: a break is meant when the next word had room before it."""
-    if not lines:
+    if len(lines) < 2:
+        # A sentence by itself, or nothing.
+        if lines:
+            yield lines
         return
     lengths = [len(line.body.rstrip()) for line in lines]
     width = max(_NARROWEST, *lengths)

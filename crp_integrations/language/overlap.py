@@ -121,11 +121,12 @@ class Index:
             Best first, equal ones in their order.
         """
         shared: dict[int, float] = defaultdict(float)
-        for found in sorted(set(content_stems(claim))):
+        for found in sorted({word.stem for word in content_words(claim)}):
             weight = self.idf.get(found, 0.0)
             for passage in self._having.get(found, ()):
                 shared[passage] += weight
-        return nsmallest(count, shared, key=lambda place: (-round(shared[place], 9), place))
+        ranked = [(-round(weight, 9), place) for place, weight in shared.items()]
+        return [place for _, place in nsmallest(count, ranked)]
 
     def best_windows(self, claim: str, *, size: int, count: int) -> list[Window]:
         """The stretches of at most `size` characters that share most with the claim.

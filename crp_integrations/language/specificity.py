@@ -5,7 +5,7 @@ from __future__ import annotations
 from crp_integrations.language.dates import dates
 from crp_integrations.language.names import names
 from crp_integrations.language.quantities import Quantity, quantities
-from crp_integrations.language.words import content_stems
+from crp_integrations.language.words import content_words
 
 # What each thing that can be looked up adds; at least .30, so that one alone is specific.
 NUMBER = 0.45
@@ -33,7 +33,7 @@ def specificity(text: str) -> float:
     >>> specificity("This is important.") < 0.3 <= specificity("Revenue was $4.2M.")
     True
     """
-    open_share = 1.0 - (BASE + WORD * min(MOST_WORDS, len(content_stems(text))))
+    open_share = 1.0 - (BASE + WORD * min(MOST_WORDS, len(content_words(text))))
     for quantity in quantities(text):
         open_share *= 1.0 - _weight(quantity)
     open_share *= (1.0 - DATE) ** len(dates(text))

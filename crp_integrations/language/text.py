@@ -29,6 +29,8 @@ _SPECIAL = {
     **dict.fromkeys("\u2010\u2011\ufe63\uff0d\u2043", "-"),
     **dict.fromkeys("\u2012\u2014\u2015", "\u2013"),
     "\u2212": "-",
+    # Patterns that look at no case take the dotless i for an i, and so must the word lists.
+    "\u0131": "i",
     "\u2028": "\n",
     "\u2029": "\n",
     "\u066b": ".",

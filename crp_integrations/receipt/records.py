@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from crp_integrations.errors import ReceiptBroken, RequestError
+from crp_integrations.given import of_kind
 from crp_integrations.receipt.canonical import (
     b64,
     dumps,
@@ -168,12 +169,9 @@ def given(receipt: Receipt, name: str = "receipt") -> Receipt:
     Raises:
         RequestError: it is something else, such as the bytes of one.
     """
-    if not isinstance(receipt, Receipt):
-        raise RequestError(
-            f"{name} is of type {type(receipt).__name__}; give a Receipt, such as "
-            "read(Path('answer.json').read_bytes())"
-        )
-    return receipt
+    return of_kind(
+        receipt, Receipt, name, "a Receipt, such as read(Path('answer.json').read_bytes())"
+    )
 
 
 def write(receipt: Receipt) -> bytes:

@@ -206,3 +206,9 @@ def test_a_point_that_ends_the_sentence_is_no_part_of_a_time():
 
 def test_columns_that_blanks_part_stay_apart():
     assert [str(found.value) for found in quantities("2019    450    300")] == ["450", "300"]
+
+
+def test_a_dotless_i_is_read_as_an_i():
+    # Patterns without case find such a word, and its list did not have it.
+    found = quantities("the f\u0131rst of 5 m\u0131nutes")
+    assert [(str(one.value), one.unit) for one in found] == [("1", ""), ("5", "min")]

@@ -168,7 +168,7 @@ def topic_continuity(before: str, here: str, count: int) -> float:
 
 
 def topics(before: str, here: str, count: int) -> tuple[list[str], list[str]]:
-    """The best topics of two texts: keywords of both together, each where all its words stand.
+    """The best topics of two texts: stems of the keywords of both together, where each stands.
 
     Keywords of each alone would be two lists that seldom meet, though the texts say the same:
     of some twenty words that a short text could be named by, each list holds five.
@@ -176,12 +176,10 @@ def topics(before: str, here: str, count: int) -> tuple[list[str], list[str]]:
     Args:
         count: how many topics of a text at most.
     """
-    found = [
-        (phrase, frozenset(content_stems(phrase)))
-        for phrase in keywords(Phrases([before, here]), [], KEYWORDS * count)
-    ]
+    phrases = keywords(Phrases([before, here]), [], KEYWORDS * count)
+    found = dict.fromkeys(stem for phrase in phrases for stem in content_stems(phrase))
     earlier, later = (
-        [phrase for phrase, stems in found if stems and stems <= held][:count]
+        [stem for stem in found if stem in held][:count]
         for held in (frozenset(content_stems(before)), frozenset(content_stems(here)))
     )
     return earlier, later

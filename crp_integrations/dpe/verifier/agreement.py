@@ -29,9 +29,12 @@ LEAST_DIGITS = 2
 MOST_DIGITS = 12
 # A bound is a fair word for a number at most this many times as large.
 NEAR_BOUND = Decimal("1.25")
-_VERSION = re.compile(r"\bv(?:er(?:sion)?)?\.?\s?(?=\d+\.\d)")
-_WHOLE_VERSION = re.compile(r"\bver(?:sion)?\.?\s?(?=\d)")
+# Their letters stand before the look behind, so that a text is searched for them and not walked.
+_VERSION = re.compile(r"v(?<!\wv)(?:er(?:sion)?)?\.?\s?(?=\d+\.\d)")
+_WHOLE_VERSION = re.compile(r"ver(?<!\wver)(?:sion)?\.?\s?(?=\d)")
 _SHORT = re.compile(r"(?:\b(art|sec|sect|fig|chap|para)s?\.\s?|(\u00a7)\s?)(?=\d)")
+# What each short reference ends with; few texts have any.
+_REFERRED = re.compile(r"[.\u00a7]\s?\d")
 _LONG = {"art": "article", "fig": "figure", "chap": "chapter", "para": "paragraph"}
 # Titles and parts of addresses that are as often written short.
 SHORT = dict(
@@ -162,8 +165,11 @@ def alike(text: str) -> str:
     >>> alike("version 2.3.1"), alike("v2.3.1"), alike("version 2"), alike("art. 50")
     ('2.3.1', '2.3.1', 'v2', 'article 50')
     """
-    text = _SPELLED.sub(lambda match: SHORT[match[0]], text)
+    if any(word in text for word in SHORT):
+        text = _SPELLED.sub(lambda match: SHORT[match[0]], text)
     text = _WHOLE_VERSION.sub("v", _VERSION.sub("", text))
+    if _REFERRED.search(text) is None:
+        return text
     return _SHORT.sub(lambda match: f"{_LONG.get(match[1], 'section')} ", text)
 
 

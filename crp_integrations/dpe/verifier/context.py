@@ -41,10 +41,13 @@ _STEP = re.compile(r"\bsteps? \d")
 _QUARTER = re.compile(r"q([1-4])")
 _QUARTERS = (("first", "1st"), ("second", "2nd"), ("third", "3rd"), ("fourth", "4th"))
 _DAY = re.compile(r"\b(?:Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun)\b")
-_GAP = re.compile(r"[^\w]+")
-# What makes "-5" another number than "5", and "$5" another sum than "€5", is no gap.
+# White space parts words without being looked for: what is left is split at it.
+_GAP = re.compile(r"[^\w\s]+")
+# What makes "-5" another number than "5", and "$5" another sum than "€5", is no gap. One set of
+# characters leads to every place, so that a text is walked through once.
 _GAP_BUT_SIGNS = re.compile(
-    r"(?:[^\w$\u20ac\u00a3\u00a5\u20b9%\u00b0.,:-]|(?<!\d)[.,:]|[.,:](?!\d)|(?<=\w)-|-(?!\d))+"
+    r"[^\w\s$\u20ac\u00a3\u00a5\u20b9%\u00b0]"
+    r"(?:(?<![.,:-])|(?<=[.,:])(?:(?<!\d.)|(?!\d))|(?<=-)(?:(?<=\w.)|(?!\d)))"
 )
 
 

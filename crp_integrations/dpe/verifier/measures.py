@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 
 from crp_integrations.dpe.records import Claim
+from crp_integrations.dpe.verifier.cues import ABSOLUTES, HEDGES, OPINIONS, SILENCES, SOURCES
 from crp_integrations.dpe.verifier.features import Alignment
 from crp_integrations.dpe.verifier.recorded import Records
 from crp_integrations.dpe.verifier.rewritten import read_words
@@ -29,33 +30,10 @@ BEST: Final = 6
 # Whether a word stands in the nearest sentence, three, six, or around the nearest.
 NEAREST: Final = ("w_best", "w_top3", "w_top6", "w_near_best")
 
-_HEDGE = re.compile(
-    r"(?i)\b(?:may|might|could|possibl[ey]|perhaps|likely|probabl[ey]|seem\w*|appear\w*|suggest\w*"
-    r"|potential\w*|generally|typically|often|usually|sometimes|can)\b"
-)
-_ABSOLUTE = re.compile(
-    r"(?i)\b(?:all|always|every|only|none|never|most|best|any|each|entire\w*|exclusively|must"
-    r"|completely|significant\w*|various|numerous|wide)\b"
-)
 _CLOSING = re.compile(
     r"(?i)\A\W*(?:overall|in (?:conclusion|summary|short|addition)|to sum|therefore|thus|finally"
     r"|additionally|moreover|furthermore|ultimately|it(?:'s| is) (?:important|worth|essential)"
     r"|please|remember|note|however|despite|while|although)\b"
-)
-_SILENT = re.compile(
-    r"(?i)\b(?:unable to|cannot|can't|could not|couldn't)\s+(?:\w+\s+){0,2}(?:answer|find|determine"
-    r"|provide)|\b(?:does|do|did|is|are|was|were|has|have|not)\s*(?:not|n't)?\s+(?:\w+\s+){0,2}"
-    r"(?:mention|provide|specif|contain|include|state|address|indicate)\w*|\bno (?:mention"
-    r"|information|indication|specific)\b"
-)
-_SOURCE = re.compile(
-    r"(?i)\b(?:passages?|context|documents?|article|text|report|according|review\w*|customers?"
-    r"|mention\w*|states?|provided|given|based on|data)\b"
-)
-_OPINION = re.compile(
-    r"(?i)\b(?:great|perfect|ideal|excellent|popular|favou?rite|amazing|delicious|unique|cozy"
-    r"|welcoming|friendly|comfortable|convenient|charming|vibrant|must-visit|highlight\w*|ensur\w*"
-    r"|help\w*|provid\w*|offer\w*|experience|suitable|well-known|known for|loved|praise\w*)\b"
 )
 _QUOTE = re.compile(r"[\"“]([^\"”]{8,300})[\"”]")
 
@@ -143,7 +121,8 @@ def _claim_row(
     weight_of = dict(zip(unique.tolist(), own.tolist(), strict=True))
 
     def union(units: set[int]) -> float:
-        return float(sum(w for i, w in weight_of.items() if sets[i] & units)) / unique_total
+        had = sum(w for i, w in weight_of.items() if not sets[i].isdisjoint(units))
+        return float(had) / unique_total
 
     around = {top[0] - 1, top[0], top[0] + 1} if top else set()
     dense, _ = wording.together(unique, own) if len(unique) else (np.zeros(0), np.zeros(0))
@@ -159,7 +138,7 @@ def _claim_row(
         units = sets.get(number)
         if units is None:
             units = source.units_of(number)
-        flags.append([bool(units & group) for group in (first_units, three, six, around)])
+        flags.append([not units.isdisjoint(group) for group in (first_units, three, six, around)])
         if number in weight_of and len(dense):
             here = float(dense[wording.places_of(number)].max()) - weight_of[number]
             nearby[nth] = min(1.0, here / unique_total)
@@ -224,12 +203,12 @@ def _claim_row(
         "c_specificity": claim.specificity,
         "c_cues": float(cues),
         "c_cue_differs": 0.0,
-        "c_hedges": float(len(_HEDGE.findall(text))),
-        "c_absolutes": float(len(_ABSOLUTE.findall(text))),
+        "c_hedges": float(HEDGES.count(text)),
+        "c_absolutes": float(ABSOLUTES.count(text)),
         "c_closing": float(_CLOSING.search(text) is not None),
-        "c_silent": float(_SILENT.search(text) is not None),
-        "c_source": float(len(_SOURCE.findall(text))),
-        "c_opinion": float(len(_OPINION.findall(text))),
+        "c_silent": float(SILENCES.count(text) > 0),
+        "c_source": float(SOURCES.count(text)),
+        "c_opinion": float(OPINIONS.count(text)),
         "c_quotes": float(len(quotes)),
         "c_quotes_kept": float(sum(source.context.verbatim(q) for q in quotes)),
         "c_factual": float(claim.claim_type is ClaimType.FACTUAL),

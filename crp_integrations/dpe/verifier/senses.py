@@ -11,7 +11,7 @@ from crp_integrations.language.conditions import dropped
 from crp_integrations.language.negation import negations, polarity_differs, without_sense
 from crp_integrations.language.spans import Span
 from crp_integrations.language.text import plain
-from crp_integrations.language.words import ContentWord, content_stems, content_words
+from crp_integrations.language.words import ContentWord, content_words
 
 # Content words after a negation cue that it can be about.
 SCOPE = 3
@@ -200,7 +200,7 @@ def stripped(claim: Reading, sentence: str, source: Reading) -> Span | None:
     if not missing:
         return None
     every = content_words(source.text)
-    have = set(content_stems(sentence))
+    have = {word.stem for word in content_words(sentence)}
     repeated = [place for place, word in enumerate(every) if word.stem in claim.stems]
     if not repeated:
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from crp_integrations.language.lexicon import PAST_OF
 from crp_integrations.language.memo import remembered
@@ -24,8 +24,7 @@ _TO = re.compile(r"\s+to\b")
 _LESS = frozenset("hardly scarcely barely seldom rarely".split())
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """A word as it is compared, and where it stands."""
 
     norm: str
@@ -43,10 +42,13 @@ class Token:
 def tokens(text: str) -> tuple[Token, ...]:
     """The words of a text as they are compared: contractions undone, verbs in their base form."""
     folded = fold(text)
+    shifted = folded.offsets is not None
     found: list[Token] = []
     skip = 0
     for match in _WORD.finditer(folded.text):
-        start, end = folded.start(match.start()), folded.end(match.end())
+        start, end = match.span()
+        if shifted:
+            start, end = folded.start(start), folded.end(end)
         lower = match.group().casefold()
         if lower == "no" and _NUMBER.match(folded.text, match.end()):
             continue
@@ -63,7 +65,7 @@ def tokens(text: str) -> tuple[Token, ...]:
         elif lower == "neither":
             found.append(Token("not", lower, start, end))
             continue
-        short = _NOT.search(lower)
+        short = _NOT.search(lower) if lower.endswith("n't") else None
         if short is not None:
             head = _FULL.get(short[1] or "", lower[: short.start()])
             parts: tuple[str, ...] = (head, "not")

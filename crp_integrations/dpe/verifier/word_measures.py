@@ -88,7 +88,9 @@ def word_columns(read: Read, asked: frozenset[str], source: Source) -> dict[str,
         "w_known_right": _shifted(known, content, 1),
         "w_asked": np.array([s in asked for s in words.stems], dtype=float),
         "w_stop": words.stop.astype(float),
-        "w_digit": np.array([any(c.isdigit() for c in w) for w in words.lower], dtype=float),
+        "w_digit": np.array(
+            [not w.isalpha() and any(map(str.isdigit, w)) for w in words.lower], dtype=float
+        ),
         "w_length": np.minimum(words.ends - words.starts, 16).astype(float),
         "w_adverb": np.array([w.endswith("ly") for w in words.lower], dtype=float),
         "w_form": np.array([w.endswith(("ing", "ed")) for w in words.lower], dtype=float),

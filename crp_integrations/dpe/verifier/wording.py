@@ -7,6 +7,7 @@ answered by arrays over its words. The work grows with the words of the context 
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections import defaultdict
@@ -60,17 +61,18 @@ class Words:
 def words_of(text: str) -> Words:
     """The words of a text; the result is shared."""
     folded = fold(text)
-    matches = list(_WORD.finditer(folded.text))
-    lower = [match.group().casefold() for match in matches]
+    body = folded.text
+    places = [match.span() for match in _WORD.finditer(body)]
+    lower = [body[start:end].casefold() for start, end in places]
     stop = [word in STOP_WORDS for word in lower]
-    starts = [match.start() for match in matches]
-    ends = [match.end() for match in matches]
+    starts = [start for start, _ in places]
+    ends = [end for _, end in places]
     if folded.offsets is not None:
         starts = [folded.start(place) for place in starts]
         ends = [folded.end(place) for place in ends]
     return Words(
         tuple(lower),
-        tuple(word if plain else stem(word) for word, plain in zip(lower, stop, strict=True)),
+        tuple([word if plain else stem(word) for word, plain in zip(lower, stop, strict=True)]),
         _fixed(starts, np.int64),
         _fixed(ends, np.int64),
         _fixed(stop, np.bool_),
@@ -93,10 +95,10 @@ class Wording:
 
     def __init__(self, passages: Sequence[str], units: Iterable[tuple[int, int, int]]) -> None:
         parts = [words_of(text) for text in passages]
-        self.numbers: dict[str, int] = {}
-        ids: list[int] = []
-        for part in parts:
-            ids.extend(self.numbers.setdefault(found, len(self.numbers)) for found in part.stems)
+        # A stem that was not seen before gets the next number.
+        numbered: defaultdict[str, int] = defaultdict(itertools.count().__next__)
+        ids = [numbered[found] for part in parts for found in part.stems]
+        self.numbers: dict[str, int] = dict(numbered)
         self._listed = ids
         self.ids = np.array(ids, dtype=np.int64)
         self.size = len(self.ids)

@@ -11,10 +11,11 @@ Other databases write less for an index, and are given its rows at once.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from crp_integrations.receipt.texts import texts_as_json
 from crp_integrations.stores.sqlite.connection import Connection
 from crp_integrations.stores.statements import AMONG, Among, Statements
 
@@ -70,7 +71,8 @@ def keep(connection: Statements, kind: Kind, named: Named, *, packed: bool = Tru
         return
     connection.execute(
         f"INSERT INTO {kind.table} ({kind.key}, facts, sources) VALUES (?, ?, ?)",
-        [named.number, _written(named.facts), _written(named.sources)],
+        # Not in ASCII: an id that is no UTF-8 is refused here, and not first by an erasure.
+        [named.number, texts_as_json(named.facts), texts_as_json(named.sources)],
     )
 
 
@@ -118,11 +120,6 @@ def _page(connection: Statements, kind: Kind, after: int) -> list[Named]:
         [after, SPREAD],
     )
     return [_named(kind, *row) for row in found]
-
-
-def _written(ids: Iterable[str]) -> str:
-    # Not in ASCII: an id that is no UTF-8 is refused here, and not first by an erasure.
-    return json.dumps([*ids], ensure_ascii=False, separators=(",", ":"))
 
 
 def _named(kind: Kind, number: int, facts: str, sources: str) -> Named:
