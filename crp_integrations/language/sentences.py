@@ -11,9 +11,11 @@ import re
 from typing import Final
 
 from crp_integrations.language.blocks import blocks
-from crp_integrations.language.memo import remembered
+from crp_integrations.language.memo import LONGEST, remembered_within
 from crp_integrations.language.spans import Span
 
+# Characters of texts whose sentences are remembered: an envelope's, and no file's that is read in.
+_KEPT: Final = 1 << 17
 _MARK = re.compile(r"[.!?\u2026\u3002\uff01\uff1f\u0964]+[\"')\]}\u201d\u2019\u00bb*_]*")
 _WIDE = frozenset("\u3002\uff01\uff1f\u0964")
 _AHEAD = re.compile(r"\s*[\"'(\[{\u201c\u2018\u00ab*_\u00bf\u00a1]*")
@@ -73,7 +75,7 @@ def split_sentences(text: str) -> list[Span]:
     return list(_sentences(text))
 
 
-@remembered
+@remembered_within(_KEPT, longest=LONGEST)
 def _sentences(text: str) -> tuple[Span, ...]:
     """As `split_sentences`: claims, names and the context each ask for the same texts."""
     found: list[Span] = []
