@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from crp_integrations.errors import ConfigError, RequestError
 
 Kind = TypeVar("Kind")
+Several = TypeVar("Several", bound=Collection[object])
 
 
 class Wanted(NamedTuple):
@@ -35,6 +36,24 @@ def of_kind(given: object, kind: type[Kind], name: str, fix: str) -> Kind:
     """
     if not isinstance(given, kind):
         raise RequestError(f"{name} is {seen(given, hidden=True)}; give {fix}")
+    return given
+
+
+def several(given: Several, name: str, fix: str) -> Several:
+    """What was given, which holds several.
+
+    One text would be read letter by letter, and what can be gone through once be empty afterwards.
+
+    Args:
+        name: the argument's.
+        fix: what to give, with its article.
+
+    Raises:
+        RequestError: it is one text, bytes, or no collection; its content is not told.
+    """
+    if isinstance(given, (str, bytes)) or not isinstance(given, Collection):
+        what = "one text" if isinstance(given, str) else seen(given, hidden=True)
+        raise RequestError(f"{name} is {what}; give {fix}")
     return given
 
 

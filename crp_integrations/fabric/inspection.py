@@ -11,6 +11,7 @@ from crp_integrations.fabric.export import Export
 from crp_integrations.fabric.health import Examination, Health, Stats
 from crp_integrations.fabric.reading import Reading
 from crp_integrations.fabric.records import Fact, Source, Where
+from crp_integrations.given import of_kind
 from crp_integrations.guard.decisions import NAMESPACE, Guard, require
 from crp_integrations.guard.subjects import Subject
 
@@ -47,11 +48,14 @@ class Inspection:
         Args:
             where: which facts; None for everything that can be retrieved. With `statuses` also
                 quarantined and archived ones, for review.
+
+        Raises:
+            RequestError: `where` is something else.
         """
         fabric, name = self._fabric, self._own.name
-        return Export(lambda: fabric.begin(name, write=False), self._own.gate()).records(
-            where or Where()
-        )
+        which = where or Where()
+        of_kind(which, Where, "where", "a Where, as in Where(statuses=(FactStatus.ARCHIVED,))")
+        return Export(lambda: fabric.begin(name, write=False), self._own.gate()).records(which)
 
     def compact(self) -> None:
         """Rewrite the files without free space and without a byte of what was removed.

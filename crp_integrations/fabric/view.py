@@ -18,6 +18,7 @@ from crp_integrations.fabric.ports import Brief
 from crp_integrations.fabric.records import Edge, Fact, Source, Where
 from crp_integrations.fabric.search.scanning import Hit
 from crp_integrations.fabric.search.shelves import EMPTY, Shelf
+from crp_integrations.given import several
 from crp_integrations.guard.decisions import Decision
 from crp_integrations.ports import Embedder
 from crp_integrations.vectors import FloatRows
@@ -283,12 +284,12 @@ class View:
         return sorted(found) if len(self._stored) > 1 else found
 
     def facts(self, ids: Sequence[str]) -> list[Fact]:
-        """Facts in the order asked for; what may not be retrieved is left out."""
-        if len(self._layers) == 1:
-            return self._layers[0].facts(ids)
-        found = {
-            fact.fact_id: fact for layer, part in self._parted(ids) for fact in layer.facts(part)
-        }
+        """Facts in the order asked for; what may not be retrieved is left out.
+
+        Raises:
+            RequestError: one text in the place of the ids.
+        """
+        found = {one.fact_id: one for layer, part in self._parted(ids) for one in layer.facts(part)}
         return [found[id_] for id_ in ids if id_ in found]
 
     def briefs(self, ids: Sequence[str]) -> list[Brief]:
@@ -373,10 +374,8 @@ class View:
             wanted = k
             while True:
                 hits = search(layer, wanted)
-                kept = hits
-                if number:
-                    shadowed = self._shadowed(number, [hit.fact_id for hit in hits])
-                    kept = [hit for hit in hits if hit.fact_id not in shadowed]
+                shadowed = self._shadowed(number, [hit.fact_id for hit in hits] if number else ())
+                kept = [hit for hit in hits if hit.fact_id not in shadowed]
                 # What earlier layers store took places, so ask for more until there are enough.
                 if len(kept) >= k or len(hits) < wanted:
                     found.append(kept[:k])
@@ -391,7 +390,7 @@ class View:
 
     def _parted(self, ids: Sequence[str]) -> Iterator[tuple[Layer, list[str]]]:
         """Each layer with the ids that it decides about; the last one gets what is left."""
-        left = list(dict.fromkeys(ids))
+        left = list(dict.fromkeys(several(ids, "ids", "a list of fact ids")))
         for layer in self._layers[:-1]:
             if held := layer.holds(left, aside=False) if left else set():
                 yield layer, [id_ for id_ in left if id_ in held]

@@ -52,7 +52,9 @@ class CRPLLM(Chatting):
         max_retries: further attempts that LiteLLM makes after a passing failure.
         headers: the only headers sent beside those of the provider's client.
         options: LiteLLM's further arguments, such as `top_p`.
-        client: another model client, such as a relay's; None for LiteLLM's.
+        client: another model client, such as a relay's; None for LiteLLM's. It gets the messages,
+            the tools and the sampling values; `stop`, `options` and LiteLLM's further arguments
+            are its own affair.
 
     Raises:
         ConfigError: a header is named `CRP-…`, or an option belongs to the single call.

@@ -18,7 +18,7 @@ from typing import Any, Final, Unpack
 
 from crp_integrations.envelope.assemble import preview
 from crp_integrations.envelope.records import EnvelopePreview
-from crp_integrations.errors import RequestError
+from crp_integrations.given import several
 from crp_integrations.governance.compaction.records import CompactHistory
 from crp_integrations.governance.compaction.settings import HistorySettings
 from crp_integrations.governance.tracing import Observer
@@ -156,7 +156,8 @@ class Asks:
         Raises:
             RequestError: there are too many, or one of them is malformed.
         """
-        requests = [self._request(query, asking) for query in _several(queries)]
+        given = several(queries, "queries", "a list, such as [question]")
+        requests = [self._request(query, asking) for query in given]
         for model in {request.model for request in requests}:
             self._known(model)
         together = Together(requests, self._world)
@@ -166,7 +167,8 @@ class Asks:
 
     async def abatch(self, queries: Sequence[str], **asking: Unpack[Asking]) -> Batch:
         """The asynchronous twin of `batch`."""
-        requests = [self._request(query, asking) for query in _several(queries)]
+        given = several(queries, "queries", "a list, such as [question]")
+        requests = [self._request(query, asking) for query in given]
         for model in {request.model for request in requests}:
             await asyncio.to_thread(self._known, model)
         together = Together(requests, self._world)
@@ -264,15 +266,3 @@ async def _aanswered(parts: AsyncGenerator[str | Outcome]) -> AsyncGenerator[str
     async with aclosing(parts):
         async for part in parts:
             yield part if isinstance(part, str) else outcomes.answer(part)
-
-
-def _several(queries: Sequence[str]) -> Sequence[str]:
-    """The questions of a batch.
-
-    Raises:
-        RequestError: they are no list; one text would be a question for each of its letters.
-    """
-    if isinstance(queries, (str, bytes)) or not isinstance(queries, Sequence):
-        seen = "one text" if isinstance(queries, str) else f"of type {type(queries).__name__}"
-        raise RequestError(f"the questions of a batch are {seen}; give a list, such as [question]")
-    return queries

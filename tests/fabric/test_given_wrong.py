@@ -235,3 +235,24 @@ def test_a_fact_that_ends_before_it_begins_is_refused(store: Store) -> None:
     with pytest.raises(FactRejected, match="swap the two or leave one out"):
         namespace.update(id_, valid_from=late)
     assert [fact.valid_from for fact in stored(made, id_)] == [early]
+
+
+def test_one_text_in_the_place_of_ids_is_refused(store: Store) -> None:
+    # It was read letter by letter, and nothing was found.
+    namespace = fabric(store).bind(ACME)
+    (id_,) = namespace.add([Fact(content=sentence(1))]).facts
+    with pytest.raises(RequestError, match=r"ids is one text; give a list of fact ids"):
+        namespace.facts(id_)
+    with pytest.raises(RequestError, match=r"ids is one text"):
+        namespace.edges(id_)
+    found = namespace.facts([id_, "none", id_])
+    assert [fact.fact_id for fact in found] == [id_, id_]
+    assert namespace.facts({id_}) == found[:1]
+    with pytest.raises(RequestError, match=r"ids is of type list_iterator; give a list"):
+        namespace.facts(iter([id_]))
+
+
+@pytest.mark.parametrize("odd", ["active", FactStatus.ACTIVE, ["a"]], ids=repr)
+def test_an_export_of_something_else_than_a_where_is_refused(odd: Any) -> None:
+    with pytest.raises(RequestError, match=r"where is .*; give a Where, as in Where\(statuses"):
+        fabric().bind(ACME).export(odd)

@@ -56,7 +56,7 @@ def test_one_text_is_no_batch(relay: Relay, odd: Any) -> None:
     # Each letter of it was a question, and a call of the model.
     before = relay.verify().windows
     for ask in (relay.batch, lambda one: asyncio.run(relay.abatch(one))):
-        with pytest.raises(RequestError, match=r"questions of a batch are .*; give a list"):
+        with pytest.raises(RequestError, match=r"queries is .*; give a list"):
             ask(odd)
     assert relay.verify().windows == before
     assert len(relay.batch((QUESTION,)).answers) == 1
