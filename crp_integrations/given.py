@@ -7,14 +7,14 @@ and what to give instead.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
 from crp_integrations.errors import ConfigError, RequestError
 
 Kind = TypeVar("Kind")
-Several = TypeVar("Several", bound=Collection[object])
+Several = TypeVar("Several", bound=Sequence[object])
 
 
 class Wanted(NamedTuple):
@@ -40,18 +40,19 @@ def of_kind(given: object, kind: type[Kind], name: str, fix: str) -> Kind:
 
 
 def several(given: Several, name: str, fix: str) -> Several:
-    """What was given, which holds several.
+    """What was given, which holds several in an order.
 
-    One text would be read letter by letter, and what can be gone through once be empty afterwards.
+    One text would be read letter by letter, a set in an order of its own, and an iterator be empty
+    afterwards.
 
     Args:
         name: the argument's.
         fix: what to give, with its article.
 
     Raises:
-        RequestError: it is one text, bytes, or no collection; its content is not told.
+        RequestError: it is one text, bytes, or no sequence; its content is not told.
     """
-    if isinstance(given, (str, bytes)) or not isinstance(given, Collection):
+    if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):
         what = "one text" if isinstance(given, str) else seen(given, hidden=True)
         raise RequestError(f"{name} is {what}; give {fix}")
     return given

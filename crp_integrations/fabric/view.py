@@ -287,7 +287,7 @@ class View:
         """Facts in the order asked for; what may not be retrieved is left out.
 
         Raises:
-            RequestError: one text in the place of the ids.
+            RequestError: one text, or no sequence, in the place of the ids.
         """
         found = {one.fact_id: one for layer, part in self._parted(ids) for one in layer.facts(part)}
         return [found[id_] for id_ in ids if id_ in found]

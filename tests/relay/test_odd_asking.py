@@ -51,7 +51,7 @@ def test_a_text_that_is_no_word_of_a_list_is_not_told(relay: Relay) -> None:
     assert "Doe" not in str(caught.value)
 
 
-@pytest.mark.parametrize("odd", [QUESTION, None, b"why", 5], ids=type)
+@pytest.mark.parametrize("odd", [QUESTION, None, b"why", 5, {QUESTION}], ids=type)
 def test_one_text_is_no_batch(relay: Relay, odd: Any) -> None:
     # Each letter of it was a question, and a call of the model.
     before = relay.verify().windows
