@@ -17,7 +17,7 @@ from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Mark, Transaction
 from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.seals import sha256_hex
-from crp_integrations.stores.sqlite import SqliteStore
+from crp_integrations.stores.sqlite import SqliteStore, cache
 from crp_integrations.vocabulary import FactStatus
 from tests.fabric.keeping import ACME, EVERY, events, fabric, formula, seen
 
@@ -64,14 +64,14 @@ def snapshot(made: Fabric) -> bool:
     def still_valid(transaction: Transaction) -> bool:
         return transaction.facts.changes(mark) == []
 
-    cache = made.store.cache("acme")
-    assert cache is not None
+    derived = made.store.cache("acme")
+    assert derived is not None
     about: dict[str, JsonValue] = {
         "sequence": mark.sequence,
         "token": mark.token,
         "content": sha256_hex(content),
     }
-    return cache.save("graph", about, lambda path: _write(path, content), still_valid)
+    return derived.save("graph", about, lambda path: _write(path, content), still_valid)
 
 
 def _write(path: str, content: bytes) -> None:
@@ -242,3 +242,31 @@ def test_killed_at_any_moment(tmp_path: Path, seed: int) -> None:
     assert interrupted
     assert truth.gone - truth.erased
     assert truth.erased
+
+
+@pytest.mark.parametrize("written", [False, True], ids=["first", "later"])
+def test_killed_between_a_manifest_and_its_commit(tmp_path: Path, written: bool) -> None:
+    made, namespace = bound(tmp_path / "kb")
+    if written:
+        namespace.add(facts_of("one"))
+    made.store.close()
+
+    def killing(path: Path) -> None:
+        # The manifest has its place, and its transaction has not ended.
+        assert path.joinpath("graph.json").exists()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    child = os.fork()
+    if child == 0:
+        try:
+            cache.sync_folder = killing
+            snapshot(bound(tmp_path / "kb")[0])
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status)
+    truth = Truth(live={"one"} if written else set(), tried=("snapshot", "two"))
+    check(tmp_path / "kb", truth)
+    again, _ = bound(tmp_path / "kb")
+    assert again.store.cache("acme").load("graph") is not None  # type: ignore[union-attr]
+    assert snapshot(again)

@@ -121,7 +121,7 @@ class SqliteStore:
     def cache(self, namespace: str) -> FileCache:
         """Where derived files of a namespace are kept."""
         folder = self._pool(checked_name(namespace)).path.parent / CACHE
-        return FileCache(folder, namespace, lambda: self.begin(namespace))
+        return FileCache(folder, namespace, lambda: self._over_tables(namespace))
 
     def scratch(self) -> FileScratch | None:
         """A file without a name on the store's disk, for what an ingestion puts down."""
@@ -209,6 +209,21 @@ class SqliteStore:
                 connection.execute("COMMIT")
 
     @contextmanager
+    def _over_tables(self, namespace: str) -> Iterator[SqliteTransaction]:
+        """A writing transaction of a namespace whose tables are there whatever becomes of it.
+
+        A manifest has its place before the transaction ends. After a kill between the two, one
+        beside a database without tables would say that these were lost.
+        """
+        with self._alone(namespace) as connection:
+            there = connection is not None
+        if not there:
+            with self.begin(namespace):
+                pass
+        with self.begin(namespace) as transaction:
+            yield transaction
+
+    @contextmanager
     def _alone(self, namespace: str) -> Iterator[Connection | None]:
         """A connection without a transaction, no other thread of ours writing beside it.
 
@@ -246,7 +261,8 @@ class SqliteStore:
     def _lost(self, namespace: str) -> list[str]:
         """Of a namespace without tables: what says that it had some."""
         cached = self._pool(namespace).path.parent / CACHE
-        # A file is written before the tables of the first writer are there, its manifest after.
+        # A file is written before the tables of the first writer are there, its manifest after:
+        # see `_over_tables`.
         if not any(cached.glob("*.json")):
             return []
         sentence = (
