@@ -53,7 +53,7 @@ class Inspection:
             RequestError: `where` is something else.
         """
         fabric, name = self._fabric, self._own.name
-        which = where or Where()
+        which = Where() if where is None else where
         of_kind(which, Where, "where", "a Where, as in Where(statuses=(FactStatus.ARCHIVED,))")
         return Export(lambda: fabric.begin(name, write=False), self._own.gate()).records(which)
 

@@ -253,7 +253,7 @@ def test_one_text_in_the_place_of_ids_is_refused(store: Store) -> None:
             namespace.facts(odd)
 
 
-@pytest.mark.parametrize("odd", ["active", FactStatus.ACTIVE, ["a"]], ids=repr)
+@pytest.mark.parametrize("odd", ["active", "", FactStatus.ACTIVE, ["a"], []], ids=repr)
 def test_an_export_of_something_else_than_a_where_is_refused(odd: Any) -> None:
     with pytest.raises(RequestError, match=r"where is .*; give a Where, as in Where\(statuses"):
         fabric().bind(ACME).export(odd)
