@@ -13,7 +13,6 @@ share of the tokens that is left, and of what is not shown any more the share th
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import sys
 import time
@@ -22,8 +21,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from crp_integrations.bench.compaction_ways import ALONE, SLOW, WAYS, Case, Left
+from crp_integrations.bench.rot.data import FORM, asked_in
+from crp_integrations.bench.rows import each
 from crp_integrations.bench.selection.data import Collection, read
 from crp_integrations.engines.tokens import counter_for
+from crp_integrations.errors import RequestError
 from crp_integrations.language.overlap import coverage, inverse_frequency
 from crp_integrations.language.sentences import split_sentences
 from crp_integrations.ports import TokenCounter
@@ -32,14 +34,16 @@ PASSAGES: Final = 20
 
 
 def answers(path: Path) -> Iterator[Case]:
-    """Questions with one passage each and the answers that stand in it."""
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        for line in lines:
-            row = json.loads(line)
-            text = row["passage"]
-            found = [one for one in row["answers"] if one.lower() in text.lower()]
-            if found and len(split_sentences(text)) > 1:
-                yield Case(row["query"], (text,), (1.0,), tuple(found[:1]), all_at_once=True)
+    """Questions with one passage each and the answers that stand in it.
+
+    Raises:
+        RequestError: the file cannot be read, or a row is of another form.
+    """
+    for one in each(path, FORM, asked_in):
+        text = one.passage
+        found = [answer for answer in one.answers if answer.lower() in text.lower()]
+        if found and len(split_sentences(text)) > 1:
+            yield Case(one.query, (text,), (1.0,), tuple(found[:1]), all_at_once=True)
 
 
 def contexts(collection: Collection, counter: TokenCounter) -> Iterator[Case]:
@@ -155,7 +159,7 @@ def main(arguments: list[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     try:
         found = run(given.data, given.questions)
-    except OSError as error:
+    except (RequestError, OSError) as error:
         sys.exit(f"crp: {error}")
     if not found:
         sys.exit(f"crp: {given.data} has neither rot/*.jsonl.gz nor retrieval/*/")

@@ -14,7 +14,6 @@ paragraph is reported as well.
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import statistics
 import sys
@@ -25,6 +24,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from crp_integrations.bench.rows import rows_of
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.engines.system import StandingClock
 from crp_integrations.engines.tokens import counter_for
@@ -46,12 +46,6 @@ Way = Literal["never", "standalone", "always"]
 MODEL = "gpt-4"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 FULL = 0.9
-
-
-def read(path: Path) -> list[dict[str, Any]]:
-    """Rows of a gzip JSON lines file."""
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        return [json.loads(line) for line in lines]
 
 
 def ingest(
@@ -101,8 +95,8 @@ def measure(
     folder: Path, ways: Sequence[Way], budgets: Sequence[int], embedder: Embedder
 ) -> dict[str, Any]:
     """One set: facts, tokens a fact, and recall at each budget for each way."""
-    documents = read(folder / "documents.jsonl.gz")
-    queries = read(folder / "queries.jsonl.gz")
+    documents = rows_of(folder / "documents.jsonl.gz")
+    queries = rows_of(folder / "queries.jsonl.gz")
     # As the loader decodes them, or offsets would differ.
     texts = {one["doc_id"]: one["text"] for one in documents}
     counter = counter_for(MODEL)

@@ -9,7 +9,6 @@ share of a query's evidence passages that are among the five nearest.
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import re
 import statistics
@@ -23,6 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from crp_integrations.bench.rows import rows_of
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.vectors import FloatRows
 
@@ -64,16 +64,10 @@ class Measured:
     cut: int
 
 
-def read(path: Path) -> list[dict[str, Any]]:
-    """Rows of a gzip JSON lines file."""
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        return [json.loads(line) for line in lines]
-
-
 def measure(directory: Path, embedder: OnnxEmbedder, cut: int) -> Measured:
     """Embed one set; similarity has shape (queries, passages), -1 outside a query's collection."""
-    documents = read(directory / "documents.jsonl.gz")
-    queries = read(directory / "queries.jsonl.gz")
+    documents = rows_of(directory / "documents.jsonl.gz")
+    queries = rows_of(directory / "queries.jsonl.gz")
     long = statistics.median(len(d["text"]) for d in documents) > cut
     passages = [
         Passage(d["doc_id"], d["collection"], start, d["text"][start : start + step])

@@ -8,7 +8,6 @@ agree, and as overlapping when one character does; each gold span is matched onc
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import sys
 import time
@@ -17,7 +16,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from crp_integrations.bench.rows import each
 from crp_integrations.dpe.pii import find_personal_data
+from crp_integrations.errors import RequestError
 
 Place = tuple[str, int, int]
 Finder = Callable[[str], list[Place]]
@@ -46,13 +47,16 @@ def ours(text: str) -> list[Place]:
 
 
 def read(path: Path) -> list[tuple[str, list[Place]]]:
-    """Texts with their gold spans."""
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        rows = [json.loads(line) for line in lines]
-    return [
-        (row["text"], [(one["type"], one["start"], one["end"]) for one in row["spans"]])
-        for row in rows
-    ]
+    """Texts with their gold spans.
+
+    Raises:
+        RequestError: the file cannot be read, or a row is of another form.
+    """
+    return list(each(path, "text, spans: [{type, start, end}]", _marked))
+
+
+def _marked(row: dict[str, Any]) -> tuple[str, list[Place]]:
+    return row["text"], [(one["type"], one["start"], one["end"]) for one in row["spans"]]
 
 
 def score(rows: Sequence[tuple[str, list[Place]]], finder: Finder) -> dict[str, dict[str, float]]:
@@ -121,7 +125,7 @@ def main(arguments: list[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     try:
         found = run(read(given.data))
-    except OSError as error:
+    except (RequestError, OSError) as error:
         sys.exit(f"crp: {error}")
     if given.json:
         given.json.write_text(json.dumps({"results": found}, indent=2) + "\n", encoding="utf-8")

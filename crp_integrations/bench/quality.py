@@ -18,7 +18,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from crp_integrations.bench.embedder import GRID, Report, read, separation
+from crp_integrations.bench.embedder import GRID, Report, separation
+from crp_integrations.bench.rows import rows_of
 from crp_integrations.dpe.dossier import Dossier, PriorWindow
 from crp_integrations.dpe.said import Said, Session
 from crp_integrations.dpe.settings_quality import COVERED, REPEATED, QualitySettings
@@ -51,7 +52,7 @@ class Embedded:
 def questions(path: Path, limit: int) -> dict[str, list[str]]:
     """The first questions of the file, each with its answers that answer something."""
     found: dict[str, list[str]] = defaultdict(list)
-    for row in read(path):
+    for row in rows_of(path):
         if row["task"] == "QA" and (row["question"] in found or len(found) < limit):
             found[row["question"]].append(row["answer"])
     told = {q: [a for a in answers if any(Said(a).tells)] for q, answers in found.items()}

@@ -22,7 +22,6 @@ written (`develop`); the others were not (`report`).
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import re
 import statistics
@@ -31,6 +30,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from crp_integrations.bench.rows import rows_of
 from crp_integrations.envelope.decompose import DECOMPOSE, DecomposeSettings, decompose
 from crp_integrations.errors import RequestError
 from crp_integrations.language.words import content_stems
@@ -104,24 +104,6 @@ def _aligned(matrix: list[list[float]]) -> float:
     return max(best.values())
 
 
-def read(path: Path) -> list[dict[str, Any]]:
-    """Rows of a gzip JSON lines file.
-
-    Raises:
-        RequestError: the file cannot be read, or a row is no object; names the file.
-    """
-    try:
-        with gzip.open(path, "rt", encoding="utf-8") as lines:
-            rows = [json.loads(line) for line in lines if line.strip()]
-    except (OSError, EOFError, ValueError) as error:
-        raise RequestError(
-            f"{path} cannot be read as gzip JSON lines: {type(error).__name__}"
-        ) from error
-    if not rows or not all(isinstance(row, dict) for row in rows):
-        raise RequestError(f"{path} holds no rows, wanted one JSON object on each line")
-    return rows
-
-
 def halves(rows: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     """The rows that the rules were written with, and the others."""
     return {
@@ -162,7 +144,7 @@ def split_share(folder: Path, settings: DecomposeSettings) -> dict[str, dict[str
     """For each set in a folder the number of queries and the share that is split."""
     found: dict[str, dict[str, float]] = {}
     for path in sorted(folder.glob("*/queries.jsonl.gz")):
-        cut = [len(decompose(row["query"], settings)) for row in read(path)]
+        cut = [len(decompose(row["query"], settings)) for row in rows_of(path)]
         found[path.parent.name] = {
             "queries": len(cut),
             "split": round(statistics.fmean(count > 1 for count in cut), 4),
@@ -180,7 +162,7 @@ def run(
         RequestError: the file has fewer rows than both halves need, or a row lacks a field.
     """
     chosen = settings or DecomposeSettings()
-    rows = read(data)
+    rows = rows_of(data)
     if len(rows) < SEEN + 2:
         raise RequestError(f"{data} has {len(rows)} rows, wanted at least {SEEN + 2}")
     for number, row in enumerate(rows, 1):

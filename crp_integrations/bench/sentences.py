@@ -9,15 +9,17 @@ crp_integrations.bench.sentences --data DIR`, where DIR holds `sentences/ewt_dev
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from crp_integrations.bench.rows import each
+from crp_integrations.errors import RequestError
 from crp_integrations.language.sentences import split_sentences
 
 Splitter = Callable[[str], list[int]]
@@ -30,12 +32,15 @@ def ours(text: str) -> list[int]:
 
 
 def read(path: Path) -> list[list[str]]:
-    """The documents of a file as lists of sentences."""
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        rows = [json.loads(line) for line in lines]
+    """The documents of a file as lists of sentences.
+
+    Raises:
+        RequestError: the file cannot be read, or a row is of another form.
+    """
+    found = each(path, "document, sentence", lambda row: (row["document"], str(row["sentence"])))
     return [
-        [str(row["sentence"]).strip() for row in group]
-        for _, group in groupby(rows, key=lambda row: row["document"])
+        [sentence.strip() for _, sentence in group]
+        for _, group in groupby(found, key=itemgetter(0))
     ]
 
 
@@ -92,7 +97,7 @@ def main(arguments: list[str] | None = None) -> None:
     path = given.data if given.data.is_file() else given.data / FILE
     try:
         found: dict[str, Any] = run(read(path))
-    except OSError as error:
+    except (RequestError, OSError) as error:
         sys.exit(f"crp: {error}")
     if given.json:
         given.json.write_text(json.dumps({"results": found}, indent=2) + "\n", encoding="utf-8")

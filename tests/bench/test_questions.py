@@ -85,7 +85,7 @@ def test_the_report_has_both_halves_and_the_share_that_is_split(tmp_path: Path) 
         ([], "holds no rows"),
         ([PLAIN], "has 1 rows, wanted at least 32"),
         ([{**PLAIN, "steps": []}] * 40, "row 1 of"),
-        ([1], "one JSON object"),
+        ([1], "line 1 is no JSON object"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(tmp_path: Path, rows: list[object], said: str) -> None:

@@ -199,7 +199,7 @@ def test_the_distractors_of_a_question_do_not_answer_it() -> None:
     ("row", "said"),
     [
         ({}, "line 1 is not an object with query, answers"),
-        ([], "line 1 is not an object"),
+        ([], "line 1 is no JSON object"),
         ({**asked(1), "answers": "one"}, "line 1 is not"),
         ({**asked(1), "answers": [3]}, "line 1"),
         ({**asked(1), "answers": ["nobody"]}, "holds no question whose passage says an answer"),

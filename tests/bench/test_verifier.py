@@ -74,7 +74,7 @@ def test_files_are_given_at_once_or_one_by_one(tmp_path: Path) -> None:
 
 
 def test_a_file_of_another_shape_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="no file of answers or pairs"):
+    with pytest.raises(RequestError, match="line 1 is not an object with answer, context"):
         read(written(tmp_path / "odd.jsonl.gz", [{"text": "x"}]))
     with pytest.raises(SystemExit):
         main(["--data", str(tmp_path / "none.gz"), "--systems", "crp"])

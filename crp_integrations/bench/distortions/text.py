@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import ast
-import gzip
 import hashlib
 import importlib.util
-import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from inspect import cleandoc
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from crp_integrations.bench.distortions.case import Sentence
+from crp_integrations.bench.rows import each
+from crp_integrations.errors import RequestError
 
 SETS = ("hotpot", "musique", "chunking_eval", "codebase")
+FILE = "documents.jsonl.gz"
 # Packages whose docstrings are prose about conditions, numbers and units; those that are there.
 PACKAGES = (
     "numpy", "networkx", "cryptography", "pydantic", "rich", "typer", "click", "anyio", "httpx",
@@ -72,23 +74,35 @@ def read(folder: Path | None, packages: Iterable[str] | None = None) -> list[Doc
     """The documents of the sets in a folder, then those of this Python.
 
     Args:
+        folder: None for what this Python holds alone.
         packages: whose docstrings are read; None for `PACKAGES`.
+
+    Raises:
+        RequestError: the folder has none of the sets, or a file of one cannot be read.
     """
     found: dict[str, Document] = {}
-    for name in SETS:
-        path = folder / name / "documents.jsonl.gz" if folder else None
-        if path and path.exists():
-            with gzip.open(path, "rt", encoding="utf-8") as lines:
-                for line in lines:
-                    row = json.loads(line)
-                    one = Document(name, row["doc_id"], row["title"], row["text"])
-                    found.setdefault(one.digest, one)
+    for one in _of_sets(folder) if folder is not None else ():
+        found.setdefault(one.digest, one)
     for one in _manual():
         found.setdefault(one.digest, one)
     for package in PACKAGES if packages is None else packages:
         for one in _docstrings(package):
             found.setdefault(one.digest, one)
     return list(found.values())
+
+
+def _of_sets(folder: Path) -> Iterator[Document]:
+    there = [name for name in SETS if (folder / name / FILE).exists()]
+    if not there:
+        raise RequestError(
+            f"{folder} has none of the sets {', '.join(SETS)}; give the folder that holds them"
+        )
+    for name in there:
+
+        def document(row: dict[str, Any], name: str = name) -> Document:
+            return Document(name, row["doc_id"], row["title"], row["text"])
+
+        yield from each(folder / name / FILE, "doc_id, title, text", document)
 
 
 def _manual() -> Iterator[Document]:

@@ -10,7 +10,6 @@ the documents, by hash, were looked at while the rules were tuned. DIR may be su
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import sys
 import time
@@ -20,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from crp_integrations.bench.injection.cases import cases, held, plain
+from crp_integrations.bench.rows import each
+from crp_integrations.errors import RequestError
 from crp_integrations.guard.injection.detect import RULES, detect
 
 DOCUMENTS = "documents.jsonl.gz"
@@ -54,14 +55,11 @@ def passages(folder: Path) -> Iterator[tuple[str, bool, str]]:
     """Name of the set, whether the document was kept back, and text, of every passage."""
     found = sorted(folder.glob(f"*/{DOCUMENTS}")) or sorted(folder.glob(DOCUMENTS))
     for path in found:
-        with gzip.open(path, "rt", encoding="utf-8") as lines:
-            for line in lines:
-                row = json.loads(line)
-                # Other words than those of the cases, so that a split says nothing of the other.
-                kept = held(f"{path.parent.name}/{row['doc_id']}")
-                text = str(row["text"])
-                for start in range(0, len(text), PASSAGE):
-                    yield path.parent.name, kept, text[start : start + PASSAGE]
+        for id_, text in each(path, "doc_id, text", lambda row: (row["doc_id"], str(row["text"]))):
+            # Other words than those of the cases, so that a split says nothing of the other.
+            kept = held(f"{path.parent.name}/{id_}")
+            for start in range(0, len(text), PASSAGE):
+                yield path.parent.name, kept, text[start : start + PASSAGE]
 
 
 def alarms(folder: Path) -> dict[str, Any]:
@@ -124,9 +122,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--part", choices=("held", "tune", "all"), default="held")
     parser.add_argument("--json", type=Path, help="where to write the figures")
     given = parser.parse_args(arguments)
-    if given.data is not None and not any(passages(given.data)):
-        sys.exit(f"crp: no {DOCUMENTS} with a text below {given.data}")
-    report = run(given.data, given.part)
+    try:
+        if given.data is not None and not any(passages(given.data)):
+            sys.exit(f"crp: no {DOCUMENTS} with a text below {given.data}")
+        report = run(given.data, given.part)
+    except RequestError as error:
+        sys.exit(f"crp: {error}")
     if given.json:
         given.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     show(report)

@@ -5,14 +5,13 @@ A file is gzip JSON lines of `query, answers: [text], title, passage`, UTF-8.
 
 from __future__ import annotations
 
-import gzip
-import json
 import random
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from crp_integrations.bench.rows import each
 from crp_integrations.bench.selection.data import Collection, Evidence, Question, Text
 from crp_integrations.errors import RequestError
 
@@ -62,22 +61,26 @@ def read(path: Path) -> list[Asked]:
         RequestError: the file cannot be read or a line is not of the form; names file and line.
     """
     found: dict[str, Asked] = {}
-    for place, line in _lines(path):
-        try:
-            row = json.loads(line)
-            one = Asked(
-                _text(row["query"]),
-                tuple(_text(answer) for answer in _list(row["answers"])),
-                str(row.get("title") or ""),
-                _text(row["passage"]),
-            )
-        except (ValueError, TypeError, KeyError, RecursionError):
-            raise RequestError(f"{place} is not an object with {FORM}") from None
+    for one in each(path, FORM, asked_in):
         if one.right(one.passage):
             found.setdefault(one.passage, one)
     if not found:
         raise RequestError(f"{path} holds no question whose passage says an answer")
     return list(found.values())
+
+
+def asked_in(row: dict[str, Any]) -> Asked:
+    """The question of a row.
+
+    Raises:
+        KeyError, ValueError: the row is not of `FORM`.
+    """
+    return Asked(
+        _text(row["query"]),
+        tuple(_text(answer) for answer in _list(row["answers"])),
+        str(row.get("title") or ""),
+        _text(row["passage"]),
+    )
 
 
 def collections(asked: Sequence[Asked], size: int, questions: int) -> Iterator[Collection]:
@@ -120,16 +123,6 @@ def shuffled(collection: Collection, seed: int) -> Collection:
 
 def _alone(one: Asked, group: Sequence[Asked]) -> bool:
     return not any(other is not one and one.right(other.passage) for other in group)
-
-
-def _lines(path: Path) -> Iterator[tuple[str, str]]:
-    try:
-        with gzip.open(path, "rt", encoding="utf-8") as file:
-            for number, line in enumerate(file, 1):
-                if line.strip():
-                    yield f"{path} line {number}", line
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise RequestError(f"{path} cannot be read as gzip JSON lines: {error}") from error
 
 
 def _list(value: object) -> list[object]:

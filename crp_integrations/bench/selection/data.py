@@ -7,14 +7,12 @@ Offsets count characters of the text as stored. A question is asked within its c
 
 from __future__ import annotations
 
-import gzip
-import json
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from crp_integrations.bench.rows import rows, text_in
 from crp_integrations.errors import RequestError
 
 DOCUMENTS = "documents.jsonl.gz"
@@ -108,8 +106,8 @@ def read(folder: Path, *, queries: int | None = None) -> DataSet:
     texts: dict[str, list[Text]] = {}
     lengths: dict[tuple[str, str], int] = {}
     for place, row in rows(folder / DOCUMENTS):
-        collection, text = _string(row, "collection", place), _string(row, "text", place)
-        doc_id = _string(row, "doc_id", place)
+        collection, text = text_in(row, "collection", place), text_in(row, "text", place)
+        doc_id = text_in(row, "doc_id", place)
         if (collection, doc_id) in lengths:
             raise RequestError(f"{place}: doc_id {doc_id!r:.40} is there twice in its collection")
         lengths[collection, doc_id] = len(text)
@@ -121,10 +119,10 @@ def read(folder: Path, *, queries: int | None = None) -> DataSet:
         asked_rows = [asked_rows[number * len(asked_rows) // queries] for number in range(queries)]
     asked: dict[str, list[Question]] = {}
     for place, row in asked_rows:
-        collection = _string(row, "collection", place)
-        question = _string(row, "query", place)
+        collection = text_in(row, "collection", place)
+        question = text_in(row, "query", place)
         pieces = tuple(_evidence(row, collection, lengths, place))
-        one_id = _string(row, "query_id", place)
+        one_id = text_in(row, "query_id", place)
         asked.setdefault(collection, []).append(Question(one_id, question, pieces))
     if not asked:
         raise RequestError(f"{folder / QUERIES} holds no question, wanted at least one")
@@ -156,29 +154,3 @@ def _evidence(
                 "0 <= start < end within its text"
             )
         yield Evidence(doc_id, start, end)
-
-
-def rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Where each row stands, for errors, and the row."""
-    try:
-        with gzip.open(path, "rt", encoding="utf-8") as file:
-            for number, line in enumerate(file, 1):
-                place = f"{path} line {number}"
-                if not line.strip():
-                    continue
-                try:
-                    row = json.loads(line)
-                except ValueError:
-                    row = None
-                if not isinstance(row, dict):
-                    raise RequestError(f"{place} is no JSON object")
-                yield place, row
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise RequestError(f"{path} cannot be read as gzip JSON lines: {error}") from error
-
-
-def _string(row: dict[str, Any], key: str, place: str) -> str:
-    value = row.get(key)
-    if not isinstance(value, str) or not value.strip():
-        raise RequestError(f"{place}: {key} is {type(value).__name__}, wanted a text")
-    return value

@@ -17,7 +17,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from crp_integrations.bench.selection.data import DOCUMENTS, QUERIES, rows
+from crp_integrations.bench.rows import rows
+from crp_integrations.bench.selection.data import DOCUMENTS, QUERIES
 from crp_integrations.errors import RequestError
 
 SEED: Final = 5

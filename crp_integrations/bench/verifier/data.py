@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from crp_integrations.errors import RequestError
+from crp_integrations.bench.rows import each
 from crp_integrations.language.sentences import sentence_runs
 from crp_integrations.seals import sha256_hex
+
+FORM = "answer, context, hallucinated, or with claim, evidence, label"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,30 +51,21 @@ def read(path: Path) -> list[Case]:
     """The labelled cases of a file; pairs without a label are left out.
 
     Raises:
-        RequestError: the file is not of one of the two shapes.
+        RequestError: the file cannot be read, or a line is not of one of the two shapes.
     """
-    cases = []
-    marked = False
-    try:
-        with gzip.open(path, "rt", encoding="utf-8") as lines:
-            for line in lines:
-                row = json.loads(line)
-                task = row.get("task") or name_of(path)
-                if "answer" in row:
-                    spans = tuple((s["start"], s["end"]) for s in row.get("spans") or ())
-                    marked = marked or bool(spans)
-                    cases.append(
-                        Case(task, row.get("question") or "", row["context"], row["answer"],
-                             bool(row["hallucinated"]), spans)
-                    )  # fmt: skip
-                elif row["label"] is not None:
-                    wrong = row["label"] != "supported"
-                    cases.append(Case(task, "", row["evidence"], row["claim"], wrong))
-    except (OSError, KeyError, TypeError, ValueError) as error:
-        raise RequestError(
-            f"{path.name} is no file of answers or pairs, wanted gzip JSON lines with "
-            "'answer, context, hallucinated' or 'claim, evidence, label'"
-        ) from error
-    if marked:
+    made = each(path, FORM, lambda row: _case(row, row.get("task") or name_of(path)))
+    cases = [case for case in made if case is not None]
+    if any(case.spans for case in cases):
         return cases
     return [Case(c.task, c.question, c.context, c.answer, c.hallucinated) for c in cases]
+
+
+def _case(row: dict[str, Any], task: str) -> Case | None:
+    """The case of a row; None for a pair without a label."""
+    if "answer" in row:
+        spans = tuple((s["start"], s["end"]) for s in row.get("spans") or ())
+        wrong = bool(row["hallucinated"])
+        return Case(task, row.get("question") or "", row["context"], row["answer"], wrong, spans)
+    if row["label"] is None:
+        return None
+    return Case(task, "", row["evidence"], row["claim"], row["label"] != "supported")

@@ -1,0 +1,81 @@
+"""Rows of gzip JSON lines files, as the benches read them: an error names the file and the line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+from crp_integrations.errors import RequestError
+
+Made = TypeVar("Made")
+
+
+def rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Where each row stands, for errors, and the row; blank lines are none.
+
+    Raises:
+        RequestError: the file cannot be read, or a line is no object.
+    """
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                place = f"{path} line {number}"
+                if not line.strip():
+                    continue
+                try:
+                    row = json.loads(line)
+                except (ValueError, RecursionError):
+                    row = None
+                if not isinstance(row, dict):
+                    raise RequestError(f"{place} is no JSON object")
+                yield place, row
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        # The system's own sentence names the path once more.
+        why = getattr(error, "strerror", None) or error
+        raise RequestError(f"{path} cannot be read as gzip JSON lines: {why}") from error
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    """All rows of a file, at least one.
+
+    Raises:
+        RequestError: the file cannot be read, has no row, or a line that is no object.
+    """
+    found = [row for _, row in rows(path)]
+    if not found:
+        raise RequestError(f"{path} holds no rows, wanted one JSON object on each line")
+    return found
+
+
+def each(path: Path, form: str, make: Callable[[dict[str, Any]], Made]) -> Iterator[Made]:
+    """What is made of each row.
+
+    Args:
+        form: what a row holds, for errors, such as `query, passage`.
+        make: a KeyError, TypeError or ValueError of it says that a row is of another form.
+
+    Raises:
+        RequestError: the file cannot be read, or a row is of another form.
+    """
+    for place, row in rows(path):
+        try:
+            made = make(row)
+        except (KeyError, TypeError, ValueError):
+            raise RequestError(f"{place} is not an object with {form}") from None
+        yield made
+
+
+def text_in(row: dict[str, Any], key: str, place: str) -> str:
+    """The text of a row under a key, which is not blank.
+
+    Raises:
+        RequestError: there is none.
+    """
+    value = row.get(key)
+    if not isinstance(value, str) or not value.strip():
+        raise RequestError(f"{place}: {key} is {type(value).__name__}, wanted a text")
+    return value
