@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from crp_integrations.fabric.records import Fact
     from crp_integrations.messages import Message, Reply
     from crp_integrations.relay.adapting.from_headers import from_headers
-    from crp_integrations.relay.doors import compact, count_tokens, examine, pack
+    from crp_integrations.relay.doors import aexamine, compact, count_tokens, examine, pack
     from crp_integrations.relay.facets.delegating import asked_by, result_of
+    from crp_integrations.relay.judge import Judge
     from crp_integrations.relay.records import Answer, Request, TokenCount
     from crp_integrations.relay.relay import Relay
     from crp_integrations.vocabulary import GroundingMode, SourceKind
@@ -30,6 +31,7 @@ _HOMES = {
     "Envelope": "envelope.records",
     "Fact": "fabric.records",
     "GroundingMode": "vocabulary",
+    "Judge": "relay.judge",
     "Message": "messages",
     "Relay": "relay.relay",
     "Reply": "messages",
@@ -37,6 +39,7 @@ _HOMES = {
     "Request": "relay.records",
     "SourceKind": "vocabulary",
     "TokenCount": "relay.records",
+    "aexamine": "relay.doors",
     "asked_by": "relay.facets.delegating",
     "compact": "relay.doors",
     "count_tokens": "relay.doors",
@@ -52,6 +55,7 @@ __all__ = [
     "Envelope",
     "Fact",
     "GroundingMode",
+    "Judge",
     "Message",
     "Relay",
     "Reply",
@@ -59,6 +63,7 @@ __all__ = [
     "Request",
     "SourceKind",
     "TokenCount",
+    "aexamine",
     "asked_by",
     "compact",
     "count_tokens",

@@ -75,6 +75,7 @@ class ModelCall(Record):
         messages: the conversation; no CRP metadata is in it.
         max_tokens: cap on the answer, None for the provider's default.
         tools: tool definitions in the OpenAI JSON shape.
+        response_format: the reply's form in the OpenAI JSON shape, for models that take one.
     """
 
     SCHEMA = "model-call/1"
@@ -86,3 +87,4 @@ class ModelCall(Record):
     max_tokens: int | None = Field(default=None, gt=0)
     seed: int | None = None
     tools: tuple[dict[str, Any], ...] = ()
+    response_format: dict[str, Any] | None = None

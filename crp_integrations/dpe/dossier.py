@@ -78,6 +78,8 @@ class Dossier:
         system: what is registered about the AI system (§14).
         loop_depth: agents within agents around this call (§17).
         no_store: the request forbids to keep what it holds (§13.3).
+        conversation: role and text of earlier messages, so that a judge understands the question.
+        instructions: system prompt of the call; facts in it are evidence for a judge.
     """
 
     question: str
@@ -93,6 +95,8 @@ class Dossier:
     system: System = UNREGISTERED
     loop_depth: int = 0
     no_store: bool = False
+    conversation: tuple[tuple[str, str], ...] = ()
+    instructions: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "question", _readable(self.question))
@@ -102,6 +106,10 @@ class Dossier:
         )
         object.__setattr__(self, "prompt", _readable(self.prompt))
         object.__setattr__(self, "sub_queries", tuple(map(_readable, self.sub_queries)))
+        object.__setattr__(self, "instructions", _readable(self.instructions))
+        object.__setattr__(
+            self, "conversation", tuple((role, _readable(text)) for role, text in self.conversation)
+        )
         object.__setattr__(
             self, "prior", tuple(replace(w, text=_readable(w.text)) for w in self.prior)
         )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from crp_integrations.dpe.dossier import Dossier
+from crp_integrations.dpe.judge.records import JudgeRun
 from crp_integrations.dpe.pii.spans import PersonalSpan
 from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.ports import Judgement, Recogniser, Verifier
@@ -72,11 +73,16 @@ class Engines:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """An answer and its context, what engines said of them, and what they were."""
+    """An answer and its context, what engines said of them, and what they were.
+
+    Attributes:
+        judged: what a judge was asked and replied; None where none was configured.
+    """
 
     dossier: Dossier
     entries: tuple[Entry, ...]
     engines: Engines
+    judged: JudgeRun | None = None
 
 
 def again(

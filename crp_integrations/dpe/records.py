@@ -8,6 +8,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from crp_integrations.dpe.compliance import Classification, Omission, PersonalData
+from crp_integrations.dpe.judge.records import JudgeRun, Quotation
 from crp_integrations.dpe.quality import (
     Coherence,
     Completeness,
@@ -21,11 +22,14 @@ from crp_integrations.vocabulary import (
     Attribution,
     ChainIntegrity,
     Checked,
+    ClaimStatus,
     ClaimType,
     DistortionType,
+    ErrorKind,
     GroundingMode,
     RepetitionLevel,
     RiskLevel,
+    Verification,
 )
 
 
@@ -98,6 +102,11 @@ class Claim(Part):
         unsupported: the fitted verifier's probability that nothing supports it, before typed
             findings bound its entailment; None where another verifier was chosen.
         entailment, contradiction, neutral: probabilities of the verifier, None when unchecked.
+        status: what is known of it (decision D13).
+        error: what is wrong with it where it is CONTRADICTED or UNSUPPORTED; None for nothing.
+        wrong: offsets in the answer of the words that are wrong; None where they are not known.
+        quotations: words of the evidence that the status rests on.
+        reason: why, in a sentence of the judge's; empty where there is none.
     """
 
     claim_id: str
@@ -118,6 +127,16 @@ class Claim(Part):
     neutral: float | None = None
     evidence: tuple[Evidence, ...] = ()
     findings: tuple[Finding, ...] = ()
+    status: ClaimStatus = ClaimStatus.NOT_CHECKED
+    error: ErrorKind | None = None
+    wrong: tuple[int, int] | None = None
+    quotations: tuple[Quotation, ...] = ()
+    reason: str = ""
+
+    @property
+    def flagged(self) -> bool:
+        """Whether the evidence contradicts the claim or does not support it."""
+        return self.status in (ClaimStatus.CONTRADICTED, ClaimStatus.UNSUPPORTED)
 
 
 class StageRun(Part):
@@ -150,7 +169,14 @@ class Report(Record):
         base_score: the composite before amplifiers, None in a report of version 1 (D8).
         hallucination_probability: calibrated probability that some claim is not supported, None
             where the verifier is not a fitted one.
-        composite_score: the risk score, [0, 1], higher is worse; `risk_score` is the same.
+        composite_score: the document's composite, [0, 1], higher is worse.
+        risk_score: what the level comes from, [0, 1], higher is worse: of the claims' statuses
+            where they decide, else the composite (D13).
+        verification: how far the answer was checked.
+        checked_by: who decided on the claims: `screen`, or `judge` with the model's name.
+        flagged: the level is MEDIUM or above.
+        reasons: why, in at most five plain sentences, gravest first; empty for LOW.
+        judge: what a judge was asked and replied; None where none was configured.
         checked_share: characters of checked claims over characters of checkable ones.
         flags: such as `claims=0`.
         stages: which stages ran and with what; what is not listed did not run.
@@ -160,7 +186,7 @@ class Report(Record):
             and `chain_integrity`; it goes into the window's HMAC.
     """
 
-    SCHEMA = "dpe-report/2"
+    SCHEMA = "dpe-report/3"
 
     session_id: str = ""
     window_id: str = ""
@@ -195,6 +221,12 @@ class Report(Record):
     rqa_score: float = 1.0
     base_score: float | None = None
     composite_score: float
+    risk_score: float
+    verification: Verification = Verification.SCREENED
+    checked_by: str = "screen"
+    flagged: bool
+    reasons: tuple[str, ...] = ()
+    judge: JudgeRun | None = None
     amplifiers_applied: tuple[str, ...] = ()
     risk_level: RiskLevel
     omission_summary: dict[str, int] = {}
@@ -217,11 +249,6 @@ class Report(Record):
     report_hash: str = ""
     hmac: str = ""
     chain_integrity: ChainIntegrity = ChainIntegrity.UNVERIFIED
-
-    @property
-    def risk_score(self) -> float:
-        """The document's `composite_score`, [0, 1], higher is worse (decision D13)."""
-        return self.composite_score
 
     @property
     def findings(self) -> tuple[Finding, ...]:

@@ -51,6 +51,8 @@ class DpeSettings(Part):
     Attributes:
         verifier: which shipped verifier reads: `features`, a fitted model whose probability also
             drives attribution and the level, or `alignment` (decisions D2, D12, D13).
+        decides: what the level comes from where a judge, or a verifier of the user's own, read the
+            claims: their statuses (`claims`), or the document's `composite` (decision D13).
         rule: how claims are attributed: `cosine` is §4.3 to the letter, `alignment` the better
             of lexical alignment and embedding similarity (decision D2).
         grounded: score from which a claim is CONTEXT_GROUNDED (§4.3).
@@ -83,6 +85,7 @@ class DpeSettings(Part):
     """
 
     verifier: Literal["features", "alignment"] = "features"
+    decides: Literal["claims", "composite"] = "claims"
     rule: Literal["alignment", "cosine"] = "alignment"
     grounded: float = Field(default=0.75, ge=0.0, le=1.0)
     mixed: float = Field(default=0.60, ge=0.0, le=1.0)
@@ -164,6 +167,7 @@ class DpeSettings(Part):
         if name == "literal":
             return cls(
                 verifier="alignment",
+                decides="composite",
                 rule="cosine",
                 pairs="all",
                 quality=QualitySettings.literal(),

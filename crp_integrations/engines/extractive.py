@@ -117,7 +117,7 @@ def _answered(call: ModelCall, most: int) -> list[str]:
     What it quotes is the context's own, so a draft needs no correction; it writes no bridge, and
     sums a text up by its first sentences.
     """
-    if call.purpose is Purpose.JUDGE:
+    if call.purpose is Purpose.CRITIQUE:
         return [SOUND]
     if call.purpose is Purpose.STITCH:
         return []

@@ -189,6 +189,8 @@ class LiteLLMModel:
         if call.tools:
             self._must_take_tools(call.model)
             arguments |= {"tools": [dict(tool) for tool in call.tools], **plain_tools()}
+        if call.response_format is not None and self._takes_form(call.model):
+            arguments["response_format"] = call.response_format
         if stream:
             arguments |= {"stream": True, "stream_options": {"include_usage": True}}
         return arguments
@@ -197,6 +199,15 @@ class LiteLLMModel:
     def _provider(self) -> str | None:
         named = self._common.get("custom_llm_provider")
         return str(named) if named else None
+
+    def _takes_form(self, model: str) -> bool:
+        """Whether LiteLLM says that a model can be held to a reply's form."""
+        try:
+            return bool(
+                library().supports_response_schema(model=model, custom_llm_provider=self._provider)
+            )
+        except Exception:  # noqa: BLE001 - it raises for models that it does not know
+            return False
 
     def _must_take_tools(self, model: str) -> None:
         taken = library().get_supported_openai_params(

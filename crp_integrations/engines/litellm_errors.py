@@ -65,7 +65,7 @@ _SENTENCES: Final = MappingProxyType(
 
 
 def translate(error: Exception, model: str, library: ModuleType) -> CRPError:
-    """Our error for one that LiteLLM raised; our own pass unchanged.
+    """Our error for one that LiteLLM raised, with the provider's status; our own pass unchanged.
 
     Args:
         error: what was raised.
@@ -74,6 +74,14 @@ def translate(error: Exception, model: str, library: ModuleType) -> CRPError:
     """
     if isinstance(error, CRPError):
         return error
+    own = _translated(error, model, library)
+    status = getattr(error, "status_code", None)
+    if isinstance(own, ModelError) and isinstance(status, int):
+        own.provider_status = status
+    return own
+
+
+def _translated(error: Exception, model: str, library: ModuleType) -> CRPError:
     if type(error).__name__ in _NONE_FREE:
         return ModelRateLimited(
             f"the router has no deployment of model {model!r} to try just now, as after failures; "

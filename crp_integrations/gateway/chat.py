@@ -17,13 +17,12 @@ from crp_integrations.gateway.upstream import Asked
 from crp_integrations.headers import names, values
 from crp_integrations.headers.records import ResponseHeaders
 from crp_integrations.headers.write import write
-from crp_integrations.messages import Reply
 from crp_integrations.observability.calls import observed
 from crp_integrations.ports import Model
 from crp_integrations.relay.around import aaround
 from crp_integrations.relay.asks import ASK, STREAM
 from crp_integrations.relay.drive import adrive, adrive_live, adrive_stream
-from crp_integrations.relay.steps import Outcome, Release, Step
+from crp_integrations.relay.steps import Outcome, Release, Result, Step
 from crp_integrations.relay.strategies.compose import IN_PARTS
 from crp_integrations.relay.turn import Turn
 
@@ -174,7 +173,7 @@ class _Noticed:
     def begin(self) -> Step:
         return self.turn.begin()
 
-    def receive(self, result: Reply | tuple[Outcome, ...]) -> Step:
+    def receive(self, result: Result) -> Step:
         return self.turn.receive(result)
 
     def fail(self, error: BaseException) -> Outcome:

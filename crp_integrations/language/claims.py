@@ -50,8 +50,8 @@ def segment(text: str) -> list[Segment]:
     """The claims of a text in order; they do not overlap.
 
     What lies between them is white space, list markers, rules of tables, fences of code,
-    separating marks and the conjunctions that joined them. Table rows and list items are
-    claims of their own; a run of code lines is one.
+    separating marks and the conjunctions that joined them. Table rows, list items and lines of
+    code are claims of their own.
 
     Args:
         text: any answer.
@@ -95,10 +95,11 @@ def _is_prose(line: str) -> bool:
 
 
 def _flush(text: str, code: list[tuple[int, Span]], kept: list[Segment]) -> None:
-    if code:
-        whole = Span(code[0][1].start, code[-1][1].end)
-        kept.append(_make(whole, code[0][0], ClaimType.PROCEDURAL, 0.0, None))
-        code.clear()
+    for index, line in code:
+        own = _trim(text, line.start, line.end)
+        if own is not None:
+            kept.append(_make(own, index, ClaimType.PROCEDURAL, 0.0, None))
+    code.clear()
 
 
 def _make(

@@ -19,7 +19,7 @@ from crp_integrations.litellm.hook import RUNNING, SAMPLING, Attempts
 from crp_integrations.litellm.loop import wait
 from crp_integrations.litellm.wire import answers, arguments, sent
 from crp_integrations.messages import ModelCall, Reply
-from crp_integrations.relay.steps import Dispatch, Fan, Fitted, Outcome, Playable, Step
+from crp_integrations.relay.steps import Dispatch, Fan, Fitted, Outcome, Playable, Result, Step
 
 litellm = library()
 
@@ -231,7 +231,7 @@ class Watched:
         """The first step."""
         return self._noted(self._turn.begin(), begins=True)
 
-    def receive(self, result: Reply | tuple[Outcome, ...]) -> Step:
+    def receive(self, result: Result) -> Step:
         """The step after a reply, or after the outcomes of a Fan's turns."""
         return self._noted(self._turn.receive(result))
 

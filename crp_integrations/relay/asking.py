@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any
 
 from crp_integrations.envelope.prior import PriorWindow
 from crp_integrations.envelope.records import Envelope
@@ -11,6 +11,7 @@ from crp_integrations.governance.compaction.records import Account
 from crp_integrations.headers.cache import CacheDirectives
 from crp_integrations.headers.words import Phase
 from crp_integrations.messages import Message
+from crp_integrations.relay.judge import JudgeOptions, JudgeSource
 from crp_integrations.vocabulary import (
     Decomposition,
     GroundingMode,
@@ -22,8 +23,10 @@ from crp_integrations.vocabulary import (
 )
 
 
-class Asking(TypedDict, total=False):
-    """Fields of a `Request` that a caller may give; None means not given."""
+class Asking(JudgeOptions, total=False):
+    """Fields of a `Request` that a caller may give, and its judge; None means not given."""
+
+    judge: JudgeSource
 
     model: str | None
     budget_tokens: int | None

@@ -14,10 +14,12 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import aclosing, closing
-from typing import Any, Final, Unpack
+from dataclasses import replace
+from typing import Any, Final, Unpack, cast
 
 from crp_integrations.envelope.assemble import preview
 from crp_integrations.envelope.records import EnvelopePreview
+from crp_integrations.errors import RequestError
 from crp_integrations.given import several
 from crp_integrations.governance.compaction.records import CompactHistory
 from crp_integrations.governance.compaction.settings import HistorySettings
@@ -38,6 +40,7 @@ from crp_integrations.relay.drive import (
 )
 from crp_integrations.relay.facets.compacting import shortened
 from crp_integrations.relay.facets.counting import Conversation
+from crp_integrations.relay.judge import JUDGE_OPTIONS, Judges
 from crp_integrations.relay.records import Answer, Request
 from crp_integrations.relay.steps import Outcome
 from crp_integrations.relay.strategies.batch import Batch, Together
@@ -65,6 +68,7 @@ class Asks:
         self._models = models
         self._known = known
         self._residency = residency
+        self._judges = Judges(world.settings.judge)
 
     @property
     def observer(self) -> Observer | None:
@@ -78,12 +82,13 @@ class Asks:
 
     def turn(self, query: str, **asking: Unpack[Asking]) -> Turn:
         """A window for who calls the model himself: `begin`, then `receive` or `fail`."""
-        return Turn(self._request(query, asking), self._world)
+        world = self._judging(asking)
+        return Turn(self._request(query, asking), world)
 
     def play(self, query: str, **asking: Unpack[Asking]) -> Played:
         """A question as `ask` plays it: windows of its strategy, continued while incomplete."""
-        request = self._request(query, asking)
-        return composed(request, self._world)
+        world = self._judging(asking)
+        return composed(self._request(query, asking), world)
 
     def ask(self, query: str, **asking: Unpack[Asking]) -> Answer:
         """Answer a question from the fabric, checked and sealed.
@@ -118,13 +123,14 @@ class Asks:
                 what a policy may withhold, and an answer in parts, wait for the verdict all the
                 same.
         """
+        world = self._judging(asking)
         request = self._request(query, asking)
         self._known(request.model)
         parts: Generator[str | Outcome]
         if live and request.strategy not in IN_PARTS:
-            parts = drive_live(Turn(request, self._world), self._models)
+            parts = drive_live(Turn(request, world), self._models)
         else:
-            parts = drive_stream(composed(request, self._world), self._models)
+            parts = drive_stream(composed(request, world), self._models)
         # Who stops listening ends what he listened to, at once.
         with closing(around(self._world.tracer, STREAM, _answered(parts))) as told:
             yield from told
@@ -133,13 +139,14 @@ class Asks:
         self, query: str, *, live: bool = False, **asking: Unpack[Asking]
     ) -> AsyncIterator[str | Answer]:
         """The asynchronous twin of `stream`."""
+        world = self._judging(asking)
         request = self._request(query, asking)
         await asyncio.to_thread(self._known, request.model)
         parts: AsyncGenerator[str | Outcome]
         if live and request.strategy not in IN_PARTS:
-            parts = adrive_live(Turn(request, self._world), self._models)
+            parts = adrive_live(Turn(request, world), self._models)
         else:
-            parts = adrive_stream(composed(request, self._world), self._models)
+            parts = adrive_stream(composed(request, world), self._models)
         async with aclosing(aaround(self._world.tracer, STREAM, _aanswered(parts))) as told:
             async for part in told:
                 yield part
@@ -157,10 +164,11 @@ class Asks:
             RequestError: there are too many, or one of them is malformed.
         """
         given = several(queries, "queries", "a list, such as [question]")
+        world = self._judging(asking)
         requests = [self._request(query, asking) for query in given]
         for model in {request.model for request in requests}:
             self._known(model)
-        together = Together(requests, self._world)
+        together = Together(requests, world)
         with self._world.tracer.step("batch"):
             drive(together, self._models)
         return together.batch()
@@ -168,10 +176,11 @@ class Asks:
     async def abatch(self, queries: Sequence[str], **asking: Unpack[Asking]) -> Batch:
         """The asynchronous twin of `batch`."""
         given = several(queries, "queries", "a list, such as [question]")
+        world = self._judging(asking)
         requests = [self._request(query, asking) for query in given]
         for model in {request.model for request in requests}:
             await asyncio.to_thread(self._known, model)
-        together = Together(requests, self._world)
+        together = Together(requests, world)
         with self._world.tracer.step("batch"):
             await adrive(together, self._models)
         return together.batch()
@@ -241,6 +250,21 @@ class Asks:
             residency=self._residency if residency is None else residency,
             session_id=session_id,
         )
+
+    def _judging(self, asking: Asking) -> World:
+        """The world with the judge of one question; takes its fields out of the others."""
+        named = cast("dict[str, Any]", asking)
+        source = named.pop("judge", None)
+        given = {name: named.pop(name, None) for name in JUDGE_OPTIONS}
+        chosen = {name: value for name, value in given.items() if value is not None}
+        if source is None and not chosen:
+            return self._world
+        if source is None:
+            source = self._world.judge
+            if source is not None and not self._world.settings.judge.model:
+                raise RequestError(f"{min(chosen)} goes with judge=…; give both, or none of them")
+            source = None
+        return replace(self._world, judge=self._judges.of(source, chosen))
 
     def _request(self, query: str, asking: Asking) -> Request:
         given = {name: value for name, value in asking.items() if value is not None}

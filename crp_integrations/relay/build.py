@@ -14,7 +14,9 @@ from crp_integrations.dpe.ports import Recogniser, Verifier
 from crp_integrations.dpe.verifier.alignment import AlignmentVerifier
 from crp_integrations.dpe.verifier.calibrated import FeaturesVerifier
 from crp_integrations.engines import hnsw
+from crp_integrations.engines.extractive import EXTRACTIVE
 from crp_integrations.engines.guards import guard_of, read_exceptions
+from crp_integrations.engines.judge_models import judge_model, judge_name
 from crp_integrations.engines.leiden import engine_for
 from crp_integrations.engines.models import Models
 from crp_integrations.engines.onnx import OnnxEmbedder
@@ -57,6 +59,7 @@ from crp_integrations.relay import settings as settings_file
 from crp_integrations.relay.excepting import excepting
 from crp_integrations.relay.facets.sandboxes import erasing_in
 from crp_integrations.relay.faulting import quarantine_due
+from crp_integrations.relay.judge import Judge, JudgeSource, OnReport
 from crp_integrations.relay.maintaining import maintain_due
 from crp_integrations.relay.parts import refuse_odd
 from crp_integrations.relay.redacting import Redacting
@@ -99,6 +102,12 @@ def open_relay(
     settings: Settings | None = None,
     residency: str = "",
     shared: str = "",
+    judge: JudgeSource = None,
+    judge_when: str | None = None,
+    judge_budget: int | Mapping[str, float] | None = None,
+    judge_mode: str | None = None,
+    judge_failure: str | None = None,
+    on_report: OnReport | None = None,
     **arguments: Any,
 ) -> Relay:
     """Put a relay together.
@@ -131,6 +140,11 @@ def open_relay(
         settings: a whole tree; else it is read from `arguments`, `CRP_*` and crp.toml.
         residency: region, one of the settings' `regions`, that calls without one belong to; empty
             for the store itself.
+        judge: is asked whether each answer holds: a LiteLLM name, a mapping with `model` and
+            LiteLLM's parameters, a model object of LangChain or LlamaIndex, a `Judge`, or True for
+            the model that answers. None takes the settings' judge; False for none. A mapping of
+            settings alone, without `model`, belongs into `settings`.
+        judge_when, judge_budget, judge_mode, judge_failure, on_report: see `JudgeOptions`.
         shared: name of a shared namespace that the relay reads and writes in the place of a
             tenant's own, for the operator who keeps it; empty for the subject's tenant.
 
@@ -247,6 +261,15 @@ def open_relay(
             observer=observer,
             detector=Detector(chosen.envelope.screening.injection, injections),
             walker=NetworkxWalker(),
+            judge=Judge.of(
+                judge,
+                chosen.judge,
+                judge_when=judge_when,
+                judge_budget=judge_budget,
+                judge_mode=judge_mode,
+                judge_failure=judge_failure,
+                on_report=on_report if judge or chosen.judge.model else None,
+            ),
         )
         world.namespace_in(residency)
         if chosen.fabric.maintain_on_open and allowing.decide(subject, "write", NAMESPACE).allowed:
@@ -334,6 +357,30 @@ def default_embedder() -> Embedder:
     embedder = OnnxEmbedder()
     embedder.verify()
     return embedder
+
+
+def judge_engine(
+    source: object, *, timeout_s: float, options: Mapping[str, Any]
+) -> tuple[str, Model]:
+    """The name of a judge and the model behind it.
+
+    Args:
+        source: a LiteLLM name, or a model object of this package, LangChain or LlamaIndex.
+        options: LiteLLM's arguments for reaching a provider, with a name.
+
+    Raises:
+        ConfigError: what is given is no model that can judge.
+        ModelNotFound: no provider follows from the name.
+    """
+    name = judge_name(source)
+    if name.partition("/")[0] == EXTRACTIVE:
+        raise ConfigError(f"judge {name!r} quotes and does not read; give a language model")
+    return name, judge_model(source, timeout_s=timeout_s, options=options)
+
+
+def judge_window(name: str) -> int:
+    """Tokens that a judge takes and gives in one call, as far as its name tells."""
+    return context_limit(name, {})[0]
 
 
 @cache

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Unpack, cast
 
 from crp_integrations.dpe.dossier import Dossier, PriorWindow
 from crp_integrations.dpe.pipeline import examine as run_stages
@@ -23,6 +24,7 @@ from crp_integrations.governance.compaction.records import CompactHistory
 from crp_integrations.governance.compaction.triggers import share
 from crp_integrations.guard.injection.detector import Detector
 from crp_integrations.guard.injection.ports import InjectionModel
+from crp_integrations.messages import Message
 from crp_integrations.ports import Embedder
 from crp_integrations.relay import prompt
 from crp_integrations.relay.admit import admit
@@ -37,7 +39,7 @@ from crp_integrations.relay.build import (
 )
 from crp_integrations.relay.conversation import conversation_of
 from crp_integrations.relay.decomposing import Needs
-from crp_integrations.relay.examining import VERIFIED
+from crp_integrations.relay.examining import VERIFIED, spoken
 from crp_integrations.relay.facets.counting import Conversation, counted
 from crp_integrations.relay.given import (
     earlier_of,
@@ -45,6 +47,13 @@ from crp_integrations.relay.given import (
     mode_of,
     needs_of,
     passages_of,
+)
+from crp_integrations.relay.judge import (
+    JUDGE_OPTIONS,
+    Judge,
+    JudgedAnswer,
+    JudgeOptions,
+    JudgeSource,
 )
 from crp_integrations.relay.records import TokenCount
 from crp_integrations.relay.settings import Settings, load
@@ -136,6 +145,10 @@ def examine(
     no_store: bool = False,
     sub_queries: Sequence[str] = (),
     prior: Sequence[str | PriorWindow] = (),
+    conversation: Sequence[Message | Mapping[str, Any]] = (),
+    system_prompt: str = "",
+    judge: JudgeSource = None,
+    **judge_options: Unpack[JudgeOptions],
 ) -> Report:
     """Check an answer claim by claim against the context that the model had.
 
@@ -149,14 +162,131 @@ def examine(
         sub_queries: what the question asks for; empty takes those of an envelope, or takes the
             question apart by rules.
         prior: earlier answers of the session, oldest first.
+        conversation: messages before the question, of this package or in the OpenAI shape, by
+            which a judge understands it.
+        system_prompt: what the model was told; facts in it are evidence for a judge.
+        judge: a model that reads question, context and answer once and decides: a LiteLLM name, a
+            mapping with `model` and LiteLLM's parameters, a model object of LangChain or
+            LlamaIndex, or a `Judge`. None takes the settings' judge, which is none by default.
+        judge_options: see `JudgeOptions`.
 
     Returns:
-        The report: risk, counts, and for each claim what it rests on. Nothing is sealed.
+        The report: risk, counts, and for each claim its status and what it rests on. Nothing is
+        sealed.
 
     Raises:
         RequestError: the answer is no text, or the context no list of texts and facts, or the
             grounding mode not one of the three.
+        SafetyHalt: the judge failed, and `judge_failure` is `halt`.
     """
+    judging = _judging(judge, judge_options, settings)
+    report, dossier, chosen = _screened(
+        answer,
+        context,
+        question,
+        grounding=grounding,
+        embedder=embedder,
+        settings=settings,
+        no_store=no_store,
+        sub_queries=sub_queries,
+        prior=prior,
+        conversation=conversation,
+        system_prompt=system_prompt,
+    )
+    if judging is None:
+        return finish(report, settings_digest=chosen.digest)
+    way = judged_answer(judging, report, dossier, context, chosen)
+    done = finish(way.played(), settings_digest=chosen.digest)
+    _handed(way, done, chosen)
+    return done
+
+
+async def aexamine(
+    answer: str,
+    context: Envelope | Sequence[Fact | str],
+    question: str | None = None,
+    *,
+    judge: JudgeSource = None,
+    settings: Settings | None = None,
+    **how: Any,
+) -> Report:
+    """The asynchronous twin of `examine`; the stages without a model call run beside the loop.
+
+    Args:
+        how: the other arguments of `examine`.
+    """
+    options = cast("JudgeOptions", {n: how.pop(n) for n in JUDGE_OPTIONS if n in how})
+    judging = _judging(judge, options, settings)
+    report, dossier, chosen = await asyncio.to_thread(
+        _screened, answer, context, question, settings=settings, **how
+    )
+    if judging is None:
+        return finish(report, settings_digest=chosen.digest)
+    way = judged_answer(judging, report, dossier, context, chosen)
+    done = finish(await way.aplayed(), settings_digest=chosen.digest)
+    _handed(way, done, chosen)
+    return done
+
+
+def judged_answer(
+    judge: Judge,
+    report: Report,
+    dossier: Dossier,
+    context: Envelope | Sequence[Fact | str],
+    settings: Settings,
+) -> JudgedAnswer:
+    """An answer's way through a judge, without the facts that its provider must not get."""
+    barred = set(judge.settings.withhold_labels)
+    items = () if isinstance(context, Envelope) else context
+    left_out = [
+        (item.fact_id, "label")
+        for item in items
+        if isinstance(item, Fact) and barred.intersection(item.labels)
+    ]
+    decides = settings.dpe.decides == "claims"
+    return JudgedAnswer(judge, report, dossier, decides=decides, left_out=left_out)
+
+
+def _judging(judge: JudgeSource, options: JudgeOptions, settings: Settings | None) -> Judge | None:
+    """The judge of a call.
+
+    Raises:
+        RequestError: it is True, and there is no model that could judge itself.
+    """
+    if judge is True:
+        raise RequestError(
+            "judge is True, and examine calls no model of its own; give a model, such as "
+            "judge='openai/gpt-4o-mini'"
+        )
+    return Judge.of(judge, (settings or load()).judge, **options)
+
+
+def _handed(way: JudgedAnswer, report: Report, settings: Settings) -> None:
+    """Give the report to `on_report`, in the background once the judge has spoken."""
+    judge = way.judge
+    if way.later:
+        judge.later(
+            lambda: judge.hand(finish(way.now(report).played(), settings_digest=settings.digest))
+        )
+    else:
+        judge.hand(report)
+
+
+def _screened(
+    answer: str,
+    context: Envelope | Sequence[Fact | str],
+    question: str | None = None,
+    *,
+    grounding: GroundingMode | str = GroundingMode.PREFERRED,
+    embedder: Embedder | None = None,
+    settings: Settings | None = None,
+    no_store: bool = False,
+    sub_queries: Sequence[str] = (),
+    prior: Sequence[str | PriorWindow] = (),
+    conversation: Sequence[Message | Mapping[str, Any]] = (),
+    system_prompt: str = "",
+) -> tuple[Report, Dossier, Settings]:
+    """The report of the stages without a model call, and what it is of."""
     if not isinstance(answer, str):
         raise RequestError(f"answer is {type(answer).__name__}, wanted a text")
     if isinstance(context, str):
@@ -175,6 +305,8 @@ def examine(
         sub_queries=needs_of(question, sub_queries, context, chosen),
         prior=earlier_of(prior),
         windows_left=max(0, chosen.max_windows - len(prior) - 1),
+        conversation=spoken(conversation_of(conversation)),
+        instructions=system_prompt,
     )
     report = run_stages(
         dossier,
@@ -183,7 +315,7 @@ def examine(
         settings=chosen.dpe,
         policy=default_policy(),
     )
-    return finish(report, settings_digest=chosen.digest)
+    return report, dossier, chosen
 
 
 def count_tokens(

@@ -14,15 +14,24 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from contextvars import copy_context
 from typing import cast
 
+from crp_integrations.dpe.judge.inquiry import JudgeReply
 from crp_integrations.errors import CRPError
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.ports import Model
-from crp_integrations.relay.steps import Dispatch, Fan, Live, Outcome, Playable, Release, Step
+from crp_integrations.relay.steps import (
+    Dispatch,
+    Fan,
+    JudgeDispatch,
+    Live,
+    Outcome,
+    Playable,
+    Release,
+    Result,
+    Step,
+)
 from crp_integrations.vocabulary import Purpose
 
 FAN_THREADS = 10
-
-Result = Reply | tuple[Outcome, ...]
 
 
 def drive(turn: Playable, model: Model) -> Outcome:
@@ -88,7 +97,10 @@ def drive_live(turn: Live, model: Model) -> Generator[str | Outcome]:
         return
     while isinstance(step, Dispatch):
         try:
-            if step.purpose is not Purpose.ANSWER:
+            reply: Reply | JudgeReply
+            if isinstance(step, JudgeDispatch):
+                reply = _judged(step, model)
+            elif step.purpose is not Purpose.ANSWER:
                 reply = model.call(step.call)
             else:
                 whole, pieces = None, []
@@ -121,7 +133,10 @@ async def adrive_live(turn: Live, model: Model) -> AsyncGenerator[str | Outcome]
         return
     while isinstance(step, Dispatch):
         try:
-            if step.purpose is not Purpose.ANSWER:
+            reply: Reply | JudgeReply
+            if isinstance(step, JudgeDispatch):
+                reply = await _ajudged(step, model)
+            elif step.purpose is not Purpose.ANSWER:
                 reply = await model.acall(step.call)
             else:
                 whole, pieces = None, []
@@ -169,6 +184,8 @@ def _play(turn: Playable, model: Model, call_model: Callable[[ModelCall], Reply]
         try:
             result: Result
             match step:
+                case JudgeDispatch():
+                    result = _judged(step, model)
                 case Dispatch(call=call):
                     result = call_model(call)
                 case Fan(turns=turns):
@@ -191,6 +208,8 @@ async def _aplay(
         try:
             result: Result
             match step:
+                case JudgeDispatch():
+                    result = await _ajudged(step, model)
                 case Dispatch(call=call):
                     result = await call_model(call)
                 case Fan(turns=turns):
@@ -207,6 +226,17 @@ async def _aplay(
             await asyncio.shield(sealing)
             raise
         step = await _aside(turn, _receive, turn, result)
+
+
+def _judged(step: JudgeDispatch, model: Model) -> JudgeReply:
+    """What the judge says; a failure is a value, so no answer is lost by it."""
+    assert step.judge is not None
+    return step.judge.reply(step.call, model, step.session_id)
+
+
+async def _ajudged(step: JudgeDispatch, model: Model) -> JudgeReply:
+    assert step.judge is not None
+    return await step.judge.areply(step.call, model, step.session_id)
 
 
 def _receive(turn: Playable, result: Result) -> Step:

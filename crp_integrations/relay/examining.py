@@ -18,6 +18,7 @@ from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.view import View
+from crp_integrations.messages import Message
 from crp_integrations.relay.earlier.outdating import named
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.settings import Settings
@@ -43,6 +44,15 @@ def may_be_forbidden(settings: Settings) -> bool:
     return not set(data["forbidden"]).isdisjoint(found.values())
 
 
+def spoken(messages: Sequence[Message]) -> tuple[tuple[str, str], ...]:
+    """Role and text of what user and assistant said; tools' results are evidence, not talk."""
+    return tuple(
+        (str(message.role), message.content)
+        for message in messages
+        if message.role in ("user", "assistant") and message.content.strip()
+    )
+
+
 class Asked(TypedDict):
     """Fields of a `Dossier` that follow from the request and the settings."""
 
@@ -50,6 +60,8 @@ class Asked(TypedDict):
     system: System
     loop_depth: int
     no_store: bool
+    conversation: tuple[tuple[str, str], ...]
+    instructions: str
 
 
 def asked(request: Request, settings: Settings, *, code_verified: bool) -> Asked:
@@ -68,6 +80,8 @@ def asked(request: Request, settings: Settings, *, code_verified: bool) -> Asked
         system=settings.system.system((*KEPT, VERIFIED) if code_verified else KEPT),
         loop_depth=request.loop_depth,
         no_store=request.cache.no_store,
+        conversation=spoken(request.history),
+        instructions=request.system_prompt,
     )
 
 

@@ -72,7 +72,7 @@ class Passes:
             said = (*call.messages, Message(role="assistant", content=reply.text))
             return call.changed(
                 messages=(*said, Message(role="user", content=VERIFY)),
-                purpose=Purpose.JUDGE,
+                purpose=Purpose.CRITIQUE,
                 temperature=self.settings.verify_temperature,
                 tools=(),
             )

@@ -37,6 +37,7 @@ from crp_integrations.headers.settings import HeaderSettings
 from crp_integrations.policy.parse import parse
 from crp_integrations.policy.settings import ReportSettings
 from crp_integrations.relay.settings_dispatch import DispatchSettings
+from crp_integrations.relay.settings_judge import JudgeSettings
 from crp_integrations.seals import digest
 from crp_integrations.session.settings import SessionSettings
 
@@ -74,6 +75,7 @@ class Settings(BaseSettings):
         reports: delivery of violation reports.
         artifacts: where bulky texts lie, and how long an address opens one.
         compaction: how a conversation is shortened before a model is asked; off unless enabled.
+        judge: the model that is asked whether answers hold; none without a name.
         steps: guardrails of writing, selecting, compressing and isolating; none unless given.
         receipts: whether a receipt is signed and kept for each window.
         receipt_weights: whether receipts tell weights of the operator's own; those of a published
@@ -111,6 +113,7 @@ class Settings(BaseSettings):
     reports: ReportSettings = ReportSettings()
     artifacts: ArtifactSettings = ArtifactSettings()
     compaction: HistorySettings = HistorySettings()
+    judge: JudgeSettings = JudgeSettings()
     steps: StepSettings = StepSettings()
     receipts: bool = True
     receipt_weights: bool = False
@@ -197,7 +200,9 @@ class Settings(BaseSettings):
         """`sha256:` hash of every setting that can decide an answer; no key, clock or place."""
         aside = {"clock", "key", "timeout_s", "regions", "reports", "receipts", "receipt_weights"}
         aside |= {"artifacts"}
-        return digest(self.model_dump(mode="json", exclude=aside))
+        left_out: dict[str, Any] = dict.fromkeys(aside, True)
+        left_out["judge"] = {"api_key", "api_base", "timeout_s", "concurrency", "cache_size"}
+        return digest(self.model_dump(mode="json", exclude=left_out))
 
 
 def _merged(base: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from crp_integrations.dpe.judge.inquiry import JudgeReply
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import CRPError
 from crp_integrations.messages import Message, ModelCall, Reply
+from crp_integrations.relay.judge import Judge
 from crp_integrations.relay.records import Answer
 from crp_integrations.vocabulary import Purpose
 
@@ -50,6 +52,19 @@ class Fitted(Dispatch):
     """
 
     envelope: Envelope
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeDispatch(Dispatch):
+    """A call of the judge; its reply goes to `receive` as a `JudgeReply`.
+
+    Attributes:
+        judge: makes the call, with the driver's own model where it has none of its own.
+        session_id: whose budget pays for it.
+    """
+
+    judge: Judge | None = None
+    session_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +133,7 @@ class Playable(Protocol):
         """The first step."""
         ...
 
-    def receive(self, result: Reply | tuple[Outcome, ...]) -> Step:
+    def receive(self, result: Result) -> Step:
         """The step after a reply, or after the outcomes of a Fan's turns in their order."""
         ...
 
@@ -143,3 +158,4 @@ class Fan:
 
 
 Step: TypeAlias = Dispatch | Fan | Outcome
+Result: TypeAlias = Reply | JudgeReply | tuple[Outcome, ...]

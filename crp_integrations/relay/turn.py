@@ -10,6 +10,7 @@ until there is an outcome.
 
 from __future__ import annotations
 
+from crp_integrations.dpe.judge.inquiry import JudgeReply
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.remedies import MOST_REDISPATCHES
 from crp_integrations.envelope.records import Envelope
@@ -28,10 +29,12 @@ from crp_integrations.relay.steps import (
     Dispatch,
     Fitted,
     Halt,
+    JudgeDispatch,
     NotModified,
     Outcome,
     Refusal,
     Release,
+    Result,
     Step,
 )
 from crp_integrations.relay.verdict import Verdict
@@ -92,7 +95,7 @@ class Turn(Window):
         self._must_be_open()
         return self._fitting.fit(model, context_limit)
 
-    def receive(self, result: Reply | tuple[Outcome, ...]) -> Step:
+    def receive(self, result: Result) -> Step:
         """Take a reply: the next call, or the examined and sealed outcome.
 
         The reply is examined against the envelope last fitted. What a remedy can mend is asked
@@ -106,6 +109,8 @@ class Turn(Window):
             StoreError: the window could not be sealed; `receive` may be called again.
         """
         needs, carrying = self._fitting.needs, self._carrying
+        if isinstance(result, JudgeReply):
+            return self._take_judged(result)
         if isinstance(result, Reply) and (needs.waiting or (carrying and carrying.waiting)):
             self._must_be_open()
             self._attempts.add(result)
@@ -282,6 +287,36 @@ class Turn(Window):
             answered = without_searches(answered)
         self._replied = answered
         report = self._examine(fitted.envelope, answered.text)
+        self._judging = self._judgement(fitted, answered, report)
+        if self._judging is None:
+            return self._settled(fitted, answered, entered, report)
+        return self._judge_on(fitted, answered, entered)
+
+    def _take_judged(self, reply: JudgeReply) -> Step:
+        """Take a judge's reply: the next call to it, or what becomes of the answer."""
+        fitted, answered, entered = self._fitting.last, self._replied, self._entered
+        judging = self._judging
+        if judging is None or fitted is None or answered is None or entered is None:
+            raise RequestError("a judge's reply was handed over, and no judge was asked")
+        try:
+            with self._ending:
+                self._must_be_open()
+                judging.take(reply)
+                return self._judge_on(fitted, answered, entered)
+        except PLACE_TAKEN as error:
+            return self._end_without_answer("refused", error)
+
+    def _judge_on(self, fitted: Fitted, answered: Reply, entered: Entered) -> Step:
+        """The next call of the judge, or the decision on its report."""
+        judging = self._judging
+        assert judging is not None
+        call = judging.call()
+        if call is not None:
+            return JudgeDispatch(call, None, judging.judge, self.session_id)
+        return self._settled(fitted, answered, entered, self._judged(judging))
+
+    def _settled(self, fitted: Fitted, answered: Reply, entered: Entered, report: Report) -> Step:
+        """What becomes of an examined answer: asked again, released, withheld or refused."""
         shown = emitted(fitted.envelope, report, self._world.settings.dpe.quality)
         verdict = Verdict.of(
             report,
@@ -292,6 +327,7 @@ class Turn(Window):
             attempts=self._attempts.redispatches if not self._shown else MOST_REDISPATCHES,
             world=self._world,
             part=self.part,
+            judge_failed=self._judge_failed,
         )
         match verdict.decision:
             case Again() as again:
@@ -302,6 +338,7 @@ class Turn(Window):
             case Withhold(reason=reason):
                 closed = self._close("halted", shown, answered.text, report, verdict=verdict)
                 self._outcome = Halt(reason, self._answer(shown, answered, closed))
+                self._hand_report(closed.report)
             case Unreachable(error=error):
                 closed = self._close("refused", shown, "", report, error, verdict=verdict)
                 self._outcome = Refusal(error, self._headers(shown, closed), shown)
@@ -318,6 +355,7 @@ class Turn(Window):
         closed = self._close("released", shown, reply.text, report, verdict=verdict)
         answer = self._answer(shown, reply, closed)
         self._outcome = Release(answer)
+        self._hand_report(closed.report)
         self._fitting.remember(answer.envelope, answer.headers, fitted.envelope.quality_tier)
         return self._outcome
 

@@ -58,6 +58,7 @@ class Verdict:
         attempts: int,
         world: World,
         part: bool = False,
+        judge_failed: bool = False,
     ) -> Verdict:
         """Judge a reply.
 
@@ -68,6 +69,7 @@ class Verdict:
             reply: one that asks for tools answers nothing yet, and is passed on.
             attempts: re-dispatches of this window so far.
             part: whether other windows may go on with the answer.
+            judge_failed: the judge failed, and its owner wants the answer withheld then.
         """
         policy = entered.policy
         judgement = judge(policy, report, tier=tier, oversight=request.oversight)
@@ -93,6 +95,8 @@ class Verdict:
                 settings=world.settings.dispatch,
                 terms=terms,
             )
+        if judge_failed and isinstance(decision, Deliver):
+            decision = Withhold(HaltReason.JUDGE_FAILED)
         wanted = reviewed(judgement, safety.rounded(entered.safety_budget), terms)
         approved = False
         if isinstance(decision, Deliver) and wanted and not terms.unanswered:

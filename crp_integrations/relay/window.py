@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from crp_integrations.audit.drafts import DIRECTIVES
@@ -36,13 +37,14 @@ from crp_integrations.relay.entering import Entered, Place
 from crp_integrations.relay.examining import examined
 from crp_integrations.relay.facets import compacting
 from crp_integrations.relay.fitting import Fitting
+from crp_integrations.relay.judge import Judge, JudgedAnswer
 from crp_integrations.relay.passes import Passes
 from crp_integrations.relay.records import Answer, Request
 from crp_integrations.relay.sealing.ending import Drafting, Ending
 from crp_integrations.relay.sealing.recorded import drafting, recorded
 from crp_integrations.relay.sealing.saying import Said, refused, said, trail_id
 from crp_integrations.relay.searching import Searching
-from crp_integrations.relay.steps import Outcome, Refusal
+from crp_integrations.relay.steps import Fitted, Outcome, Refusal
 from crp_integrations.relay.verdict import Verdict
 from crp_integrations.relay.world import World
 from crp_integrations.session.token import claimed
@@ -52,6 +54,8 @@ T = TypeVar("T")
 # The remedy of a prompt that quotes what is to be gone on from.
 AUGMENTED: Final = "prompt-augmented"
 # What closing an answer says where another one, asked at the same time, was faster.
+# Source of what a tool answered, before the tool's name.
+TOOL_SOURCE: Final = "tool:"
 PLACE_TAKEN: Final = (StaleTip, LimitReached)
 
 
@@ -87,8 +91,9 @@ class Window:
         self._examined: tuple[Examination, int] | None = None
         # Of what the report's envelope shows, as far as it was looked at.
         self._hashes: Mapping[str, str] = {}
-        # The reply that was examined.
+        # The reply that was examined, and its way through the judge.
         self._replied: Reply | None = None
+        self._judging: JudgedAnswer | None = None
         self._outcome: Outcome | None = None
         self._ending = threading.Lock()
 
@@ -162,6 +167,64 @@ class Window:
         self._examined = (examination, len(report.flags))
         flags = (*report.flags, *self._flags(), *self._personal(envelope))
         return report.model_copy(update={"flags": flags})
+
+    def _judgement(self, fitted: Fitted, reply: Reply, report: Report) -> JudgedAnswer | None:
+        """The answer's way through the judge; None where there is none, or nothing to judge."""
+        world, judge = self._world, self._world.judge
+        if judge is None or self._examined is None or not reply.text.strip():
+            return None
+        model = reply.model or fitted.model
+        return JudgedAnswer(
+            judge,
+            report,
+            self._examined[0].dossier,
+            session_id=self.session_id,
+            decides=world.settings.dpe.decides == "claims",
+            own_model=fitted.model if judge.own else model,
+            own_window=world.limit_for(fitted.model)[0],
+            left_out=self._kept_from(judge, fitted.envelope),
+        )
+
+    def _kept_from(self, judge: Judge, envelope: Envelope) -> list[tuple[str, str]]:
+        """Ids of facts that the judge's provider must not get, and why.
+
+        What a tool answered in this conversation is held in memory as well; it is evidence.
+        """
+        labels = self._fitting.labels(envelope)
+        barred = set(judge.settings.withhold_labels)
+        held = set() if judge.own else set(self._fitting.reads().held())
+        found = []
+        for fact in envelope.facts:
+            if barred.intersection(labels.get(fact.fact_id, ())):
+                found.append((fact.fact_id, "label"))
+            elif fact.fact_id in held and not fact.source_id.startswith(TOOL_SOURCE):
+                found.append((fact.fact_id, "no-store"))
+        return found
+
+    def _judged(self, judging: JudgedAnswer) -> Report:
+        """The judged report; what it came from goes into the window's receipt."""
+        report = judging.report
+        assert self._examined is not None
+        examination, _ = self._examined
+        self._examined = (replace(examination, judged=report.judge), self._examined[1])
+        return report
+
+    @property
+    def _judge_failed(self) -> bool:
+        """Whether the judge failed and its owner wants the answer withheld then."""
+        judging = self._judging
+        halts = judging is not None and judging.judge.settings.failure == "halt"
+        return halts and judging is not None and bool(judging.failed)
+
+    def _hand_report(self, report: Report) -> None:
+        """Give the report to who asked for it, or have the answer judged in the background."""
+        judging, judge = self._judging, self._world.judge
+        if judge is None or judging is None or judge.on_report is None:
+            return
+        if judging.later:
+            judge.later(lambda: judge.hand(judging.now(report).played()))
+        else:
+            judge.hand(report)
 
     def _personal(self, envelope: Envelope | None) -> list[str]:
         """The compliance warning for facts with personal data that are not under `no-store`.

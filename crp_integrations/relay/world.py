@@ -17,6 +17,7 @@ from crp_integrations.guard.injection.detector import Detector
 from crp_integrations.guard.ports import PolicyEngine
 from crp_integrations.policy.ports import ViolationSink
 from crp_integrations.ports import Clock, Ids, KeyRing, TokenCounter, Tracer
+from crp_integrations.relay.judge import Judge
 from crp_integrations.relay.memory import Remembered
 from crp_integrations.relay.personal import Searched
 from crp_integrations.relay.sealing.unwritten import Unwritten
@@ -55,6 +56,7 @@ class World:
         observer: told of each window that is sealed; None for nobody.
         detector: looks for injections in what is selected.
         walker: walks the graph around the best facts; None for no graph.
+        judge: is asked whether answers hold; None for nobody.
     """
 
     namespace: Namespace
@@ -84,6 +86,7 @@ class World:
     observer: Observer | None = None
     detector: Detector = field(default_factory=Detector)
     walker: Walker | None = None
+    judge: Judge | None = None
 
     def namespace_in(self, residency: str) -> Namespace:
         """The namespace of a region; the one of no region for an empty name.

@@ -51,6 +51,44 @@ class Checked(StrEnum):
     NOT_CHECKED = "NOT_CHECKED"
 
 
+class ClaimStatus(StrEnum):
+    """What is known of a claim once the evidence was read (decision D13)."""
+
+    SUPPORTED = "SUPPORTED"
+    CONTRADICTED = "CONTRADICTED"
+    UNSUPPORTED = "UNSUPPORTED"
+    NOT_CHECKABLE = "NOT_CHECKABLE"
+    NOT_CHECKED = "NOT_CHECKED"
+
+
+class ErrorKind(StrEnum):
+    """What is wrong with a claim that is CONTRADICTED or UNSUPPORTED."""
+
+    NUMBER = "NUMBER"
+    DATE = "DATE"
+    NAME = "NAME"
+    UNIT = "UNIT"
+    NEGATION = "NEGATION"
+    CONDITION = "CONDITION"
+    RELATION = "RELATION"
+    SCOPE = "SCOPE"
+    OPPOSITE = "OPPOSITE"
+    INVENTION = "INVENTION"
+    OVERREACH = "OVERREACH"
+
+
+class Verification(StrEnum):
+    """How far an answer was checked.
+
+    `VERIFIED`: the evidence was read for every claim. `PARTIAL`: it was read, and a factual claim
+    is left NOT_CHECKED. `SCREENED`: only the stages without a model call looked at it.
+    """
+
+    VERIFIED = "VERIFIED"
+    PARTIAL = "PARTIAL"
+    SCREENED = "SCREENED"
+
+
 class Severity(StrEnum):
     """How grave a finding across windows or an omission is.
 

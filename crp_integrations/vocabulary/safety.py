@@ -27,6 +27,7 @@ class Purpose(StrEnum):
     DECOMPOSE = "decompose"
     SUMMARISE = "summarise"
     STITCH = "stitch"
+    CRITIQUE = "critique"
     JUDGE = "judge"
 
 
@@ -53,6 +54,7 @@ class HaltReason(StrEnum):
     BUDGET_DEPLETED = "SAFETY_BUDGET_DEPLETED"
     POLICY = "POLICY_VIOLATION"
     OVERSIGHT = "OVERSIGHT_REQUIRED"
+    JUDGE_FAILED = "JUDGE_FAILED"
 
 
 class Pattern(StrEnum):

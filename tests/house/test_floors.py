@@ -89,7 +89,7 @@ WORLD_CALLS = frozenset(
 )  # fmt: skip
 # Weights are files of the package itself, read through importlib.resources.
 READS_OWN_FILES = ("weights/",)
-LONGEST = 400
+LONGEST = 500
 
 
 def _own() -> list[Import]:

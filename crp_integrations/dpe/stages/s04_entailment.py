@@ -15,6 +15,7 @@ from crp_integrations.dpe.ports import Judgement
 from crp_integrations.dpe.records import Claim, Finding, StageRun
 from crp_integrations.dpe.signals import Near, near
 from crp_integrations.dpe.state import State, is_open, with_findings
+from crp_integrations.dpe.verifier.alignment import IDENTITY as ALIGNMENT
 from crp_integrations.dpe.verifier.calibrated import judged, says_nothing
 from crp_integrations.dpe.verifier.features import Alignment
 from crp_integrations.vocabulary import Attribution, Checked, ClaimType, GroundingMode
@@ -42,6 +43,11 @@ def score_entailment(state: State) -> State:
     state = replace(state, claims=claims)
     run = StageRun(number=4, name=NAME, engine=verifier.identity)
     return replace(state, weakest=_weakest(state), stages=(*state.stages, run))
+
+
+def by_verifier(state: State) -> bool:
+    """Whether claims were read by a verifier of the user's own, and not by one that ships."""
+    return state.reading is None and state.tools.verifier.identity != ALIGNMENT
 
 
 def windows(state: State, claim: Claim, found: Alignment | None) -> list[str]:
@@ -143,6 +149,11 @@ def _judged(claim: Claim, word: Judgement, state: State) -> Claim:
     """
     settings = state.tools.settings
     entailment, contradiction, neutral = word.entailment, word.contradiction, word.neutral
+    if by_verifier(state) and settings.decides == "claims":
+        # Its word decides; findings stand beside it.
+        return claim.model_copy(
+            update={"entailment": entailment, "contradiction": contradiction, "neutral": neutral}
+        )
     kinds = {finding.kind for finding in claim.findings if finding.kind != "contradiction"}
     if kinds - {"fabrication"} and entailment > settings.conflict_entailment:
         contradiction += entailment - settings.conflict_entailment

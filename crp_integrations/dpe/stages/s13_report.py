@@ -12,6 +12,9 @@ from typing import Any
 
 from crp_integrations.dpe.amplifiers import Circumstances, amplified, applicable
 from crp_integrations.dpe.compliance import Classification
+from crp_integrations.dpe.judge.doubt import screened
+from crp_integrations.dpe.judge.reasons import reasons
+from crp_integrations.dpe.judge.verdict import decided, of_verifier
 from crp_integrations.dpe.records import Quality, Report, StageRun
 from crp_integrations.dpe.risk import level
 from crp_integrations.dpe.rqa import quality_score
@@ -20,6 +23,7 @@ from crp_integrations.dpe.settings_quality import QualitySettings
 from crp_integrations.dpe.stages.s02_attribution import LEXICAL
 from crp_integrations.dpe.stages.s03_fidelity import counted
 from crp_integrations.dpe.stages.s03c_contradiction import unpaired
+from crp_integrations.dpe.stages.s04_entailment import by_verifier
 from crp_integrations.dpe.state import State, checked_share
 from crp_integrations.dpe.verifier.features import THRESHOLDS
 from crp_integrations.seals import digest, sha256
@@ -29,6 +33,7 @@ from crp_integrations.vocabulary import (
     Checked,
     ClaimType,
     DistortionType,
+    RiskLevel,
     Severity,
 )
 
@@ -58,7 +63,7 @@ def write_report(state: State) -> Report:
     by_type = Counter(claim.claim_type for claim in state.claims)
     across = len(state.coherence.contradictions)
     embedder = state.tools.embedder
-    return Report(
+    written = Report(
         grounding_mode=state.dossier.grounding,
         claims_total=len(state.claims),
         claims_by_type={name.value: by_type[name] for name in ClaimType},
@@ -99,6 +104,8 @@ def write_report(state: State) -> Report:
         ),
         base_score=state.risk.composite,
         composite_score=composite,
+        risk_score=composite,
+        flagged=level(composite) is not RiskLevel.LOW,
         amplifiers_applied=tuple(name.value for name in amplifiers),
         omission_summary=_by_severity(state),
         omissions=state.omissions,
@@ -118,6 +125,19 @@ def write_report(state: State) -> Report:
         thresholds=_thresholds(state),
         response_content_hash=sha256(state.dossier.answer),
     )
+    return _with_statuses(written, state)
+
+
+def _with_statuses(report: Report, state: State) -> Report:
+    """The report with a status for each claim; a verifier of the user's own decides (D13)."""
+    dossier, settings = state.dossier, state.tools.settings
+    if by_verifier(state) and settings.decides == "claims":
+        named = report.model_copy(update={"checked_by": report.verifier})
+        claims = tuple(map(of_verifier, report.claims))
+        return decided(named.model_copy(update={"claims": claims}), dossier)
+    found = screened(report, dossier.passages)
+    told = reasons(dossier.answer, found.claims) if found.flagged else ()
+    return found.model_copy(update={"reasons": told})
 
 
 def circumstances(state: State) -> Circumstances:

@@ -15,6 +15,7 @@ from crp_integrations.policy.parse import parse
 from crp_integrations.ports import Embedder
 from crp_integrations.relay.admit import admit
 from crp_integrations.relay.asks import AUTO
+from crp_integrations.relay.judge import JUDGE_OPTIONS, Judge
 from crp_integrations.relay.relay import Relay
 from crp_integrations.vocabulary import GroundingMode
 
@@ -118,6 +119,8 @@ def check_values(asking: Mapping[str, Any]) -> None:
         PolicySyntaxError: a policy does not follow the grammar.
     """
     given = {name: one for name, one in asking.items() if one is not None}
+    judged = {name: given.pop(name) for name in JUDGE_OPTIONS if name in given}
+    Judge.of(given.pop("judge", None), None, **judged)
     if given.get("strategy") == AUTO:
         # A word for what each question is looked at for.
         del given["strategy"]

@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from crp_integrations.errors import CRPError, LimitReached, RequestError
-from crp_integrations.messages import Reply
 from crp_integrations.relay import outcomes
 from crp_integrations.relay.records import Answer, Request
-from crp_integrations.relay.steps import Fan, Halt, Outcome, Release, Step
+from crp_integrations.relay.steps import Fan, Halt, Outcome, Release, Result, Step
 from crp_integrations.relay.strategies.compose import composed
 from crp_integrations.relay.strategies.worst import worst
 from crp_integrations.relay.world import World
@@ -55,9 +54,9 @@ class Together:
         """Ask them all."""
         return Fan(self._turns)
 
-    def receive(self, result: Reply | tuple[Outcome, ...]) -> Step:
+    def receive(self, result: Result) -> Step:
         """Take all outcomes; the first one ends the play."""
-        if isinstance(result, Reply):
+        if not isinstance(result, tuple):
             raise RequestError("a batch takes the outcomes of its questions")
         self._outcomes = result
         return result[0]

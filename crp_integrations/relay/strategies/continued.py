@@ -18,7 +18,7 @@ from crp_integrations.headers.write import write
 from crp_integrations.messages import Message, ModelCall, Reply, Usage
 from crp_integrations.relay.records import Answer, Piece, Request
 from crp_integrations.relay.settings_dispatch import DispatchSettings
-from crp_integrations.relay.steps import Dispatch, Fitted, Outcome, Refusal, Release, Step
+from crp_integrations.relay.steps import Dispatch, Fitted, Outcome, Refusal, Release, Result, Step
 from crp_integrations.relay.strategies.worst import worst
 from crp_integrations.relay.turn import Turn
 from crp_integrations.relay.usage import total
@@ -84,7 +84,7 @@ class Continued:
         """
         return self._turn.fit(model, context_limit=context_limit)
 
-    def receive(self, result: Reply | tuple[Outcome, ...]) -> Step:
+    def receive(self, result: Result) -> Step:
         """The step after a reply to a window's call or to a bridge's."""
         if self._stitching is not None and isinstance(result, Reply):
             last, self._stitching = self._stitching, None

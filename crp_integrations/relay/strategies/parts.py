@@ -13,7 +13,7 @@ from crp_integrations.errors import RequestError
 from crp_integrations.messages import Reply, Usage
 from crp_integrations.relay.entering import Place
 from crp_integrations.relay.records import Answer, Request
-from crp_integrations.relay.steps import Fan, Fitted, Outcome, Refusal, Release, Step
+from crp_integrations.relay.steps import Fan, Fitted, Outcome, Refusal, Release, Result, Step
 from crp_integrations.relay.turn import Turn
 from crp_integrations.relay.usage import total
 from crp_integrations.relay.window import own_error
@@ -75,14 +75,16 @@ class Parts:
             raise RequestError("the parts are packed one by one; the whole question comes later")
         return self._whole.fit(model, context_limit=context_limit)
 
-    def receive(self, result: Reply | tuple[Outcome, ...]) -> Step:
+    def receive(self, result: Result) -> Step:
         """Bring the parts together, or go on with the window that does."""
-        if not isinstance(result, Reply):
+        if isinstance(result, tuple):
             return self._together(result)
         if self._whole is not None:
             return self._seen(self._whole.receive(result))
         if self._planned:
             raise RequestError("the parts are asked together; hand over their outcomes")
+        if not isinstance(result, Reply):
+            raise RequestError("a judge's reply belongs to the window that asked it")
         self._plan.surveyed(result)
         self._surveyed = True
         return self._asking()

@@ -1,0 +1,150 @@
+"""Which claims need no reader: the evidence has them word for word, or value for value.
+
+Value for value is a claim whose content words and figures stand in one sentence or line of the
+evidence in the same order with nothing between them, with the same polarity, and without a
+condition there that the claim leaves out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from crp_integrations.dpe.judge.quotation import Folded, folded_words
+from crp_integrations.dpe.judge.records import Quotation
+from crp_integrations.dpe.records import Claim, Report
+from crp_integrations.language.conditions import dropped
+from crp_integrations.language.negation import polarity_differs
+from crp_integrations.language.sentences import split_sentences
+from crp_integrations.language.words import content_stems
+from crp_integrations.vocabulary import Checked, ClaimStatus, ErrorKind
+
+# Shorter ones match by chance.
+LEAST_WORDS: Final = 3
+
+# Which error each finding of the stages without a model call stands for.
+ERRORS: Final = {
+    "NUMBER_CHANGED": ErrorKind.NUMBER,
+    "MAGNITUDE_ALTERED": ErrorKind.NUMBER,
+    "DATE_SHIFTED": ErrorKind.DATE,
+    "ENTITY_SUBSTITUTED": ErrorKind.NAME,
+    "NEGATION_FLIP": ErrorKind.NEGATION,
+    "CONTEXT_STRIPPED": ErrorKind.CONDITION,
+    "contradiction": ErrorKind.RELATION,
+    "fabrication": ErrorKind.INVENTION,
+}
+
+
+def screened(report: Report, passages: Sequence[tuple[str, str]]) -> Report:
+    """A report whose claims have the statuses that the stages without a model call give.
+
+    SUPPORTED is what the evidence has word for word or value for value; CONTRADICTED and
+    UNSUPPORTED is what a finding says; everything else is NOT_CHECKED. They raise no level.
+    """
+    units = _Units(passages)
+    claims = tuple(_screened(claim, units, passages) for claim in report.claims)
+    return report.model_copy(update={"claims": claims})
+
+
+def without_doubt(claims: Sequence[Claim]) -> bool:
+    """Whether every claim that can be checked is matched."""
+    settled = (ClaimStatus.SUPPORTED, ClaimStatus.NOT_CHECKABLE)
+    return all(claim.status in settled for claim in claims)
+
+
+def _screened(claim: Claim, units: _Units, passages: Sequence[tuple[str, str]]) -> Claim:
+    if claim.checked is Checked.NOT_CHECKABLE:
+        return claim.model_copy(update={"status": ClaimStatus.NOT_CHECKABLE})
+    typed = [one for one in claim.findings if one.kind in ERRORS]
+    if typed:
+        first = typed[0]
+        invented = first.kind == "fabrication"
+        status = ClaimStatus.UNSUPPORTED if invented else ClaimStatus.CONTRADICTED
+        quotations: tuple[Quotation, ...] = ()
+        if first.evidence is not None:
+            found = _quoted(
+                first.evidence.fact_id, first.evidence.start, first.evidence.end, passages
+            )
+            quotations = (found,) if found else ()
+        return claim.model_copy(
+            update={
+                "status": status,
+                "error": ERRORS[first.kind],
+                "wrong": (first.start, first.end),
+                "quotations": quotations,
+            }
+        )
+    if claim.findings:
+        return claim.model_copy(
+            update={"status": ClaimStatus.UNSUPPORTED, "error": ErrorKind.OVERREACH}
+        )
+    place = units.matched(claim.text)
+    if place is None:
+        return claim
+    found = _quoted(*place, passages)
+    return claim.model_copy(
+        update={"status": ClaimStatus.SUPPORTED, "quotations": (found,) if found else ()}
+    )
+
+
+def _quoted(
+    fact_id: str, start: int, end: int, passages: Sequence[tuple[str, str]]
+) -> Quotation | None:
+    for number, (name, text) in enumerate(passages, 1):
+        if name == fact_id and 0 <= start < end <= len(text):
+            return Quotation(
+                fact_id=name, passage=number, start=start, end=end, text=text[start:end]
+            )
+    return None
+
+
+class _Units:
+    """The sentences and lines of the evidence, in the form that claims are looked for in."""
+
+    def __init__(self, passages: Sequence[tuple[str, str]]) -> None:
+        self._passages = passages
+        self._folded: list[Folded] | None = None
+        self._units: list[tuple[int, int, int, str, str]] | None = None
+
+    def matched(self, claim: str) -> tuple[str, int, int] | None:
+        """Fact and offsets of what says a claim word for word or value for value."""
+        if len(claim.split()) < LEAST_WORDS:
+            return None
+        if self._folded is None:
+            self._folded = [Folded(text) for _, text in self._passages]
+        words = folded_words(claim)
+        for (fact_id, text), folded in zip(self._passages, self._folded, strict=True):
+            place = folded.find(words) if words else None
+            if place is not None and not self._conditioned(claim, text, place):
+                return fact_id, *place
+        return self._by_value(claim)
+
+    def _conditioned(self, claim: str, text: str, place: tuple[int, int]) -> bool:
+        """Whether the sentence around words has a condition or a negation that they leave out."""
+        for span in split_sentences(text):
+            if span.start <= place[0] < span.end:
+                around = text[span.start : max(span.end, place[1])]
+                return bool(dropped(claim, around)) or polarity_differs(claim, around)
+        return False
+
+    def _by_value(self, claim: str) -> tuple[str, int, int] | None:
+        stems = content_stems(claim)
+        if len(stems) < LEAST_WORDS:
+            return None
+        wanted = f" {' '.join(stems)} "
+        if self._units is None:
+            self._units = [
+                (
+                    number,
+                    span.start,
+                    span.end,
+                    span.of(text),
+                    f" {' '.join(content_stems(span.of(text)))} ",
+                )
+                for number, (_, text) in enumerate(self._passages)
+                for span in split_sentences(text)
+            ]
+        for number, start, end, unit, told in self._units:
+            if wanted in told and not dropped(claim, unit) and not polarity_differs(claim, unit):
+                return self._passages[number][0], start, end
+        return None

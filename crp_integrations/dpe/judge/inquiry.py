@@ -1,0 +1,282 @@
+"""The calls that judging one answer takes, and what came back: one call where everything fits.
+
+Whoever calls models takes `call()`, makes it, and hands the reply to `take()` until there is none.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from crp_integrations.dpe.dossier import Dossier
+from crp_integrations.dpe.judge import prompt as words
+from crp_integrations.dpe.judge.prompt import JudgePrompt
+from crp_integrations.dpe.judge.records import JudgeExchange, JudgeRun, LeftOut
+from crp_integrations.dpe.judge.reply import read_reply
+from crp_integrations.dpe.records import Claim
+from crp_integrations.language.overlap import coverage
+from crp_integrations.messages import Message, ModelCall, Usage
+from crp_integrations.vocabulary import Purpose
+
+# Tokens of a reply: for the object, and for each claim.
+REPLY_TOKENS: Final = 200
+CLAIM_TOKENS: Final = 120
+# Tokens of the frame around a text in the JSON object.
+FRAME_TOKENS: Final = 8
+# The least that a call has for passages: a smaller window takes no judge.
+LEAST_ROOM: Final = 400
+# Claims that are asked about in one call: more make replies that no model writes to their end.
+MOST_CLAIMS: Final = 80
+
+TOO_LONG: Final = "length"
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeTerms:
+    """How a judge is asked.
+
+    Attributes:
+        model: its name.
+        prompt: the words around the material.
+        window: tokens that the model takes and gives in one call.
+        count: an upper bound of the tokens of a text.
+        most_calls: calls for one answer, at most; what they do not show is reported.
+        max_tokens: cap on a reply; None for the provider's.
+        temperature: None for the provider's.
+        own_answer: the model judges an answer of its own.
+        left_out: passages that its provider must not get, and why, by fact id.
+    """
+
+    model: str
+    prompt: JudgePrompt = field(default_factory=JudgePrompt)
+    window: int = 32_000
+    count: Callable[[str], int] = lambda text: estimated(text)
+    most_calls: int = 8
+    max_tokens: int | None = None
+    temperature: float | None = 0.0
+    own_answer: bool = False
+    left_out: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeReply:
+    """What a call came to.
+
+    Attributes:
+        text: the reply's text; empty where there is none.
+        error: name of the error in its place; empty for none.
+    """
+
+    text: str = ""
+    model: str = ""
+    error: str = ""
+    usage: Usage = field(default_factory=Usage)
+    milliseconds: int = 0
+    cached: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One call's share: the numbers of its claims, and pieces of passages by number."""
+
+    first: int
+    last: int
+    passages: tuple[tuple[int, str], ...]
+
+
+def estimated(text: str) -> int:
+    """An upper bound of a text's tokens without a tokenizer: three characters, or one other letter.
+
+    >>> estimated("abc" * 10), estimated("東京")
+    (10, 4)
+    """
+    other = len(text) - len(text.encode("ascii", "ignore"))
+    return (len(text) - other + 2) // 3 + 2 * other
+
+
+class Inquiry:
+    """One answer's way through a judge. It has one owner."""
+
+    def __init__(self, dossier: Dossier, claims: Sequence[Claim], asking: JudgeTerms) -> None:
+        self._dossier = dossier
+        self._claims = tuple(claims)
+        self._asking = asking
+        kept_back = dict(asking.left_out)
+        self._passages = [
+            (number, text)
+            for number, (fact_id, text) in enumerate(dossier.passages, 1)
+            if fact_id not in kept_back
+        ]
+        parts, unread = self._parts()
+        self._waiting = deque(parts)
+        self._left_out = [
+            LeftOut(fact_id=fact_id, reason=kept_back[fact_id])
+            for fact_id, _ in dossier.passages
+            if fact_id in kept_back
+        ]
+        self._left_out += [
+            LeftOut(fact_id=dossier.passages[number - 1][0], reason=TOO_LONG) for number in unread
+        ]
+        self._made: list[JudgeExchange] = []
+        self._asked: tuple[_Part, str, tuple[Message, ...], bool] | None = None
+        self._failed = ""
+
+    @property
+    def failed(self) -> str:
+        """Name of the error that ended the inquiry; empty for none."""
+        return self._failed
+
+    def call(self) -> ModelCall | None:
+        """The next call; None where nothing is left to ask."""
+        if self._failed or (self._asked is None and not self._waiting):
+            return None
+        if self._asked is None:
+            part = self._waiting.popleft()
+            id_, user = words.material(
+                self._dossier,
+                self._claims,
+                (part.first, part.last),
+                part.passages,
+                len(self._dossier.passages),
+            )
+            self._asked = (part, id_, words.messages(self._asking.prompt, user), False)
+        return ModelCall(
+            model=self._asking.model,
+            messages=self._asked[2],
+            purpose=Purpose.JUDGE,
+            temperature=self._asking.temperature,
+            max_tokens=self._asking.max_tokens,
+            response_format=words.RESPONSE_FORMAT,
+        )
+
+    def take(self, reply: JudgeReply) -> None:
+        """Take the reply to the last call; one that cannot be read is asked for once more."""
+        assert self._asked is not None
+        part, id_, sent, again = self._asked
+        found = None if reply.error else read_reply(reply.text, id_)
+        self._asked = None
+        self._made.append(
+            JudgeExchange(
+                id=id_,
+                first=part.first,
+                last=part.last,
+                passages=tuple(dict.fromkeys(number for number, _ in part.passages)),
+                prompt_hash=words.prompt_hash(sent),
+                model=reply.model,
+                reply=reply.text,
+                error=reply.error or ("" if found else "Unreadable"),
+                cached=reply.cached,
+                milliseconds=reply.milliseconds,
+                prompt_tokens=reply.usage.prompt_tokens,
+                completion_tokens=reply.usage.completion_tokens,
+                cost_usd=reply.usage.cost_usd,
+            )
+        )
+        if found is not None:
+            return
+        if reply.error or again:
+            self._failed = reply.error or "Unreadable"
+            return
+        more = (
+            *sent,
+            Message(role="assistant", content=reply.text or "-"),
+            Message(role="user", content=words.AGAIN),
+        )
+        self._asked = (part, id_, more, True)
+
+    def run(self) -> JudgeRun:
+        """What was asked and replied, as the report keeps it."""
+        return JudgeRun(
+            model=self._asking.model,
+            prompt=self._asking.prompt.identity,
+            own_answer=self._asking.own_answer,
+            calls=tuple(self._made),
+            passages=len(self._dossier.passages),
+            left_out=tuple(self._left_out),
+            language=self._asking.prompt.language,
+        )
+
+    # --- what goes into which call -----------------------------------------------------
+
+    def _parts(self) -> tuple[list[_Part], list[int]]:
+        """The calls, and the numbers of passages that none of them shows whole."""
+        if not self._claims:
+            return [], []
+        count = self._asking.count
+        whole = _Part(1, len(self._claims), tuple(self._passages))
+        if len(self._claims) <= MOST_CLAIMS and self._tokens(whole) <= self._asking.window:
+            return [whole], []
+        groups = self._groups()
+        rooms = [self._asking.window - self._tokens(_Part(*group, ())) for group in groups]
+        parts: list[_Part] = []
+        shown: list[set[int]] = []
+        for (first, last), room in zip(groups, rooms, strict=True):
+            pieces = self._pieces(self._claims[first - 1 : last], max(LEAST_ROOM, room))
+            most = max(1, self._asking.most_calls // len(groups))
+            loads: list[list[tuple[int, str]]] = []
+            free = 0
+            for number, text in pieces:
+                size = count(text) + FRAME_TOKENS
+                if not loads or size > free:
+                    if len(loads) == most:
+                        continue
+                    loads.append([])
+                    free = max(LEAST_ROOM, room)
+                loads[-1].append((number, text))
+                free -= size
+            parts += [_Part(first, last, tuple(sorted(load))) for load in loads or [[]]]
+            there = {piece for load in loads for piece in load}
+            shown.append(
+                {n for n, _ in pieces} - {n for n, text in pieces if (n, text) not in there}
+            )
+        read = set.intersection(*shown) if shown else set()
+        parts = parts[: self._asking.most_calls]
+        return parts, [number for number, _ in self._passages if number not in read]
+
+    def _groups(self) -> list[tuple[int, int]]:
+        """First and last number of claims that are asked about together."""
+        room = max(LEAST_ROOM, self._asking.window // 2)
+        groups: list[tuple[int, int]] = []
+        first, size = 1, 0
+        for number, claim in enumerate(self._claims, 1):
+            own = self._asking.count(claim.text) + FRAME_TOKENS + self._reply(1)
+            if number > first and (size + own > room or number - first >= MOST_CLAIMS):
+                groups.append((first, number - 1))
+                first, size = number, 0
+            size += own
+        return [*groups, (first, len(self._claims))]
+
+    def _pieces(self, claims: Sequence[Claim], room: int) -> list[tuple[int, str]]:
+        """Passages that matter for the claims first; one longer than a call in pieces."""
+        stated = " ".join(claim.text for claim in claims)
+        ranked = sorted(
+            self._passages,
+            key=lambda passage: (-round(coverage(stated, passage[1]), 6), passage[0]),
+        )
+        pieces: list[tuple[int, str]] = []
+        for number, text in ranked:
+            tokens = self._asking.count(text) + FRAME_TOKENS
+            if tokens <= room:
+                pieces.append((number, text))
+                continue
+            step = max(1, len(text) * room // (tokens + tokens // 8 + 1))
+            pieces += [(number, text[at : at + step]) for at in range(0, len(text), step)]
+        return pieces
+
+    def _tokens(self, part: _Part) -> int:
+        """Tokens of a call and its reply."""
+        _, user = words.material(
+            self._dossier, self._claims, (part.first, part.last), part.passages, len(part.passages)
+        )
+        asked = self._asking.count(self._asking.prompt.text) + self._asking.count(user)
+        return asked + (self._asking.max_tokens or self._reply(part.last - part.first + 1))
+
+    def _reply(self, claims: int) -> int:
+        return REPLY_TOKENS * (claims > 1) + CLAIM_TOKENS * claims
+
+
+def not_asked(model: str, why: str, language: str = "en") -> JudgeRun:
+    """The record of a judge that was configured and not asked."""
+    return JudgeRun(model=model, skipped=why, language=language)

@@ -1,0 +1,103 @@
+"""What a judge was asked and what it replied, as the report keeps it."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from crp_integrations.records import Part
+
+
+class Quotation(Part):
+    """Words of the evidence that a verdict rests on.
+
+    Attributes:
+        fact_id: id of the fact; `question` and `system` for those texts.
+        passage: number of the passage as the judge saw it, from 1; 0 for question and system.
+        start, end: character offsets in the passage.
+        text: the words as they stand there.
+    """
+
+    fact_id: str
+    passage: int = Field(ge=0)
+    start: int = Field(ge=0)
+    end: int = Field(ge=0)
+    text: str
+
+
+class LeftOut(Part):
+    """A passage that the judge was not shown, and why: `no-store`, `label`, `length`."""
+
+    fact_id: str
+    reason: str
+
+
+class JudgeExchange(Part):
+    """One call of a judge and its reply.
+
+    Attributes:
+        id: hash of what was asked, which the reply has to repeat.
+        first, last: numbers of the claims that were asked about, both included, from 1.
+        passages: numbers of the passages that were shown, from 1.
+        prompt_hash: SHA-256 of the messages that were sent.
+        model: the model that replied.
+        reply: its text as it came; empty where no reply came.
+        error: name of the error in the place of a reply; empty for none.
+        cached: the reply was taken from the judge's cache.
+        milliseconds: from the call to its reply.
+        cost_usd: None where no price is known.
+    """
+
+    id: str
+    first: int = Field(ge=1)
+    last: int = Field(ge=0)
+    passages: tuple[int, ...]
+    prompt_hash: str
+    model: str = ""
+    reply: str = ""
+    error: str = ""
+    cached: bool = False
+    milliseconds: int = Field(default=0, ge=0)
+    prompt_tokens: int = Field(default=0, ge=0)
+    completion_tokens: int = Field(default=0, ge=0)
+    cost_usd: float | None = None
+
+
+class JudgeRun(Part):
+    """What a judge was asked about one answer.
+
+    Attributes:
+        model: the judge as it was named; empty where no judge was asked.
+        prompt: the prompt's name and hash; with a rubric of the user's own, that one's hash too.
+        own_answer: the model judged an answer of its own.
+        skipped: why no judge was asked: `no doubt`, `sample`, `budget`, `background`; empty where
+            one was.
+        calls: in order.
+        passages: how many there are; 0 for none.
+        left_out: passages that no call showed.
+        language: of the reasons.
+        unplaced: assertions of the reply whose words do not stand in the answer.
+    """
+
+    model: str = ""
+    prompt: str = ""
+    own_answer: bool = False
+    skipped: str = ""
+    calls: tuple[JudgeExchange, ...] = ()
+    passages: int = Field(default=0, ge=0)
+    left_out: tuple[LeftOut, ...] = ()
+    language: str = "en"
+    unplaced: int = Field(default=0, ge=0)
+
+    @property
+    def cost_usd(self) -> float | None:
+        """What the calls cost, without cached ones; None where no price is known."""
+        costs = [call.cost_usd for call in self.calls if not call.cached]
+        known = [cost for cost in costs if cost is not None]
+        return sum(known) if len(known) == len(costs) else None
+
+    @property
+    def tokens(self) -> int:
+        """Prompt and completion tokens of the calls, without cached ones."""
+        return sum(
+            call.prompt_tokens + call.completion_tokens for call in self.calls if not call.cached
+        )

@@ -1,0 +1,150 @@
+"""What a judge's reply says, read from whatever form it came in. Nothing is believed here yet.
+
+The reply may stand in a code fence, behind chatter or a model's thoughts, or be cut off. What
+counts is the JSON object that repeats the id of what was asked; of one that was cut off, the
+verdicts that came whole.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from crp_integrations.vocabulary import ClaimStatus, ErrorKind
+
+# Nobody needs more to see why.
+MOST_QUOTES: Final = 12
+LONGEST_QUOTE: Final = 1_000
+LONGEST_REASON: Final = 400
+MOST_UNNUMBERED: Final = 50
+
+_DECODER: Final = json.JSONDecoder()
+_ID: Final = re.compile(r'"id"\s*:\s*"([0-9a-f]{16})"')
+_ITEM: Final = re.compile(r'\{\s*"n"\s*:')
+_STATUSES: Final = {one.value: one for one in ClaimStatus if one is not ClaimStatus.NOT_CHECKED}
+_KINDS: Final = {one.value: one for one in ErrorKind}
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A judge's word on one claim, as it came.
+
+    Attributes:
+        quotes: where each is said to stand, and its words.
+        text: words of an assertion that has no number; empty for a numbered claim.
+    """
+
+    status: ClaimStatus
+    kind: ErrorKind | None = None
+    wrong: str = ""
+    quotes: tuple[tuple[str, str], ...] = ()
+    reason: str = ""
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What a reply says.
+
+    Attributes:
+        numbered: by the claim's number; a claim that two verdicts differ on is not among them.
+        unnumbered: assertions of the answer that stand in no numbered claim.
+        whole: the object came to its end.
+    """
+
+    numbered: Mapping[int, Word]
+    unnumbered: tuple[Word, ...] = ()
+    whole: bool = True
+
+
+def read_reply(text: str, id_: str) -> Words | None:
+    """The verdicts of a reply; None where it holds none to this question."""
+    for found in reversed(list(_objects(text))):
+        if found.get("id") == id_ and isinstance(found.get("claims"), list):
+            return _words(found["claims"], found.get("unnumbered"), whole=True)
+    return _cut_off(text, id_)
+
+
+def _objects(text: str) -> Iterator[dict[str, Any]]:
+    """The outermost JSON objects of a text, in order."""
+    at = text.find("{")
+    while at >= 0:
+        try:
+            found, end = _DECODER.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            end = at + 1
+        else:
+            if isinstance(found, dict):
+                yield found
+        at = text.find("{", end)
+
+
+def _cut_off(text: str, id_: str) -> Words | None:
+    """The verdicts that came whole in an object that did not."""
+    heads = [one for one in _ID.finditer(text) if one[1] == id_]
+    if not heads:
+        return None
+    found: list[Any] = []
+    at = heads[-1].end()
+    while True:
+        item = _ITEM.search(text, at)
+        if item is None:
+            break
+        try:
+            one, at = _DECODER.raw_decode(text, item.start())
+        except (ValueError, RecursionError):
+            break
+        found.append(one)
+    return _words(found, None, whole=False) if found else None
+
+
+def _words(claims: list[Any], unnumbered: Any, *, whole: bool) -> Words:
+    numbered: dict[int, Word] = {}
+    twice: set[int] = set()
+    for item in claims:
+        number = item.get("n") if isinstance(item, dict) else None
+        word = _word(item) if type(number) is int else None
+        if type(number) is not int or word is None:
+            continue
+        if number in numbered and numbered[number].status is not word.status:
+            twice.add(number)
+        numbered.setdefault(number, word)
+    others = []
+    for item in unnumbered[:MOST_UNNUMBERED] if isinstance(unnumbered, list) else ():
+        word = _word(item)
+        if word is not None and word.text:
+            others.append(word)
+    kept = {number: word for number, word in numbered.items() if number not in twice}
+    return Words(kept, tuple(others), whole)
+
+
+def _word(item: Any) -> Word | None:
+    if not isinstance(item, dict):
+        return None
+    status = _STATUSES.get(_upper(item.get("status")))
+    if status is None:
+        return None
+    quotes = item.get("quotes")
+    return Word(
+        status=status,
+        kind=_KINDS.get(_upper(item.get("kind"))),
+        wrong=_text(item.get("wrong"), LONGEST_QUOTE),
+        quotes=tuple(
+            (str(one.get("in", "")).strip().lower(), _text(one.get("text"), LONGEST_QUOTE))
+            for one in (quotes[:MOST_QUOTES] if isinstance(quotes, list) else ())
+            if isinstance(one, dict)
+        ),
+        reason=_text(item.get("reason"), LONGEST_REASON),
+        text=_text(item.get("text"), LONGEST_QUOTE),
+    )
+
+
+def _upper(value: Any) -> str:
+    return value.strip().upper().replace(" ", "_") if isinstance(value, str) else ""
+
+
+def _text(value: Any, most: int) -> str:
+    return value.strip()[:most] if isinstance(value, str) else ""

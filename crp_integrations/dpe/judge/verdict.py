@@ -1,0 +1,330 @@
+"""From a judge's replies to a status for each claim, and from statuses to the answer's level.
+
+Nothing is believed unread: a verdict whose quotation does not stand in its passage is NOT_CHECKED,
+as is a claim that the reply leaves out. The same replies always come to the same report, so a
+recorded one can be read again by anybody.
+
+Spec: CRP-SPEC-005 §6.2, §7.4 (decision D13)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from crp_integrations.dpe.dossier import Dossier
+from crp_integrations.dpe.judge.prompt import QUESTION, SYSTEM
+from crp_integrations.dpe.judge.quotation import Folded, locate
+from crp_integrations.dpe.judge.reasons import reasons
+from crp_integrations.dpe.judge.records import JudgeRun, Quotation
+from crp_integrations.dpe.judge.reply import Word, read_reply
+from crp_integrations.dpe.records import Claim, Report
+from crp_integrations.vocabulary import (
+    Checked,
+    ClaimStatus,
+    ClaimType,
+    ErrorKind,
+    GroundingMode,
+    RiskLevel,
+    Verification,
+)
+
+SPECIFIC: Final = frozenset(
+    {ErrorKind.INVENTION, ErrorKind.NUMBER, ErrorKind.DATE, ErrorKind.NAME, ErrorKind.UNIT}
+)
+"""Kinds of error by which an unsupported claim is an invented specific."""
+
+BASE: Final = {RiskLevel.LOW: 0.05, RiskLevel.MEDIUM: 0.30, RiskLevel.HIGH: 0.55}
+"""Where the risk score stands within each level's band; further claims add to it."""
+
+FURTHER: Final = 0.01
+MOST_FURTHER: Final = 10
+ORDER: Final = (RiskLevel.LOW, RiskLevel.MEDIUM, RiskLevel.HIGH)
+UNSUPPORTED_LEVEL: Final = {
+    GroundingMode.STRICT: RiskLevel.HIGH,
+    GroundingMode.PREFERRED: RiskLevel.MEDIUM,
+    GroundingMode.OPEN: RiskLevel.LOW,
+}
+# Probability from which a verifier's word counts.
+DECIDED: Final = 0.5
+QUESTION_ID: Final = "question"
+SYSTEM_ID: Final = "system"
+# Of several words on one claim, from calls with other passages, the first of these counts.
+_FIRST: Final = (
+    ClaimStatus.SUPPORTED,
+    ClaimStatus.CONTRADICTED,
+    ClaimStatus.NOT_CHECKED,
+    ClaimStatus.UNSUPPORTED,
+    ClaimStatus.NOT_CHECKABLE,
+)
+_CHECKABLE: Final = (ClaimType.FACTUAL, ClaimType.PROCEDURAL)
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """What the statuses of an answer's claims come to.
+
+    Attributes:
+        score: [0, 1], within the level's band, higher is worse.
+        noted: a claim is not supported where the mode lets the model say what it knows.
+    """
+
+    risk: RiskLevel
+    score: float
+    verification: Verification
+    noted: bool
+
+
+def judged(report: Report, dossier: Dossier, run: JudgeRun, *, decides: bool = True) -> Report:
+    """A report with what a judge said of each claim.
+
+    Spec: CRP-SPEC-005 §7.4 (decision D13)
+
+    Args:
+        report: of the stages without a model call.
+        dossier: what was examined.
+        run: what was asked, and the replies as they came.
+        decides: the claims decide on the level; False leaves the document's composite.
+
+    Returns:
+        With statuses, and where they decide level, score and reasons. Where no reply can be read
+        the report stands as it was, with the run and a flag that says so.
+    """
+    reading = _Reading(dossier, run)
+    if not reading.replied:
+        return unjudged(report, run)
+    claims = tuple(reading.claim(number, claim) for number, claim in enumerate(report.claims, 1))
+    added = reading.unnumbered(report.claims)
+    if added:
+        claims = tuple(sorted((*claims, *added), key=lambda claim: (claim.start, claim.end)))
+    by_type = dict(report.claims_by_type)
+    if added:
+        factual = ClaimType.FACTUAL.value
+        by_type[factual] = by_type.get(factual, 0) + len(added)
+    run = run.model_copy(update={"unplaced": reading.unplaced})
+    changed = report.model_copy(
+        update={
+            "claims": claims,
+            "claims_total": len(claims),
+            "claims_by_type": by_type,
+            "checked_by": f"judge {run.model}",
+            "judge": run,
+            "flags": (*report.flags, *_flags(run)),
+        }
+    )
+    return decided(changed, dossier, run.language) if decides else changed
+
+
+def unjudged(report: Report, run: JudgeRun) -> Report:
+    """A report as it was, with what became of the judge: not asked, or no reply that reads."""
+    why = "" if run.skipped else run.calls[-1].error if run.calls else "no claim"
+    flags = [f"judge-not-asked={run.skipped}"] if run.skipped else [f"judge-failed={why}"]
+    if why == "no claim":
+        flags = ["judge-not-asked=no claim"]
+    return report.model_copy(update={"judge": run, "flags": (*report.flags, *flags)})
+
+
+def decided(report: Report, dossier: Dossier, language: str = "en") -> Report:
+    """A report whose level follows from its claims' statuses, with the reasons for it."""
+    found = level_of(report.claims, dossier.grounding)
+    noted = ("unsupported-allowed",) if found.noted else ()
+    flagged = found.risk is not RiskLevel.LOW
+    return report.model_copy(
+        update={
+            "risk_level": found.risk,
+            "risk_score": found.score,
+            "verification": found.verification,
+            "flagged": flagged,
+            "flags": (*report.flags, *noted),
+            "reasons": reasons(dossier.answer, report.claims, language) if flagged else (),
+        }
+    )
+
+
+def of_verifier(claim: Claim) -> Claim:
+    """A claim with the status that a verifier's probabilities stand for."""
+    if claim.checked is Checked.NOT_CHECKABLE:
+        return _with(claim, ClaimStatus.NOT_CHECKABLE)
+    if claim.entailment is None:
+        return _with(claim, ClaimStatus.NOT_CHECKED)
+    if claim.entailment >= DECIDED:
+        return _with(claim, ClaimStatus.SUPPORTED)
+    if (claim.contradiction or 0.0) >= DECIDED:
+        return _with(claim, ClaimStatus.CONTRADICTED)
+    return claim.model_copy(
+        update={"status": ClaimStatus.UNSUPPORTED, "error": ErrorKind.OVERREACH}
+    )
+
+
+def level_of(claims: Sequence[Claim], mode: GroundingMode) -> Level:
+    """The level of the worst claim; a score that further claims only raise.
+
+    Contradicted or an invented specific is HIGH. Other unsupported claims are HIGH under
+    `context-strict`, MEDIUM under `context-preferred`, LOW with a note under `open`. A factual
+    claim that was not checked makes the answer PARTIAL and at least MEDIUM.
+
+    Spec: CRP-SPEC-005 §7.4 (decision D13)
+    """
+    worst, counted, noted, open_ = RiskLevel.LOW, 0, False, False
+    for claim in claims:
+        level = RiskLevel.LOW
+        if claim.status is ClaimStatus.CONTRADICTED:
+            level = RiskLevel.HIGH
+        elif claim.status is ClaimStatus.UNSUPPORTED:
+            specific = claim.error in SPECIFIC
+            level = RiskLevel.HIGH if specific else UNSUPPORTED_LEVEL[mode]
+            noted = noted or level is RiskLevel.LOW
+        elif claim.status is ClaimStatus.NOT_CHECKED and claim.claim_type in _CHECKABLE:
+            level, open_ = RiskLevel.MEDIUM, True
+        if level is not RiskLevel.LOW or claim.status is ClaimStatus.UNSUPPORTED:
+            counted += 1
+        worst = max(worst, level, key=ORDER.index)
+    score = BASE[worst] + FURTHER * min(counted, MOST_FURTHER)
+    verification = Verification.PARTIAL if open_ else Verification.VERIFIED
+    return Level(worst, round(score, 6), verification, noted)
+
+
+def _flags(run: JudgeRun) -> list[str]:
+    flags = []
+    failed = [call.error for call in run.calls if call.error]
+    if failed and len({call.id for call in run.calls}) > 1:
+        flags += [f"judge-calls-failed={len(failed)}"]
+    if run.left_out:
+        flags.append(f"judge-passages-left-out={len(run.left_out)}")
+    if run.own_answer:
+        flags.append("judge-own-answer")
+    return flags
+
+
+class _Reading:
+    """The replies of one run beside the texts that they are about."""
+
+    def __init__(self, dossier: Dossier, run: JudgeRun) -> None:
+        self._dossier = dossier
+        self._answer = Folded(dossier.answer)
+        self._sources: dict[str, tuple[str, int, str, Folded]] = {}
+        self._words: dict[int, list[tuple[Word | None, frozenset[int]]]] = {}
+        self._others: list[tuple[Word, frozenset[int]]] = []
+        self._whole = run.passages
+        self.replied = False
+        self.unplaced = 0
+        for call in run.calls:
+            found = None if call.error else read_reply(call.reply, call.id)
+            if found is None:
+                continue
+            self.replied = True
+            shown = frozenset(call.passages)
+            for number in range(call.first, call.last + 1):
+                self._words.setdefault(number, []).append((found.numbered.get(number), shown))
+            self._others += [(word, shown) for word in found.unnumbered]
+        left = {one.fact_id for one in run.left_out}
+        self._unread = {
+            number for number, (fact_id, _) in enumerate(dossier.passages, 1) if fact_id in left
+        }
+
+    def claim(self, number: int, claim: Claim) -> Claim:
+        """A claim with its status."""
+        heard = self._words.get(number, [])
+        found = [self._checked(claim, word, shown) for word, shown in heard]
+        found.sort(key=lambda one: _FIRST.index(one.status))
+        best = found[0] if found else _with(claim, ClaimStatus.NOT_CHECKED)
+        if best.status is ClaimStatus.UNSUPPORTED:
+            shown = frozenset[int]().union(*(there for _, there in heard))
+            if self._unread or len(shown) < self._whole:
+                # What was not read may say it.
+                return _with(claim, ClaimStatus.NOT_CHECKED)
+        return best
+
+    def unnumbered(self, claims: Sequence[Claim]) -> list[Claim]:
+        """Assertions that stand in no numbered claim, with their offsets."""
+        found: dict[tuple[int, int], Claim] = {}
+        for word, shown in self._others:
+            place = locate(word.text, self._answer)
+            if place is None:
+                self.unplaced += 1
+                continue
+            start, end = place
+            inside = any(claim.start <= start and end <= claim.end for claim in claims)
+            if inside or (start, end) in found:
+                continue
+            claim = Claim(
+                claim_id=f"u{len(found) + 1}",
+                text=self._dossier.answer[start:end],
+                start=start,
+                end=end,
+                reads_as=self._dossier.answer[start:end],
+                sentence_index=0,
+                claim_type=ClaimType.FACTUAL,
+                specificity=0.0,
+                checked=Checked.CHECKED,
+            )
+            found[start, end] = self._checked(claim, word, shown)
+        return list(found.values())
+
+    def _checked(self, claim: Claim, word: Word | None, shown: frozenset[int]) -> Claim:
+        """A word that is believed as far as its quotations stand where it says."""
+        if word is None:
+            return _with(claim, ClaimStatus.NOT_CHECKED)
+        quotations = []
+        for source, text in word.quotes:
+            found = self._quotation(source, text, shown)
+            if found is None:
+                return _with(claim, ClaimStatus.NOT_CHECKED)
+            quotations.append(found)
+        needed = word.status in (ClaimStatus.SUPPORTED, ClaimStatus.CONTRADICTED)
+        if needed and not quotations:
+            return _with(claim, ClaimStatus.NOT_CHECKED)
+        flagged = word.status in (ClaimStatus.CONTRADICTED, ClaimStatus.UNSUPPORTED)
+        default = ErrorKind.OVERREACH if word.status is ClaimStatus.UNSUPPORTED else None
+        return claim.model_copy(
+            update={
+                "status": word.status,
+                "error": (word.kind or default) if flagged else None,
+                "wrong": self._wrong(claim, word.wrong) if flagged else None,
+                "quotations": tuple(quotations),
+                "reason": word.reason,
+            }
+        )
+
+    def _wrong(self, claim: Claim, words: str) -> tuple[int, int] | None:
+        found = locate(words, Folded(claim.text)) if words else None
+        return (claim.start + found[0], claim.start + found[1]) if found else None
+
+    def _quotation(self, source: str, text: str, shown: frozenset[int]) -> Quotation | None:
+        known = self._source(source)
+        if known is None or (known[1] and known[1] not in shown):
+            return None
+        fact_id, number, original, folded = known
+        place = locate(text, folded)
+        if place is None:
+            return None
+        start, end = place
+        return Quotation(
+            fact_id=fact_id, passage=number, start=start, end=end, text=original[start:end]
+        )
+
+    def _source(self, name: str) -> tuple[str, int, str, Folded] | None:
+        """Id, number and text of what a quotation names."""
+        name = name.strip(" []#").removeprefix("passage").strip()
+        if name not in self._sources:
+            if name in (QUESTION, "question", "0"):
+                found = (QUESTION_ID, 0, self._said())
+            elif name in (SYSTEM, "system"):
+                found = (SYSTEM_ID, 0, self._dossier.instructions)
+            elif name.isdecimal() and 1 <= int(name) <= len(self._dossier.passages):
+                fact_id, text = self._dossier.passages[int(name) - 1]
+                found = (fact_id, int(name), text)
+            else:
+                return None
+            self._sources[name] = (*found, Folded(found[2]))
+        return self._sources[name]
+
+    def _said(self) -> str:
+        """What the question states, and what the user stated before it."""
+        before = [text for role, text in self._dossier.conversation if role == "user"]
+        return "\n".join([self._dossier.question, *before])
+
+
+def _with(claim: Claim, status: ClaimStatus) -> Claim:
+    return claim.model_copy(update={"status": status})

@@ -1,0 +1,597 @@
+"""The judge: a model that reads question, evidence and answer once, and says what holds.
+
+`Judge` knows its model, when it is asked, what it may cost and what happens where it fails.
+`JudgedAnswer` is one answer's way through it. What is asked and how a reply is read is the pure
+`dpe.judge`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
+from contextvars import Context
+from dataclasses import dataclass
+from logging import getLogger
+from typing import Any, Final, Self, TypeAlias, TypedDict
+from weakref import WeakKeyDictionary
+
+from pydantic import ValidationError
+
+from crp_integrations.dpe.dossier import Dossier
+from crp_integrations.dpe.judge.doubt import without_doubt
+from crp_integrations.dpe.judge.inquiry import Inquiry, JudgeReply, JudgeTerms, not_asked
+from crp_integrations.dpe.judge.prompt import JudgePrompt
+from crp_integrations.dpe.judge.verdict import decided, judged, unjudged
+from crp_integrations.dpe.records import Report
+from crp_integrations.errors import ConfigError, ModelError, RequestError, SafetyHalt
+from crp_integrations.messages import ModelCall, Reply
+from crp_integrations.ports import Model
+from crp_integrations.relay.settings import first_problem
+from crp_integrations.relay.settings_judge import DOUBT, JudgeSettings
+from crp_integrations.seals import canonical, sha256_hex
+from crp_integrations.vocabulary import HaltReason, Verification
+
+_LOG = getLogger("crp_integrations.judge")
+
+# A model's name, its name with LiteLLM's parameters, a model object, True for the component's own.
+JudgeSource: TypeAlias = Any
+OnReport: TypeAlias = Callable[[Report], None]
+MOST_SESSIONS: Final = 10_000
+# Seconds before the first further attempt; each one after waits twice as long.
+FIRST_WAIT_S: Final = 0.5
+LONGEST_WAIT_S: Final = 8.0
+_AGAIN: Final = frozenset({408, 409, 429})
+NO_DOUBT, SAMPLED_OUT, NO_BUDGET, LATER = "no doubt", "sample", "budget", "background"
+
+
+class JudgeOptions(TypedDict, total=False):
+    """What a component takes beside `judge`; each stands for a field of `JudgeSettings`.
+
+    Attributes:
+        judge_when: `always`, `doubt` or `sample:0.1`.
+        judge_budget: calls of a session, or a mapping with `calls`, `tokens` or `usd`.
+        judge_mode: `wait` or `background`.
+        judge_failure: `report` or `halt`.
+        on_report: called with the judged report of each answer.
+    """
+
+    judge_when: str | None
+    judge_budget: int | Mapping[str, float] | None
+    judge_mode: str | None
+    judge_failure: str | None
+    on_report: OnReport | None
+
+
+JUDGE_OPTIONS: Final = tuple(JudgeOptions.__annotations__)
+
+
+@dataclass(slots=True)
+class _Spent:
+    calls: int = 0
+    tokens: int = 0
+    usd: float = 0.0
+
+
+class Judge:
+    """A model that is asked whether answers hold. Safe under threads; keep it to keep its cache.
+
+    Spec: CRP-SPEC-005 §6.2 (decision D13)
+
+    Args:
+        model: a name as LiteLLM takes it (`openai/gpt-4o-mini`, `ollama/qwen3`), a LangChain or
+            LlamaIndex model object, or True for the model that the component itself calls.
+        on_report: called with the judged report of each answer; in `background` mode this is the
+            only way to it.
+        settings: what the fields below are based on; None for the defaults.
+        fields: fields of `JudgeSettings`, such as `when`, `failure`, `timeout_s`; anything else is
+            handed to LiteLLM with each call, such as `api_version`.
+
+    Raises:
+        ConfigError: a field has no usable value, or what is given is no model.
+        ModelNotFound: no provider follows from the name.
+    """
+
+    def __init__(
+        self,
+        model: JudgeSource,
+        *,
+        on_report: OnReport | None = None,
+        settings: JudgeSettings | None = None,
+        **fields: Any,
+    ) -> None:
+        own = {
+            name: fields.pop(name) for name in list(fields) if name in JudgeSettings.model_fields
+        }
+        base = (settings or JudgeSettings()).model_dump()
+        try:
+            self.settings = JudgeSettings(**{**base, **own})
+        except ValidationError as error:
+            field, problem = first_problem(error)
+            raise ConfigError(f"judge field {field!r} is not usable: {problem}") from None
+        if on_report is not None and not callable(on_report):
+            raise RequestError(f"on_report is {type(on_report).__name__}; give a function")
+        self.on_report = on_report
+        self.own = model is True
+        if self.settings.mode == "background" and (on_report is None or self.own):
+            missing = "on_report=…" if on_report is None else "a judge of its own, not True"
+            raise RequestError(f"judge_mode is background, which needs {missing}")
+        self._name, self._model, self._window = "", None, self.settings.window_tokens
+        self._fallback: tuple[str, Model] | None = None
+        if not self.own:
+            self._name, self._model = self._opened(model, fields)
+        elif fields:
+            raise ConfigError(f"{', '.join(sorted(fields))} go with a judge's name, not with True")
+        if self.settings.fallback:
+            self._fallback = self._opened(self.settings.fallback, {})
+        self._lock = threading.Lock()
+        self._known: OrderedDict[str, JudgeReply] = OrderedDict()
+        self._sessions: OrderedDict[str, _Spent] = OrderedDict()
+        self._slots: WeakKeyDictionary[Any, asyncio.Semaphore] = WeakKeyDictionary()
+        self._pool: ThreadPoolExecutor | None = None
+        self._late: ThreadPoolExecutor | None = None
+
+    @classmethod
+    def of(
+        cls,
+        source: JudgeSource,
+        settings: JudgeSettings | None = None,
+        *,
+        judge_when: str | None = None,
+        judge_budget: int | Mapping[str, float] | None = None,
+        judge_mode: str | None = None,
+        judge_failure: str | None = None,
+        on_report: OnReport | None = None,
+    ) -> Self | None:
+        """The judge that a component's arguments stand for; None for none.
+
+        Args:
+            source: what `judge=` was given; None for that of the settings, False for none.
+
+        Raises:
+            ConfigError, RequestError: an argument has no usable value.
+        """
+        base = settings or JudgeSettings()
+        chosen: dict[str, Any] = {
+            name: value
+            for name, value in (
+                ("when", judge_when),
+                ("mode", judge_mode),
+                ("failure", judge_failure),
+            )
+            if value is not None
+        }
+        chosen |= _budget(judge_budget)
+        if isinstance(source, Judge):
+            if chosen or on_report is not None:
+                named = sorted([*chosen, *(["on_report"] if on_report else [])])[0]
+                raise RequestError(f"judge is a Judge already; give {named} to it")
+            return source  # type: ignore[return-value]
+        if source is None:
+            source = base.model or None
+        if source is None or source is False:
+            if chosen:
+                raise RequestError(f"judge_{sorted(chosen)[0]} needs a judge; give judge=…")
+            return None
+        if isinstance(source, Mapping):
+            given = dict(source)
+            name = given.pop("model", None)
+            if name is None:
+                raise RequestError("judge is a mapping without a model; give {'model': …}")
+            return cls(name, on_report=on_report, settings=base, **{**given, **chosen})
+        return cls(source, on_report=on_report, settings=base, **chosen)
+
+    @property
+    def name(self) -> str:
+        """The model's name; empty for the component's own."""
+        return self._name
+
+    # --- whether it is asked ---------------------------------------------------------------
+
+    def skips(self, report: Report, session_id: str = "") -> str:
+        """Why an answer is not judged; empty where it is."""
+        if self.settings.when == DOUBT and without_doubt(report.claims):
+            return NO_DOUBT
+        share = self.settings.share
+        if share < 1.0:
+            digest = sha256_hex(f"{report.response_content_hash} {session_id}")
+            if int(digest[:8], 16) / 0xFFFFFFFF >= share:
+                return SAMPLED_OUT
+        return "" if self._may_spend(session_id) else NO_BUDGET
+
+    def _may_spend(self, session_id: str) -> bool:
+        chosen = self.settings
+        with self._lock:
+            spent = self._sessions.get(session_id, _Spent())
+            return not (
+                (chosen.budget_calls is not None and spent.calls >= chosen.budget_calls)
+                or (chosen.budget_tokens is not None and spent.tokens >= chosen.budget_tokens)
+                or (chosen.budget_usd is not None and spent.usd >= chosen.budget_usd)
+            )
+
+    def _spend(self, session_id: str, reply: JudgeReply) -> None:
+        if reply.cached:
+            return
+        with self._lock:
+            spent = self._sessions.setdefault(session_id, _Spent())
+            self._sessions.move_to_end(session_id)
+            spent.calls += 1
+            spent.tokens += reply.usage.total_tokens
+            spent.usd += reply.usage.cost_usd or 0.0
+            while len(self._sessions) > MOST_SESSIONS:
+                self._sessions.popitem(last=False)
+
+    # --- calling ---------------------------------------------------------------------------
+
+    def reply(
+        self, call: ModelCall, model: Model | None = None, session_id: str = ""
+    ) -> JudgeReply:
+        """What a call comes to; a failure is a value, so that no answer is lost by its judge.
+
+        Args:
+            model: the component's own, for a judge that is no model of its own.
+        """
+        known = self._remembered(call)
+        if known is None:
+            started = time.perf_counter()
+            known = JudgeReply(error="NoModel")
+            for asked, one in self._models(call, model):
+                known = self._asked(one, asked, started)
+                if not known.error:
+                    break
+            self._remember(call, known)
+        self._spend(session_id, known)
+        return known
+
+    async def areply(
+        self, call: ModelCall, model: Model | None = None, session_id: str = ""
+    ) -> JudgeReply:
+        """The asynchronous twin of `reply`."""
+        known = self._remembered(call)
+        if known is None:
+            started = time.perf_counter()
+            known = JudgeReply(error="NoModel")
+            for asked, one in self._models(call, model):
+                known = await self._aasked(one, asked, started)
+                if not known.error:
+                    break
+            self._remember(call, known)
+        self._spend(session_id, known)
+        return known
+
+    def _models(self, call: ModelCall, own: Model | None) -> list[tuple[ModelCall, Model]]:
+        first = self._model or own
+        found = [] if first is None else [(call, first)]
+        if self._fallback is not None:
+            name, model = self._fallback
+            found.append((call.changed(model=name), model))
+        return found
+
+    def _asked(self, model: Model, call: ModelCall, started: float) -> JudgeReply:
+        for attempt in range(self.settings.retries + 1):
+            # In a context of its own: what listens to the call around must not hear this one.
+            running = self._threads().submit(Context().run, model.call, call)
+            try:
+                return _replied(running.result(self.settings.timeout_s), started)
+            except FutureTimeout:
+                running.cancel()
+                return _failed("ModelTimeout", started)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the answer stands
+                if attempt == self.settings.retries or not _passing(error):
+                    return _failed(_named(error), started)
+            time.sleep(_wait(attempt))
+        raise AssertionError
+
+    async def _aasked(self, model: Model, call: ModelCall, started: float) -> JudgeReply:
+        loop = asyncio.get_running_loop()
+        slots = self._slots.setdefault(loop, asyncio.Semaphore(self.settings.concurrency))
+        for attempt in range(self.settings.retries + 1):
+            async with slots:
+                running = loop.create_task(model.acall(call), context=Context())
+                try:
+                    async with asyncio.timeout(self.settings.timeout_s):
+                        return _replied(await running, started)
+                except TimeoutError:
+                    return _failed("ModelTimeout", started)
+                except Exception as error:  # noqa: BLE001 - whatever it is, the answer stands
+                    if attempt == self.settings.retries or not _passing(error):
+                        return _failed(_named(error), started)
+                finally:
+                    running.cancel()
+            await asyncio.sleep(_wait(attempt))
+        raise AssertionError
+
+    def _threads(self) -> ThreadPoolExecutor:
+        with self._lock:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(self.settings.concurrency, "crp-judge")
+            return self._pool
+
+    def later(self, work: Callable[[], None]) -> None:
+        """Do something in the background; the process waits for it at its end."""
+        with self._lock:
+            if self._late is None:
+                self._late = ThreadPoolExecutor(self.settings.concurrency, "crp-judge-later")
+            late = self._late
+        late.submit(Context().run, _logged, work)
+
+    def hand(self, report: Report) -> None:
+        """Give a report to `on_report`; what that raises is logged, and ends nothing."""
+        if self.on_report is not None:
+            received = self.on_report
+            _logged(lambda: received(report))
+
+    def wait(self) -> None:
+        """Wait for every judgement that runs in the background."""
+        with self._lock:
+            late, self._late = self._late, None
+        if late is not None:
+            late.shutdown(wait=True)
+
+    # --- the cache -------------------------------------------------------------------------
+
+    def _key(self, call: ModelCall) -> str:
+        told = [[str(one.role), one.content] for one in call.messages]
+        return sha256_hex(canonical([call.model, told, repr(call.temperature), call.max_tokens]))
+
+    def _remembered(self, call: ModelCall) -> JudgeReply | None:
+        if not self.settings.cache_size:
+            return None
+        key = self._key(call)
+        with self._lock:
+            found = self._known.get(key)
+            if found is not None:
+                self._known.move_to_end(key)
+        return found
+
+    def _remember(self, call: ModelCall, reply: JudgeReply) -> None:
+        if not self.settings.cache_size or reply.error:
+            return
+        kept = JudgeReply(text=reply.text, model=reply.model, cached=True)
+        with self._lock:
+            self._known[self._key(call)] = kept
+            while len(self._known) > self.settings.cache_size:
+                self._known.popitem(last=False)
+
+    # --- made of what was given ------------------------------------------------------------
+
+    def terms(
+        self, own_model: str = "", own_window: int = 0, left_out: Iterable[tuple[str, str]] = ()
+    ) -> JudgeTerms:
+        """How an answer's judgement is asked for.
+
+        Args:
+            own_model: the model that answered, where it judges itself.
+            own_window: tokens that it takes; 0 for what is known of a judge by name.
+            left_out: ids of facts that the provider must not get, and why.
+        """
+        chosen = self.settings
+        window = self._window or (own_window if self.own else 0) or self._known_window()
+        return JudgeTerms(
+            model=own_model if self.own else self._name,
+            prompt=JudgePrompt(chosen.prompt, chosen.rubric, chosen.language),
+            window=window,
+            most_calls=chosen.most_calls,
+            max_tokens=chosen.max_tokens,
+            temperature=chosen.temperature,
+            own_answer=self.own or bool(own_model and own_model == self._name),
+            left_out=tuple(left_out),
+        )
+
+    def _known_window(self) -> int:
+        from crp_integrations.relay.build import judge_window
+
+        self._window = judge_window(self._name)
+        return self._window
+
+    def _opened(self, model: JudgeSource, options: Mapping[str, Any]) -> tuple[str, Model]:
+        from crp_integrations.relay.build import judge_engine
+
+        key, base = self.settings.api_key, self.settings.api_base
+        reach = dict(options)
+        if isinstance(model, str):
+            if key is not None:
+                reach["api_key"] = key.get_secret_value()
+            if base:
+                reach["api_base"] = base
+        return judge_engine(model, timeout_s=self.settings.timeout_s, options=reach)
+
+
+class Judges:
+    """The judges of a component, each kept with its cache and its budgets.
+
+    Args:
+        settings: what they are based on.
+    """
+
+    MOST: Final = 32
+
+    def __init__(self, settings: JudgeSettings) -> None:
+        self._settings = settings
+        self._made: OrderedDict[str, tuple[object, Judge | None]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, source: JudgeSource, options: Mapping[str, Any]) -> Judge | None:
+        """The judge for these arguments; the same for the same ones.
+
+        Raises:
+            ConfigError, RequestError: an argument has no usable value.
+        """
+        plain = isinstance(source, str | bool | type(None) | Mapping)
+        told = [repr(source) if plain else f"object {id(source)}"]
+        told += [
+            f"{name}={id(value) if callable(value) else repr(value)}"
+            for name, value in sorted(options.items())
+        ]
+        key = "\n".join(told)
+        with self._lock:
+            if key not in self._made:
+                # What is known by its id is held, so that no other object gets the id.
+                made = Judge.of(source, self._settings, **options)
+                self._made[key] = ((source, dict(options)), made)
+            self._made.move_to_end(key)
+            while len(self._made) > self.MOST:
+                self._made.popitem(last=False)
+            return self._made[key][1]
+
+
+class JudgedAnswer:
+    """One answer's way through a judge: whether it is asked, its calls, and the report at the end.
+
+    Take `call()`, have it answered, hand the reply to `take()`, until there is none; then `report`.
+    """
+
+    def __init__(
+        self,
+        judge: Judge,
+        report: Report,
+        dossier: Dossier,
+        *,
+        session_id: str = "",
+        decides: bool = True,
+        own_model: str = "",
+        own_window: int = 0,
+        left_out: Iterable[tuple[str, str]] = (),
+        late: bool = False,
+        terms: JudgeTerms | None = None,
+    ) -> None:
+        self.judge = judge
+        self.session_id = session_id
+        self._report, self._dossier, self._decides = report, dossier, decides
+        self._why = judge.skips(report, session_id)
+        if not self._why and judge.settings.mode == "background" and not late:
+            self._why = LATER
+        self._terms = terms or judge.terms(own_model, own_window, left_out)
+        self._inquiry = None if self._why else Inquiry(dossier, report.claims, self._terms)
+
+    @property
+    def later(self) -> bool:
+        """Whether the judgement is left to the background."""
+        return self._why == LATER
+
+    @property
+    def failed(self) -> str:
+        """Name of the error that left the answer unjudged; empty for none."""
+        return self._inquiry.failed if self._inquiry is not None else ""
+
+    def now(self, report: Report) -> JudgedAnswer:
+        """The same, to be judged now, with the report that was given out."""
+        return JudgedAnswer(
+            self.judge,
+            report,
+            self._dossier,
+            terms=self._terms,
+            session_id=self.session_id,
+            decides=self._decides,
+            late=True,
+        )
+
+    def call(self) -> ModelCall | None:
+        """The next call; None where nothing is left to ask."""
+        return self._inquiry.call() if self._inquiry is not None else None
+
+    def take(self, reply: JudgeReply) -> None:
+        """Take the reply to the last call."""
+        assert self._inquiry is not None
+        self._inquiry.take(reply)
+
+    @property
+    def report(self) -> Report:
+        """The report with what the judge said, or with why it did not."""
+        if self._inquiry is not None:
+            run = self._inquiry.run()
+            return judged(self._report, self._dossier, run, decides=self._decides)
+        language = self.judge.settings.language
+        found = unjudged(self._report, not_asked(self._terms.model, self._why, language))
+        if self._why == NO_DOUBT and self._decides:
+            # Every claim stands in the evidence: that decides, and no model looked at it.
+            settled = decided(found, self._dossier, language)
+            return settled.model_copy(update={"verification": Verification.SCREENED})
+        return found
+
+    def played(self, model: Model | None = None) -> Report:
+        """Make the calls, one after the other; the report.
+
+        Raises:
+            SafetyHalt: no reply could be read, and the judge's `failure` is `halt`.
+        """
+        while (call := self.call()) is not None:
+            self.take(self.judge.reply(call, model, self.session_id))
+        return self._ended()
+
+    async def aplayed(self, model: Model | None = None) -> Report:
+        """The asynchronous twin of `played`."""
+        while (call := self.call()) is not None:
+            self.take(await self.judge.areply(call, model, self.session_id))
+        return self._ended()
+
+    def _ended(self) -> Report:
+        report = self.report
+        if self.failed and self.judge.settings.failure == "halt":
+            raise SafetyHalt(
+                f"an answer was withheld: its judge failed ({self.failed}) and judge_failure is "
+                "halt",
+                report=report,
+                reason=HaltReason.JUDGE_FAILED.value,
+            )
+        return report
+
+
+def _budget(given: int | Mapping[str, float] | None) -> dict[str, Any]:
+    if given is None:
+        return {}
+    if isinstance(given, Mapping):
+        odd = set(given) - {"calls", "tokens", "usd"}
+        if odd:
+            raise RequestError(
+                f"judge_budget has {sorted(odd)[0]!r:.40}; give calls, tokens or usd"
+            )
+        return {f"budget_{name}": value for name, value in given.items()}
+    if isinstance(given, bool) or not isinstance(given, int):
+        raise RequestError(f"judge_budget is {given!r:.40}; give a number of calls or a mapping")
+    return {"budget_calls": given}
+
+
+def _replied(reply: Reply, started: float) -> JudgeReply:
+    return JudgeReply(
+        text=reply.text, model=reply.model, usage=reply.usage, milliseconds=_since(started)
+    )
+
+
+def _failed(error: str, started: float) -> JudgeReply:
+    return JudgeReply(error=error, milliseconds=_since(started))
+
+
+def _since(started: float) -> int:
+    return round((time.perf_counter() - started) * 1000)
+
+
+def _named(error: Exception) -> str:
+    status = getattr(error, "provider_status", None)
+    return f"{type(error).__name__} {status}" if status else type(error).__name__
+
+
+def _passing(error: Exception) -> bool:
+    """Whether a further attempt may help: the provider was busy, broken or not reached."""
+    if not isinstance(error, ModelError):
+        return False
+    status = error.provider_status
+    if status is None:
+        return type(error).__name__ in ("ModelRateLimited", "ModelError")
+    return status in _AGAIN or status >= 500
+
+
+def _wait(attempt: int) -> float:
+    return min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0**attempt)
+
+
+def _logged(work: Callable[[], None]) -> None:
+    try:
+        work()
+    except Exception as error:  # noqa: BLE001 - the answer is out; nobody waits for this
+        # The error's own words may quote a text, which no log may hold.
+        _LOG.error("a judgement in the background failed with %s", type(error).__name__)
