@@ -40,7 +40,8 @@ from crp_integrations.relay.drive import (
 )
 from crp_integrations.relay.facets.compacting import shortened
 from crp_integrations.relay.facets.counting import Conversation
-from crp_integrations.relay.judge import JUDGE_OPTIONS, Judges
+from crp_integrations.relay.judge import JUDGE_OPTIONS
+from crp_integrations.relay.judged_answer import Judges
 from crp_integrations.relay.records import Answer, Request
 from crp_integrations.relay.steps import Outcome
 from crp_integrations.relay.strategies.batch import Batch, Together

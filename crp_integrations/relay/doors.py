@@ -51,10 +51,10 @@ from crp_integrations.relay.given import (
 from crp_integrations.relay.judge import (
     JUDGE_OPTIONS,
     Judge,
-    JudgedAnswer,
     JudgeOptions,
     JudgeSource,
 )
+from crp_integrations.relay.judged_answer import JudgedAnswer
 from crp_integrations.relay.records import TokenCount
 from crp_integrations.relay.settings import Settings, load
 from crp_integrations.vocabulary import GroundingMode

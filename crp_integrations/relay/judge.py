@@ -1,7 +1,7 @@
 """The judge: a model that reads question, evidence and answer once, and says what holds.
 
-`Judge` knows its model, when it is asked, what it may cost and what happens where it fails.
-`JudgedAnswer` is one answer's way through it. What is asked and how a reply is read is the pure
+It knows its model, when it is asked, what it may cost and what happens where it fails. One
+answer's way through it is `judged_answer`; what is asked and how a reply is read is the pure
 `dpe.judge`.
 """
 
@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
-from contextvars import Context
+from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass
 from logging import getLogger
 from typing import Any, Final, Self, TypeAlias, TypedDict
@@ -22,19 +22,16 @@ from weakref import WeakKeyDictionary
 
 from pydantic import ValidationError
 
-from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.judge.doubt import without_doubt
-from crp_integrations.dpe.judge.inquiry import Inquiry, JudgeReply, JudgeTerms, not_asked
+from crp_integrations.dpe.judge.inquiry import JudgeReply, JudgeTerms
 from crp_integrations.dpe.judge.prompt import JudgePrompt
-from crp_integrations.dpe.judge.verdict import decided, judged, unjudged
 from crp_integrations.dpe.records import Report
-from crp_integrations.errors import ConfigError, ModelError, RequestError, SafetyHalt
+from crp_integrations.errors import ConfigError, ModelError, RequestError
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.ports import Model
 from crp_integrations.relay.settings import first_problem
 from crp_integrations.relay.settings_judge import DOUBT, JudgeSettings
 from crp_integrations.seals import canonical, sha256_hex
-from crp_integrations.vocabulary import HaltReason, Verification
 
 _LOG = getLogger("crp_integrations.judge")
 
@@ -67,6 +64,8 @@ class JudgeOptions(TypedDict, total=False):
     on_report: OnReport | None
 
 
+# Whether a call is a judge's: what listens to models does not examine its reply.
+JUDGING: Final[ContextVar[bool]] = ContextVar("crp_judging", default=False)
 JUDGE_OPTIONS: Final = tuple(JudgeOptions.__annotations__)
 
 
@@ -239,8 +238,8 @@ class Judge:
         if known is None:
             started = time.perf_counter()
             known = JudgeReply(error="NoModel")
-            for asked, one in self._models(call, model):
-                known = self._asked(one, asked, started)
+            for asked, one, context in self._models(call, model):
+                known = self._asked(one, asked, context, started)
                 if not known.error:
                     break
             self._remember(call, known)
@@ -255,26 +254,33 @@ class Judge:
         if known is None:
             started = time.perf_counter()
             known = JudgeReply(error="NoModel")
-            for asked, one in self._models(call, model):
-                known = await self._aasked(one, asked, started)
+            for asked, one, context in self._models(call, model):
+                known = await self._aasked(one, asked, context, started)
                 if not known.error:
                     break
             self._remember(call, known)
         self._spend(session_id, known)
         return known
 
-    def _models(self, call: ModelCall, own: Model | None) -> list[tuple[ModelCall, Model]]:
-        first = self._model or own
-        found = [] if first is None else [(call, first)]
+    def _models(self, call: ModelCall, own: Model | None) -> list[tuple[ModelCall, Model, Context]]:
+        """The calls that are tried, each with its model and the context that it is made in.
+
+        A judge by name has a context of its own: what listens to the call around must not hear it.
+        The component's own model may need what stands in the context.
+        """
+        found = []
+        if self._model is not None:
+            found.append((call, self._model, _apart()))
+        elif own is not None:
+            found.append((call, own, copy_context()))
         if self._fallback is not None:
             name, model = self._fallback
-            found.append((call.changed(model=name), model))
+            found.append((call.changed(model=name), model, _apart()))
         return found
 
-    def _asked(self, model: Model, call: ModelCall, started: float) -> JudgeReply:
+    def _asked(self, model: Model, call: ModelCall, context: Context, started: float) -> JudgeReply:
         for attempt in range(self.settings.retries + 1):
-            # In a context of its own: what listens to the call around must not hear this one.
-            running = self._threads().submit(Context().run, model.call, call)
+            running = self._threads().submit(context.run, model.call, call)
             try:
                 return _replied(running.result(self.settings.timeout_s), started)
             except FutureTimeout:
@@ -286,12 +292,14 @@ class Judge:
             time.sleep(_wait(attempt))
         raise AssertionError
 
-    async def _aasked(self, model: Model, call: ModelCall, started: float) -> JudgeReply:
+    async def _aasked(
+        self, model: Model, call: ModelCall, context: Context, started: float
+    ) -> JudgeReply:
         loop = asyncio.get_running_loop()
         slots = self._slots.setdefault(loop, asyncio.Semaphore(self.settings.concurrency))
         for attempt in range(self.settings.retries + 1):
             async with slots:
-                running = loop.create_task(model.acall(call), context=Context())
+                running = loop.create_task(model.acall(call), context=context)
                 try:
                     async with asyncio.timeout(self.settings.timeout_s):
                         return _replied(await running, started)
@@ -317,7 +325,7 @@ class Judge:
             if self._late is None:
                 self._late = ThreadPoolExecutor(self.settings.concurrency, "crp-judge-later")
             late = self._late
-        late.submit(Context().run, _logged, work)
+        late.submit(_apart().run, _logged, work)
 
     def hand(self, report: Report) -> None:
         """Give a report to `on_report`; what that raises is logged, and ends nothing."""
@@ -401,144 +409,11 @@ class Judge:
         return judge_engine(model, timeout_s=self.settings.timeout_s, options=reach)
 
 
-class Judges:
-    """The judges of a component, each kept with its cache and its budgets.
-
-    Args:
-        settings: what they are based on.
-    """
-
-    MOST: Final = 32
-
-    def __init__(self, settings: JudgeSettings) -> None:
-        self._settings = settings
-        self._made: OrderedDict[str, tuple[object, Judge | None]] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def of(self, source: JudgeSource, options: Mapping[str, Any]) -> Judge | None:
-        """The judge for these arguments; the same for the same ones.
-
-        Raises:
-            ConfigError, RequestError: an argument has no usable value.
-        """
-        plain = isinstance(source, str | bool | type(None) | Mapping)
-        told = [repr(source) if plain else f"object {id(source)}"]
-        told += [
-            f"{name}={id(value) if callable(value) else repr(value)}"
-            for name, value in sorted(options.items())
-        ]
-        key = "\n".join(told)
-        with self._lock:
-            if key not in self._made:
-                # What is known by its id is held, so that no other object gets the id.
-                made = Judge.of(source, self._settings, **options)
-                self._made[key] = ((source, dict(options)), made)
-            self._made.move_to_end(key)
-            while len(self._made) > self.MOST:
-                self._made.popitem(last=False)
-            return self._made[key][1]
-
-
-class JudgedAnswer:
-    """One answer's way through a judge: whether it is asked, its calls, and the report at the end.
-
-    Take `call()`, have it answered, hand the reply to `take()`, until there is none; then `report`.
-    """
-
-    def __init__(
-        self,
-        judge: Judge,
-        report: Report,
-        dossier: Dossier,
-        *,
-        session_id: str = "",
-        decides: bool = True,
-        own_model: str = "",
-        own_window: int = 0,
-        left_out: Iterable[tuple[str, str]] = (),
-        late: bool = False,
-        terms: JudgeTerms | None = None,
-    ) -> None:
-        self.judge = judge
-        self.session_id = session_id
-        self._report, self._dossier, self._decides = report, dossier, decides
-        self._why = judge.skips(report, session_id)
-        if not self._why and judge.settings.mode == "background" and not late:
-            self._why = LATER
-        self._terms = terms or judge.terms(own_model, own_window, left_out)
-        self._inquiry = None if self._why else Inquiry(dossier, report.claims, self._terms)
-
-    @property
-    def later(self) -> bool:
-        """Whether the judgement is left to the background."""
-        return self._why == LATER
-
-    @property
-    def failed(self) -> str:
-        """Name of the error that left the answer unjudged; empty for none."""
-        return self._inquiry.failed if self._inquiry is not None else ""
-
-    def now(self, report: Report) -> JudgedAnswer:
-        """The same, to be judged now, with the report that was given out."""
-        return JudgedAnswer(
-            self.judge,
-            report,
-            self._dossier,
-            terms=self._terms,
-            session_id=self.session_id,
-            decides=self._decides,
-            late=True,
-        )
-
-    def call(self) -> ModelCall | None:
-        """The next call; None where nothing is left to ask."""
-        return self._inquiry.call() if self._inquiry is not None else None
-
-    def take(self, reply: JudgeReply) -> None:
-        """Take the reply to the last call."""
-        assert self._inquiry is not None
-        self._inquiry.take(reply)
-
-    @property
-    def report(self) -> Report:
-        """The report with what the judge said, or with why it did not."""
-        if self._inquiry is not None:
-            run = self._inquiry.run()
-            return judged(self._report, self._dossier, run, decides=self._decides)
-        language = self.judge.settings.language
-        found = unjudged(self._report, not_asked(self._terms.model, self._why, language))
-        if self._why == NO_DOUBT and self._decides:
-            # Every claim stands in the evidence: that decides, and no model looked at it.
-            settled = decided(found, self._dossier, language)
-            return settled.model_copy(update={"verification": Verification.SCREENED})
-        return found
-
-    def played(self, model: Model | None = None) -> Report:
-        """Make the calls, one after the other; the report.
-
-        Raises:
-            SafetyHalt: no reply could be read, and the judge's `failure` is `halt`.
-        """
-        while (call := self.call()) is not None:
-            self.take(self.judge.reply(call, model, self.session_id))
-        return self._ended()
-
-    async def aplayed(self, model: Model | None = None) -> Report:
-        """The asynchronous twin of `played`."""
-        while (call := self.call()) is not None:
-            self.take(await self.judge.areply(call, model, self.session_id))
-        return self._ended()
-
-    def _ended(self) -> Report:
-        report = self.report
-        if self.failed and self.judge.settings.failure == "halt":
-            raise SafetyHalt(
-                f"an answer was withheld: its judge failed ({self.failed}) and judge_failure is "
-                "halt",
-                report=report,
-                reason=HaltReason.JUDGE_FAILED.value,
-            )
-        return report
+def _apart() -> Context:
+    """A context in which nothing is known but that a judge is asked."""
+    context = Context()
+    context.run(JUDGING.set, True)
+    return context
 
 
 def _budget(given: int | Mapping[str, float] | None) -> dict[str, Any]:

@@ -37,7 +37,8 @@ from crp_integrations.relay.entering import Entered, Place
 from crp_integrations.relay.examining import examined
 from crp_integrations.relay.facets import compacting
 from crp_integrations.relay.fitting import Fitting
-from crp_integrations.relay.judge import Judge, JudgedAnswer
+from crp_integrations.relay.judge import Judge
+from crp_integrations.relay.judged_answer import JudgedAnswer
 from crp_integrations.relay.passes import Passes
 from crp_integrations.relay.records import Answer, Request
 from crp_integrations.relay.sealing.ending import Drafting, Ending

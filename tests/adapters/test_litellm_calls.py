@@ -130,7 +130,7 @@ def test_the_passes_of_a_reflexive_answer_go_out_as_they_are(relay: Relay, serve
         tools=[TOOL],
     )
     draft, verify, refine = server.requests
-    assert [one["purpose"] for one in response.crp_calls] == ["answer", "judge", "answer"]
+    assert [one["purpose"] for one in response.crp_calls] == ["answer", "critique", "answer"]
     assert response.choices[0].message.content == GOOD
     assert response.usage.total_tokens == 54
     # All three carry the same facts, and each goes on from the one before.

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crp_integrations.dpe.ports import Judgement
+from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.verifier.alignment import AlignmentVerifier, curve
 from tests.dpe.helpers import check
 from tests.dpe.texts import HARBOUR, LIBRARY, TEXTS
@@ -85,9 +86,12 @@ def test_a_changed_value_contradicts() -> None:
     assert said.entailment + said.contradiction + said.neutral == pytest.approx(1.0)
 
 
-def test_a_verifier_does_not_overrule_a_typed_finding() -> None:
+def test_under_the_letter_a_verifier_does_not_overrule_a_typed_finding() -> None:
     report = check(
-        "The port authority employs 460 people.", [HARBOUR], verifier=Scripted({"460": 0.99})
+        "The port authority employs 460 people.",
+        [HARBOUR],
+        verifier=Scripted({"460": 0.99}),
+        settings=DpeSettings(decides="composite"),
     )
     assert report.entailment_score <= 0.05
     claim = report.claims[0]
@@ -95,6 +99,15 @@ def test_a_verifier_does_not_overrule_a_typed_finding() -> None:
     assert claim.contradiction is not None
     assert claim.neutral is not None
     assert claim.entailment + claim.contradiction + claim.neutral == pytest.approx(1.0)
+
+
+def test_a_verifier_of_the_users_own_decides_and_findings_stand_beside_it() -> None:
+    said = "The port authority employs 460 people."
+    kept = check(said, [HARBOUR], verifier=Scripted({"460": 0.99}))
+    assert (kept.risk_level, kept.flagged, kept.claims[0].status) == ("LOW", False, "SUPPORTED")
+    assert kept.findings
+    doubted = check(said, [HARBOUR], verifier=Scripted({"460": 0.01}))
+    assert (doubted.risk_level, doubted.claims[0].status) == ("MEDIUM", "UNSUPPORTED")
 
 
 def test_without_context_nothing_is_entailed() -> None:

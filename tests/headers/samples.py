@@ -110,6 +110,8 @@ def report(**fields: Any) -> Report:
             "neutral_probability": 0.0677,
             "signals": {},
             "composite_score": 0.0,
+            "risk_score": 0.0,
+            "flagged": False,
             "risk_level": RiskLevel.LOW,
             "claims": (),
             "checked_share": 1.0,

@@ -74,10 +74,13 @@ def test_lists_tables_and_code():
         "Sales rose.",
         "| Year | Revenue |",
         "| 2024 | $4M |",
-        "x = 1\nprint(x)",
+        "x = 1",
+        "print(x)",
         "Done by Acme.",
     ]
-    assert kinds(text) == ["PROCEDURAL", "FACTUAL", "META", "FACTUAL", "PROCEDURAL", "FACTUAL"]
+    assert kinds(text) == [
+        "PROCEDURAL", "FACTUAL", "META", "FACTUAL", "PROCEDURAL", "PROCEDURAL", "FACTUAL"
+    ]  # fmt: skip
 
 
 @pytest.mark.requirement("005-3.3-1")

@@ -119,7 +119,7 @@ def test_an_unmet_demand_is_upgraded_where_the_policy_says_so(open_relay: Opener
 @pytest.mark.requirement("003-8.4-2", "003-8.4-3")
 def test_a_quality_still_unmet_after_the_upgrades_is_refused(open_relay: Opener) -> None:
     relay, model = ready(
-        open_relay, lambda call: SOUND if call.purpose is Purpose.JUDGE else SILENT
+        open_relay, lambda call: SOUND if call.purpose is Purpose.CRITIQUE else SILENT
     )
     budget = budget_of(relay, QualityTier.A)
     ended = outcome(relay, QUESTION, policy=REFLEXIVE, budget_tokens=budget, accept_quality=["A"])

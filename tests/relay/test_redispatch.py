@@ -68,7 +68,7 @@ def test_a_risk_above_the_threshold_is_asked_again_with_what_was_wrong(
     assert [call.purpose for call in model.calls] == [
         Purpose.ANSWER,
         Purpose.ANSWER,
-        Purpose.JUDGE,
+        Purpose.CRITIQUE,
     ]
     assert answer.headers[names.STRATEGY] == "reflexive"
 
@@ -118,7 +118,9 @@ def test_the_threshold_is_high_unless_the_policy_names_a_lower_one(open_relay: O
 @pytest.mark.parametrize("policy", [REFLEXIVE, "upgrade-on-risk hierarchical"])
 def test_a_third_attempt_is_refused(open_relay: Opener, policy: str) -> None:
     """Two re-dispatches are made; what the last one says is delivered as it is."""
-    relay, model = opened(open_relay, lambda call: SOUND if call.purpose is Purpose.JUDGE else HIGH)
+    relay, model = opened(
+        open_relay, lambda call: SOUND if call.purpose is Purpose.CRITIQUE else HIGH
+    )
     answer = answered(relay, policy=policy, seed=7)
     asked = answers_asked(model)
     assert len(asked) == 1 + remedies.MOST_REDISPATCHES == 3
@@ -134,7 +136,9 @@ def test_a_third_attempt_is_refused(open_relay: Opener, policy: str) -> None:
 
 
 def test_what_is_left_after_the_last_attempt_is_judged(open_relay: Opener) -> None:
-    relay, model = opened(open_relay, lambda call: SOUND if call.purpose is Purpose.JUDGE else HIGH)
+    relay, model = opened(
+        open_relay, lambda call: SOUND if call.purpose is Purpose.CRITIQUE else HIGH
+    )
     ended = outcome(relay, policy=f"halt-on HIGH; {REFLEXIVE}")
     assert isinstance(ended, Halt)
     assert ended.reason is HaltReason.POLICY
@@ -166,7 +170,9 @@ def test_only_the_delivered_answer_is_charged(open_relay: Opener) -> None:
     relay, _ = opened(open_relay, CRITICAL, LOW, SOUND)
     assert answered(relay, policy=REFLEXIVE).headers[names.SAFETY_BUDGET] == "1.0"
     # Three answers of high risk cost as much as one.
-    relay, model = opened(open_relay, lambda call: SOUND if call.purpose is Purpose.JUDGE else HIGH)
+    relay, model = opened(
+        open_relay, lambda call: SOUND if call.purpose is Purpose.CRITIQUE else HIGH
+    )
     assert answered(relay, policy=REFLEXIVE).headers[names.SAFETY_BUDGET] == "0.85"
     assert len(answers_asked(model)) == 3
 
@@ -223,7 +229,7 @@ def test_a_critical_contradiction_is_asked_again_without_permission(open_relay: 
 @pytest.mark.requirement("005-8.3-2", "005-8.4-2", "005-5.4-2")
 def test_it_is_asked_again_twice_and_then_says_so(open_relay: Opener) -> None:
     relay, model = opened(
-        open_relay, LOW, lambda call: SOUND if call.purpose is Purpose.JUDGE else HIGH
+        open_relay, LOW, lambda call: SOUND if call.purpose is Purpose.CRITIQUE else HIGH
     )
     second = continued(relay, answered(relay), QUESTION)
     assert len(answers_asked(model)) == 4
@@ -244,7 +250,7 @@ def test_contradictions_within_an_answer_and_across_windows_are_counted_together
     counted, _, scope = intra.headers[names.CONTRADICTIONS].partition("; scope=")
     assert (scope, int(counted)) == ("intra", intra.report.contradiction_count)
     relay, _ = opened(
-        open_relay, LOW, lambda call: SOUND if call.purpose is Purpose.JUDGE else split
+        open_relay, LOW, lambda call: SOUND if call.purpose is Purpose.CRITIQUE else split
     )
     both = continued(relay, answered(relay), QUESTION)
     assert both.headers[names.CONTRADICTIONS].endswith("; scope=both")
@@ -303,7 +309,7 @@ def test_the_new_reply_passes_the_whole_pipeline_and_repeats_at_most_twice(
     open_relay: Opener,
 ) -> None:
     relay, model = opened(
-        open_relay, lambda call: SOUND if call.purpose is Purpose.JUDGE else LOW,
+        open_relay, lambda call: SOUND if call.purpose is Purpose.CRITIQUE else LOW,
         dispatch={"redispatch_on_repetition": True},
     )  # fmt: skip
     second = continued(relay, answered(relay))

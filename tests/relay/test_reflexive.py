@@ -38,7 +38,7 @@ def test_an_answer_that_stands_takes_two_calls(open_relay: Opener) -> None:
     draft, verify = model.calls
     assert answer.text == COMMISSIONED
     assert (draft.temperature, verify.temperature) == (0.9, 0.2)
-    assert (draft.purpose, verify.purpose) == (Purpose.ANSWER, Purpose.JUDGE)
+    assert (draft.purpose, verify.purpose) == (Purpose.ANSWER, Purpose.CRITIQUE)
     assert roles(verify.messages) == ["system", "user", "assistant", "user"]
     # The same context is before the model's eyes, and what it is to check is its own draft.
     assert verify.messages[0] == draft.messages[0]

@@ -54,7 +54,7 @@ def test_medium_risk_passes_with_its_headers_and_costs_five_hundredths(
 
 @pytest.mark.requirement("005-7.4-3")
 def test_high_risk_is_upgraded_and_costs_fifteen_hundredths(open_relay: Opener) -> None:
-    relay, _ = opened(open_relay, lambda call: SOUND if call.purpose is Purpose.JUDGE else HIGH)
+    relay, _ = opened(open_relay, lambda call: SOUND if call.purpose is Purpose.CRITIQUE else HIGH)
     answer = answered(relay, policy="upgrade-on-risk reflexive")
     assert answer.headers[names.STRATEGY] == "reflexive"
     assert answer.headers[names.SAFETY_BUDGET] == "0.85"
@@ -90,7 +90,7 @@ def test_half_open_the_circuit_asks_for_a_reflexive_answer(open_relay: Opener) -
     third = answered(relay)
     assert third.headers[names.STRATEGY] == "reflexive"
     assert third.headers[names.REVISION_ROUND] == "1/2"
-    assert [call.purpose for call in model.calls[2:]] == [Purpose.ANSWER, Purpose.JUDGE]
+    assert [call.purpose for call in model.calls[2:]] == [Purpose.ANSWER, Purpose.CRITIQUE]
     (upgrade,) = events(relay, EventType.STRATEGY_UPGRADE)
     assert (upgrade.data["before"], upgrade.data["to"]) == ("push", "reflexive")
     assert upgrade.data["why"] == "circuit"
@@ -151,7 +151,7 @@ def test_a_budget_that_runs_out_ends_the_session(open_relay: Opener) -> None:
 
     relay, model = opened(
         open_relay,
-        lambda call: SOUND if call.purpose is Purpose.JUDGE else CRITICAL,
+        lambda call: SOUND if call.purpose is Purpose.CRITIQUE else CRITICAL,
         reviewer=reviewer,
     )
     left = [answered(relay).headers[names.SAFETY_BUDGET] for _ in range(3)]
@@ -175,7 +175,7 @@ def test_a_budget_that_runs_out_ends_the_session(open_relay: Opener) -> None:
 def test_the_last_answer_of_a_session_brings_no_token(open_relay: Opener) -> None:
     relay, _ = opened(
         open_relay,
-        lambda call: SOUND if call.purpose is Purpose.JUDGE else CRITICAL,
+        lambda call: SOUND if call.purpose is Purpose.CRITIQUE else CRITICAL,
         reviewer=lambda report, text: True,
     )
     first = answered(relay, safety_budget=0.3)

@@ -1,0 +1,159 @@
+"""One answer's way through a judge, and the judges that a component keeps."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from crp_integrations.dpe.dossier import Dossier
+from crp_integrations.dpe.judge.inquiry import Inquiry, JudgeReply, JudgeTerms, not_asked
+from crp_integrations.dpe.judge.verdict import decided, judged, unjudged
+from crp_integrations.dpe.records import Report
+from crp_integrations.errors import SafetyHalt
+from crp_integrations.messages import ModelCall
+from crp_integrations.ports import Model
+from crp_integrations.relay.judge import LATER, NO_DOUBT, Judge, JudgeSource
+from crp_integrations.relay.settings_judge import JudgeSettings
+from crp_integrations.vocabulary import HaltReason, Verification
+
+
+class Judges:
+    """The judges of a component, each kept with its cache and its budgets.
+
+    Args:
+        settings: what they are based on.
+    """
+
+    MOST: Final = 32
+
+    def __init__(self, settings: JudgeSettings) -> None:
+        self._settings = settings
+        self._made: OrderedDict[str, tuple[object, Judge | None]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, source: JudgeSource, options: Mapping[str, Any]) -> Judge | None:
+        """The judge for these arguments; the same for the same ones.
+
+        Raises:
+            ConfigError, RequestError: an argument has no usable value.
+        """
+        plain = isinstance(source, str | bool | type(None) | Mapping)
+        told = [repr(source) if plain else f"object {id(source)}"]
+        told += [
+            f"{name}={id(value) if callable(value) else repr(value)}"
+            for name, value in sorted(options.items())
+        ]
+        key = "\n".join(told)
+        with self._lock:
+            if key not in self._made:
+                # What is known by its id is held, so that no other object gets the id.
+                made = Judge.of(source, self._settings, **options)
+                self._made[key] = ((source, dict(options)), made)
+            self._made.move_to_end(key)
+            while len(self._made) > self.MOST:
+                self._made.popitem(last=False)
+            return self._made[key][1]
+
+
+class JudgedAnswer:
+    """One answer's way through a judge: whether it is asked, its calls, and the report at the end.
+
+    Take `call()`, have it answered, hand the reply to `take()`, until there is none; then `report`.
+    """
+
+    def __init__(
+        self,
+        judge: Judge,
+        report: Report,
+        dossier: Dossier,
+        *,
+        session_id: str = "",
+        decides: bool = True,
+        own_model: str = "",
+        own_window: int = 0,
+        left_out: Iterable[tuple[str, str]] = (),
+        late: bool = False,
+        terms: JudgeTerms | None = None,
+    ) -> None:
+        self.judge = judge
+        self.session_id = session_id
+        self._report, self._dossier, self._decides = report, dossier, decides
+        self._why = judge.skips(report, session_id)
+        if not self._why and judge.settings.mode == "background" and not late:
+            self._why = LATER
+        self._terms = terms or judge.terms(own_model, own_window, left_out)
+        self._inquiry = None if self._why else Inquiry(dossier, report.claims, self._terms)
+
+    @property
+    def later(self) -> bool:
+        """Whether the judgement is left to the background."""
+        return self._why == LATER
+
+    @property
+    def failed(self) -> str:
+        """Name of the error that left the answer unjudged; empty for none."""
+        return self._inquiry.failed if self._inquiry is not None else ""
+
+    def now(self, report: Report) -> JudgedAnswer:
+        """The same, to be judged now, with the report that was given out."""
+        return JudgedAnswer(
+            self.judge,
+            report,
+            self._dossier,
+            terms=self._terms,
+            session_id=self.session_id,
+            decides=self._decides,
+            late=True,
+        )
+
+    def call(self) -> ModelCall | None:
+        """The next call; None where nothing is left to ask."""
+        return self._inquiry.call() if self._inquiry is not None else None
+
+    def take(self, reply: JudgeReply) -> None:
+        """Take the reply to the last call."""
+        assert self._inquiry is not None
+        self._inquiry.take(reply)
+
+    @property
+    def report(self) -> Report:
+        """The report with what the judge said, or with why it did not."""
+        if self._inquiry is not None:
+            run = self._inquiry.run()
+            return judged(self._report, self._dossier, run, decides=self._decides)
+        language = self.judge.settings.language
+        found = unjudged(self._report, not_asked(self._terms.model, self._why, language))
+        if self._why == NO_DOUBT and self._decides:
+            # Every claim stands in the evidence: that decides, and no model looked at it.
+            settled = decided(found, self._dossier, language)
+            return settled.model_copy(update={"verification": Verification.SCREENED})
+        return found
+
+    def played(self, model: Model | None = None) -> Report:
+        """Make the calls, one after the other; the report.
+
+        Raises:
+            SafetyHalt: no reply could be read, and the judge's `failure` is `halt`.
+        """
+        while (call := self.call()) is not None:
+            self.take(self.judge.reply(call, model, self.session_id))
+        return self._ended()
+
+    async def aplayed(self, model: Model | None = None) -> Report:
+        """The asynchronous twin of `played`."""
+        while (call := self.call()) is not None:
+            self.take(await self.judge.areply(call, model, self.session_id))
+        return self._ended()
+
+    def _ended(self) -> Report:
+        report = self.report
+        if self.failed and self.judge.settings.failure == "halt":
+            raise SafetyHalt(
+                f"an answer was withheld: its judge failed ({self.failed}) and judge_failure is "
+                "halt",
+                report=report,
+                reason=HaltReason.JUDGE_FAILED.value,
+            )
+        return report
