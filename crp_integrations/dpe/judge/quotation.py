@@ -6,6 +6,7 @@ forms of characters, and the asterisks and backticks of Markdown. Words and figu
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from functools import lru_cache
 from typing import Final
@@ -15,6 +16,13 @@ DASHES: Final = frozenset("‐‑‒–—―−-")
 NOTHING: Final = frozenset("\u00ad\u200b\u200c\u200d\u2060\ufeff")
 # What a quotation may be cut off with at its ends.
 EDGES: Final = " .,;:…!?"
+# Digits of a group of thousands.
+GROUP: Final = 3
+_BEFORE: Final = re.compile(r"[0-9][.,]\Z")
+_DIGITS: Final = re.compile(r"[0-9]*")
+_AFTER: Final = re.compile(r"[.,]([0-9]+)")
+# A number whose point is no group's, so that a comma behind it ends it.
+_DECIMAL: Final = re.compile(r"\.(?:[0-9]{1,2}|[0-9]{4,})\Z")
 # Letters from here on are written without blanks between words.
 UNSPACED: Final = 0x0E00
 
@@ -53,28 +61,45 @@ class Folded:
         self.text = "".join(kept)
         self.places = places
 
-    def find(self, words: str) -> tuple[int, int] | None:
-        """First and last offset in the original of folded words; None where they do not stand."""
-        at = self.text.find(words)
+    def find(self, words: str, start: int = 0) -> tuple[int, int] | None:
+        """Where folded words stand, as places in the folded text; None where they do not.
+
+        Args:
+            start: place from which they are looked for.
+        """
+        at = self.text.find(words, start)
         while at >= 0:
             end = at + len(words)
             if self._whole(at, end):
-                return self.places[at], self.places[end - 1] + 1
+                return at, end
             at = self.text.find(words, at + 1)
         return None
+
+    def original(self, at: int, end: int) -> tuple[int, int]:
+        """Offsets in the original of a stretch of the folded text that is not empty."""
+        return self.places[at], self.places[end - 1] + 1
 
     def _whole(self, at: int, end: int) -> bool:
         """Whether no word or figure is cut: `2` does not stand in `12`, nor in `2.5`."""
         text = self.text
-        if at and _inner(text[at - 1]) and _inner(text[at]):
+        if at and self._joined(at) and _inner(text[at - 1]) and _inner(text[at]):
             return False
-        if end < len(text) and _inner(text[end]) and _inner(text[end - 1]):
+        if end < len(text) and self._joined(end) and _inner(text[end]) and _inner(text[end - 1]):
             return False
-        digits = text[end - 1].isdigit() and text[end : end + 1] in (".", ",")
-        if digits and text[end + 1 : end + 2].isdigit():
-            return False
-        before = text[at].isdigit() and at > 1 and text[at - 1] in ".,"
-        return not (before and text[at - 2].isdigit())
+        if _BEFORE.search(text, max(0, at - 2), at) and self._joined(at) and text[at].isdigit():
+            grouped = len(_DIGITS.match(text, at)[0]) == GROUP  # type: ignore[index]
+            if text[at - 1] == "." or grouped:
+                return False
+        after = _AFTER.match(text, end)
+        if after is not None and self._joined(end) and text[end - 1].isdigit():
+            return text[end] == "," and (
+                len(after[1]) > GROUP or _DECIMAL.search(text[at:end]) is not None
+            )
+        return True
+
+    def _joined(self, place: int) -> bool:
+        """Whether nothing was left out in front of a character."""
+        return self.places[place] == self.places[place - 1] + 1
 
 
 @lru_cache(maxsize=4096)
@@ -106,14 +131,25 @@ def locate(quotation: str, text: Folded) -> tuple[int, int] | None:
     >>> locate("2 million", Folded("It was 4.2 million.")) is None
     True
     """
+    whole = folded_words(quotation)
+    if not any(character.isalnum() for character in whole):
+        return None
+    found = text.find(whole)
+    if found is None:
+        found = _in_pieces(quotation, text)
+    return None if found is None else text.original(*found)
+
+
+def _in_pieces(quotation: str, text: Folded) -> tuple[int, int] | None:
+    """Where words stand that an ellipsis shortens: the pieces follow each other."""
     pieces = [folded_words(one) for one in quotation.replace("...", "…").split("…")]
     pieces = [one for one in pieces if any(character.isalnum() for character in one)]
-    if not pieces:
+    if len(pieces) < 2:
         return None
-    found: tuple[int, int] | None = None
+    first, last = -1, 0
     for piece in pieces:
-        here = text.find(piece)
-        if here is None or (found is not None and here[1] < found[0]):
+        here = text.find(piece, last)
+        if here is None:
             return None
-        found = here if found is None else (min(found[0], here[0]), max(found[1], here[1]))
-    return found
+        first, last = here[0] if first < 0 else first, here[1]
+    return first, last
