@@ -338,4 +338,6 @@ class _Reading:
 
 
 def _with(claim: Claim, status: ClaimStatus) -> Claim:
-    return claim.model_copy(update={"status": status})
+    """A claim with a status alone, without what an earlier one rested on."""
+    bare = {"error": None, "wrong": None, "quotations": (), "reason": ""}
+    return claim.model_copy(update={"status": status, **bare})
