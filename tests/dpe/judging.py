@@ -56,6 +56,13 @@ class Case:
     def inquiry(self) -> Inquiry:
         return Inquiry(self.dossier, self.screened.claims, self.terms)
 
+    @property
+    def material(self) -> dict[str, Any]:
+        """What the first call holds."""
+        call = self.inquiry().call()
+        assert call is not None
+        return asked(call)
+
     def played(self, rule: Rule) -> tuple[JudgeRun, list[ModelCall]]:
         """What came of asking a judge that answers by a rule, and the calls."""
         inquiry, calls = self.inquiry(), []

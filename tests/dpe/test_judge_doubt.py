@@ -64,7 +64,8 @@ def test_one_doubt_is_a_doubt_and_courtesies_are_none() -> None:
 
 @given(st.integers(0, 10**5), st.integers(0, 10**5))
 def test_only_the_same_figure_is_the_same(one: int, other: int) -> None:
-    report = Case(f"The basin of the mill holds {other} litres.", [
-        f"It is known that the basin of the mill holds {one} litres of water."
-    ]).screened
+    report = Case(
+        f"The basin of the mill holds {other} litres.",
+        [f"It is known that the basin of the mill holds {one} litres of water."],
+    ).screened
     assert without_doubt(report.claims) == (one == other)

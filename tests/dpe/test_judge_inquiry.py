@@ -94,7 +94,7 @@ def test_one_call_holds_all_there_is_to_read() -> None:
 
 def test_the_id_is_a_hash_of_everything_that_is_asked() -> None:
     ids = {
-        asked(case.inquiry().call() or pytest.fail())["id"]
+        case.material["id"]
         for case in (
             CASE,
             replace(CASE, question="How high is it?"),
@@ -115,7 +115,7 @@ def test_the_same_case_is_asked_in_the_same_bytes() -> None:
 
 def test_the_parts_of_an_answer_are_sent_in_order_and_whole() -> None:
     case = Case("Facts:\n\n1. It is red.\n2. It is tall, and it was built in 1998.\n", ["x"])
-    data = asked(case.inquiry().call() or pytest.fail())
+    data = case.material
     told = [one[1] if isinstance(one, list) else one for one in data["answer"]]
     assert "".join("".join(told).split()) == "".join(case.answer.split())
     assert [number for number, _ in claims_of(data)] == [1, 2, 3, 4]
@@ -127,7 +127,7 @@ def test_earlier_messages_and_system_prompt_are_shown_in_short() -> None:
         conversation=tuple(("user", f"{n} " + "x" * 2000) for n in range(9)),
         system="y" * 50_000,
     )
-    data = asked(case.inquiry().call() or pytest.fail())
+    data = case.material
     assert [text[0] for _, text in data["earlier"]] == ["5", "6", "7", "8"]
     assert max(len(text) for _, text in data["earlier"]) == 600
     assert len(data["system"]) == 4000
@@ -211,7 +211,9 @@ def test_passages_go_in_as_few_calls_as_needed() -> None:
     assert run.left_out == ()
     for call in calls:
         assert sum(estimated(one.content) for one in call.messages) <= 6000
-        assert claims_of(asked(call)) == [(n, c.text) for n, c in enumerate(case.screened.claims, 1)]
+        assert claims_of(asked(call)) == [
+            (n, c.text) for n, c in enumerate(case.screened.claims, 1)
+        ]
         assert asked(call)["note"].endswith("of 30 passages; others are read separately")
     shown = [int(number) for call in calls for number, _ in asked(call)["passages"]]
     assert sorted(shown) == list(range(1, 31))
@@ -335,7 +337,9 @@ def test_many_claims_are_asked_about_in_groups_with_their_surroundings() -> None
 
 def test_an_assertion_without_a_number_is_merged_too() -> None:
     passages = _long(30, p3="312 metres", p29="There is a museum.")
-    case = Case("```A museum\nlength = 312 metres\n```", passages, terms=_terms(window=6000, most_calls=20))
+    case = Case(
+        "```A museum\nlength = 312 metres\n```", passages, terms=_terms(window=6000, most_calls=20)
+    )
 
     def rule(data: dict[str, Any]) -> dict[str, Any]:
         found = finding(c1="312 metres")(data)
@@ -389,6 +393,8 @@ def test_whatever_is_asked_every_passage_is_shown_or_named(
         assert fact_id in left or len(shown.get(str(number), "")) >= len(text)
 
 
-@pytest.mark.parametrize("text", ["", "abc", "plain words and more of them", "12345678", "東京" * 9])
+@pytest.mark.parametrize(
+    "text", ["", "abc", "plain words and more of them", "12345678", "東京" * 9]
+)
 def test_the_estimate_of_tokens_is_an_upper_bound_for_prose(text: str) -> None:
     assert estimated(text) >= counter_for("gpt-4o").count(text)

@@ -14,7 +14,9 @@ from tests.dpe.judging import Case, contradicted, saying, statuses, supported
 WORDS = st.sampled_from(
     "the The river Elbe flooded 4.2 12 2.5 -3 1,250 € million (net) **bold** `code` “quoted” it's "
     "Straße café cafe\u0301 naïve 10² 2½ ½ 5% U.S. e.g. A/B x*y ３０ ﬁnal 12–14 - … Öl № 東京は首都 สวัสดี "
-    "विकास की हाँ não 한국어 Ελλάς ЧЕТЫРЕ مرحبا ٢٣ 十二 .5 3×4 [1] #7 \u00ad soft\u00adhyphen Nguyễn".split(" ")
+    "विकास की हाँ não 한국어 Ελλάς ЧЕТЫРЕ مرحبا ٢٣ 十二 .5 3×4 [1] #7 \u00ad soft\u00adhyphen Nguyễn".split(
+        " "
+    )
 )
 BLANKS = st.sampled_from([" ", "  ", "\n", "\t", "\u00a0", "\u202f", "\r\n"])
 TEXTS = st.lists(st.tuples(WORDS, BLANKS), min_size=1, max_size=30)
@@ -66,9 +68,7 @@ def test_case_blanks_quotes_and_dashes_do_not_matter(
 
 
 @given(TEXTS, st.data())
-def test_a_changed_figure_is_never_found(
-    parts: list[tuple[str, str]], data: st.DataObject
-) -> None:
+def test_a_changed_figure_is_never_found(parts: list[tuple[str, str]], data: st.DataObject) -> None:
     text, places = _written([*parts, ("4.2", " ")])
     at = data.draw(st.sampled_from([n for n, one in enumerate(text) if one in "0123456789"]))
     start, end = next((a, b) for a, b in places if a <= at < b)

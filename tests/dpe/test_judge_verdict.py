@@ -211,7 +211,11 @@ def test_an_assertion_outside_of_the_claims_is_one_with_offsets() -> None:
     rule = saying(RIGHT, unnumbered=[_unnumbered(words.upper(), wrong="lake")])
     report = case.judged(rule)
     added = report.claims[0]
-    assert (added.claim_id, added.text, case.answer[added.start : added.end]) == ("u1", words, words)
+    assert (added.claim_id, added.text, case.answer[added.start : added.end]) == (
+        "u1",
+        words,
+        words,
+    )
     assert added.wrong is not None
     assert case.answer[slice(*added.wrong)] == "lake"
     assert report.claims_total == len(report.claims) == 2
@@ -241,7 +245,9 @@ def test_within_a_numbered_claim_only_what_is_flagged_in_an_unflagged_one_counts
 def test_words_that_stand_twice_are_meant_where_no_claim_has_them() -> None:
     case = Case("The bridge is 312 metres long.\n\n```312 metres\nx = 1\n```", PASSAGES)
     report = case.judged(saying(RIGHT, unnumbered=[_unnumbered("312 metres")]))
-    assert [one.start for one in report.claims if one.claim_id == "u1"] == [case.answer.rindex("312")]
+    assert [one.start for one in report.claims if one.claim_id == "u1"] == [
+        case.answer.rindex("312")
+    ]
 
 
 def test_an_unnumbered_assertion_needs_its_quotation_too() -> None:
@@ -258,9 +264,7 @@ def test_an_unnumbered_assertion_needs_its_quotation_too() -> None:
 def test_the_same_replies_give_the_same_report() -> None:
     rule = saying(RIGHT, WRONG, INVENTED, unnumbered=[_unnumbered("The bridge")])
     run, _ = CASE.played(rule)
-    written = {
-        finish(judged(CASE.screened, CASE.dossier, run)).model_dump_json() for _ in range(3)
-    }
+    written = {finish(judged(CASE.screened, CASE.dossier, run)).model_dump_json() for _ in range(3)}
     assert len(written) == 1
     again, _ = CASE.played(rule)
     assert again == run

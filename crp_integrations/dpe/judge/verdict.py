@@ -227,9 +227,7 @@ class _Reading:
         """A claim with its status."""
         return self._merged(claim, self._words.get(number, []))
 
-    def _merged(
-        self, claim: Claim, heard: Sequence[tuple[Word | None, frozenset[int]]]
-    ) -> Claim:
+    def _merged(self, claim: Claim, heard: Sequence[tuple[Word | None, frozenset[int]]]) -> Claim:
         """A claim with what several calls, each with other passages, come to."""
         found = [self._checked(claim, word, shown) for word, shown in heard]
         found.sort(key=lambda one: _FIRST.index(one.status))
