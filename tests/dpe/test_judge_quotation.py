@@ -134,6 +134,11 @@ def test_a_figure_is_found_only_as_it_stands(one: int, other: int) -> None:
         ("عدد السكان ٢٣ ألف", "٢٣ ألف"),
         ("नई दिल्ली भारत की राजधानी है", "भारत की राजधानी"),
         ("with \ufffd within", "with \ufffd within"),
+        ("Total**42**", "42"),
+        ("EUR,4200,2021", "4200"),
+        ("EUR,4200,2021", "2021"),
+        ("EUR,4.25,2021", "4.25"),
+        ("wait ... what", "wait ... what"),
     ],
 )
 def test_typography_aside_it_stands_there(text: str, quotation: str) -> None:
@@ -161,6 +166,10 @@ def test_typography_aside_it_stands_there(text: str, quotation: str) -> None:
         ("2½ hours", "2"),
         ("½ cup", "1"),
         ("3*4", "34"),
+        ("2**10", "210"),
+        ("un\u00adsafe", "safe"),
+        ("2,5 tons", "2"),
+        ("EUR,4,200", "200"),
         ("5'6 tall", "56 tall"),
         ("unsafe", "safe"),
         ("nothing", "not"),

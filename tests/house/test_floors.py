@@ -14,6 +14,8 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("cli",),
     ("bench", "recipes"),
     ("langchain", "llama_index", "litellm", "gateway", "testing"),
+    # Above relay, since it examines answers and asks judges.
+    ("evaluation",),
     ("relay",),
     ("engines", "stores", "loaders", "observability"),
     ("headers", "receipt"),

@@ -7,6 +7,7 @@ are not: one that is cut, as `2` out of `12`, `2.5` or `-2`, does not stand ther
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
@@ -22,6 +23,11 @@ EDGES: Final = " .,;:…!?"
 STOPS: Final = frozenset(EDGES) - {" "}
 # Between two figures they make one of them.
 SEPARATORS: Final = frozenset(".,'\"^٫٬·*")
+# Digits of a group of thousands.
+GROUP: Final = 3
+_FIGURES: Final = re.compile(r"\d*")
+# A number whose point is no group's, so that a comma behind it ends it.
+_DECIMAL: Final = re.compile(r"\.(?:\d{1,2}|\d{4,})\Z")
 # Written without blanks between words: from Thai to Burmese, Khmer, the syllabaries, Chinese.
 UNSPACED: Final = (
     (0x0E00, 0x109F), (0x1100, 0x11FF), (0x1780, 0x17FF), (0x1950, 0x1AAF), (0x2E80, 0xA4CF),
@@ -39,12 +45,14 @@ class Folded:
         starts, ends: offsets in the original of what each of its characters stands for.
     """
 
-    __slots__ = ("ends", "starts", "text")
+    __slots__ = ("_apart", "ends", "starts", "text")
 
     def __init__(self, original: str) -> None:
         kept: list[str] = []
         self.starts: list[int] = []
         self.ends: list[int] = []
+        # Places in the folded text in front of which a mark was left out.
+        self._apart: set[int] = set()
         blank = True
         place, size = 0, len(original)
         while place < size:
@@ -61,11 +69,18 @@ class Folded:
                     blank = True
                 continue
             if character in MARKS:
+                while place < size and original[place] in MARKS:
+                    place += 1
                 around = original[first - 1 : first] + original[place : place + 1]
                 if len(around) < 2 or not around.isdigit():
+                    self._apart.add(len(kept))
                     continue
                 character = "'" if character in APOSTROPHES else character
                 character = character if character in "'*" else '"'
+                kept.append(character)
+                self.starts.append(first)
+                self.ends.append(place)
+                continue
             blank = False
             while place < size and _joins(original[place]):
                 place += 1
@@ -93,12 +108,14 @@ class Folded:
 
     def _whole(self, at: int, end: int) -> bool:
         """Whether no character, word or figure is cut: `2` does not stand in `12` or `2.5`."""
-        return not (self._cut(at) or self._cut(end) or self._signed(at))
+        if self._cut(at) or self._cut(end) or self._signed(at):
+            return False
+        return not (self._behind_separator(at) or self._before_separator(at, end))
 
     def _cut(self, at: int) -> bool:
         """Whether what stands before and behind a place in the folded text is one."""
         text = self.text
-        if not 0 < at < len(text):
+        if not 0 < at < len(text) or at in self._apart:
             return False
         before, behind = text[at - 1], text[at]
         if _joins(behind):
@@ -109,14 +126,35 @@ class Folded:
             return True
         if _inner(before) and _inner(behind):
             return True
-        if before in HAN_FIGURES and behind in HAN_FIGURES:
-            return True
-        if behind in SEPARATORS:
-            return before.isdigit() and text[at + 1 : at + 2].isdigit()
-        if before not in SEPARATORS or not behind.isdigit():
+        return before in HAN_FIGURES and behind in HAN_FIGURES
+
+    def _behind_separator(self, at: int) -> bool:
+        """Whether a figure begins here behind another one and what makes them one.
+
+        A comma does so before three figures: rows of a table have others between their commas.
+        """
+        text = self.text
+        if at in self._apart or at < 1:
             return False
-        leading = before == "." and not (_word(text, at - 2) or text[at - 2 : at - 1] == ".")
-        return leading or text[max(0, at - 2) : at - 1].isdigit()
+        before, figures = text[at - 1], len(_FIGURES.match(text, at)[0])  # type: ignore[index]
+        if text[at] in SEPARATORS:
+            return before.isdigit() and text[at + 1 : at + 2].isdigit()
+        if before not in SEPARATORS or not text[at].isdigit():
+            return False
+        if before == "." and not (_word(text, at - 2) or text[max(0, at - 2) : at - 1] == "."):
+            return True
+        one = text[max(0, at - 2) : at - 1].isdigit()
+        return one and (before != "," or figures == GROUP)
+
+    def _before_separator(self, at: int, end: int) -> bool:
+        """Whether a figure ends here in front of what makes it one with the next."""
+        text = self.text
+        if end + 1 >= len(text) or end in self._apart or text[end] not in SEPARATORS:
+            return False
+        figures = len(_FIGURES.match(text, end + 1)[0])  # type: ignore[index]
+        if not figures or not text[end - 1].isdigit():
+            return False
+        return text[end] != "," or not (figures > GROUP or _DECIMAL.search(text[at:end]))
 
     def _signed(self, at: int) -> bool:
         """Whether a figure begins here that has a sign before it: `5` does not stand in `-5`."""
@@ -190,17 +228,23 @@ def locate(
     >>> locate("2 million", Folded("It was 4.2 million.")) is None
     True
     """
+    whole = folded_words(quotation)
+    if not any(character.isalnum() for character in whole):
+        return None
+    first: tuple[int, int] | None = None
+    for place in text.every(whole):
+        if not any(start <= place[0] and place[1] <= end for start, end in outside):
+            return place
+        first = first or place
+    return first or _in_pieces(quotation, text)
+
+
+def _in_pieces(quotation: str, text: Folded) -> tuple[int, int] | None:
+    """Where words stand that an ellipsis shortens: the pieces follow each other."""
     pieces = [folded_words(one) for one in quotation.replace("...", "…").split("…")]
     pieces = [one for one in pieces if any(character.isalnum() for character in one)]
-    if not pieces:
+    if len(pieces) < 2:
         return None
-    if len(pieces) == 1:
-        first: tuple[int, int] | None = None
-        for place in text.every(pieces[0]):
-            if not any(start <= place[0] and place[1] <= end for start, end in outside):
-                return place
-            first = first or place
-        return first
     found: tuple[int, int] | None = None
     for piece in pieces:
         here = text.find(piece, found[1] if found else 0)

@@ -1,0 +1,5 @@
+"""What a user measures on his own data: how often a verdict on an answer is right.
+
+`answers` scores verdicts on labelled answers, in both directions; `crp eval answers` is its
+command. `data_rows` reads the files.
+"""
