@@ -17,8 +17,6 @@ from crp_integrations.evaluation.answers import (
     OracleVerifier,
     ScoredAnswer,
     Screened,
-    doubt_curve,
-    figures,
     oracle,
     prompts,
     read_cases,
@@ -27,6 +25,7 @@ from crp_integrations.evaluation.answers import (
     screened,
     verdict,
 )
+from crp_integrations.evaluation.figures import doubt_curve, figures
 
 app = typer.Typer(help="Figures on your own data.", no_args_is_help=True, **PLAIN)
 THREADS = 8
