@@ -114,11 +114,8 @@ class _Units:
             self._folded = [Folded(text) for _, text in self._passages]
         words = folded_words(claim)
         for (fact_id, text), folded in zip(self._passages, self._folded, strict=True):
-            found = folded.find(words) if words else None
-            if found is None:
-                continue
-            place = folded.original(*found)
-            if not self._conditioned(claim, text, place):
+            place = folded.find(words)
+            if place is not None and not self._conditioned(claim, text, place):
                 return fact_id, *place
         return self._by_value(claim)
 
