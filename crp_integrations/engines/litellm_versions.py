@@ -19,9 +19,10 @@ from crp_integrations.errors import MissingExtra
 
 _PROXY: Final = "litellm.proxy.proxy_server"
 # Raised by LiteLLM's native runtime (1.109 and newer) in a process that it cannot work in.
-FORKED: Final = frozenset({"ForkedAfterNativeRuntimeStarted", "ProcessReservedForForking"})
-# Raised for a stream that broke off after its first piece.
-BROKEN_OFF: Final = "MidStreamFallbackError"
+_FORKED: Final = frozenset({"ForkedAfterNativeRuntimeStarted", "ProcessReservedForForking"})
+# What failed while a stream was read is wrapped in it.
+_MID_STREAM: Final = "MidStreamFallbackError"
+_NO_CHOICE: Final = "returned a response with no 'choices'"
 
 
 def library(purpose: str = "asking a model") -> ModuleType:
@@ -168,11 +169,33 @@ def ended(stream: Any) -> bool:
     return not hasattr(stream, "received_finish_reason")
 
 
+# --- errors ----------------------------------------------------------------------------------
+
+
 def forked(error: BaseException) -> bool:
-    """Whether a call failed for the process: forked after LiteLLM's native runtime had started."""
-    return type(error).__name__ in FORKED
+    """Whether a call failed for its process: forked after LiteLLM's native runtime had started."""
+    return type(error).__name__ in _FORKED
 
 
-def broke_off(error: BaseException) -> bool:
-    """Whether an error says that a stream broke off after its first piece."""
-    return type(error).__name__ == BROKEN_OFF
+def without_choice(error: BaseException) -> bool:
+    """Whether a call failed since the answer held no choice; most versions let it pass."""
+    return _NO_CHOICE in str(error)
+
+
+def provider_error_of(error: Exception) -> tuple[Exception, bool]:
+    """The provider's own error, and whether it came in the middle of a stream.
+
+    A client's stream wraps it; a router's raises it from the wrapper (1.106 and newer), or raises
+    the wrapper as well.
+    """
+    wrapper: BaseException | None = error
+    if type(error).__name__ != _MID_STREAM:
+        wrapper = error.__cause__
+        if (
+            type(wrapper).__name__ != _MID_STREAM
+            or getattr(wrapper, "original_exception", None) is not error
+        ):
+            return error, False
+    own = getattr(wrapper, "original_exception", None)
+    begun = not getattr(wrapper, "is_pre_first_chunk", False)
+    return (own if isinstance(own, Exception) else error), begun

@@ -300,7 +300,7 @@ def _deployment(response: Any) -> str:
 def _must_have_asked(running: Attempts) -> None:
     if not running.tried:
         raise EngineError(
-            "LiteLLM answered without asking what the attempt should carry; use litellm>=1.80",
+            "LiteLLM answered without asking what the attempt should carry; use litellm>=1.95",
             engine="litellm",
         )
 
