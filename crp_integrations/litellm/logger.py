@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Final
 
-from crp_integrations.engines.litellm import library
+from crp_integrations.engines.litellm_versions import callback_lists, library, notes_of
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.records import Fact
@@ -114,13 +114,8 @@ class CRPLogger(CustomLogger):
         self._lock = Lock()
 
     def install(self) -> None:
-        """Make LiteLLM call it; again has no effect.
-
-        LiteLLM copies `callbacks` into its other lists at each call, but only while these have
-        fewer than 30 entries, of which every router of the process takes one; so it is put there.
-        """
-        told = (litellm.input_callback, litellm.success_callback, litellm._async_success_callback)
-        for callbacks in (litellm.callbacks, *told):
+        """Make LiteLLM call it; again has no effect."""
+        for callbacks in callback_lists():
             if self not in callbacks:
                 callbacks.append(self)
 
@@ -215,8 +210,7 @@ class CRPLogger(CustomLogger):
                 self._calls.popitem(last=False)
 
     def _call_of(self, response: Any) -> _Call:
-        hidden = getattr(response, "_hidden_params", None)
-        found = hidden.get(_CALL_ID) if isinstance(hidden, dict) else None
+        found = notes_of(response).get(_CALL_ID)
         found = found or getattr(getattr(response, "logging_obj", None), _CALL_ID, None)
         with self._lock:
             call = self._calls.get(str(found))

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from crp_integrations.engines.extractive import EXTRACTIVE
-from crp_integrations.engines.litellm import library, plain_tools
 from crp_integrations.engines.litellm_headers import ARGUMENTS, refuse_crp, refuse_unlisted
 from crp_integrations.engines.litellm_provider import register_extractive
+from crp_integrations.engines.litellm_versions import library, plain_tools
 from crp_integrations.errors import RequestError
 from crp_integrations.litellm.attach import attached
 from crp_integrations.litellm.deployments import Deployments
-from crp_integrations.litellm.entries import check_entries
+from crp_integrations.litellm.entries import check_entries, first_model
 from crp_integrations.litellm.hook import install
 from crp_integrations.litellm.loop import made_in_a_loop, wait
 from crp_integrations.litellm.wire import (
@@ -154,7 +154,7 @@ class CRPRouter:
             **{
                 **named,
                 **more,
-                "model": self._first(model),
+                "model": first_model(self.router, model),
                 "system_prompt": question.system,
                 "history": question.history,
                 "results": question.results,
@@ -179,13 +179,6 @@ class CRPRouter:
             RequestError: it is called from within a call of a router, which it would block.
         """
         return wait(self.acompletion(model, messages, **kwargs))
-
-    def _first(self, group: str) -> str:
-        """The model of the group's first deployment, which the hook replaces by the real one."""
-        for entry in self.router.get_model_list(model_name=group) or ():
-            info = entry.get("model_info") or {}
-            return str(info.get("base_model") or entry["litellm_params"]["model"])
-        return group
 
 
 def _entry(given: Mapping[str, Any]) -> dict[str, Any]:
