@@ -253,7 +253,11 @@ class Asks:
         )
 
     def _judging(self, asking: Asking) -> World:
-        """The world with the judge of one question; takes its fields out of the others."""
+        """The world with the judge of one question; takes its fields out of the others.
+
+        Raises:
+            ConfigError, RequestError: one of them has no usable value, or needs a judge.
+        """
         named = cast("dict[str, Any]", asking)
         source = named.pop("judge", None)
         given = {name: named.pop(name, None) for name in JUDGE_OPTIONS}
@@ -261,10 +265,8 @@ class Asks:
         if source is None and not chosen:
             return self._world
         if source is None:
+            # The relay's own judge, asked in another way.
             source = self._world.judge
-            if source is not None and not self._world.settings.judge.model:
-                raise RequestError(f"{min(chosen)} goes with judge=…; give both, or none of them")
-            source = None
         return replace(self._world, judge=self._judges.of(source, chosen))
 
     def _request(self, query: str, asking: Asking) -> Request:

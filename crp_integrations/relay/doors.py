@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Unpack, cast
 
 from crp_integrations.dpe.dossier import Dossier, PriorWindow
@@ -53,10 +54,13 @@ from crp_integrations.relay.judge import (
     Judge,
     JudgeOptions,
     JudgeSource,
+    OnReport,
+    refuse_own,
 )
-from crp_integrations.relay.judged_answer import JudgedAnswer
+from crp_integrations.relay.judged_answer import JudgedAnswer, Judges
 from crp_integrations.relay.records import TokenCount
 from crp_integrations.relay.settings import Settings, load
+from crp_integrations.relay.settings_judge import JudgeSettings
 from crp_integrations.vocabulary import GroundingMode
 
 
@@ -167,8 +171,9 @@ def examine(
         system_prompt: what the model was told; facts in it are evidence for a judge.
         judge: a model that reads question, context and answer once and decides: a LiteLLM name, a
             mapping with `model` and LiteLLM's parameters, a model object of LangChain or
-            LlamaIndex, or a `Judge`. None takes the settings' judge, which is none by default.
-        judge_options: see `JudgeOptions`.
+            LlamaIndex, or a `Judge`. None takes the settings' judge, which is none by default. Calls
+            with the same judge and options share its cache and its budget, which is the process's.
+        judge_options: see `JudgeOptions`; `on_report` may go with a `Judge` too.
 
     Returns:
         The report: risk, counts, and for each claim its status and what it rests on. Nothing is
@@ -179,7 +184,7 @@ def examine(
             grounding mode not one of the three.
         SafetyHalt: the judge failed, and `judge_failure` is `halt`.
     """
-    judging = _judging(judge, judge_options, settings)
+    judging, told = _judging(judge, judge_options, settings)
     report, dossier, chosen = _screened(
         answer,
         context,
@@ -197,7 +202,7 @@ def examine(
         return finish(report, settings_digest=chosen.digest)
     way = judged_answer(judging, report, dossier, context, chosen)
     done = finish(way.played(), settings_digest=chosen.digest)
-    _handed(way, done, chosen)
+    _handed(way, done, chosen, told)
     return done
 
 
@@ -216,7 +221,7 @@ async def aexamine(
         how: the other arguments of `examine`.
     """
     options = cast("JudgeOptions", {n: how.pop(n) for n in JUDGE_OPTIONS if n in how})
-    judging = _judging(judge, options, settings)
+    judging, told = _judging(judge, options, settings)
     report, dossier, chosen = await asyncio.to_thread(
         _screened, answer, context, question, settings=settings, **how
     )
@@ -224,7 +229,7 @@ async def aexamine(
         return finish(report, settings_digest=chosen.digest)
     way = judged_answer(judging, report, dossier, context, chosen)
     done = finish(await way.aplayed(), settings_digest=chosen.digest)
-    _handed(way, done, chosen)
+    _handed(way, done, chosen, told)
     return done
 
 
@@ -247,29 +252,39 @@ def judged_answer(
     return JudgedAnswer(judge, report, dossier, decides=decides, left_out=left_out)
 
 
-def _judging(judge: JudgeSource, options: JudgeOptions, settings: Settings | None) -> Judge | None:
-    """The judge of a call.
+def _judging(
+    judge: JudgeSource, options: JudgeOptions, settings: Settings | None
+) -> tuple[Judge | None, OnReport | None]:
+    """The judge of a call, and who is told of its report besides.
 
     Raises:
-        RequestError: it is True, and there is no model that could judge itself.
+        RequestError: it is the model that answers, and none does.
     """
-    if judge is True:
-        raise RequestError(
-            "judge is True, and examine calls no model of its own; give a model, such as "
-            "judge='openai/gpt-4o-mini'"
-        )
-    return Judge.of(judge, (settings or load()).judge, **options)
+    given = {name: value for name, value in options.items() if value is not None}
+    told = given.pop("on_report", None) if isinstance(judge, Judge) else None
+    refuse_own(judge, "examine")
+    return judges_of((settings or load()).judge).of(judge, given), told
 
 
-def _handed(way: JudgedAnswer, report: Report, settings: Settings) -> None:
-    """Give the report to `on_report`, in the background once the judge has spoken."""
+@lru_cache(maxsize=16)
+def judges_of(settings: JudgeSettings) -> Judges:
+    """The judges of everybody with these settings, each with its cache."""
+    return Judges(settings)
+
+
+def _handed(
+    way: JudgedAnswer, report: Report, settings: Settings, told: OnReport | None = None
+) -> None:
+    """Give the report to who is told of it, in the background once the judge has spoken."""
     judge = way.judge
     if way.later:
         judge.later(
-            lambda: judge.hand(finish(way.now(report).played(), settings_digest=settings.digest))
+            lambda: judge.hand(
+                finish(way.now(report).played(), settings_digest=settings.digest), told
+            )
         )
     else:
-        judge.hand(report)
+        judge.hand(report, told)
 
 
 def _screened(
