@@ -14,11 +14,12 @@ from rich.table import Table
 from rich.text import Text
 
 from crp_integrations.cli.opening import place
-from crp_integrations.vocabulary import Attribution, Checked, RiskLevel
+from crp_integrations.vocabulary import Attribution, Checked, ClaimStatus, RiskLevel
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from crp_integrations.dpe.judge.records import JudgeRun
     from crp_integrations.dpe.records import Claim, Report
     from crp_integrations.envelope.records import Envelope, EnvelopePreview
     from crp_integrations.fabric.records import IngestReport
@@ -38,6 +39,12 @@ ATTRIBUTION_STYLE = {
     Attribution.MIXED: "yellow",
     Attribution.PARAMETRIC: "yellow",
     Attribution.UNVERIFIABLE: "red",
+}
+
+STATUS_STYLE = {
+    ClaimStatus.SUPPORTED: "green",
+    ClaimStatus.CONTRADICTED: "red",
+    ClaimStatus.UNSUPPORTED: "red",
 }
 
 
@@ -188,10 +195,35 @@ def _verdict(report: Report) -> Group:
         f"{report.checked_share:.0%} of what can be checked was checked; stages "
         + ", ".join(str(stage.number) for stage in report.stages),
     )
-    return Group(table, summary)
+    lines = [plain(reason) for reason in report.reasons]
+    if report.judge is not None:
+        lines.append(_judge(report, report.judge))
+    return Group(table, summary, *map(Text, lines))
+
+
+def _judge(report: Report, run: JudgeRun) -> str:
+    """Who checked the claims, what that took, and what was left out."""
+    if run.skipped:
+        return f"No judge was asked: {run.skipped}"
+    failed = [flag for flag in report.flags if flag.startswith("judge-failed=")]
+    took = f"{many(len(run.calls), 'call')}, {many(run.tokens, 'token')}"
+    price = "" if run.cost_usd is None else f", ${run.cost_usd:.4f}"
+    said = f"{', '.join(failed)}, so the screen's word stands" if failed else "checked every claim"
+    named = f"Judge {plain(run.model)} ({took}{price}): {said}"
+    if run.left_out:
+        named += f"; it was not shown {many(len(run.left_out), 'passage')}"
+    return named
 
 
 def _claim_verdict(claim: Claim) -> Text:
+    text = _screened(claim)
+    if claim.quotations or claim.reason or claim.status is ClaimStatus.UNSUPPORTED:
+        said = claim.status.value + (f", {claim.error.value}" if claim.error else "")
+        text.append(f"\n{said}", style=STATUS_STYLE.get(claim.status, ""))
+    return text
+
+
+def _screened(claim: Claim) -> Text:
     if claim.attribution is None:
         return Text(f"{claim.claim_type.value}, not scored")
     text = Text(claim.attribution.value, style=ATTRIBUTION_STYLE[claim.attribution])

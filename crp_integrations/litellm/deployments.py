@@ -105,7 +105,8 @@ class Deployments:
         Raises:
             ModelError: no deployment answered; `tried` tells which were asked.
         """
-        turn, step = self._made.pop(id(call))
+        # Kept: a judge's call may be made again, and all of them last as long as the request.
+        turn, step = self._made[id(call)]
         running = self._attempts(turn, step)
         token = RUNNING.set(ref(running))
         try:

@@ -88,7 +88,7 @@ class CRPProxyHook(CustomLogger):
                 f"the relay of a key, not {type(relay).__name__}"
             )
         self._asking = further(asking, name="CRPProxyHook")
-        check_values(self._asking)
+        check_values(self._asking, relay if isinstance(relay, Relay) else None)
         _possible(self._asking.get("strategy"))
         policy = asking.get("policy")
         self._policy = parse(policy) if policy else None

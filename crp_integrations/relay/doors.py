@@ -18,7 +18,7 @@ from crp_integrations.envelope.ports import Reranker
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.rerank import reranked
 from crp_integrations.envelope.screen import screened
-from crp_integrations.errors import RequestError
+from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
 from crp_integrations.governance.compaction import AutoCompactor
 from crp_integrations.governance.compaction.records import CompactHistory
@@ -55,6 +55,7 @@ from crp_integrations.relay.judge import (
     JudgeOptions,
     JudgeSource,
     OnReport,
+    check_options,
     refuse_own,
 )
 from crp_integrations.relay.judged_answer import JudgedAnswer, Judges
@@ -171,8 +172,9 @@ def examine(
         system_prompt: what the model was told; facts in it are evidence for a judge.
         judge: a model that reads question, context and answer once and decides: a LiteLLM name, a
             mapping with `model` and LiteLLM's parameters, a model object of LangChain or
-            LlamaIndex, or a `Judge`. None takes the settings' judge, which is none by default. Calls
-            with the same judge and options share its cache and its budget, which is the process's.
+            LlamaIndex, or a `Judge`. None takes the settings' judge, which is none by default.
+            Calls with the same judge and options share its cache and its budget, which is the
+            process's.
         judge_options: see `JudgeOptions`; `on_report` may go with a `Judge` too.
 
     Returns:
@@ -200,9 +202,9 @@ def examine(
     )
     if judging is None:
         return finish(report, settings_digest=chosen.digest)
-    way = judged_answer(judging, report, dossier, context, chosen)
-    done = finish(way.played(), settings_digest=chosen.digest)
-    _handed(way, done, chosen, told)
+    way = judged_answer(judging, report, dossier, chosen, left_out=barred(judging, context))
+    done = _finished(way, chosen, told)
+    handed(way, done, told)
     return done
 
 
@@ -227,9 +229,9 @@ async def aexamine(
     )
     if judging is None:
         return finish(report, settings_digest=chosen.digest)
-    way = judged_answer(judging, report, dossier, context, chosen)
-    done = finish(await way.aplayed(), settings_digest=chosen.digest)
-    _handed(way, done, chosen, told)
+    way = judged_answer(judging, report, dossier, chosen, left_out=barred(judging, context))
+    done = await _afinished(way, chosen, told)
+    handed(way, done, told)
     return done
 
 
@@ -237,19 +239,30 @@ def judged_answer(
     judge: Judge,
     report: Report,
     dossier: Dossier,
-    context: Envelope | Sequence[Fact | str],
     settings: Settings,
+    session_id: str = "",
+    left_out: Sequence[tuple[str, str]] = (),
 ) -> JudgedAnswer:
-    """An answer's way through a judge, without the facts that its provider must not get."""
-    barred = set(judge.settings.withhold_labels)
+    """The way through a judge of an answer that somebody else asked for.
+
+    Args:
+        left_out: ids of facts that the judge's provider must not get, and why.
+    """
+    decides = settings.dpe.decides == "claims"
+    return JudgedAnswer(
+        judge, report, dossier, session_id=session_id, decides=decides, left_out=left_out
+    )
+
+
+def barred(judge: Judge, context: Envelope | Sequence[Fact | str]) -> list[tuple[str, str]]:
+    """Ids of facts by whose labels the judge's provider must not get them; an envelope has none."""
+    withheld = set(judge.settings.withhold_labels)
     items = () if isinstance(context, Envelope) else context
-    left_out = [
+    return [
         (item.fact_id, "label")
         for item in items
-        if isinstance(item, Fact) and barred.intersection(item.labels)
+        if isinstance(item, Fact) and withheld.intersection(item.labels)
     ]
-    decides = settings.dpe.decides == "claims"
-    return JudgedAnswer(judge, report, dossier, decides=decides, left_out=left_out)
 
 
 def _judging(
@@ -260,8 +273,9 @@ def _judging(
     Raises:
         RequestError: it is the model that answers, and none does.
     """
+    check_options("examine", options)
     given = {name: value for name, value in options.items() if value is not None}
-    told = given.pop("on_report", None) if isinstance(judge, Judge) else None
+    told: Any = given.pop("on_report", None) if isinstance(judge, Judge) else None
     refuse_own(judge, "examine")
     return judges_of((settings or load()).judge).of(judge, given), told
 
@@ -272,19 +286,46 @@ def judges_of(settings: JudgeSettings) -> Judges:
     return Judges(settings)
 
 
-def _handed(
-    way: JudgedAnswer, report: Report, settings: Settings, told: OnReport | None = None
-) -> None:
-    """Give the report to who is told of it, in the background once the judge has spoken."""
+def handed(way: JudgedAnswer, report: Report, told: OnReport | None = None) -> None:
+    """Give a judged report to who is told of it, in the background once the judge has spoken."""
     judge = way.judge
     if way.later:
+        digest = report.settings_digest
         judge.later(
-            lambda: judge.hand(
-                finish(way.now(report).played(), settings_digest=settings.digest), told
-            )
+            lambda: judge.hand(finish(way.now(report).played(), settings_digest=digest), told)
         )
     else:
         judge.hand(report, told)
+
+
+def _finished(way: JudgedAnswer, settings: Settings, told: OnReport | None) -> Report:
+    """The judged report.
+
+    Raises:
+        SafetyHalt: the judge failed, and its `failure` is `halt`.
+    """
+    try:
+        return finish(way.played(), settings_digest=settings.digest)
+    except SafetyHalt as halt:
+        _withheld(halt, way, settings, told)
+        raise
+
+
+async def _afinished(way: JudgedAnswer, settings: Settings, told: OnReport | None) -> Report:
+    """The asynchronous twin of `_finished`."""
+    try:
+        return finish(await way.aplayed(), settings_digest=settings.digest)
+    except SafetyHalt as halt:
+        _withheld(halt, way, settings, told)
+        raise
+
+
+def _withheld(
+    halt: SafetyHalt, way: JudgedAnswer, settings: Settings, told: OnReport | None
+) -> None:
+    report = finish(cast("Report", halt.report), settings_digest=settings.digest)
+    halt.report = report
+    way.judge.hand(report, told)
 
 
 def _screened(

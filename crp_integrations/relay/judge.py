@@ -40,24 +40,33 @@ _LOG = getLogger("crp_integrations.judge")
 JudgeSource: TypeAlias = Any
 OnReport: TypeAlias = Callable[[Report], None]
 MOST_SESSIONS: Final = 10_000
-NO_DOUBT, SAMPLED_OUT, NO_BUDGET, LATER = "no doubt", "sample", "budget", "background"
+BACKGROUND: Final = "background"
+NO_DOUBT, SAMPLED_OUT, NO_BUDGET, LATER = "no doubt", "sample", "budget", BACKGROUND
 
 
-class JudgeOptions(TypedDict, total=False):
-    """What a component takes beside `judge`; each stands for a field of `JudgeSettings`.
+class JudgeChoices(TypedDict, total=False):
+    """How a judge is asked; each stands for a field of `JudgeSettings`.
 
     Attributes:
         judge_when: `always`, `doubt` or `sample:0.1`.
         judge_budget: calls of a session, or a mapping with `calls`, `tokens` or `usd`.
         judge_mode: `wait` or `background`.
         judge_failure: `report` or `halt`.
-        on_report: called with the judged report of each answer.
     """
 
     judge_when: str | None
     judge_budget: int | Mapping[str, float] | None
     judge_mode: str | None
     judge_failure: str | None
+
+
+class JudgeOptions(JudgeChoices, total=False):
+    """What a component takes beside `judge`.
+
+    Attributes:
+        on_report: called with the judged report of each answer.
+    """
+
     on_report: OnReport | None
 
 
@@ -382,6 +391,17 @@ class Judge:
         return judge_engine(model, timeout_s=self.settings.timeout_s, options=reach)
 
 
+def check_options(taker: str, options: Mapping[str, Any]) -> None:
+    """Check the names of a component's arguments beside `judge`.
+
+    Raises:
+        TypeError: there is no such argument.
+    """
+    for name in options:
+        if name not in JUDGE_OPTIONS:
+            raise TypeError(f"{taker} got an unexpected keyword argument {name!r:.40}")
+
+
 def refuse_own(judge: JudgeSource, taker: str) -> None:
     """Check that a judge is a model of its own.
 
@@ -410,7 +430,7 @@ def _heard(on_report: OnReport | None, settings: JudgeSettings, *, own: bool) ->
     """Who is told of reports; in the background somebody has to be."""
     if on_report is not None and not callable(on_report):
         raise RequestError(f"on_report is {type(on_report).__name__}; give a function")
-    if settings.mode == "background" and (on_report is None or own):
+    if settings.mode == BACKGROUND and (on_report is None or own):
         missing = "on_report=…" if on_report is None else "a judge of its own, not True"
         raise RequestError(f"judge_mode is background, which needs {missing}")
     return on_report

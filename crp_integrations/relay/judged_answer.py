@@ -14,7 +14,7 @@ from crp_integrations.dpe.records import Report
 from crp_integrations.errors import SafetyHalt
 from crp_integrations.messages import ModelCall
 from crp_integrations.ports import Model
-from crp_integrations.relay.judge import LATER, NO_DOUBT, Judge, JudgeSource
+from crp_integrations.relay.judge import BACKGROUND, LATER, NO_DOUBT, Judge, JudgeSource
 from crp_integrations.relay.settings_judge import JudgeSettings
 from crp_integrations.vocabulary import HaltReason, Verification
 
@@ -83,7 +83,7 @@ class JudgedAnswer:
         self.session_id = session_id
         self._report, self._dossier, self._decides = report, dossier, decides
         self._why = judge.skips(report, session_id)
-        if not self._why and judge.settings.mode == "background" and not late:
+        if not self._why and judge.settings.mode == BACKGROUND and not late:
             self._why = LATER
         self._terms = terms or judge.terms(own_model, own_window, left_out)
         self._inquiry = None if self._why else Inquiry(dossier, report.claims, self._terms)
@@ -120,7 +120,8 @@ class JudgedAnswer:
 
     def take(self, reply: JudgeReply) -> None:
         """Take the reply to the last call."""
-        assert self._inquiry is not None and self._called is not None
+        assert self._inquiry is not None
+        assert self._called is not None
         self._inquiry.take(reply)
         if not reply.error and self._inquiry.run().calls[-1].error:
             # The next answer's judge is asked, and not told the same again.
