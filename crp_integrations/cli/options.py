@@ -61,7 +61,7 @@ Judge = Annotated[
     str | None,
     typer.Option(
         "--judge",
-        help="Model that checks each answer, as LiteLLM names it, or self for the one that answers.",
+        help="Model that checks the answer, as LiteLLM names it; self for the one that answers.",
     ),
 ]
 JudgeBase = Annotated[
