@@ -107,4 +107,5 @@ def _shared(claim: str, text: str) -> int:
 
 
 def _figures(text: str) -> set[str]:
-    return set(re.findall(r"\d+", text))
+    # A citation's number is no figure.
+    return set(re.findall(r"\d+", re.sub(r"\[\d+\]", "", text)))
