@@ -34,17 +34,18 @@ RISK_STYLE = {
     RiskLevel.HIGH: "red",
     RiskLevel.CRITICAL: "bold red",
 }
+STATUS_STYLE = {
+    ClaimStatus.SUPPORTED: "green",
+    ClaimStatus.CONTRADICTED: "bold red",
+    ClaimStatus.UNSUPPORTED: "red",
+    ClaimStatus.NOT_CHECKABLE: "dim",
+    ClaimStatus.NOT_CHECKED: "yellow",
+}
 ATTRIBUTION_STYLE = {
     Attribution.CONTEXT_GROUNDED: "green",
     Attribution.MIXED: "yellow",
     Attribution.PARAMETRIC: "yellow",
     Attribution.UNVERIFIABLE: "red",
-}
-
-STATUS_STYLE = {
-    ClaimStatus.SUPPORTED: "green",
-    ClaimStatus.CONTRADICTED: "red",
-    ClaimStatus.UNSUPPORTED: "red",
 }
 
 
@@ -190,43 +191,40 @@ def _verdict(report: Report) -> Group:
     summary = Text.assemble(
         "Risk ",
         (report.risk_level.value, RISK_STYLE[report.risk_level]),
-        f" ({report.composite_score:.3f}): grounding {report.grounding_pct:.3f}, fidelity "
+        f" ({report.risk_score:.3f}): grounding {report.grounding_pct:.3f}, fidelity "
         f"{report.fidelity_score:.3f}, entailment {report.entailment_score:.3f}; "
         f"{report.checked_share:.0%} of what can be checked was checked; stages "
         + ", ".join(str(stage.number) for stage in report.stages),
     )
-    lines = [plain(reason) for reason in report.reasons]
-    if report.judge is not None:
-        lines.append(_judge(report, report.judge))
-    return Group(table, summary, *map(Text, lines))
+    said = f"Checked by {plain(report.checked_by)}: {report.verification.value}"
+    lines = [said, *(f"  {plain(one)}" for one in report.reasons)]
+    lines += [_judge(report, report.judge)] if report.judge is not None else []
+    return Group(table, summary, Text("\n".join(lines)))
 
 
 def _judge(report: Report, run: JudgeRun) -> str:
-    """Who checked the claims, what that took, and what was left out."""
+    """Whether a judge was asked, what that took, and what it was not shown."""
     if run.skipped:
         return f"No judge was asked: {run.skipped}"
-    failed = [flag for flag in report.flags if flag.startswith("judge-failed=")]
     took = f"{many(len(run.calls), 'call')}, {many(run.tokens, 'token')}"
     price = "" if run.cost_usd is None else f", ${run.cost_usd:.4f}"
-    said = f"{', '.join(failed)}, so the screen's word stands" if failed else "checked every claim"
-    named = f"Judge {plain(run.model)} ({took}{price}): {said}"
+    said = f"Judge {plain(run.model)}: {took}{price}"
+    failed = [flag for flag in report.flags if flag.startswith("judge-failed=")]
+    if failed:
+        said += f"; {failed[0]}, so the word of the stages without it stands"
     if run.left_out:
-        named += f"; it was not shown {many(len(run.left_out), 'passage')}"
-    return named
+        said += f"; it was not shown {many(len(run.left_out), 'passage')}"
+    return said
 
 
 def _claim_verdict(claim: Claim) -> Text:
-    text = _screened(claim)
-    if claim.quotations or claim.reason or claim.status is ClaimStatus.UNSUPPORTED:
-        said = claim.status.value + (f", {claim.error.value}" if claim.error else "")
-        text.append(f"\n{said}", style=STATUS_STYLE.get(claim.status, ""))
-    return text
-
-
-def _screened(claim: Claim) -> Text:
+    text = Text(claim.status.value, style=STATUS_STYLE[claim.status])
+    if claim.error is not None:
+        text.append(f", {claim.error.value}")
     if claim.attribution is None:
-        return Text(f"{claim.claim_type.value}, not scored")
-    text = Text(claim.attribution.value, style=ATTRIBUTION_STYLE[claim.attribution])
+        text.append(f"\n{claim.claim_type.value}, not scored", style="default")
+        return text
+    text.append(f"\n{claim.attribution.value}", style=ATTRIBUTION_STYLE[claim.attribution])
     if claim.checked is not Checked.CHECKED:
         text.append(f"\n{claim.checked.value}", style="yellow")
     for finding in claim.findings:

@@ -10,6 +10,7 @@ from typing import Any, Unpack, cast
 
 from crp_integrations.dpe.dossier import Dossier, PriorWindow
 from crp_integrations.dpe.pipeline import examine as run_stages
+from crp_integrations.dpe.ports import Verifier
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.stages.s13_report import finish
 from crp_integrations.envelope.assemble import assemble
@@ -187,7 +188,7 @@ def examine(
         SafetyHalt: the judge failed, and `judge_failure` is `halt`.
     """
     judging, told = _judging(judge, judge_options, settings)
-    report, dossier, chosen = _screened(
+    report, dossier, chosen = screened_answer(
         answer,
         context,
         question,
@@ -225,7 +226,7 @@ async def aexamine(
     options = cast("JudgeOptions", {n: how.pop(n) for n in JUDGE_OPTIONS if n in how})
     judging, told = _judging(judge, options, settings)
     report, dossier, chosen = await asyncio.to_thread(
-        _screened, answer, context, question, settings=settings, **how
+        screened_answer, answer, context, question, settings=settings, **how
     )
     if judging is None:
         return finish(report, settings_digest=chosen.digest)
@@ -328,7 +329,7 @@ def _withheld(
     way.judge.hand(report, told)
 
 
-def _screened(
+def screened_answer(
     answer: str,
     context: Envelope | Sequence[Fact | str],
     question: str | None = None,
@@ -341,8 +342,13 @@ def _screened(
     prior: Sequence[str | PriorWindow] = (),
     conversation: Sequence[Message | Mapping[str, Any]] = (),
     system_prompt: str = "",
+    verifier: Verifier | None = None,
 ) -> tuple[Report, Dossier, Settings]:
-    """The report of the stages without a model call, and what it is of."""
+    """The report of the stages without a model call, what it is of, and the settings.
+
+    Args:
+        verifier: None for the one that the settings name; for the others see `examine`.
+    """
     if not isinstance(answer, str):
         raise RequestError(f"answer is {type(answer).__name__}, wanted a text")
     if isinstance(context, str):
@@ -367,7 +373,7 @@ def _screened(
     report = run_stages(
         dossier,
         embedder=embedder or default_embedder(),
-        verifier=default_verifier(chosen.dpe.verifier),
+        verifier=verifier or default_verifier(chosen.dpe.verifier),
         settings=chosen.dpe,
         policy=default_policy(),
     )

@@ -136,7 +136,7 @@ class Turn(Window):
 
     @property
     def usage(self) -> Usage:
-        """Of the calls of this window so far."""
+        """Of the calls of this window so far, without those of a judge, which its report has."""
         return self._attempts.usage
 
     def show_at_once(self) -> bool:

@@ -464,9 +464,14 @@ def test_the_model_that_answers_may_judge_and_the_report_says_so(door: Any) -> N
 
 @pytest.mark.parametrize("block", [True, False])
 @pytest.mark.parametrize("mode", ["messages", "events"])
-async def test_no_token_of_a_judge_shows_in_an_agents_stream(block: bool, mode: str) -> None:
+@pytest.mark.parametrize("whose", ["own", "another"])
+async def test_no_token_of_a_judge_shows_in_an_agents_stream(
+    block: bool, mode: str, whose: str
+) -> None:
     llm = langchain.Chat(reply=lambda messages: own(messages, RIGHT))
-    middleware = CRPMiddleware(langchain.opened(), judge=True, block_streams=block)
+    other = langchain.Chat(reply=lambda messages: own(messages, RIGHT))
+    judge = True if whose == "own" else other
+    middleware = CRPMiddleware(langchain.opened(), judge=judge, block_streams=block)
     agent = create_agent(llm, [], middleware=[middleware])
     asking = {"messages": [{"role": "user", "content": QUESTION}]}
     if mode == "messages":
@@ -478,7 +483,7 @@ async def test_no_token_of_a_judge_shows_in_an_agents_stream(block: bool, mode: 
             async for part in agent.astream_events(asking, version="v2")
             if part["event"] == "on_chat_model_stream"
         ]
-    assert len(llm.seen) >= 2, "the judge was asked"
+    assert (len(llm.seen) >= 2) if whose == "own" else other.seen, "the judge was asked"
     shown = "".join(map(str, parts))
     assert "SUPPORTED" not in shown
     assert "claims" not in shown

@@ -38,7 +38,7 @@ def test_the_judge_of_one_question(here: Here, kb: Path, judge: Double) -> None:
     assert report["risk_level"] == "LOW"
     assert judge.requests[0].headers["authorization"] == "Bearer sk-judge"
     shown = here("ask", QUESTION, *how, cwd=kb, OPENAI_API_KEY="sk-judge")
-    assert f"Judge {NAME} (1 call, 18 tokens)" in " ".join(shown.stdout.split())
+    assert f"Judge {NAME}: 1 call, 18 tokens" in " ".join(shown.stdout.split())
     assert "SUPPORTED" in shown.stdout
 
 
