@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
@@ -12,6 +13,8 @@ from typing import Annotated, Any
 import typer
 
 from crp_integrations.cli.loading import PLAIN
+from crp_integrations.dpe.judge.inquiry import JudgeTerms
+from crp_integrations.dpe.judge.prompt import JudgePrompt
 from crp_integrations.errors import RequestError
 from crp_integrations.evaluation.answers import (
     OracleVerifier,
@@ -26,6 +29,8 @@ from crp_integrations.evaluation.answers import (
     verdict,
 )
 from crp_integrations.evaluation.figures import doubt_curve, figures
+from crp_integrations.relay.judge import Judge
+from crp_integrations.relay.settings import load
 
 app = typer.Typer(help="Figures on your own data.", no_args_is_help=True, **PLAIN)
 THREADS = 8
@@ -102,7 +107,7 @@ def answers(
     screens = [screened(case) for case in cases]
     if prompts_to is not None:
         with prompts_to.open("w", encoding="utf-8") as file:
-            for one in prompts(screens):
+            for one in prompts(screens, _terms()):
                 file.write(json.dumps(one, ensure_ascii=False) + "\n")
         typer.echo(f"{len(screens)} prompts are in {prompts_to}")
         return
@@ -116,21 +121,34 @@ def answers(
         done = [verdict(one, oracle(one, errs, seed)) for one in screens]
     elif use_oracle is Oracle.VERIFIER:
         done = [verdict(screened(case, verifier=OracleVerifier(case))) for case in cases]
-    found: dict[str, Any] = figures(done)
-    if done is not plain:
+    failed = Counter(one.failed for one in done if one.failed)
+    if failed:
+        told = ", ".join(f"{name} {count}" for name, count in failed.most_common())
+        typer.echo(f"the judge failed on {failed.total()} answers, left out: {told}", err=True)
+        plain = [one for one, full in zip(plain, done, strict=True) if not full.failed]
+        done = [one for one in done if not one.failed]
+        if not done:
+            raise RequestError("the judge failed on every answer; nothing can be scored")
+    found: dict[str, Any] = {**figures(done), "failed": dict(failed)}
+    if any(ways):
         found["when"] = doubt_curve(plain, done)
     if json_path is not None:
         json_path.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
     _show(found)
 
 
-def _judged(screens: Sequence[Screened], name: str, base: str) -> list[ScoredAnswer]:
-    from crp_integrations.relay.judge import Judge
+def _terms() -> JudgeTerms:
+    """How a judge of the settings is asked: their prompt, rubric and language."""
+    chosen = load().judge
+    return JudgeTerms("judge", JudgePrompt(chosen.prompt, chosen.rubric, chosen.language))
 
-    judge = Judge(name, api_base=base) if base else Judge(name)
+
+def _judged(screens: Sequence[Screened], name: str, base: str) -> list[ScoredAnswer]:
+    reach: dict[str, Any] = {"api_base": base} if base else {}
+    judge = Judge(name, settings=load().judge, **reach)
 
     def one(of: Screened) -> ScoredAnswer:
-        return verdict(of, judge.reply, name)
+        return verdict(of, judge.reply, judge.terms())
 
     with ThreadPoolExecutor(THREADS) as pool:
         return list(pool.map(one, screens))

@@ -28,8 +28,8 @@ from crp_integrations.relay.settings import Settings
 from crp_integrations.vocabulary import ClaimStatus
 
 FORM: Final = (
-    "id, question, passages (or context), answer, hallucinated and spans; or id, evidence, claim "
-    "and label"
+    "id, question, passages (or context), answer, hallucinated (true or false) and spans (start, "
+    "end and type of each); or id, evidence, claim and label"
 )
 SUPPORTED: Final = "supported"
 
@@ -70,9 +70,14 @@ class Screened:
     report: Report
     dossier: Dossier
 
-    def inquiry(self, model: str) -> Inquiry:
-        """The calls that a judge would be asked."""
-        return Inquiry(self.dossier, self.report.claims, JudgeTerms(model=model))
+    def inquiry(self, terms: JudgeTerms | str) -> Inquiry:
+        """The calls that a judge would be asked.
+
+        Args:
+            terms: how it is asked, or its name alone.
+        """
+        chosen = JudgeTerms(model=terms) if isinstance(terms, str) else terms
+        return Inquiry(self.dossier, self.report.claims, chosen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +91,7 @@ class ScoredAnswer:
         overlap: characters that are flagged and marked, over those that are either; None where
             nothing is marked or flagged.
         without_doubt: every claim stands in the evidence word for word or value for value.
+        failed: name of the error that left the answer without the judge's verdict; empty for none.
     """
 
     case: AnswerCase
@@ -95,6 +101,7 @@ class ScoredAnswer:
     met: bool
     overlap: float | None
     without_doubt: bool
+    failed: str = ""
 
 
 def read_cases(
@@ -170,20 +177,22 @@ def screened(
 
 
 def verdict(
-    of: Screened, ask: Callable[[ModelCall], JudgeReply] | None = None, model: str = "judge"
+    of: Screened,
+    ask: Callable[[ModelCall], JudgeReply] | None = None,
+    terms: JudgeTerms | str = "judge",
 ) -> ScoredAnswer:
     """The verdict on a case.
 
     Args:
         ask: answers the judge's calls; None leaves the report of the screen.
     """
-    report, calls = of.report, 0
+    report, calls, failed = of.report, 0, ""
     if ask is not None:
-        inquiry = of.inquiry(model)
+        inquiry = of.inquiry(terms)
         while (call := inquiry.call()) is not None:
             inquiry.take(ask(call))
             calls += 1
-        report = judged(report, of.dossier, inquiry.run())
+        report, failed = judged(report, of.dossier, inquiry.run()), inquiry.failed
     return ScoredAnswer(
         case=of.case,
         report=report,
@@ -192,6 +201,7 @@ def verdict(
         met=any(_meets(claim, of.case) for claim in report.claims if claim.flagged),
         overlap=_overlap(report.claims, of.case),
         without_doubt=without_doubt(of.report.claims),
+        failed=failed,
     )
 
 
@@ -213,10 +223,12 @@ def _overlap(claims: Sequence[Claim], case: AnswerCase) -> float | None:
 # --- prompts out, replies in -------------------------------------------------------------------
 
 
-def prompts(cases: Iterable[Screened]) -> Iterator[dict[str, Any]]:
+def prompts(
+    cases: Iterable[Screened], terms: JudgeTerms | str = "judge"
+) -> Iterator[dict[str, Any]]:
     """The first call of each case, as messages, without its label."""
     for one in cases:
-        call = one.inquiry("judge").call()
+        call = one.inquiry(terms).call()
         if call is not None:
             messages = [{"role": str(m.role), "content": m.content} for m in call.messages]
             yield {"name": one.case.name, "messages": messages}

@@ -256,9 +256,20 @@ def judged_answer(
 
 
 def barred(judge: Judge, context: Envelope | Sequence[Fact | str]) -> list[tuple[str, str]]:
-    """Ids of facts by whose labels the judge's provider must not get them; an envelope has none."""
+    """Ids of facts by whose labels the judge's provider must not get them.
+
+    Raises:
+        RequestError: labels are to be withheld, and an envelope does not tell them.
+    """
     withheld = set(judge.settings.withhold_labels)
-    items = () if isinstance(context, Envelope) else context
+    if not withheld:
+        return []
+    if isinstance(context, Envelope):
+        raise RequestError(
+            "the judge's withhold_labels is set, and an envelope does not tell its facts' labels; "
+            "give the facts, or ask through a relay"
+        )
+    items = context
     return [
         (item.fact_id, "label")
         for item in items

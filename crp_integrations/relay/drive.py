@@ -233,13 +233,13 @@ def _judged(step: JudgeDispatch, model: Model) -> JudgeReply:
     """What the judge says; a failure is a value, so no answer is lost by it."""
     assert step.judge is not None
     with step.tracer.step(JUDGED):
-        return step.judge.reply(step.call, model, step.session_id)
+        return step.judge.reply(step.call, model, step.session_id, keep=step.keep)
 
 
 async def _ajudged(step: JudgeDispatch, model: Model) -> JudgeReply:
     assert step.judge is not None
     with step.tracer.step(JUDGED):
-        return await step.judge.areply(step.call, model, step.session_id)
+        return await step.judge.areply(step.call, model, step.session_id, keep=step.keep)
 
 
 def _receive(turn: Playable, result: Result) -> Step:

@@ -17,6 +17,7 @@ from contextvars import Context
 from dataclasses import dataclass
 from functools import partial
 from logging import getLogger
+from math import inf
 from typing import Any, Final, Self, TypeAlias, TypedDict
 
 from pydantic import ValidationError
@@ -41,6 +42,7 @@ JudgeSource: TypeAlias = Any
 OnReport: TypeAlias = Callable[[Report], None]
 MOST_SESSIONS: Final = 10_000
 BACKGROUND: Final = "background"
+OVER_BUDGET: Final = "BudgetSpent"
 NO_DOUBT, SAMPLED_OUT, NO_BUDGET, LATER = "no doubt", "sample", "budget", BACKGROUND
 
 
@@ -110,7 +112,7 @@ class Judge:
         own = {
             name: fields.pop(name) for name in list(fields) if name in JudgeSettings.model_fields
         }
-        self.settings = _settings({**(settings or JudgeSettings()).model_dump(), **own})
+        self.settings = _settings({**_reaching(settings, model, own), **own})
         self.own = model is True
         self.on_report = _heard(on_report, self.settings, own=self.own)
         self._name, self._model, self._window = "", None, self.settings.window_tokens
@@ -121,7 +123,7 @@ class Judge:
             raise ConfigError(f"{', '.join(sorted(fields))} go with a judge's name, not with True")
         if self.settings.fallback:
             # What reaches one provider is another one's neither address nor key.
-            same = _provider(self.settings.fallback) == _provider(self._name)
+            same = _same(self.settings.fallback, self._name)
             self._fallback = self._opened(self.settings.fallback, fields if same else {}, same)
         self._lock = threading.Lock()
         self._known: OrderedDict[str, JudgeReply] = OrderedDict()
@@ -215,37 +217,59 @@ class Judge:
         return "" if self._may_spend(session_id) else NO_BUDGET
 
     def _may_spend(self, session_id: str) -> bool:
-        chosen = self.settings
         with self._lock:
-            spent = self._sessions.get(session_id, _Spent())
-            return not (
-                (chosen.budget_calls is not None and spent.calls >= chosen.budget_calls)
-                or (chosen.budget_tokens is not None and spent.tokens >= chosen.budget_tokens)
-                or (chosen.budget_usd is not None and spent.usd >= chosen.budget_usd)
-            )
+            return self._left(self._sessions.get(session_id, _Spent()))
 
-    def _spend(self, session_id: str, reply: JudgeReply) -> None:
-        if reply.cached:
-            return
+    def _left(self, spent: _Spent) -> bool:
+        chosen = self.settings
+        return not (
+            (chosen.budget_calls is not None and spent.calls >= chosen.budget_calls)
+            or (chosen.budget_tokens is not None and spent.tokens >= chosen.budget_tokens)
+            or (chosen.budget_usd is not None and spent.usd >= chosen.budget_usd)
+        )
+
+    def _reserve(self, session_id: str) -> bool:
+        """Count a call before it is made, so that several at a time do not pass a budget."""
         with self._lock:
             spent = self._sessions.setdefault(session_id, _Spent())
             self._sessions.move_to_end(session_id)
+            if not self._left(spent):
+                return False
             spent.calls += 1
+            return True
+
+    def _spend(self, session_id: str, reply: JudgeReply) -> None:
+        """Count what a call took; one that was answered from memory took nothing."""
+        with self._lock:
+            spent = self._sessions.setdefault(session_id, _Spent())
+            if reply.cached:
+                spent.calls -= 1
+                return
             spent.tokens += reply.usage.total_tokens
-            spent.usd += reply.usage.cost_usd or 0.0
+            cost = reply.usage.cost_usd
+            # What nobody knows the price of may have taken all of a budget in money.
+            spent.usd += (0.0 if reply.error else inf) if cost is None else cost
             while len(self._sessions) > MOST_SESSIONS:
                 self._sessions.popitem(last=False)
 
     # --- calling ---------------------------------------------------------------------------
 
     def reply(
-        self, call: ModelCall, model: Model | None = None, session_id: str = ""
+        self,
+        call: ModelCall,
+        model: Model | None = None,
+        session_id: str = "",
+        *,
+        keep: bool = True,
     ) -> JudgeReply:
         """What a call comes to; a failure is a value, so that no answer is lost by its judge.
 
         Args:
             model: the component's own, for a judge that is no model of its own.
+            keep: whether the reply may stay in memory; False under `no-store`.
         """
+        if not self._reserve(session_id):
+            return JudgeReply(error=OVER_BUDGET)
         known = self._remembered(call)
         if known is None:
             started = time.perf_counter()
@@ -254,14 +278,22 @@ class Judge:
                 known = self._calling.call(one, asked, context, started)
                 if not known.error:
                     break
-            self._remember(call, known)
+            if keep:
+                self._remember(call, known)
         self._spend(session_id, known)
         return known
 
     async def areply(
-        self, call: ModelCall, model: Model | None = None, session_id: str = ""
+        self,
+        call: ModelCall,
+        model: Model | None = None,
+        session_id: str = "",
+        *,
+        keep: bool = True,
     ) -> JudgeReply:
         """The asynchronous twin of `reply`."""
+        if not self._reserve(session_id):
+            return JudgeReply(error=OVER_BUDGET)
         known = self._remembered(call)
         if known is None:
             started = time.perf_counter()
@@ -270,7 +302,8 @@ class Judge:
                 known = await self._calling.acall(one, asked, context, started)
                 if not known.error:
                     break
-            self._remember(call, known)
+            if keep:
+                self._remember(call, known)
         self._spend(session_id, known)
         return known
 
@@ -383,6 +416,10 @@ class Judge:
 
         key, base = self.settings.api_key, self.settings.api_base
         reach = dict(options)
+        if not isinstance(model, str) and (key is not None or base):
+            raise ConfigError(
+                "api_key and api_base go with a judge's name; set them on the model object itself"
+            )
         if isinstance(model, str) and reached:
             if key is not None:
                 reach["api_key"] = key.get_secret_value()
@@ -436,8 +473,25 @@ def _heard(on_report: OnReport | None, settings: JudgeSettings, *, own: bool) ->
     return on_report
 
 
-def _provider(model: str) -> str:
-    return model.partition("/")[0] if "/" in model else ""
+def _reaching(
+    settings: JudgeSettings | None, model: JudgeSource, own: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The fields of the settings, without an address and key that are another judge's."""
+    fields = (settings or JudgeSettings()).model_dump()
+    named = fields["model"]
+    other = isinstance(model, str) and bool(named) and not _same(model, named)
+    if other or not isinstance(model, str):
+        fields |= {"api_base": "", "api_key": None}
+    elif "api_base" in own and own["api_base"] != fields["api_base"]:
+        fields["api_key"] = None
+    return fields
+
+
+def _same(model: str, other: str) -> bool:
+    """Whether two names are of one provider; a bare name's is not known without LiteLLM."""
+    if model == other:
+        return True
+    return "/" in model and model.partition("/")[0] == other.partition("/")[0]
 
 
 def _budget(given: int | Mapping[str, float] | None) -> dict[str, Any]:

@@ -81,6 +81,7 @@ class JudgedAnswer:
     ) -> None:
         self.judge = judge
         self.session_id = session_id
+        self.keep = not dossier.no_store
         self._report, self._dossier, self._decides = report, dossier, decides
         self._why = judge.skips(report, session_id)
         if not self._why and judge.settings.mode == BACKGROUND and not late:
@@ -148,13 +149,13 @@ class JudgedAnswer:
             SafetyHalt: no reply could be read, and the judge's `failure` is `halt`.
         """
         while (call := self.call()) is not None:
-            self.take(self.judge.reply(call, model, self.session_id))
+            self.take(self.judge.reply(call, model, self.session_id, keep=self.keep))
         return self._ended()
 
     async def aplayed(self, model: Model | None = None) -> Report:
         """The asynchronous twin of `played`."""
         while (call := self.call()) is not None:
-            self.take(await self.judge.areply(call, model, self.session_id))
+            self.take(await self.judge.areply(call, model, self.session_id, keep=self.keep))
         return self._ended()
 
     def _ended(self) -> Report:

@@ -26,7 +26,7 @@ class JudgeSettings(Part):
         when: `always`; `doubt`, unless every claim stands in the evidence word for word or value
             for value; `sample:0.1`, that share of the answers, chosen by their content.
         budget_calls, budget_tokens, budget_usd: most of a session; None for no limit. Cached
-            replies count nothing.
+            replies count nothing. A call without a known price ends a budget in money.
         mode: `wait`, or `background`: the answer is given out now, and the judge's report goes to
             `on_report`.
         failure: `report`, what the stages without a model call say, marked; or `halt`.

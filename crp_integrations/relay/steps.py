@@ -66,11 +66,13 @@ class JudgeDispatch(Dispatch):
         judge: makes the call, with the driver's own model where it has none of its own.
         session_id: whose budget pays for it.
         tracer: opens the span around it; an `Observer` is told of the call of a judge by name.
+        keep: whether the reply may stay in the judge's memory.
     """
 
     judge: Judge | None = None
     session_id: str = ""
     tracer: Tracer = Silent()  # noqa: RUF009 - it has no state
+    keep: bool = True
 
 
 @dataclass(frozen=True, slots=True)

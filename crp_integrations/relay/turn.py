@@ -312,7 +312,9 @@ class Turn(Window):
         assert judging is not None
         call = judging.call()
         if call is not None:
-            return JudgeDispatch(call, None, judging.judge, self.session_id, self._world.tracer)
+            return JudgeDispatch(
+                call, None, judging.judge, self.session_id, self._world.tracer, judging.keep
+            )
         return self._settled(fitted, answered, entered, self._judged(judging))
 
     def _settled(self, fitted: Fitted, answered: Reply, entered: Entered, report: Report) -> Step:
