@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from crp_integrations.cli.opening import place
-from crp_integrations.vocabulary import Attribution, Checked, RiskLevel
+from crp_integrations.vocabulary import Attribution, Checked, ClaimStatus, RiskLevel
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,6 +32,13 @@ RISK_STYLE = {
     RiskLevel.MEDIUM: "yellow",
     RiskLevel.HIGH: "red",
     RiskLevel.CRITICAL: "bold red",
+}
+STATUS_STYLE = {
+    ClaimStatus.SUPPORTED: "green",
+    ClaimStatus.CONTRADICTED: "bold red",
+    ClaimStatus.UNSUPPORTED: "red",
+    ClaimStatus.NOT_CHECKABLE: "dim",
+    ClaimStatus.NOT_CHECKED: "yellow",
 }
 ATTRIBUTION_STYLE = {
     Attribution.CONTEXT_GROUNDED: "green",
@@ -183,18 +190,24 @@ def _verdict(report: Report) -> Group:
     summary = Text.assemble(
         "Risk ",
         (report.risk_level.value, RISK_STYLE[report.risk_level]),
-        f" ({report.composite_score:.3f}): grounding {report.grounding_pct:.3f}, fidelity "
+        f" ({report.risk_score:.3f}): grounding {report.grounding_pct:.3f}, fidelity "
         f"{report.fidelity_score:.3f}, entailment {report.entailment_score:.3f}; "
         f"{report.checked_share:.0%} of what can be checked was checked; stages "
         + ", ".join(str(stage.number) for stage in report.stages),
     )
-    return Group(table, summary)
+    said = f"Checked by {plain(report.checked_by)}: {report.verification.value}"
+    lines = [said, *(f"  {plain(one)}" for one in report.reasons)]
+    return Group(table, summary, Text("\n".join(lines)))
 
 
 def _claim_verdict(claim: Claim) -> Text:
+    text = Text(claim.status.value, style=STATUS_STYLE[claim.status])
+    if claim.error is not None:
+        text.append(f", {claim.error.value}")
     if claim.attribution is None:
-        return Text(f"{claim.claim_type.value}, not scored")
-    text = Text(claim.attribution.value, style=ATTRIBUTION_STYLE[claim.attribution])
+        text.append(f"\n{claim.claim_type.value}, not scored", style="default")
+        return text
+    text.append(f"\n{claim.attribution.value}", style=ATTRIBUTION_STYLE[claim.attribution])
     if claim.checked is not Checked.CHECKED:
         text.append(f"\n{claim.checked.value}", style="yellow")
     for finding in claim.findings:

@@ -18,6 +18,8 @@ RETRY: Final = MappingProxyType(
         HaltReason.UNACCEPTABLE: Retry.OVERSIGHT,
         HaltReason.POLICY: Retry.OVERSIGHT,
         HaltReason.OVERSIGHT: Retry.OVERSIGHT,
+        # Nobody has read the answer: a person can, or the judge when it is asked again.
+        HaltReason.JUDGE_FAILED: Retry.OVERSIGHT,
         HaltReason.BUDGET_DEPLETED: Retry.NEW_SESSION,
     }
 )

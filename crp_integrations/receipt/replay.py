@@ -56,6 +56,7 @@ def replay(receipt: Receipt, tools: Tools = NOTHING) -> Replayed:
         "counts": lambda: first_half.counts(made),
         "answer": lambda: second_half.answer(content, texts),
         "examination": lambda: second_half.examination(verdict),
+        "judge": lambda: second_half.judged(verdict),
         "policy": lambda: second_half.policies(verdict),
         "catalogue": lambda: second_half.catalogue(content, texts, tools),
         "signals": lambda: second_half.signals(content, texts, tools),
@@ -99,4 +100,6 @@ def _whole(content: Content, states: Mapping[str, str]) -> bool:
         wanted.add("prompt")
     if content.examined is not None:
         wanted.add("examination")
+        if content.examined.judged is not None and content.examined.judged.calls:
+            wanted.add("judge")
     return all(states[name] == EQUAL for name in wanted)

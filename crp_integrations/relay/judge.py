@@ -25,6 +25,7 @@ from pydantic import ValidationError
 from crp_integrations.dpe.judge.doubt import without_doubt
 from crp_integrations.dpe.judge.inquiry import JudgeReply, JudgeTerms
 from crp_integrations.dpe.judge.prompt import JudgePrompt
+from crp_integrations.dpe.judge.records import NO_DOUBT
 from crp_integrations.dpe.records import Report
 from crp_integrations.errors import ConfigError, ModelError, RequestError
 from crp_integrations.messages import ModelCall, Reply
@@ -43,7 +44,7 @@ MOST_SESSIONS: Final = 10_000
 FIRST_WAIT_S: Final = 0.5
 LONGEST_WAIT_S: Final = 8.0
 _AGAIN: Final = frozenset({408, 409, 429})
-NO_DOUBT, SAMPLED_OUT, NO_BUDGET, LATER = "no doubt", "sample", "budget", "background"
+SAMPLED_OUT, NO_BUDGET, LATER = "sample", "budget", "background"
 
 
 class JudgeOptions(TypedDict, total=False):

@@ -21,9 +21,16 @@ LONGEST_QUOTE: Final = 1_000
 LONGEST_REASON: Final = 400
 MOST_UNNUMBERED: Final = 50
 
-_DECODER: Final = json.JSONDecoder()
+
+def _refused(constant: str) -> None:
+    raise ValueError(constant)
+
+
+# NaN and Infinity are no JSON, and other readers of a recorded reply do not take them.
+_DECODER: Final = json.JSONDecoder(parse_constant=_refused)
 _ID: Final = re.compile(r'"id"\s*:\s*"([0-9a-f]{16})"')
 _ITEM: Final = re.compile(r'\{\s*"n"\s*:')
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _STATUSES: Final = {one.value: one for one in ClaimStatus if one is not ClaimStatus.NOT_CHECKED}
 _KINDS: Final = {one.value: one for one in ErrorKind}
 
@@ -105,9 +112,9 @@ def _words(claims: list[Any], unnumbered: Any, *, whole: bool) -> Words:
     numbered: dict[int, Word] = {}
     twice: set[int] = set()
     for item in claims:
-        number = item.get("n") if isinstance(item, dict) else None
-        word = _word(item) if type(number) is int else None
-        if type(number) is not int or word is None:
+        number = _whole(item.get("n")) if isinstance(item, dict) else None
+        word = _word(item) if number is not None else None
+        if number is None or word is None:
             continue
         if number in numbered and numbered[number].status is not word.status:
             twice.add(number)
@@ -133,7 +140,7 @@ def _word(item: Any) -> Word | None:
         kind=_KINDS.get(_upper(item.get("kind"))),
         wrong=_text(item.get("wrong"), LONGEST_QUOTE),
         quotes=tuple(
-            (str(one.get("in", "")).strip().lower(), _text(one.get("text"), LONGEST_QUOTE))
+            (_place(one.get("in")), _text(one.get("text"), LONGEST_QUOTE))
             for one in (quotes[:MOST_QUOTES] if isinstance(quotes, list) else ())
             if isinstance(one, dict)
         ),
@@ -142,9 +149,29 @@ def _word(item: Any) -> Word | None:
     )
 
 
+def _whole(value: Any) -> int | None:
+    """A whole number, however it is written: `2.0` is 2."""
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else None
+    return value if type(value) is int else None
+
+
+def _place(value: Any) -> str:
+    """Where a quotation is said to stand: a name, or a number as one."""
+    number = _whole(value)
+    return (
+        str(number)
+        if number is not None
+        else value.strip().lower()
+        if isinstance(value, str)
+        else ""
+    )
+
+
 def _upper(value: Any) -> str:
     return value.strip().upper().replace(" ", "_") if isinstance(value, str) else ""
 
 
 def _text(value: Any, most: int) -> str:
-    return value.strip()[:most] if isinstance(value, str) else ""
+    """A text; half of a surrogate pair, which JSON can write, is read as U+FFFD."""
+    return _SURROGATE.sub("\ufffd", value).strip()[:most] if isinstance(value, str) else ""

@@ -9,6 +9,7 @@ Spec: CRP-SPEC-005 §6.2, §7.4 (decision D13)
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -17,7 +18,7 @@ from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.judge.prompt import QUESTION, SYSTEM
 from crp_integrations.dpe.judge.quotation import Folded, locate
 from crp_integrations.dpe.judge.reasons import reasons
-from crp_integrations.dpe.judge.records import JudgeRun, Quotation
+from crp_integrations.dpe.judge.records import NO_DOUBT, JudgeRun, Quotation
 from crp_integrations.dpe.judge.reply import Word, read_reply
 from crp_integrations.dpe.records import Claim, Report
 from crp_integrations.vocabulary import (
@@ -48,6 +49,15 @@ UNSUPPORTED_LEVEL: Final = {
 }
 # Probability from which a verifier's word counts.
 DECIDED: Final = 0.5
+# How the flags begin that say what became of the judge, and the one on a claim that `open` allows.
+JUDGE_FLAGS: Final = (
+    "judge-not-asked=",
+    "judge-failed=",
+    "judge-calls-",
+    "judge-passages-",
+    "judge-own-",
+)
+NOTED: Final = "unsupported-allowed"
 QUESTION_ID: Final = "question"
 SYSTEM_ID: Final = "system"
 # Of several words on one claim, from calls with other passages, the first of these counts.
@@ -58,6 +68,7 @@ _FIRST: Final = (
     ClaimStatus.UNSUPPORTED,
     ClaimStatus.NOT_CHECKABLE,
 )
+_NUMBER: Final = re.compile(r"[0-9]{1,9}")
 _CHECKABLE: Final = (ClaimType.FACTUAL, ClaimType.PROCEDURAL)
 
 
@@ -74,6 +85,27 @@ class Level:
     score: float
     verification: Verification
     noted: bool
+
+
+def concluded(report: Report, dossier: Dossier, run: JudgeRun, *, decides: bool = True) -> Report:
+    """A report with what became of its judge: asked, or left out with a reason.
+
+    Args:
+        report, dossier, run, decides: as of `judged`.
+    """
+    if not run.skipped:
+        return judged(report, dossier, run, decides=decides)
+    found = unjudged(report, run)
+    if run.skipped == NO_DOUBT and decides:
+        # Every claim stands in the evidence: that decides, and no model looked at it.
+        settled = decided(found, dossier, run.language)
+        return settled.model_copy(update={"verification": Verification.SCREENED})
+    return found
+
+
+def of_judge(flag: str) -> bool:
+    """Whether a flag of a report is one that follows from its judge."""
+    return flag.startswith(JUDGE_FLAGS) or flag == NOTED
 
 
 def judged(report: Report, dossier: Dossier, run: JudgeRun, *, decides: bool = True) -> Report:
@@ -128,7 +160,7 @@ def unjudged(report: Report, run: JudgeRun) -> Report:
 def decided(report: Report, dossier: Dossier, language: str = "en") -> Report:
     """A report whose level follows from its claims' statuses, with the reasons for it."""
     found = level_of(report.claims, dossier.grounding)
-    noted = ("unsupported-allowed",) if found.noted else ()
+    noted = (NOTED,) if found.noted else ()
     flagged = found.risk is not RiskLevel.LOW
     return report.model_copy(
         update={
@@ -312,7 +344,7 @@ class _Reading:
                 found = (QUESTION_ID, 0, self._said())
             elif name in (SYSTEM, "system"):
                 found = (SYSTEM_ID, 0, self._dossier.instructions)
-            elif name.isdecimal() and 1 <= int(name) <= len(self._dossier.passages):
+            elif _NUMBER.fullmatch(name) and 1 <= int(name) <= len(self._dossier.passages):
                 fact_id, text = self._dossier.passages[int(name) - 1]
                 found = (fact_id, int(name), text)
             else:
@@ -327,4 +359,7 @@ class _Reading:
 
 
 def _with(claim: Claim, status: ClaimStatus) -> Claim:
-    return claim.model_copy(update={"status": status})
+    """A claim with a status alone: what the screen said of it is no reason for this one."""
+    return claim.model_copy(
+        update={"status": status, "error": None, "wrong": None, "quotations": (), "reason": ""}
+    )

@@ -208,7 +208,7 @@ def _examined(relay: Relay, given: Mapping[str, Any]) -> Result:
     report = examine(settings=relay.settings, **given)
     return {
         "risk_level": report.risk_level,
-        "risk_score": report.composite_score,
+        "risk_score": report.risk_score,
         "hallucination_probability": report.hallucination_probability,
         "claims": report.claims_total,
         "grounding_pct": report.grounding_pct,
