@@ -257,7 +257,7 @@ def test_long_passages_go_in_pieces_that_are_told() -> None:
         ),
         facts=[
             " ".join(f"Pump {n} of the Meridian reactor is grey." for n in range(160)),
-            " ".join(f"Valve {n} of the Larkspur dam is blue." for n in range(160)),
+            " ".join(f"Valve {n} of the Larkspur dam is blue." for n in range(140)),
         ],
         fields={"window_tokens": 2_500, "most_calls": 12},
         budget_tokens=20_000,

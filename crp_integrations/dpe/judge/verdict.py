@@ -61,7 +61,7 @@ NOTED: Final = "unsupported-allowed"
 QUESTION_ID: Final = "question"
 SYSTEM_ID: Final = "system"
 # Of several words on one claim, from calls with other passages, the first of these counts.
-_FIRST: Final = (
+FIRST: Final = (
     ClaimStatus.SUPPORTED,
     ClaimStatus.CONTRADICTED,
     ClaimStatus.NOT_CHECKED,
@@ -69,7 +69,7 @@ _FIRST: Final = (
     ClaimStatus.NOT_CHECKABLE,
 )
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
-_CHECKABLE: Final = (ClaimType.FACTUAL, ClaimType.PROCEDURAL)
+CHECKABLE: Final = (ClaimType.FACTUAL, ClaimType.PROCEDURAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +207,7 @@ def level_of(claims: Sequence[Claim], mode: GroundingMode) -> Level:
             specific = claim.error in SPECIFIC
             level = RiskLevel.HIGH if specific else UNSUPPORTED_LEVEL[mode]
             noted = noted or level is RiskLevel.LOW
-        elif claim.status is ClaimStatus.NOT_CHECKED and claim.claim_type in _CHECKABLE:
+        elif claim.status is ClaimStatus.NOT_CHECKED and claim.claim_type in CHECKABLE:
             level, open_ = RiskLevel.MEDIUM, True
         if level is not RiskLevel.LOW or claim.status is ClaimStatus.UNSUPPORTED:
             counted += 1
@@ -259,7 +259,7 @@ class _Reading:
         """A claim with its status."""
         heard = self._words.get(number, [])
         found = [self._checked(claim, word, shown) for word, shown in heard]
-        found.sort(key=lambda one: _FIRST.index(one.status))
+        found.sort(key=lambda one: FIRST.index(one.status))
         best = found[0] if found else _with(claim, ClaimStatus.NOT_CHECKED)
         if best.status is ClaimStatus.UNSUPPORTED:
             shown = frozenset[int]().union(*(there for _, there in heard))
