@@ -54,7 +54,7 @@ class Again(Part):
 
     Attributes:
         name: `budget`, `selection`, `context`, `prompt`, `counts`, `answer`, `examination`,
-            `judge`, `policy`, `catalogue` or `signals`.
+            `judge` where one was configured, `policy`, `catalogue` or `signals`.
         state: `equal`, `differs` or `not-run`.
         place: of the first difference: a field's path, or a byte with its line.
         recorded, replayed: what stands there, empty where it is a text.

@@ -78,6 +78,11 @@ def lenient(asked: dict[str, Any]) -> str:
     return f"<think>{{hm}}</think>Sure:\n```json\n{json.dumps(reply)}\n```"
 
 
+def misquoting(asked: dict[str, Any]) -> str:
+    """What a judge replies who makes up the words that it rests on."""
+    return right(asked).replace("412 megawatts", "4 megawatts")
+
+
 def nonsense(asked: dict[str, Any]) -> str:
     """What a judge replies who does not do as he is told."""
     return "I would rather not judge."

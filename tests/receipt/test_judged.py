@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from crp_integrations.cli import show_receipt
 from crp_integrations.dpe.judge.prompt import JudgePrompt
 from crp_integrations.dpe.records import Claim, Report
 from crp_integrations.errors import ReceiptBroken, SafetyHalt
+from crp_integrations.governance.evaluating import consistent
 from crp_integrations.messages import Message
 from crp_integrations.receipt import bare
 from crp_integrations.receipt.again import DIFFERS, EQUAL, NOT_RUN
@@ -21,7 +23,7 @@ from crp_integrations.receipt.redact import redact
 from crp_integrations.receipt.replay import replay
 from crp_integrations.receipt.verify import verify
 from crp_integrations.receipt.whatif import Change, whatif
-from tests.receipt.judging import failing, judged, lenient, nonsense, place_of, right
+from tests.receipt.judging import failing, judged, lenient, misquoting, nonsense, place_of, right
 from tests.receipt.relayed import ANSWER, asked, changed
 from tests.relay.conftest import FACTS
 
@@ -64,6 +66,18 @@ def test_a_judged_answer_replays_from_the_recorded_reply(says: Any, found: Any) 
     calls = receipt.content["examined"]["judged"]["calls"]
     assert len(calls) == (1 if failing in says else len(says) + (says == (nonsense,)))
     assert failing in says or len(calls) == len(judge.asked)
+
+
+def test_of_a_claim_that_is_not_believed_nothing_is_told_but_that() -> None:
+    receipt, _, answer = judged(misquoting)
+    claim = answer.report.claims[1]
+    # What the embedded stages found stands beside it, and is no reason for the status.
+    assert claim.findings
+    assert (claim.status.value, claim.error, claim.wrong, claim.quotations) == (
+        ("NOT_CHECKED", None, None, ())
+    )
+    assert answer.report.verification.value == "PARTIAL"
+    assert replay(receipt).whole
 
 
 def test_no_text_of_a_reply_stands_in_what_is_signed() -> None:
@@ -431,6 +445,55 @@ def test_what_if_keeps_the_word_of_the_judge_beside_the_same_context() -> None:
     assert other.verdict is None or any("no judge is asked" in note for note in other.notes)
 
 
+def test_without_a_judge_there_is_no_such_part() -> None:
+    receipt = asked()
+    assert receipt.content["examined"]["judged"] is None
+    assert "judge" not in states(receipt)
+    assert replay(receipt).whole
+
+
 def test_a_receipt_reads_back_with_its_judge() -> None:
     receipt, _, _ = judged()
     assert write(read(write(receipt))) == write(receipt)
+
+
+def test_a_remedy_quotes_the_claims_that_the_judge_flagged() -> None:
+    """What the embedded stages found of the others is a hint, and no reason to ask again."""
+
+    def only_the_third(asked: dict[str, Any]) -> str:
+        found = json.loads(right(asked))
+        found["claims"][1] = {**found["claims"][0], "n": 2}
+        return json.dumps(found)
+
+    receipt, judge, answer = judged(
+        only_the_third,
+        lenient,
+        script=(ANSWER, ANSWER.replace("512", "412")),
+        policy="halt-on HIGH; upgrade-on-risk reflexive",
+    )
+    assert answer.report.risk_level.value == "LOW"
+    assert len(judge.asked) == 2
+    words = receipt.text(receipt.number("instruction/1")) or ""
+    assert "Larkspur" in words
+    assert "512 megawatts" not in words
+    assert replay(receipt).same
+
+
+def test_an_answer_is_consistent_by_the_word_of_its_judge() -> None:
+    _, _, answer = judged(lenient)
+    assert answer.report.was_read
+    assert any(claim.findings for claim in answer.report.claims)
+    assert consistent(answer.report)
+    _, _, answer = judged(right)
+    assert not consistent(answer.report)
+
+
+def test_a_receipt_is_shown_with_statuses_and_quotations(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    receipt, _, answer = judged()
+    show_receipt.summary(receipt, verify(receipt))
+    shown = " ".join(capsys.readouterr().out.split())
+    for words in ("CONTRADICTED, NUMBER", "412 megawatts", "Checked by judge any/judge: VERIFIED"):
+        assert words in shown
+    assert f"HIGH ({answer.report.risk_score:.3f})" in shown

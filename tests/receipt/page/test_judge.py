@@ -22,7 +22,7 @@ from crp_integrations.receipt.records import Receipt, write
 from crp_integrations.receipt.redact import redact
 from crp_integrations.relay.doors import examine
 from crp_integrations.vocabulary import Checked, ClaimType, GroundingMode
-from tests.receipt.judging import judged, lenient, nonsense, right
+from tests.receipt.judging import judged, lenient, misquoting, nonsense, right
 from tests.receipt.page.conftest import Open
 from tests.receipt.relayed import changed
 
@@ -287,6 +287,7 @@ def test_a_right_reply_is_read_again_and_shown(show: Open) -> None:
 @pytest.mark.parametrize(
     ("says", "level", "words"),
     [
+        ((misquoting,), "HIGH", "statuses of 3 claims and level HIGH follow"),
         ((lenient,), "LOW", "statuses of 3 claims and level LOW follow"),
         ((nonsense,), "HIGH", "no reply of the judge can be read"),
         ((nonsense, right), "HIGH", "statuses of 3 claims and level HIGH follow"),
