@@ -1,4 +1,4 @@
-"""Loopback servers in the shapes of Anthropic and Gemini, on the paths that LiteLLM calls."""
+"""Loopback servers in the shapes of Anthropic, Gemini, Azure and Ollama, on the paths of LiteLLM."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tests.servers import (
     COMPLETION_TOKENS,
     PROMPT_TOKENS,
     Double,
+    OpenAIShape,
     Recorded,
     event,
     running,
@@ -209,3 +210,64 @@ def anthropic_double(**options: Any) -> Any:
 def gemini_double(**options: Any) -> Any:
     """A running server in Gemini's shape."""
     return running(Double(shape=GeminiShape(), **options))
+
+
+class AzureShape(OpenAIShape):
+    """OpenAI's shape at `POST /openai/deployments/NAME/chat/completions?api-version=…`."""
+
+    root = ""
+    path = re.compile(r"/openai/deployments/([^/]+)/chat/completions\?api-version=([\d-]+)$")
+
+    def read(self, seen: Recorded) -> bool:
+        found = self.path.match(seen.path)
+        assert found, seen.path
+        assert seen.headers["api-key"], "Azure refuses a request without a key"
+        streamed = super().read(seen)
+        seen.model = found[1]
+        return streamed
+
+
+class OllamaShape:
+    """`POST /api/generate` and `POST /api/chat`, whole."""
+
+    root = ""
+    ends = ""
+
+    def read(self, seen: Recorded) -> bool:
+        assert seen.path in ("/api/generate", "/api/chat", "/api/show"), seen.path
+        seen.model = seen.body.get("model") or seen.body.get("name", "")
+        if seen.path == "/api/chat":
+            said = self.messages(seen)
+            seen.system = "".join(one["content"] for one in said if one["role"] == "system")
+            seen.question = said[-1]["content"]
+        else:
+            seen.system = seen.body.get("system") or seen.body.get("prompt", "")
+            seen.question = seen.body.get("prompt", "")
+        assert not seen.body.get("stream"), "streams of Ollama are not in this shape"
+        return False
+
+    def messages(self, seen: Recorded) -> list[dict[str, Any]]:
+        return [{**one, "content": one.get("content") or ""} for one in seen.body["messages"]]
+
+    def refusal(self, status: int, code: str, message: str) -> dict[str, Any]:
+        return {"error": message}
+
+    def whole(self, double: Double, seen: Recorded) -> dict[str, Any]:
+        if seen.path == "/api/show":
+            return {"model_info": {}, "template": ""}
+        said = double.answer(seen)
+        text: dict[str, Any] = {"response": said}
+        if seen.path == "/api/chat":
+            text = {"message": {"role": "assistant", "content": said}}
+        return {
+            "model": seen.model,
+            "created_at": "2026-01-01T00:00:00Z",
+            **text,
+            "done": True,
+            "done_reason": "stop",
+            "prompt_eval_count": PROMPT_TOKENS,
+            "eval_count": COMPLETION_TOKENS,
+        }
+
+    def empty(self, double: Double, seen: Recorded) -> dict[str, Any]:
+        return {**self.whole(double, seen), "response": ""}

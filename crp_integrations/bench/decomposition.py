@@ -24,7 +24,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from crp_integrations.bench.rows import rows_of
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.engines.system import StandingClock
 from crp_integrations.engines.tokens import counter_for
@@ -32,6 +31,7 @@ from crp_integrations.envelope.assemble import assemble
 from crp_integrations.envelope.gather import gather
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.settings import EnvelopeSettings
+from crp_integrations.evaluation.data_rows import rows_of
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.settings import ChunkingSettings, FabricSettings

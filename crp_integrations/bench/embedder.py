@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from crp_integrations.bench.rows import rows_of
 from crp_integrations.engines.onnx import OnnxEmbedder
+from crp_integrations.evaluation.data_rows import rows_of
 from crp_integrations.vectors import FloatRows
 
 Values = npt.NDArray[np.float32]

@@ -19,13 +19,13 @@ from typing import Any, Final
 import numpy as np
 
 from crp_integrations.bench.embedder import GRID, Report, separation
-from crp_integrations.bench.rows import rows_of
 from crp_integrations.dpe.dossier import Dossier, PriorWindow
 from crp_integrations.dpe.said import Said, Session
 from crp_integrations.dpe.settings_quality import COVERED, REPEATED, QualitySettings
 from crp_integrations.dpe.stages.s07_repetition import repeated
 from crp_integrations.dpe.stages.s08_completeness import by_cosine, by_words
 from crp_integrations.engines.onnx import OnnxEmbedder
+from crp_integrations.evaluation.data_rows import rows_of
 from crp_integrations.language.differences import differ
 from crp_integrations.vectors import FloatRows
 

@@ -30,9 +30,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from crp_integrations.bench.rows import rows_of
 from crp_integrations.envelope.decompose import DECOMPOSE, DecomposeSettings, decompose
 from crp_integrations.errors import RequestError
+from crp_integrations.evaluation.data_rows import rows_of
 from crp_integrations.language.words import content_stems
 
 SEEN = 30

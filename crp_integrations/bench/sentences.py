@@ -18,8 +18,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from crp_integrations.bench.rows import each
 from crp_integrations.errors import RequestError
+from crp_integrations.evaluation.data_rows import each
 from crp_integrations.language.sentences import split_sentences
 
 Splitter = Callable[[str], list[int]]

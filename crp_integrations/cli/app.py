@@ -79,6 +79,10 @@ COMMANDS = {
         "slo:app",
         "Service levels of what was sealed, drift of a golden set, evidence.",
     ),
+    "eval": (
+        "evaluate:app",
+        "Figures on your own data.",
+    ),
     "bench": (
         "benches:app",
         "Measure this machine.",

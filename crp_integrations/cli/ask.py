@@ -29,6 +29,10 @@ def ask(
     policy: options.Policy = None,
     strategy: options.StrategyName = None,
     continues: options.Continue = None,
+    judge: options.Judge = None,
+    judge_base: options.JudgeBase = None,
+    judge_when: options.JudgeWhen = None,
+    judge_failure: options.JudgeFailure = None,
     receipt: Annotated[
         str, typer.Option("--receipt", help="A new file for the receipt of the answer.")
     ] = "",
@@ -40,6 +44,7 @@ def ask(
     if receipt and Path(receipt).exists():
         # Before a model is paid.
         raise ConfigError(f"{receipt!r:.200} is there already; give a new file for the receipt")
+    judging = options.judging(judge, judge_base, judge_when, judge_failure)
     with asked(store, tenant) as relay:
         answer = relay.ask(
             question,
@@ -51,6 +56,7 @@ def ask(
             policy=policy,
             strategy=strategy,
             continuation_ids=continues,
+            **judging,
         )
         if receipt:
             save(_signed(relay, answer), receipt)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -57,6 +57,22 @@ StrategyName = Annotated[
     str | None,
     typer.Option("--strategy", help="How to dispatch: push, reflexive, hierarchical, … or auto."),
 ]
+Judge = Annotated[
+    str | None,
+    typer.Option(
+        "--judge",
+        help="Model that checks the answer, as LiteLLM names it; self for the one that answers.",
+    ),
+]
+JudgeBase = Annotated[
+    str | None,
+    typer.Option("--judge-base", help="Address of the judge's provider, as of a local server."),
+]
+JudgeWhen = Annotated[str | None, typer.Option("--judge-when", help="always, doubt or sample:0.1.")]
+JudgeFailure = Annotated[
+    str | None,
+    typer.Option("--judge-failure", help="Where the judge fails: report, or halt the answer."),
+]
 Continue = Annotated[
     list[str] | None,
     typer.Option("--continue", help="Continuation id of a window to go on from; repeatable."),
@@ -72,3 +88,23 @@ Tenant = Annotated[
     str, typer.Option("--tenant", help="A gateway's tenant, for the operator; else the local one.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+# What stands for the model that answers, where a judge is named.
+OWN: Final = "self"
+
+
+def judging(
+    judge: str | None, base: str | None, when: str | None, failure: str | None
+) -> dict[str, Any]:
+    """The arguments of `Relay.open` and `ask` that the options of a judge stand for.
+
+    Raises:
+        RequestError: an address is given, and no judge's name.
+    """
+    if base is not None and judge in (None, OWN):
+        raise RequestError("--judge-base goes with --judge NAME; give both")
+    source: Any = True if judge == OWN else judge
+    if base is not None:
+        source = {"model": judge, "api_base": base}
+    given = {"judge": source, "judge_when": when, "judge_failure": failure}
+    return {name: value for name, value in given.items() if value is not None}

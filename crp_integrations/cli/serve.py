@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from crp_integrations.cli import options
 from crp_integrations.errors import ConfigError, RequestError
 
 if TYPE_CHECKING:
@@ -65,6 +66,10 @@ def serve(
         str | None,
         typer.Option("--policy", help="Safety policy that no caller can relax."),
     ] = None,
+    judge: options.Judge = None,
+    judge_base: options.JudgeBase = None,
+    judge_when: options.JudgeWhen = None,
+    judge_failure: options.JudgeFailure = None,
     open_metrics: Annotated[
         bool, typer.Option("--open-metrics", help="Answer /metrics without a key.")
     ] = False,
@@ -87,6 +92,7 @@ def serve(
         create_app,
     )
     from crp_integrations.gateway import serve as served
+    from crp_integrations.gateway.app import judge_of
     from crp_integrations.gateway.server import check_free
     from crp_integrations.stores.address import holds_store, is_address
 
@@ -117,13 +123,16 @@ def serve(
         )
     arguments: dict[str, Any] = {} if policy is None else {"policy": policy}
     with ExitStack() as stack:
-        options: dict[str, Any] = {}
+        opening: dict[str, Any] = options.judging(judge, judge_base, judge_when, judge_failure)
+        if opening:
+            # What cannot be meant is said now, not at the first question.
+            judge_of(opening)
         if observe:
             from crp_integrations.observability.opening import serving
 
-            options["tracer"] = stack.enter_context(serving())
+            opening["tracer"] = stack.enter_context(serving())
         application = create_app(
-            store, keys=known, upstream=server, settings=limits, options=options, **arguments
+            store, keys=known, upstream=server, settings=limits, options=opening, **arguments
         )
         new = not is_address(store) and not holds_store(store)
         _warned(host, store if new else "")

@@ -19,6 +19,7 @@ from crp_integrations.vocabulary import Attribution, Checked, ClaimStatus, RiskL
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from crp_integrations.dpe.judge.records import JudgeRun
     from crp_integrations.dpe.records import Claim, Report
     from crp_integrations.envelope.records import Envelope, EnvelopePreview
     from crp_integrations.fabric.records import IngestReport
@@ -197,7 +198,23 @@ def _verdict(report: Report) -> Group:
     )
     said = f"Checked by {plain(report.checked_by)}: {report.verification.value}"
     lines = [said, *(f"  {plain(one)}" for one in report.reasons)]
+    lines += [_judge(report, report.judge)] if report.judge is not None else []
     return Group(table, summary, Text("\n".join(lines)))
+
+
+def _judge(report: Report, run: JudgeRun) -> str:
+    """Whether a judge was asked, what that took, and what it was not shown."""
+    if run.skipped:
+        return f"No judge was asked: {run.skipped}"
+    took = f"{many(len(run.calls), 'call')}, {many(run.tokens, 'token')}"
+    price = "" if run.cost_usd is None else f", ${run.cost_usd:.4f}"
+    said = f"Judge {plain(run.model)}: {took}{price}"
+    failed = [flag for flag in report.flags if flag.startswith("judge-failed=")]
+    if failed:
+        said += f"; {failed[0]}, so the word of the stages without it stands"
+    if run.left_out:
+        said += f"; it was not shown {many(len(run.left_out), 'passage')}"
+    return said
 
 
 def _claim_verdict(claim: Claim) -> Text:

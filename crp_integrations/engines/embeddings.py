@@ -7,8 +7,6 @@ text's vector depends on its batch is the other library's affair: nothing here c
 
 from __future__ import annotations
 
-import importlib
-import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -17,6 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from crp_integrations.engines.litellm_versions import library
 from crp_integrations.errors import EngineError, MissingExtra
 from crp_integrations.vectors import FloatRows, unit_rows
 
@@ -234,13 +233,9 @@ class LiteLLMEmbedder(_Adapted):
         )
 
     def _embed(self, texts: list[str]) -> list[Any]:
-        # Without this, the import fetches a table of prices in the background.
-        os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-        try:
-            litellm = importlib.import_module("litellm")
-        except ImportError as error:
-            raise MissingExtra("litellm", "LiteLLMEmbedder") from error
-        answer = litellm.embedding(model=self._model, input=texts, **self._options)
+        answer = library("LiteLLMEmbedder").embedding(
+            model=self._model, input=texts, **self._options
+        )
         # The service may answer in any order; the index is what binds a row to its text.
         rows = sorted(answer.data, key=lambda row: row["index"])
         if [row["index"] for row in rows] != list(range(len(texts))):

@@ -53,7 +53,8 @@ def judge_name(source: object) -> str:
     """A judge's name as reports show it."""
     if isinstance(source, str):
         return source
-    inner = getattr(source, "bound", source)
+    inner = getattr(source, "bound", None)
+    inner = inner if callable(getattr(inner, "invoke", None)) else source
     metadata = getattr(inner, "metadata", None)
     for holder, names in ((inner, _NAMES), (metadata, ("model_name",))):
         for name in names:

@@ -8,17 +8,15 @@ the headers that an operator listed. A sampling value that a model does not take
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from pathlib import Path
-from types import ModuleType
 from typing import Any, Final
 
 from crp_integrations.engines.litellm_cost import usage_of
 from crp_integrations.engines.litellm_errors import translate, unknown
 from crp_integrations.engines.litellm_headers import refuse_crp
 from crp_integrations.engines.litellm_streams import Assembly, tells_end
-from crp_integrations.errors import ConfigError, CRPError, MissingExtra, ModelError
+from crp_integrations.engines.litellm_versions import library, plain_tools
+from crp_integrations.errors import ConfigError, CRPError, ModelError
 from crp_integrations.messages import Message, ModelCall, Reply, ToolCall
 
 DEFAULT_TIMEOUT_S: Final = 60.0
@@ -27,27 +25,6 @@ RESERVED: Final = frozenset(
     {"model", "messages", "stream", "tools", "metadata", "litellm_metadata", "headers"}
     | {"extra_headers", "extra_body", "temperature", "max_tokens", "seed", "timeout"}
 )
-
-
-def library() -> ModuleType:
-    """LiteLLM, imported without its start-up download and without its printed hints.
-
-    Raises:
-        MissingExtra: it is not installed.
-    """
-    # Else the import fetches a price list from the network.
-    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-    try:
-        import litellm
-    except ModuleNotFoundError as error:
-        if error.name != "litellm":
-            raise
-        raise MissingExtra("litellm", "asking a model") from error
-
-    litellm.suppress_debug_info = True
-    if hasattr(litellm, "telemetry"):  # versions that still send usage statistics
-        litellm.telemetry = False
-    return litellm
 
 
 class LiteLLMModel:
@@ -215,18 +192,6 @@ class LiteLLMModel:
         )
         if taken is not None and "tools" not in taken:
             raise ModelError(f"model {model!r} takes no tools; ask without them or another model")
-
-
-def plain_tools() -> dict[str, Any]:
-    """The argument by which LiteLLM does not look for MCP servers among a call's tools.
-
-    It imports the optional package `mcp` for that, and fails where it is not installed; our
-    tools are plain ones. A version without that step would send the switch to the provider, so
-    there the answer is empty.
-    """
-    folder = Path(str(library().__file__)).parent
-    present = (folder / "responses" / "mcp" / "chat_completions_handler.py").is_file()
-    return {"_skip_mcp_handler": True} if present else {}
 
 
 def message_json(message: Message) -> dict[str, Any]:

@@ -6,9 +6,10 @@ know. So a zero counts only where a price is on record: in its table, or in a de
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from crp_integrations.engines.litellm_versions import notes_of
 from crp_integrations.messages import Usage
 
 _PRICE: Final = ("input_cost_per_", "output_cost_per_")
@@ -31,16 +32,14 @@ def usage_of(response: Any, library: Any, names: Iterable[str] = ()) -> Usage:
 
 
 def _cost(response: Any, used: Any, library: Any, names: Iterable[str]) -> float | None:
-    hidden = getattr(response, "_hidden_params", None) or {}
-    if not isinstance(hidden, Mapping):
-        hidden = vars(hidden)
-    told = hidden.get("response_cost")
+    notes = notes_of(response)
+    told = notes.get("response_cost")
     if isinstance(told, int | float) and told > 0:
         return float(told)
     if used is None:
         return None
     # A deployment's own price comes before that of its model.
-    asked = (hidden.get("model_id"), *names, hidden.get("litellm_model_name"))
+    asked = (notes.get("model_id"), *names, notes.get("litellm_model_name"))
     known = [str(name) for name in asked if name]
     for name in known:
         for spelled in (name, name.partition("/")[2]):

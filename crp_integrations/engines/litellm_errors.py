@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from types import MappingProxyType, ModuleType
 from typing import Final
 
+from crp_integrations.engines.litellm_versions import forked, provider_error_of, without_choice
 from crp_integrations.errors import (
     CRPError,
+    EngineError,
     ModelAuthError,
     ModelContextExceeded,
     ModelError,
@@ -74,14 +76,23 @@ def translate(error: Exception, model: str, library: ModuleType) -> CRPError:
     """
     if isinstance(error, CRPError):
         return error
-    own = _translated(error, model, library)
+    error, begun = provider_error_of(error)
+    own = _translated(error, begun, model, library)
     status = getattr(error, "status_code", None)
     if isinstance(own, ModelError) and isinstance(status, int):
         own.provider_status = status
     return own
 
 
-def _translated(error: Exception, model: str, library: ModuleType) -> CRPError:
+def _translated(error: Exception, begun: bool, model: str, library: ModuleType) -> CRPError:
+    if forked(error):
+        return EngineError(
+            "LiteLLM's native runtime does not work in a process that was forked after it started; "
+            "make the first call of a router in the worker, after the fork",
+            engine="litellm",
+        )
+    if without_choice(error):
+        return ModelError(f"model {model!r} sent no choice in its answer")
     if type(error).__name__ in _NONE_FREE:
         return ModelRateLimited(
             f"the router has no deployment of model {model!r} to try just now, as after failures; "
@@ -97,6 +108,8 @@ def _translated(error: Exception, model: str, library: ModuleType) -> CRPError:
         return ModelAuthError(_credentials(model, library))
     if kind in _SENTENCES:
         return kind(_SENTENCES[kind].format(model=model))
+    if begun:
+        return ModelError(f"the stream of model {model!r} broke off before its end")
     if any(type(cause).__name__ in _UNREACHED for cause in _causes(error)):
         return ModelError(f"the provider of model {model!r} cannot be reached")
     refused = _refused(error)

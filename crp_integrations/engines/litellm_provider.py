@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any, Final
 
 from crp_integrations.engines.extractive import EXTRACTIVE, ExtractiveModel
+from crp_integrations.engines.litellm_versions import library, register_provider
 from crp_integrations.errors import ConfigError
 from crp_integrations.messages import Message, ModelCall, Reply
 
@@ -20,21 +21,10 @@ def register_extractive() -> None:
     Raises:
         ConfigError: another handler is registered under the name already.
     """
-    from crp_integrations.engines.litellm import library
-
-    litellm: Any = library()
+    library()
     with _REGISTERING:
-        handler = _handler()
-        for item in litellm.custom_provider_map:
-            if item["provider"] == EXTRACTIVE and item["custom_handler"] is not handler:
-                raise ConfigError(f"LiteLLM has another provider named {EXTRACTIVE!r} already")
-        if all(item["provider"] != EXTRACTIVE for item in litellm.custom_provider_map):
-            litellm.custom_provider_map = [
-                *litellm.custom_provider_map,
-                {"provider": EXTRACTIVE, "custom_handler": handler},
-            ]
-        # LiteLLM does this in its own calls too, but name lookup needs it before the first.
-        litellm.utils.custom_llm_setup()
+        if not register_provider(EXTRACTIVE, _handler()):
+            raise ConfigError(f"LiteLLM has another provider named {EXTRACTIVE!r} already")
 
 
 @cache

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from crp_integrations.engines.litellm_cost import usage_of
+from crp_integrations.engines.litellm_versions import ended, note, notes_of
 from crp_integrations.errors import ModelError
 from crp_integrations.messages import Reply, ToolCall, Usage
 
@@ -47,7 +48,7 @@ def as_chunk(response: Any) -> Any:
         ],
         usage=getattr(response, "usage", None),
     )
-    chunk._hidden_params = dict(getattr(response, "_hidden_params", None) or {})
+    note(chunk, notes_of(response))
     return chunk
 
 
@@ -105,7 +106,7 @@ class Assembly:
         Raises:
             ModelError: the provider never said that it had finished.
         """
-        if not self._finish or not _finished(chunks):
+        if not self._finish or not ended(chunks):
             raise ModelError(f"the stream of model {self._model!r} broke off before its end")
         calls = tuple(
             ToolCall(id=found["id"], name=found["name"], arguments=found["arguments"] or "{}")
@@ -118,18 +119,3 @@ class Assembly:
             usage=self._usage,
             finish_reason=self._finish,
         )
-
-
-def _finished(stream: Any) -> bool:
-    """Whether the provider ended a stream; LiteLLM adds a finish of its own to one that stops.
-
-    A router's stream wraps the provider's and shares only its list of chunks. One that went on
-    with another deployment in the middle has no finish there: two halves are no answer.
-    """
-    for name in ("received_finish_reason", "intermittent_finish_reason"):
-        if getattr(stream, name, None):
-            return True
-    if hasattr(stream, "_async_generator"):
-        kept = getattr(stream, "chunks", None)
-        return kept is None or any(one.choices and one.choices[0].finish_reason for one in kept)
-    return not hasattr(stream, "received_finish_reason")

@@ -45,6 +45,7 @@ from crp_integrations.gateway.upstream import Routed, Upstream
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.relay.build import clock as clock_of
 from crp_integrations.relay.build import keyring_of
+from crp_integrations.relay.judge import JUDGE_OPTIONS, Judge
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import Settings, load
 from crp_integrations.stores.address import Lent, is_address, refuse_lost_keys, store_at
@@ -150,6 +151,17 @@ def create_app(
     app.router.redirect_slashes = False
     app.router.default = Door("other", {}, house)
     return app
+
+
+def judge_of(options: Mapping[str, Any]) -> Judge | None:
+    """The judge that `options` of `create_app` name; each tenant's relay makes its own of them.
+
+    Raises:
+        ConfigError, RequestError: one has no usable value.
+        ModelNotFound: no provider follows from the judge's name.
+    """
+    given = {name: options[name] for name in JUDGE_OPTIONS if options.get(name) is not None}
+    return Judge.of(options.get("judge"), None, **given)
 
 
 def openapi() -> dict[str, Any]:

@@ -17,6 +17,7 @@ from pydantic import Field, TypeAdapter
 
 from crp_integrations.audit.drafts import named
 from crp_integrations.audit.records import Event
+from crp_integrations.dpe.judge.records import JudgeRun
 from crp_integrations.envelope.dropped import Drop, Drops
 from crp_integrations.governance.evaluating import Evaluated
 from crp_integrations.messages import ModelCall, Reply
@@ -169,12 +170,50 @@ class PackColumns:
         return said
 
 
+class JudgeTrace(Part):
+    """What a window's judge took; beside the tokens and the cost of the models that answer.
+
+    Attributes:
+        asked: calls that were made.
+        cached: replies that the judge knew already.
+        failed: calls, of both, without a reply that could be read.
+        skipped: why no call was made, as the report has it; empty where one was.
+        milliseconds: of all calls.
+        cost_usd: None where a call's price is not known.
+    """
+
+    asked: int = Field(default=0, ge=0)
+    cached: int = Field(default=0, ge=0)
+    failed: int = Field(default=0, ge=0)
+    skipped: str = ""
+    milliseconds: int = Field(default=0, ge=0)
+    prompt_tokens: int = Field(default=0, ge=0)
+    completion_tokens: int = Field(default=0, ge=0)
+    cost_usd: float | None = Field(default=None, ge=0.0)
+
+    @classmethod
+    def of(cls, run: JudgeRun) -> JudgeTrace:
+        """The trace of what a report tells of its judge."""
+        asked = [call for call in run.calls if not call.cached]
+        return cls(
+            asked=len(asked),
+            cached=len(run.calls) - len(asked),
+            failed=sum(bool(call.error) for call in run.calls),
+            skipped=run.skipped,
+            milliseconds=sum(call.milliseconds for call in asked),
+            prompt_tokens=sum(call.prompt_tokens for call in asked),
+            completion_tokens=sum(call.completion_tokens for call in asked),
+            cost_usd=run.cost_usd,
+        )
+
+
 class WindowTrace(Record):
     """A window that was sealed: its pack, and what its answer came to.
 
     Attributes:
         pack: None where it ended before there was one.
         evaluated: None where no answer was examined.
+        judged: None where no judge was configured.
         receipt_id: empty for none.
     """
 
@@ -191,6 +230,7 @@ class WindowTrace(Record):
     receipt_id: str = ""
     pack: PackTrace | None = None
     evaluated: Evaluated | None = None
+    judged: JudgeTrace | None = None
 
 
 @runtime_checkable

@@ -7,7 +7,7 @@ that carry a report, or are withheld before a stream shows them. Read `retriever
 with `model_calls.py`, `compacting.py`, `results.py` and `agents.py`; `emitting.py`;
 `chat_model.py`; then `vector_store.py` with `embeddings.py`, and `reranker.py`; `store.py` with
 `storing.py` and `matching.py`, and `document_store.py`, which keep what they are given by `kept.py`
-and `values.py`.
+and `values.py`; and `evaluator.py`.
 The room never puts CRP metadata into a prompt and never alters a model's text.
 """
 
@@ -27,6 +27,7 @@ from crp_integrations.langchain.compressor import CRPDocumentCompressor
 from crp_integrations.langchain.document_store import CRPDocumentStore
 from crp_integrations.langchain.documents import envelope_text
 from crp_integrations.langchain.embeddings import FabricEmbeddings
+from crp_integrations.langchain.evaluator import crp_evaluator
 from crp_integrations.langchain.gate import CRPGate
 from crp_integrations.langchain.reranker import LangChainReranker
 from crp_integrations.langchain.retriever import CRPRetriever
@@ -59,6 +60,7 @@ __all__ = [
     "EmittingMiddleware",
     "FabricEmbeddings",
     "LangChainReranker",
+    "crp_evaluator",
     "envelope_text",
 ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, Unpack, cast
 from uuid import UUID
 
 from langchain_core.messages import BaseMessage
@@ -19,9 +19,11 @@ from crp_integrations.langchain.listening import Listening
 from crp_integrations.langchain.sent import Sent
 from crp_integrations.messages import Message
 from crp_integrations.receipt.records import Receipt
+from crp_integrations.relay.adapting.judging import before_question, judge_for, told_later
 from crp_integrations.relay.adapting.taking import check_called, check_relay
 from crp_integrations.relay.adapting.witnessing import witness
 from crp_integrations.relay.doors import examine
+from crp_integrations.relay.judge import JUDGING, JudgeChoices, JudgeSource
 from crp_integrations.relay.relay import Relay
 from crp_integrations.vocabulary import Checked, GroundingMode, HaltReason, RiskLevel
 
@@ -45,18 +47,25 @@ class DPECallbackHandler(Listening):
     receipt of what was seen goes to `on_receipt`; its id stands in the metadata beside the report,
     as `crp_receipt`.
 
+    With a judge an answer is judged before its call ends. In `background` mode the attachment is
+    the screen's, and `on_report` is called once the judge has spoken. The judge's own calls are no
+    answers.
+
     Args:
         on_critical: `record`, or `raise` to end the call with `SafetyHalt` where an answer's risk
-            is CRITICAL; who streams has the tokens by then.
+            is CRITICAL, or its judge failed and `judge_failure` is `halt`; who streams has the
+            tokens by then.
         grounding: how far the chain's prompt lets the model go beyond the context.
         on_report: called with what was attached, once for each answer.
         relay: seals the answers; None seals nothing, and there are no receipts.
         on_receipt: called with the receipt on each sealed answer. One with texts that are not in
             the relay's fabric is kept by nobody else.
+        judge, judge_options: as in `examine`; None for the relay's judge, or that of the settings.
 
     Raises:
-        RequestError: the grounding mode is not one of the three, `on_critical` neither of two, or
-            what is to be called is no function.
+        RequestError: the grounding mode is not one of the three, `on_critical` neither of two, what
+            is to be called is no function, or the judge is True: no model is called here.
+        ConfigError: what is given as a judge is no model.
     """
 
     def __init__(
@@ -67,6 +76,8 @@ class DPECallbackHandler(Listening):
         on_critical: Literal["record", "raise"] = "record",
         relay: Relay | None = None,
         on_receipt: Callable[[Receipt], None] | None = None,
+        judge: JudgeSource = None,
+        **judge_options: Unpack[JudgeChoices],
     ) -> None:
         super().__init__()
         if grounding not in tuple(GroundingMode):
@@ -82,6 +93,10 @@ class DPECallbackHandler(Listening):
         self._on_report = on_report
         self._relay = relay
         self._on_receipt = on_receipt
+        self._judge = judge_for(
+            "DPECallbackHandler", judge, judge_options, relay=relay, heard=on_report is not None
+        )
+        self._later = told_later(self._judge, on_report, _attachment)
         self._sent = Sent()
         # LangChain swallows what a handler raises, unless it says this of itself.
         self.raise_error = on_critical == "raise"
@@ -99,30 +114,40 @@ class DPECallbackHandler(Listening):
         super().on_chat_model_start(
             serialized, messages, run_id=run_id, parent_run_id=parent_run_id, **kwargs
         )
-        if self._relay is not None:
+        if self._relay is not None or self._judge is not None:
             self._sent.note(run_id, messages)
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
         """Examine each answer and attach the report.
 
         Raises:
-            SafetyHalt: an answer's risk is CRITICAL and `on_critical` is `raise`.
+            SafetyHalt: an answer's risk is CRITICAL, or its judge failed and that halts, and
+                `on_critical` is `raise`.
         """
+        if JUDGING.get():
+            # A judge's reply is no answer.
+            self._runs.end(run_id)
+            self._sent.taken(run_id)
+            return
         context = self._runs.context_of(run_id)
         sent = self._sent.taken(run_id)
         attached: list[Attachment] = []
         receipts: list[Receipt] = []
-        critical: Report | None = None
+        halted: SafetyHalt | None = None
         try:
             for generations in response.generations:
                 for generation in generations:
                     if isinstance(generation, Generation) and not _only_calls(generation):
-                        found, receipt = self._examined(generation, context, sent)
+                        found, receipt, halt = self._examined(generation, context, sent)
                         if isinstance(found, Report):
                             if found.risk_level is RiskLevel.CRITICAL:
-                                critical = critical or found
-                            found = found.model_dump(mode="json")
-                        attached.append(found)
+                                halt = halt or _critical(found)
+                            found = _attachment(found)
+                            told = self._later is None
+                        else:
+                            told = True
+                        halted = halted or halt
+                        attached += [found] if told else []
                         _attach(generation, found, receipt.receipt_id if receipt else "")
                         receipts += [receipt] if receipt else []
             # Only now, so that a hook that raises leaves no answer without its report.
@@ -134,31 +159,34 @@ class DPECallbackHandler(Listening):
                     self._on_receipt(receipt)
         finally:
             self._runs.end(run_id)
-        if critical is not None and self.raise_error:
-            raise SafetyHalt(
-                "an answer was withheld: its risk is CRITICAL",
-                report=critical,
-                reason=HaltReason.CRITICAL_RISK.value,
-            )
+        if halted is not None and self.raise_error:
+            raise halted
 
     def _examined(
         self,
         generation: Generation,
         context: tuple[Retrieved, ...] | None,
         sent: tuple[Message, ...],
-    ) -> tuple[Report | Attachment, Receipt | None]:
+    ) -> tuple[Report | Attachment, Receipt | None, SafetyHalt | None]:
         if not generation.text.strip():
-            return _not_checked("the answer has no text"), None
+            return _not_checked("the answer has no text"), None, None
         if context is None:
-            return _not_checked("no retriever ran in the chain of this call"), None
+            return _not_checked("no retriever ran in the chain of this call"), None, None
         documents = [document for retrieved in context for document in retrieved.documents]
         try:
             facts: list[Fact] = facts_of(documents)[0]
             question, answer = next(iter(context)).query, generation.text
             if self._relay is None:
-                return examine(
-                    answer, context=facts, question=question, grounding=self._grounding
-                ), None
+                report = examine(
+                    answer,
+                    context=facts,
+                    question=question,
+                    grounding=self._grounding,
+                    conversation=before_question(sent),
+                    judge=self._judge,
+                    on_report=self._later,
+                )
+                return report, None, None
             found = witness(
                 self._relay,
                 answer,
@@ -167,19 +195,35 @@ class DPECallbackHandler(Listening):
                 messages=sent,
                 model=_model(generation),
                 grounding=self._grounding,
+                judge=self._judge,
+                on_report=self._later,
             )
-            return found.report, found.receipt
+            return found.report, found.receipt, found.halt
+        except SafetyHalt as halt:
+            return cast("Report", halt.report), None, halt
         except Exception as error:  # noqa: BLE001 - whatever it is, it becomes NOT_CHECKED
             # LangChain would swallow it; the answer must say that it was not checked. The
             # error's own words may quote a text, which no log may hold.
             log.error("the examination of an answer failed with %s", type(error).__name__)
-            return _not_checked(f"the examination failed with {type(error).__name__}"), None
+            return _not_checked(f"the examination failed with {type(error).__name__}"), None, None
 
 
 def _only_calls(generation: Generation) -> bool:
     """Whether a model calls tools without a word: that is a step and no answer."""
     message = generation.message if isinstance(generation, ChatGeneration) else None
     return not generation.text and bool(getattr(message, "tool_calls", None))
+
+
+def _attachment(report: Report) -> Attachment:
+    return report.model_dump(mode="json")
+
+
+def _critical(report: Report) -> SafetyHalt:
+    return SafetyHalt(
+        "an answer was withheld: its risk is CRITICAL",
+        report=report,
+        reason=HaltReason.CRITICAL_RISK.value,
+    )
 
 
 def _attach(generation: Generation, attachment: Attachment, receipt_id: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Unpack
 from uuid import UUID, uuid4
 
 from langchain_core.callbacks import (
@@ -30,7 +30,9 @@ from crp_integrations.policy.judge import judge
 from crp_integrations.policy.parse import parse
 from crp_integrations.policy.records import Judgement
 from crp_integrations.ports import Embedder
-from crp_integrations.relay.doors import examine
+from crp_integrations.relay.adapting.judging import judge_for
+from crp_integrations.relay.doors import aexamine, examine
+from crp_integrations.relay.judge import JudgeOptions, JudgeSource
 from crp_integrations.relay.parts import refuse_odd
 from crp_integrations.relay.settings import Settings
 from crp_integrations.vocabulary import GroundingMode, HaltReason, QualityTier
@@ -64,11 +66,13 @@ class CRPGate(Runnable[Any, Any]):
         embedder: None for the one that ships.
         settings: None reads `CRP_*` and the defaults.
         name: of the run, in traces.
+        judge, judge_options: as in `examine`; the policy sees the judge's level.
 
     Raises:
         PolicySyntaxError: the policy does not follow its grammar.
-        RequestError: the grounding mode is not one of the three, or the policy no text.
-        ConfigError: what is given as an embedder, settings or reviewer is none.
+        RequestError: the grounding mode is not one of the three, or the policy no text; or the
+            judge is True: a gate calls no model.
+        ConfigError: what is given as an embedder, settings, reviewer or judge is none.
     """
 
     def __init__(
@@ -80,6 +84,8 @@ class CRPGate(Runnable[Any, Any]):
         embedder: Embedder | None = None,
         settings: Settings | None = None,
         name: str | None = None,
+        judge: JudgeSource = None,
+        **judge_options: Unpack[JudgeOptions],
     ) -> None:
         if grounding not in tuple(GroundingMode):
             wanted = ", ".join(GroundingMode)
@@ -90,6 +96,7 @@ class CRPGate(Runnable[Any, Any]):
         self._reviewer = reviewer
         self._embedder = embedder
         self._settings = settings
+        self._judge = judge_for("CRPGate", judge, judge_options, settings)
         self.name = name
 
     @classmethod
@@ -124,17 +131,23 @@ class CRPGate(Runnable[Any, Any]):
             QualityUnreachable: it misses what the policy demands of its quality.
             RequestError: the answer or the question is no text, or the context no such thing.
         """
-        if not isinstance(question, str):
-            raise RequestError(f"question is {type(question).__name__}, wanted a text")
-        context = context_of(context)
-        report = examine(
-            answer,
-            context,
-            question or None,
-            grounding=self._grounding,
-            embedder=self._embedder,
-            settings=self._settings,
-        )
+        report = examine(*_asked(answer, context, question), **self._how())
+        return self._passed(report, context, answer)
+
+    async def acheck(self, answer: str, context: Context, question: str = "") -> Report:
+        """The asynchronous twin of `check`; examines beside the event loop."""
+        report = await aexamine(*_asked(answer, context, question), **self._how())
+        return await asyncio.to_thread(self._passed, report, context, answer)
+
+    def _how(self) -> dict[str, Any]:
+        return {
+            "grounding": self._grounding,
+            "embedder": self._embedder,
+            "settings": self._settings,
+            "judge": self._judge,
+        }
+
+    def _passed(self, report: Report, context: Context, answer: str) -> Report:
         tier = context.quality_tier if isinstance(context, Envelope) else None
         judgement = judge(self._policy, report, tier=tier)
         reason = judgement.halt
@@ -159,35 +172,21 @@ class CRPGate(Runnable[Any, Any]):
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """The asynchronous twin of `invoke`; examines beside the event loop."""
-
-        async def passed(input: Any) -> Any:
-            return await asyncio.to_thread(self._pass, input)
-
-        return await self._acall_with_config(passed, input, config, **kwargs)
+        return await self._acall_with_config(self._apass, input, config, **kwargs)
 
     def _pass(self, input: Any) -> Any:
-        if not isinstance(input, Mapping):
-            raise RequestError(
-                f"a gate takes a dict with answer and context, not {type(input).__name__}; "
-                "CRPGate.around(chain) takes a chain as it is"
-            )
-        if CONTEXT not in input:
-            raise RequestError("the input has no context; give the documents, or [] for none")
-        return self._let(input, context_of(input[CONTEXT]), question_in(input))
+        return self._let(input, *_given(input))
+
+    async def _apass(self, input: Any) -> Any:
+        return await self._alet(input, *_given(input))
 
     def _let(self, output: Any, context: Context, question: str) -> Any:
         """An output as it came, with its report beside it."""
-        if isinstance(output, Mapping):
-            key = next((name for name in ANSWERS if name in output), None)
-            if key is None:
-                raise RequestError(f"a dict has no answer; wanted one of {', '.join(ANSWERS)}")
-            report = self.check(text_of(output[key]), context, question)
-            return {**output, METADATA_KEY: report.model_dump(mode="json")}
-        report = self.check(text_of(output), context, question)
-        if isinstance(output, BaseMessage):
-            told = {**output.response_metadata, METADATA_KEY: report.model_dump(mode="json")}
-            return output.model_copy(update={"response_metadata": told})
-        return output
+        return _with_report(output, self.check(_answer(output), context, question))
+
+    async def _alet(self, output: Any, context: Context, question: str) -> Any:
+        """The asynchronous twin of `_let`."""
+        return _with_report(output, await self.acheck(_answer(output), context, question))
 
 
 class Guarded(Runnable[Any, Any]):
@@ -223,7 +222,7 @@ class Guarded(Runnable[Any, Any]):
         # A chain with a config of its own adds the handlers of the run around it to these.
         with silence():
             output = self.chain.invoke(input, inner, **kwargs)
-        return self._judged(input, output, heard)
+        return self.gate._let(output, _context(output, heard), question_in(input))
 
     async def _aplay(
         self,
@@ -236,21 +235,7 @@ class Guarded(Runnable[Any, Any]):
         inner = heard.within(config, run_manager.get_child())
         with silence():
             output = await self.chain.ainvoke(input, inner, **kwargs)
-        return await asyncio.to_thread(self._judged, input, output, heard)
-
-    def _judged(self, input: Any, output: Any, heard: _Heard) -> Any:
-        found = heard.found()
-        if isinstance(output, Mapping) and CONTEXT in output:
-            context: Context = context_of(output[CONTEXT])
-        elif found is None:
-            raise SafetyHalt(
-                "an answer was withheld: no retriever ran in the chain and its output has no "
-                "context, so it could not be checked",
-                reason=HaltReason.OVERSIGHT.value,
-            )
-        else:
-            context = found
-        return self.gate._let(output, context, question_in(input))
+        return await self.gate._alet(output, _context(output, heard), question_in(input))
 
 
 class _Heard(Listening):
@@ -276,6 +261,75 @@ class _Heard(Listening):
         if retrieved is None:
             return None
         return facts_of([document for one in retrieved for document in one.documents])[0]
+
+
+def _context(output: Any, heard: _Heard) -> Context:
+    """What a chain's output is checked against.
+
+    Raises:
+        SafetyHalt: there is nothing.
+    """
+    found = heard.found()
+    if isinstance(output, Mapping) and CONTEXT in output:
+        return context_of(output[CONTEXT])
+    if found is None:
+        raise SafetyHalt(
+            "an answer was withheld: no retriever ran in the chain and its output has no "
+            "context, so it could not be checked",
+            reason=HaltReason.OVERSIGHT.value,
+        )
+    return found
+
+
+def _given(input: Any) -> tuple[Context, str]:
+    """Context and question of a dict with an answer.
+
+    Raises:
+        RequestError: it is none, or has no context.
+    """
+    if not isinstance(input, Mapping):
+        raise RequestError(
+            f"a gate takes a dict with answer and context, not {type(input).__name__}; "
+            "CRPGate.around(chain) takes a chain as it is"
+        )
+    if CONTEXT not in input:
+        raise RequestError("the input has no context; give the documents, or [] for none")
+    return context_of(input[CONTEXT]), question_in(input)
+
+
+def _asked(answer: str, context: Any, question: str) -> tuple[str, Context, str | None]:
+    """What is examined.
+
+    Raises:
+        RequestError: the question is no text, or the context none.
+    """
+    if not isinstance(question, str):
+        raise RequestError(f"question is {type(question).__name__}, wanted a text")
+    return answer, context_of(context), question or None
+
+
+def _answer(output: Any) -> str:
+    """The text of a chain's output.
+
+    Raises:
+        RequestError: there is none.
+    """
+    if not isinstance(output, Mapping):
+        return text_of(output)
+    key = next((name for name in ANSWERS if name in output), None)
+    if key is None:
+        raise RequestError(f"a dict has no answer; wanted one of {', '.join(ANSWERS)}")
+    return text_of(output[key])
+
+
+def _with_report(output: Any, report: Report) -> Any:
+    """An output as it came, with its report beside it."""
+    if isinstance(output, Mapping):
+        return {**output, METADATA_KEY: report.model_dump(mode="json")}
+    if isinstance(output, BaseMessage):
+        told = {**output.response_metadata, METADATA_KEY: report.model_dump(mode="json")}
+        return output.model_copy(update={"response_metadata": told})
+    return output
 
 
 def context_of(given: Any) -> Context:

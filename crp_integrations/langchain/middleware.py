@@ -122,7 +122,7 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
         check_relay(relay, "CRPMiddleware")
         most = relay.settings.sessions.agents.max_loop_depth if max_depth is None else max_depth
         check_called(on_receipt=on_receipt)
-        check_asking(asking, "CRPMiddleware", filled="session_id")
+        check_asking(asking, relay, "CRPMiddleware", filled="session_id")
         check_count("max_depth", most, least=0)
         check_count("max_turns", max_turns, least=1)
         self.relay = relay

@@ -65,14 +65,14 @@ class ModelCalls:
     def call(self, call: ModelCall) -> Reply:
         """Answer a call; the model's own errors go on unchanged."""
         assert self._handler is not None
-        with silence() if self._silently else nullcontext():
+        with silence() if self._silent(call) else nullcontext():
             response = self._handler(self._requested(call))
         return self._reply(call, response)
 
     async def acall(self, call: ModelCall) -> Reply:
         """The asynchronous twin of `call`."""
         assert self._ahandler is not None
-        with silence() if self._silently else nullcontext():
+        with silence() if self._silent(call) else nullcontext():
             response = await self._ahandler(self._requested(call))
         return self._reply(call, response)
 
@@ -102,6 +102,10 @@ class ModelCalls:
         ]
         return ModelResponse(result=result, structured_response=response.structured_response)
 
+    def _silent(self, call: ModelCall) -> bool:
+        """Whether no stream shows a call's tokens: a judge's are no part of an answer."""
+        return self._silently or call.purpose is Purpose.JUDGE
+
     def _requested(self, call: ModelCall) -> ModelRequest[Any]:
         request = self._request
         system, further = self._split(call.messages)
@@ -116,7 +120,7 @@ class ModelCalls:
             "system_message": self._system(system) if own else _plain_system(system),
             "model_settings": {**request.model_settings, **sampling(request.model, call)},
         }
-        if self._silently:
+        if self._silent(call):
             changed["model"] = silent(request.model)
         answers = own and call.purpose is Purpose.ANSWER
         if not answers or not call.tools:
@@ -155,7 +159,8 @@ class ModelCalls:
             # An answer that the agent asked for in the form of a tool call is an answer.
             told = [json.dumps(one["args"], ensure_ascii=False) for one in said.tool_calls]
             reply = reply.changed(text="\n".join(told), tool_calls=())
-        self._answers.append((reply, response))
+        if call.purpose is not Purpose.JUDGE:
+            self._answers.append((reply, response))
         return reply
 
 

@@ -74,7 +74,7 @@ class CRPRunnable(Runnable[Question, AIMessage]):
     ) -> None:
         _known(asking)
         check_relay(relay, "CRPRunnable")
-        check_values(asking)
+        check_values(asking, relay)
         self.relay = relay
         self.llm = llm
         self.name = name

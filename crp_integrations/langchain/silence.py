@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar, cast, runtime_checkable
 
 from langchain_core.callbacks import BaseCallbackManager, Callbacks
 from langchain_core.language_models import BaseChatModel
@@ -22,12 +22,28 @@ from langchain_core.runnables import (
 )
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import ensure_config, var_child_runnable_config
-from langchain_core.tracers._streaming import _StreamingCallbackHandler
 
 # LangGraph passes over the messages of a model with this tag.
 NO_STREAM: Final = "nostream"
 
 Manager = TypeVar("Manager", bound=BaseCallbackManager)
+
+
+@runtime_checkable
+class TapsOutput(Protocol):
+    """A handler that streams: LangChain hands it what runs give out, by these two methods.
+
+    LangChain's own protocol of them is private. It has methods alone, so that those who only look
+    alike count too.
+    """
+
+    def tap_output_aiter(self, run_id: Any, output: Any) -> Any:
+        """What an asynchronous run gives out, passed on."""
+        ...
+
+    def tap_output_iter(self, run_id: Any, output: Any) -> Any:
+        """What a run gives out, passed on."""
+        ...
 
 
 def unheard(callbacks: Callbacks) -> Callbacks:
@@ -72,8 +88,7 @@ def silence() -> Iterator[None]:
 
 
 def _streams(handler: Any) -> bool:
-    # A protocol with methods alone, so that those who only look alike count too.
-    return isinstance(handler, _StreamingCallbackHandler)
+    return isinstance(handler, TapsOutput)
 
 
 def _whole(model: RunnableSerializable[Any, Any]) -> dict[str, Any]:

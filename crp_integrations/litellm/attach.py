@@ -6,7 +6,7 @@ import copy
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from crp_integrations.engines.litellm import library
+from crp_integrations.engines.litellm_versions import library, note, notes_of
 from crp_integrations.errors import EngineError
 from crp_integrations.litellm.deployments import Spent
 from crp_integrations.litellm.wire import answers
@@ -86,9 +86,8 @@ def _carrying(response: Any, proven: Mapping[str, Any], usage: Any) -> Any:
     LiteLLM logs its own object afterwards, and its callbacks get nothing of CRP with it.
     """
     carrier = copy.copy(response)
-    hidden = getattr(carrier, "_hidden_params", None)
-    if isinstance(hidden, dict):
-        carrier._hidden_params = {**hidden, "response_cost": proven["crp_cost"]}
+    if notes := notes_of(carrier):
+        note(carrier, {**notes, "response_cost": proven["crp_cost"]})
     if usage is not None:
         carrier.usage = usage
     for name, value in proven.items():

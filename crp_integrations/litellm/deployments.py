@@ -11,9 +11,18 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import ref
 
-from crp_integrations.engines.litellm import library, reply_of
+from crp_integrations.engines.litellm import reply_of
 from crp_integrations.engines.litellm_errors import translate
 from crp_integrations.engines.litellm_streams import Assembly, as_chunk
+from crp_integrations.engines.litellm_versions import (
+    checks_before_calls,
+    entries_of,
+    fallbacks_of,
+    groups_of,
+    library,
+    notes_of,
+    retries_of,
+)
 from crp_integrations.errors import CRPError, EngineError, ModelError, ModelNotFound
 from crp_integrations.litellm.hook import RUNNING, SAMPLING, Attempts
 from crp_integrations.litellm.loop import wait
@@ -96,7 +105,8 @@ class Deployments:
         Raises:
             ModelError: no deployment answered; `tried` tells which were asked.
         """
-        turn, step = self._made.pop(id(call))
+        # Kept: a judge's call may be made again, and all of them last as long as the request.
+        turn, step = self._made[id(call)]
         running = self._attempts(turn, step)
         token = RUNNING.set(ref(running))
         try:
@@ -142,7 +152,7 @@ class Deployments:
             ),
         )
         running.packed = turn.packed
-        if running.fits and self._router.enable_pre_call_checks and step.envelope:
+        if running.fits and step.envelope and checks_before_calls(self._router):
             # LiteLLM leaves out deployments that these messages do not fit; facts can be fewer.
             running.messages = _without(said, step.envelope.text)
         return running
@@ -174,12 +184,14 @@ class Deployments:
 
     def _groups(self, given: Mapping[str, Any]) -> list[str]:
         """The groups that are asked in turn: retries, then fallbacks."""
-        retries = given.get("num_retries", self._router.num_retries) or 0
-        groups = [self._group] * (1 + int(retries))
+        retries = given["num_retries"] if "num_retries" in given else retries_of(self._router)
+        groups = [self._group] * (1 + int(retries or 0))
         if given.get("disable_fallbacks"):
             return groups
         found: Sequence[Any] = ()
-        for entry in given.get("fallbacks", self._router.fallbacks) or ():
+        for entry in (
+            given["fallbacks"] if "fallbacks" in given else fallbacks_of(self._router)
+        ) or ():
             if isinstance(entry, str):
                 found = (*found, entry)
             elif self._group in entry:
@@ -197,10 +209,10 @@ class Deployments:
         elif isinstance(running.refused, CRPError):
             own = running.refused
         # A wildcard or a deployment's id is no group by name, so only a refusal is looked at.
-        elif getattr(error, "status_code", None) == 400 and not self._router.get_model_list(
-            model_name=self._group
+        elif getattr(error, "status_code", None) == 400 and not entries_of(
+            self._router, self._group
         ):
-            listed = ", ".join(sorted(set(self._router.get_model_names())))
+            listed = ", ".join(groups_of(self._router))
             own = ModelNotFound(
                 f"no deployment is named {self._group!r:.120}; the list has {listed or 'none'}"
             )
@@ -283,15 +295,13 @@ async def streamed(chunks: Any, running: Attempts) -> tuple[list[Any], Reply, st
 
 
 def _deployment(response: Any) -> str:
-    hidden = getattr(response, "_hidden_params", None) or {}
-    found = hidden.get("model_id") if isinstance(hidden, Mapping) else None
-    return str(found or "")
+    return str(notes_of(response).get("model_id") or "")
 
 
 def _must_have_asked(running: Attempts) -> None:
     if not running.tried:
         raise EngineError(
-            "LiteLLM answered without asking what the attempt should carry; use litellm>=1.80",
+            "LiteLLM answered without asking what the attempt should carry; use litellm>=1.95",
             engine="litellm",
         )
 

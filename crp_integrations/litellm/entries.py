@@ -1,9 +1,11 @@
-"""A list of deployments as LiteLLM takes it, looked at before LiteLLM does."""
+"""Entries of a model list: checked before LiteLLM takes them, read from its router afterwards."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+from crp_integrations.engines.litellm_versions import entries_of
 from crp_integrations.errors import RequestError
 
 _SHAPE = "{'model_name': …, 'litellm_params': {'model': …}}"
@@ -30,3 +32,11 @@ def check_entries(given: object) -> None:
         ):
             if not isinstance(value, str) or not value:
                 raise RequestError(f"entry {number} of model_list names no {name}; give {_SHAPE}")
+
+
+def first_model(router: Any, group: str) -> str:
+    """The model of a group's first deployment, which the hook replaces by the real one."""
+    for entry in entries_of(router, group):
+        info = entry.get("model_info") or {}
+        return str(info.get("base_model") or entry["litellm_params"]["model"])
+    return group

@@ -11,16 +11,19 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any, Final
+from typing import Any, Final, Unpack, cast
 
-from crp_integrations.engines.litellm import library
+from crp_integrations.dpe.records import Report
+from crp_integrations.engines.litellm_versions import callback_lists, library, notes_of
 from crp_integrations.envelope.records import Envelope
-from crp_integrations.errors import RequestError
+from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
 from crp_integrations.ports import Embedder
+from crp_integrations.relay.adapting.judging import judge_for, told_later
 from crp_integrations.relay.adapting.taking import check_called
 from crp_integrations.relay.doors import examine
 from crp_integrations.relay.given import passages_of
+from crp_integrations.relay.judge import JUDGING, JudgeChoices, JudgeSource
 from crp_integrations.relay.parts import refuse_odd
 from crp_integrations.relay.settings import Settings
 from crp_integrations.vocabulary import Checked, GroundingMode
@@ -52,11 +55,13 @@ class _Call:
         shown: what its model was shown; None where nobody said it.
         done: the attachment, once there is one.
         begun: an examination of its answer has begun.
+        judges: it is a judge's, and its reply no answer.
     """
 
     shown: _Shown | None
     done: Future[Attachment] = field(default_factory=Future)
     begun: bool = False
+    judges: bool = False
 
 
 class CRPLogger(CustomLogger):
@@ -77,6 +82,8 @@ class CRPLogger(CustomLogger):
     does.
 
     It withholds nothing: who streams has the tokens before LiteLLM tells a callback of the end.
+    With a judge an attachment is made once that has spoken; in `background` mode it is the
+    screen's, and `on_report` is called later. A judge's own calls are no answers, and get none.
 
     Spec: CRP-SPEC-005 §2
 
@@ -85,10 +92,12 @@ class CRPLogger(CustomLogger):
         on_report: called with what was attached, once for each call.
         embedder: None for the one that ships.
         settings: None reads `CRP_*` and the defaults.
+        judge, judge_options: as in `examine`; None for the judge of the settings.
 
     Raises:
-        RequestError: the grounding mode is not one of the three, or `on_report` no function.
-        ConfigError: what is given as an embedder or settings is none.
+        RequestError: the grounding mode is not one of the three, or `on_report` no function; or the
+            judge is True: no model is called here.
+        ConfigError: what is given as an embedder, settings or a judge is none.
     """
 
     def __init__(
@@ -98,6 +107,8 @@ class CRPLogger(CustomLogger):
         on_report: Callable[[Attachment], None] | None = None,
         embedder: Embedder | None = None,
         settings: Settings | None = None,
+        judge: JudgeSource = None,
+        **judge_options: Unpack[JudgeChoices],
     ) -> None:
         super().__init__()
         if grounding not in tuple(GroundingMode):
@@ -109,18 +120,17 @@ class CRPLogger(CustomLogger):
         self._on_report = on_report
         self._embedder = embedder
         self._settings = settings
+        self._judge = judge_for(
+            "CRPLogger", judge, judge_options, settings, heard=on_report is not None
+        )
+        self._later = told_later(self._judge, on_report, _attached)
         self._around: ContextVar[_Shown | None] = ContextVar("crp_litellm_shown", default=None)
         self._calls: OrderedDict[str, _Call] = OrderedDict()
         self._lock = Lock()
 
     def install(self) -> None:
-        """Make LiteLLM call it; again has no effect.
-
-        LiteLLM copies `callbacks` into its other lists at each call, but only while these have
-        fewer than 30 entries, of which every router of the process takes one; so it is put there.
-        """
-        told = (litellm.input_callback, litellm.success_callback, litellm._async_success_callback)
-        for callbacks in (litellm.callbacks, *told):
+        """Make LiteLLM call it; again has no effect."""
+        for callbacks in callback_lists():
             if self not in callbacks:
                 callbacks.append(self)
 
@@ -208,15 +218,14 @@ class CRPLogger(CustomLogger):
             known = self._calls.get(call_id)
             shown = self._around.get()
             if known is None:
-                self._calls[call_id] = _Call(shown)
+                self._calls[call_id] = _Call(shown, judges=JUDGING.get())
             elif known.shown is None:
                 known.shown = shown
             while len(self._calls) > MOST_CALLS:
                 self._calls.popitem(last=False)
 
     def _call_of(self, response: Any) -> _Call:
-        hidden = getattr(response, "_hidden_params", None)
-        found = hidden.get(_CALL_ID) if isinstance(hidden, dict) else None
+        found = notes_of(response).get(_CALL_ID)
         found = found or getattr(getattr(response, "logging_obj", None), _CALL_ID, None)
         with self._lock:
             call = self._calls.get(str(found))
@@ -232,25 +241,28 @@ class CRPLogger(CustomLogger):
         if answer is None or not call_id:
             return
         with self._lock:
-            call = self._calls.setdefault(call_id, _Call(None))
-            if call.begun:
+            call = self._calls.setdefault(call_id, _Call(None, judges=JUDGING.get()))
+            if call.begun or call.judges:
                 return
             call.begun = True
-        attachment = self._attachment(call.shown, answer, len(response.choices))
+        attachment, later = self._attachment(call.shown, answer, len(response.choices))
         response.crp = attachment
         try:
-            if self._on_report is not None:
+            if self._on_report is not None and not later:
                 self._on_report(attachment)
         finally:
             call.done.set_result(attachment)
 
-    def _attachment(self, shown: _Shown | None, answer: str, answers: int) -> Attachment:
+    def _attachment(
+        self, shown: _Shown | None, answer: str, answers: int
+    ) -> tuple[Attachment, bool]:
+        """The attachment, and whether its judge tells `on_report`."""
         if shown is None:
-            return _not_checked("nobody said what the call was shown")
+            return _not_checked("nobody said what the call was shown"), False
         if answers != 1:
-            return _not_checked(f"the response holds {answers} answers")
+            return _not_checked(f"the response holds {answers} answers"), False
         if not answer:
-            return _not_checked("the answer holds no text")
+            return _not_checked("the answer holds no text"), False
         try:
             report = examine(
                 answer,
@@ -259,12 +271,21 @@ class CRPLogger(CustomLogger):
                 grounding=self._grounding,
                 embedder=self._embedder,
                 settings=self._settings,
+                judge=self._judge,
+                on_report=self._later,
             )
+        except SafetyHalt as halt:
+            # It withholds nothing; the report says that the judge failed.
+            report = cast("Report", halt.report)
         except Exception as error:  # noqa: BLE001 - whatever it is, it becomes NOT_CHECKED
             # Its own words may quote a text, which no log may hold.
             log.error("the examination of an answer failed with %s", type(error).__name__)
-            return _not_checked(f"the examination failed with {type(error).__name__}")
-        return report.model_dump(mode="json")
+            return _not_checked(f"the examination failed with {type(error).__name__}"), False
+        return _attached(report), self._later is not None
+
+
+def _attached(report: Report) -> Attachment:
+    return report.model_dump(mode="json")
 
 
 def _id_in(kwargs: dict[str, Any]) -> str:

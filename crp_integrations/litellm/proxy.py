@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import weakref
 from collections.abc import AsyncGenerator, Callable, Mapping, MutableMapping
 from contextvars import ContextVar
@@ -11,12 +10,13 @@ from typing import Any, Final, Unpack
 
 from fastapi import HTTPException
 
-from crp_integrations.engines.litellm import library
 from crp_integrations.engines.litellm_headers import ARGUMENTS, PREFIX, refuse_crp
 from crp_integrations.engines.litellm_provider import register_extractive
+from crp_integrations.engines.litellm_versions import library, proxy_router
 from crp_integrations.errors import ConfigError, CRPError, EngineError, RequestError
 from crp_integrations.headers import bodies
 from crp_integrations.litellm.deployments import Deployments
+from crp_integrations.litellm.entries import first_model
 from crp_integrations.litellm.handing import Handing
 from crp_integrations.litellm.hook import RUNNING, install
 from crp_integrations.litellm.wire import arguments, asked, further, refuse_metadata
@@ -44,7 +44,6 @@ STRATEGIES: Final = (Strategy.PUSH, Strategy.PULL, Strategy.REFLEXIVE)
 _KEPT: Final = frozenset({"metadata", "timeout", "num_retries", "fallbacks", "disable_fallbacks"})
 # Set anew for each call.
 _OWN: Final = frozenset({"model", "messages", "stream", "stream_options"})
-_PROXY: Final = "litellm.proxy.proxy_server"
 _LOGGING: Final = "litellm_logging_obj"
 _INTERNAL: Final = "litellm.proxy.hooks"
 
@@ -89,7 +88,7 @@ class CRPProxyHook(CustomLogger):
                 f"the relay of a key, not {type(relay).__name__}"
             )
         self._asking = further(asking, name="CRPProxyHook")
-        check_values(self._asking)
+        check_values(self._asking, relay if isinstance(relay, Relay) else None)
         _possible(self._asking.get("strategy"))
         policy = asking.get("policy")
         self._policy = parse(policy) if policy else None
@@ -142,7 +141,7 @@ class CRPProxyHook(CustomLogger):
         question = asked(data.get("messages") or ())
         fields: dict[str, Any] = {
             **self._joined(headers),
-            "model": _first(router, group),
+            "model": first_model(router, group),
             "system_prompt": question.system,
             "history": question.history,
             "results": question.results,
@@ -338,18 +337,10 @@ def _router() -> Any:
     Raises:
         ConfigError: the proxy has no model list.
     """
-    router = getattr(sys.modules.get(_PROXY), "llm_router", None)
+    router = proxy_router()
     if router is None:
         raise ConfigError("LiteLLM's proxy has no router; give it a model_list")
     return router
-
-
-def _first(router: Any, group: str) -> str:
-    """The model of the group's first deployment, which the hook replaces by the real one."""
-    for entry in router.get_model_list(model_name=group) or ():
-        info = entry.get("model_info") or {}
-        return str(info.get("base_model") or entry["litellm_params"]["model"])
-    return group
 
 
 def _taken_out(data: Mapping[str, Any]) -> dict[str, str]:

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from crp_integrations.engines.extractive import EXTRACTIVE
-from crp_integrations.engines.litellm import library, plain_tools
 from crp_integrations.engines.litellm_headers import ARGUMENTS, refuse_crp, refuse_unlisted
 from crp_integrations.engines.litellm_provider import register_extractive
+from crp_integrations.engines.litellm_versions import library, plain_tools
 from crp_integrations.errors import RequestError
 from crp_integrations.litellm.attach import attached
 from crp_integrations.litellm.deployments import Deployments
-from crp_integrations.litellm.entries import check_entries
+from crp_integrations.litellm.entries import check_entries, first_model
 from crp_integrations.litellm.hook import install
 from crp_integrations.litellm.loop import made_in_a_loop, wait
 from crp_integrations.litellm.wire import (
@@ -23,8 +23,9 @@ from crp_integrations.litellm.wire import (
     tools_of,
 )
 from crp_integrations.relay import outcomes
-from crp_integrations.relay.adapting.taking import check_relay
+from crp_integrations.relay.adapting.taking import check_relay, check_values
 from crp_integrations.relay.drive import adrive
+from crp_integrations.relay.judge import JudgeSource, OnReport
 from crp_integrations.relay.relay import Relay
 from crp_integrations.vocabulary import GroundingMode
 
@@ -48,6 +49,12 @@ class CRPRouter:
         *,
         relay: Relay,
         allow_headers: Sequence[str] = (),
+        judge: JudgeSource = None,
+        judge_when: str | None = None,
+        judge_budget: int | Mapping[str, float] | None = None,
+        judge_mode: str | None = None,
+        judge_failure: str | None = None,
+        on_report: OnReport | None = None,
         **router_kwargs: Any,
     ) -> None:
         """Make the router.
@@ -57,14 +64,28 @@ class CRPRouter:
             relay: where the facts come from and the windows are sealed.
             allow_headers: names of headers that a call may hand on to providers, beside those of
                 `crp_integrations.engines.litellm_headers.PASSED`; none named `CRP-…`.
+            judge: is asked whether each answer holds, as for `Relay.open`; True for the group that
+                answers. None for the relay's judge. Calls may name another one.
+            judge_when, judge_budget, judge_mode, judge_failure, on_report: see `JudgeOptions`.
             router_kwargs: anything that `litellm.Router` takes, such as `fallbacks`.
 
         Raises:
             ConfigError: a header named `CRP-…` would go to a provider.
             RequestError: what is given is no relay, the list no list of entries, or an argument
-                a field of a question, which each call gives.
+                a field of a question, which each call gives; or an option of the judge has no
+                usable value.
         """
         check_relay(relay, "CRPRouter")
+        options = {
+            "judge": judge,
+            "judge_when": judge_when,
+            "judge_budget": judge_budget,
+            "judge_mode": judge_mode,
+            "judge_failure": judge_failure,
+            "on_report": on_report,
+        }
+        self._judging = {name: value for name, value in options.items() if value is not None}
+        check_values(self._judging, relay)
         check_entries(model_list)
         refuse_fields(router_kwargs)
         if isinstance(allow_headers, str):
@@ -94,6 +115,12 @@ class CRPRouter:
         session_id: str | None = None,
         k: int | None = None,
         crp: Mapping[str, Any] | None = None,
+        judge: JudgeSource = None,
+        judge_when: str | None = None,
+        judge_budget: int | Mapping[str, float] | None = None,
+        judge_mode: str | None = None,
+        judge_failure: str | None = None,
+        on_report: OnReport | None = None,
         **kwargs: Any,
     ) -> Any:
         """Answer a conversation's last question from the fabric.
@@ -112,6 +139,8 @@ class CRPRouter:
             k: cap on the number of facts.
             crp: further fields of a question by the names that `Relay.ask` has for them, such as
                 `policy`, `strategy` or `cache`.
+            judge, judge_when, judge_budget, judge_mode, judge_failure, on_report: in the place of
+                those that the router was made with.
             kwargs: LiteLLM's arguments, such as `max_tokens` or `tools`.
 
         Returns:
@@ -142,6 +171,12 @@ class CRPRouter:
             "grounding": grounding,
             "session_id": session_id,
             "k": k,
+            "judge": judge,
+            "judge_when": judge_when,
+            "judge_budget": judge_budget,
+            "judge_mode": judge_mode,
+            "judge_failure": judge_failure,
+            "on_report": on_report,
         }
         more = further(crp)
         for name, value in named.items():
@@ -152,9 +187,10 @@ class CRPRouter:
         played = self._relay.play(
             question.question,
             **{
-                **named,
+                **self._judging,
+                **{name: value for name, value in named.items() if value is not None},
                 **more,
-                "model": self._first(model),
+                "model": first_model(self.router, model),
                 "system_prompt": question.system,
                 "history": question.history,
                 "results": question.results,
@@ -179,13 +215,6 @@ class CRPRouter:
             RequestError: it is called from within a call of a router, which it would block.
         """
         return wait(self.acompletion(model, messages, **kwargs))
-
-    def _first(self, group: str) -> str:
-        """The model of the group's first deployment, which the hook replaces by the real one."""
-        for entry in self.router.get_model_list(model_name=group) or ():
-            info = entry.get("model_info") or {}
-            return str(info.get("base_model") or entry["litellm_params"]["model"])
-        return group
 
 
 def _entry(given: Mapping[str, Any]) -> dict[str, Any]:

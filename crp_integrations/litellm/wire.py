@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from crp_integrations.engines.litellm import message_json, plain_tools
+from crp_integrations.engines.litellm import message_json
+from crp_integrations.engines.litellm_versions import plain_tools
 from crp_integrations.errors import ConfigError, RequestError
 from crp_integrations.messages import Message
 from crp_integrations.relay.asking import Asking

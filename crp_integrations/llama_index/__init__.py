@@ -6,7 +6,7 @@ answers that carry a report, or are withheld before a stream shows them. Read `r
 `model.py` and `sessions.py`; `handler.py` with `events.py`, `evidence.py`, `listening.py`,
 `tree.py`, `spans.py` and `streams.py`; `agent_llm.py` with `agent_calls.py`; `llm.py` with
 `completing.py`; `memory.py`; `emitting.py`; then `vector_store.py` with `embedding.py` and
-`filters.py`, and `reranker.py`.
+`filters.py`, `reranker.py`, and `evaluator.py`.
 The room never changes a caller's node or message, never puts CRP metadata into a prompt or
 embedding and never alters a model's text.
 """
@@ -21,6 +21,7 @@ except ImportError as error:
 from crp_integrations.llama_index.agent_llm import CRPAgentLLM
 from crp_integrations.llama_index.embedding import FabricEmbedding
 from crp_integrations.llama_index.emitting import EmittingHandler
+from crp_integrations.llama_index.evaluator import CRPEvaluator
 from crp_integrations.llama_index.events import EnvelopeEvent, ReportEvent
 from crp_integrations.llama_index.handler import DPEEventHandler
 from crp_integrations.llama_index.listening import DPESpanHandler
@@ -36,6 +37,7 @@ from crp_integrations.llama_index.vector_store import CRPVectorStore
 __all__ = [
     "CRPLLM",
     "CRPAgentLLM",
+    "CRPEvaluator",
     "CRPMemoryBlock",
     "CRPNodePostprocessor",
     "CRPQueryEngine",

@@ -50,12 +50,12 @@ class AgentCalls:
     def call(self, call: ModelCall) -> Reply:
         """Answer a call; the model's own errors go on unchanged."""
         messages, given = self._sent(call)
-        return self._reply(self._llm.chat(messages, **given))
+        return self._reply(call, self._llm.chat(messages, **given))
 
     async def acall(self, call: ModelCall) -> Reply:
         """The asynchronous twin of `call`."""
         messages, given = self._sent(call)
-        return self._reply(await self._llm.achat(messages, **given))
+        return self._reply(call, await self._llm.achat(messages, **given))
 
     def stream(self, call: ModelCall) -> Iterator[str | Reply]:
         """The whole reply; no piece of it is to be had before the verdict."""
@@ -102,9 +102,10 @@ class AgentCalls:
             return system, None
         return system, messages[place + 1 + self._asked.results :]
 
-    def _reply(self, response: ChatResponse) -> Reply:
+    def _reply(self, call: ModelCall, response: ChatResponse) -> Reply:
         reply = reply_of(response, self._model, selected(self._llm, response))
-        self._answers.append((reply, response))
+        if call.purpose is not Purpose.JUDGE:
+            self._answers.append((reply, response))
         return reply
 
 

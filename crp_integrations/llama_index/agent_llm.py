@@ -137,7 +137,7 @@ class CRPAgentLLM(Chatting):
         most = relay.settings.sessions.agents.max_loop_depth if max_depth is None else max_depth
         # Any name of a session will do; it is hashed where it is used.
         values = cast(Asking, {n: one for n, one in asking.items() if n != "session_id"})
-        check_asking(values, "CRPAgentLLM", filled="compact")
+        check_asking(values, relay, "CRPAgentLLM", filled="compact")
         check_count("max_depth", most, least=0)
         check_called(on_receipt=on_receipt)
         self._relay = relay

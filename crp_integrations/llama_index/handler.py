@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import count
 from threading import Lock
-from typing import Any, Final, Literal, Self, TypeAlias
+from typing import Any, Final, Literal, Self, TypeAlias, Unpack, cast
 
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse
 from llama_index.core.bridge.pydantic import PrivateAttr
@@ -39,10 +39,12 @@ from crp_integrations.llama_index.tree import Tree
 from crp_integrations.llama_index.wire import messages_of, receipt_told, tool_results
 from crp_integrations.messages import Message
 from crp_integrations.receipt.records import Receipt
+from crp_integrations.relay.adapting.judging import before_question, judge_for, told_later
 from crp_integrations.relay.adapting.taking import check_called, check_relay
 from crp_integrations.relay.adapting.witnessing import witness
 from crp_integrations.relay.doors import examine
 from crp_integrations.relay.given import mode_of
+from crp_integrations.relay.judge import JUDGING, Judge, JudgeChoices, JudgeSource, OnReport
 from crp_integrations.relay.relay import Relay
 from crp_integrations.vocabulary import Checked, GroundingMode, HaltReason, RiskLevel
 
@@ -79,6 +81,8 @@ class _Call:
 
 
 _Calls: TypeAlias = OrderedDict[str, list[_Call]]
+# What an examination came to, the receipt, and what halts.
+_Found: TypeAlias = tuple[Report | dict[str, Any], Receipt | None, SafetyHalt | None]
 
 
 class DPEEventHandler(BaseEventHandler):
@@ -102,18 +106,26 @@ class DPEEventHandler(BaseEventHandler):
     With a relay an answer is examined by its engines and sealed as a window of its store, and the
     receipt of what was seen goes to `on_receipt`; its id stands beside the report as `crp_receipt`.
 
+    With a judge an answer is judged before its call ends. In `background` mode what is attached is
+    the screen's, and `on_report` is called once the judge has spoken. The judge's own calls are no
+    answers.
+
     Args:
         on_critical: `record`, or `raise` to end the `with` block with `SafetyHalt` when an answer
-            within had the risk CRITICAL. The answer exists by then, and a stream has been read:
-            `CRPQueryEngine` and `CRPAgentLLM` withhold it.
+            within had the risk CRITICAL, or its judge failed and `judge_failure` is `halt`. The
+            answer exists by then, and a stream has been read: `CRPQueryEngine` and `CRPAgentLLM`
+            withhold it.
         grounding: how far the prompt lets the model go beyond the context.
         on_report: called with each event.
         relay: seals the answers; None seals nothing, and there are no receipts.
         on_receipt: called with the receipt on each sealed answer. One with texts that are not in
             the relay's fabric is kept by nobody else.
+        judge, judge_options: as in `examine`; None for the relay's judge, or that of the settings.
 
     Raises:
-        RequestError: the grounding mode is not one of the three, or `on_critical` neither of two.
+        RequestError: the grounding mode is not one of the three, or `on_critical` neither of two;
+            or the judge is True: no model is called here.
+        ConfigError: what is given as a judge is no model.
     """
 
     _grounding: GroundingMode = PrivateAttr()
@@ -126,7 +138,8 @@ class DPEEventHandler(BaseEventHandler):
     _calls: _Calls = PrivateAttr(default_factory=OrderedDict)
     _predicted: _Calls = PrivateAttr(default_factory=OrderedDict)
     _block: int = PrivateAttr(default=0)
-    _critical: Report | None = PrivateAttr(default=None)
+    _halted: SafetyHalt | None = PrivateAttr(default=None)
+    _judge: Judge | None = PrivateAttr()
 
     def __init__(
         self,
@@ -136,6 +149,8 @@ class DPEEventHandler(BaseEventHandler):
         on_critical: Literal["record", "raise"] = "record",
         relay: Relay | None = None,
         on_receipt: Callable[[Receipt], None] | None = None,
+        judge: JudgeSource = None,
+        **judge_options: Unpack[JudgeChoices],
     ) -> None:
         super().__init__()
         if on_critical not in ("record", "raise"):
@@ -149,6 +164,9 @@ class DPEEventHandler(BaseEventHandler):
         self._relay = relay
         self._on_receipt = on_receipt
         self._raises = on_critical == "raise"
+        self._judge = judge_for(
+            "DPEEventHandler", judge, judge_options, relay=relay, heard=on_report is not None
+        )
         self._tree = listen()
 
     @classmethod
@@ -183,20 +201,16 @@ class DPEEventHandler(BaseEventHandler):
             raise RequestError("the handler is in a with statement already; make another one")
         self._block = next(_NUMBERS)
         _BLOCKS.set((*_BLOCKS.get(), self._block))
-        self._critical = None
+        self._halted = None
         self._add()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         self.stop()
         _BLOCKS.set(tuple(block for block in _BLOCKS.get() if block != self._block))
-        critical, self._critical, self._block = self._critical, None, 0
-        if kind is None and critical is not None and self._raises:
-            raise SafetyHalt(
-                "an answer's risk is CRITICAL",
-                report=critical,
-                reason=HaltReason.CRITICAL_RISK.value,
-            )
+        halted, self._halted, self._block = self._halted, None, 0
+        if kind is None and halted is not None and self._raises:
+            raise halted
 
     def _add(self) -> None:
         root = get_dispatcher()
@@ -210,7 +224,7 @@ class DPEEventHandler(BaseEventHandler):
 
     def handle(self, event: BaseEvent, **kwargs: Any) -> None:
         """Examine each answer, attach the report and publish it."""
-        if self._block and self._block not in _BLOCKS.get():
+        if JUDGING.get() or (self._block and self._block not in _BLOCKS.get()):
             return
         try:
             self._handled(event)
@@ -272,7 +286,7 @@ class DPEEventHandler(BaseEventHandler):
                 (one.content or "" for one in reversed(messages[:until]) if one.role == "user"),
                 question,
             )
-        seen = () if self._relay is None else messages_of(messages)
+        seen = messages_of(messages) if self._relay or self._judge else ()
         return _Call(span, standing(span), found, question, inner, sent, seen, model)
 
     def _note(self, calls: _Calls, span_id: str | None, call: _Call) -> None:
@@ -316,14 +330,16 @@ class DPEEventHandler(BaseEventHandler):
             return
         told = None if response is None else _already(response)
         seen = told is not None
-        receipt = None
+        receipt, later = None, False
         if told is None:
-            found, receipt = self._examined(call, answer)
+            found, receipt, halt = self._examined(call, answer)
             receipt_id = receipt.receipt_id if receipt else ""
             if isinstance(found, Report):
                 if found.risk_level is RiskLevel.CRITICAL:
-                    self._critical = self._critical or found
+                    halt = halt or _critical(found)
+                later = self._told_later(call) is not None
                 found = found.model_dump(mode="json")
+            self._halted = self._halted or halt
             told = {
                 METADATA_KEY: found,
                 AGENT_KEY: call.standing.told(),
@@ -334,26 +350,30 @@ class DPEEventHandler(BaseEventHandler):
                 response.additional_kwargs = {**response.additional_kwargs, **told}
         if call.span is not None:
             self._tree.said(call.span, told)
-        event = ReportEvent(
-            report=told[METADATA_KEY],
-            agent=told.get(AGENT_KEY) or {},
-            span_id=call.span.id if call.span is not None else None,
-        )
+        event = _event(call, told[METADATA_KEY], told.get(AGENT_KEY) or {})
         if not seen:
             dispatcher.event(event)
-        if self._on_report is not None:
+        if self._on_report is not None and not later:
             self._on_report(event)
         if receipt is not None and self._on_receipt is not None:
             self._on_receipt(receipt)
 
-    def _examined(self, call: _Call, answer: str) -> tuple[Report | dict[str, Any], Receipt | None]:
+    def _told_later(self, call: _Call) -> OnReport | None:
+        """Who is told of an answer's report once a judge in the background has spoken."""
+        return told_later(
+            self._judge,
+            self._on_report,
+            lambda report: _event(call, report.model_dump(mode="json"), call.standing.told()),
+        )
+
+    def _examined(self, call: _Call, answer: str) -> _Found:
         if not answer.strip():
-            return _not_checked("the answer holds no text"), None
+            return _not_checked("the answer holds no text"), None, None
         if call.span is None:
-            return _not_checked("the spans around the call are not known"), None
+            return _not_checked("the spans around the call are not known"), None, None
         if not call.found:
             why = "nothing was retrieved for this call, and no tool has answered"
-            return _not_checked(why), None
+            return _not_checked(why), None, None
         try:
             facts = facts_in(call.found)
             if self._relay is not None:
@@ -365,17 +385,40 @@ class DPEEventHandler(BaseEventHandler):
                     messages=call.messages,
                     model=call.model,
                     grounding=self._grounding,
+                    judge=self._judge,
+                    on_report=self._told_later(call),
                 )
-                return found.report, found.receipt
+                return found.report, found.receipt, found.halt
+            later = self._told_later(call)
             report = examine(
-                answer, context=facts, question=call.question or None, grounding=self._grounding
+                answer,
+                context=facts,
+                question=call.question or None,
+                grounding=self._grounding,
+                conversation=before_question(call.messages),
+                judge=self._judge,
+                on_report=later,
             )
-            return report, None
+            return report, None, None
+        except SafetyHalt as halt:
+            return cast("Report", halt.report), None, halt
         except Exception as error:  # noqa: BLE001 - whatever it is, it becomes NOT_CHECKED
             # LlamaIndex would swallow it; the answer must say that it was not checked. The
             # error's own words may quote a text, which no log may hold.
             log.error("the examination of an answer failed with %s", type(error).__name__)
-            return _not_checked(f"the examination failed with {type(error).__name__}"), None
+            return _not_checked(f"the examination failed with {type(error).__name__}"), None, None
+
+
+def _event(call: _Call, report: dict[str, Any], agent: dict[str, Any]) -> ReportEvent:
+    return ReportEvent(
+        report=report, agent=agent, span_id=call.span.id if call.span is not None else None
+    )
+
+
+def _critical(report: Report) -> SafetyHalt:
+    return SafetyHalt(
+        "an answer's risk is CRITICAL", report=report, reason=HaltReason.CRITICAL_RISK.value
+    )
 
 
 def _model(event: LLMChatStartEvent | LLMCompletionStartEvent) -> str:

@@ -21,7 +21,7 @@ except ImportError as error:
 
 from crp_integrations.audit.drafts import named
 from crp_integrations.governance.evaluating import Evaluated
-from crp_integrations.governance.tracing import PackTrace, WindowTrace
+from crp_integrations.governance.tracing import JudgeTrace, PackTrace, WindowTrace
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.observability import conventions as names
 
@@ -31,6 +31,8 @@ SCOPE = "crp_integrations"
 PACKAGE = "crp-integrations"
 # Steps within others: the stages of the provenance engine, the words of a question, a receipt.
 DETAILS = ("dpe.", "fabric.words", "receipt")
+# Of these, what waits for a model: it has its span.
+WAITING = ("dpe.judge",)
 # What a sampler is told of the two spans of a sealed window.
 PACK: Mapping[str, Value] = {names.OPERATION: "retrieval", names.KIND: "RETRIEVER"}
 EVALUATION: Mapping[str, Value] = {names.KIND: "EVALUATOR"}
@@ -84,6 +86,21 @@ class OpenTelemetry:
         self._windows = meter.create_counter(
             "crp.windows", unit="{window}", description="Windows that were sealed."
         )
+        self._judged = meter.create_counter(
+            "crp.judge.calls", unit="{call}", description="Calls of the judge."
+        )
+        self._judging = meter.create_histogram(
+            "crp.judge.duration",
+            unit="s",
+            description="Time of an answer's judge, all its calls.",
+            explicit_bucket_boundaries_advisory=names.DURATION_BOUNDS,
+        )
+        self._judge_tokens = meter.create_histogram(
+            "crp.judge.token.usage",
+            unit="{token}",
+            description="Tokens of an answer's judge.",
+            explicit_bucket_boundaries_advisory=names.TOKEN_BOUNDS,
+        )
         self._scores = meter.create_histogram(
             "crp.evaluation.score",
             unit="1",
@@ -96,7 +113,8 @@ class OpenTelemetry:
         untold = self._untold.get(name)
         if untold is None:
             # Names of steps are words of the package, so these are as few.
-            untold = self._untold[name] = name.startswith(DETAILS) and not self._details
+            detail = name.startswith(DETAILS) and name not in WAITING
+            untold = self._untold[name] = detail and not self._details
         return _NOTHING if untold else _Step(self._tracer, name)
 
     @contextmanager
@@ -178,6 +196,18 @@ class OpenTelemetry:
             span.end()
         if trace.evaluated is not None:
             self._evaluated(trace.evaluated, identity)
+        if trace.judged is not None and not trace.judged.skipped:
+            self._judged_one(trace.judged)
+
+    def _judged_one(self, judged: JudgeTrace) -> None:
+        replied = judged.asked + judged.cached - judged.failed
+        for ended, calls in (("read", replied), ("failed", judged.failed)):
+            self._judged.add(calls, {"ended": ended})
+        if judged.asked:
+            self._judging.record(judged.milliseconds / 1000)
+        for kind, count in (("input", judged.prompt_tokens), ("output", judged.completion_tokens)):
+            if count:
+                self._judge_tokens.record(count, {names.TOKEN_TYPE: kind})
 
     def _evaluated(self, found: Evaluated, identity: Mapping[str, Value]) -> None:
         told = scores(found)

@@ -28,7 +28,7 @@ except ImportError as error:
     raise MissingExtra("observability", "crp_integrations.observability.prometheus") from error
 
 from crp_integrations.governance.evaluating import Evaluated
-from crp_integrations.governance.tracing import PackTrace, WindowTrace
+from crp_integrations.governance.tracing import JudgeTrace, PackTrace, WindowTrace
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.observability.evaluations import Feedback
 
@@ -82,6 +82,15 @@ class Metrics:
         self._tokens = counter("crp_tokens", "Tokens that models reported.", "kind")
         self._cost = counter("crp_cost_usd", "Cost of model calls whose price is known.")
         self._unpriced = counter("crp_cost_unknown", "Windows whose cost is not known.")
+        self._judged = counter("crp_judge_calls", "Calls of the judge by how they ended.", "ended")
+        self._unjudged = counter("crp_judge_skipped", "Answers that no judge was asked of.", "why")
+        self._judging = histogram(
+            "crp_judge_seconds", "Time of an answer's judge, all its calls.", CALL_BOUNDS
+        )
+        self._judge_tokens = counter("crp_judge_tokens", "Tokens of the judge.", "kind")
+        self._judge_cost = counter(
+            "crp_judge_cost_usd", "Cost of the judge's calls whose price is known."
+        )
         self._packed = histogram("crp_pack_tokens", "Tokens of a context pack.", TOKEN_BOUNDS)
         self._use = histogram("crp_pack_utilisation", "Share of the budget used.", SHARE_BOUNDS)
         self._over = counter("crp_pack_over_budget", "Packs above their budget.")
@@ -133,6 +142,8 @@ class Metrics:
             self._packed_one(trace.pack)
         if trace.evaluated is not None:
             self._evaluated(trace.evaluated)
+        if trace.judged is not None:
+            self._judged_one(trace.judged)
 
     def feedback(self, said: Feedback) -> None:
         """Count what a user said of an answer."""
@@ -165,6 +176,19 @@ class Metrics:
             self._over.inc()
         for drop in pack.drops:
             self._drops.labels(drop.reason.value).inc(drop.count)
+
+    def _judged_one(self, judged: JudgeTrace) -> None:
+        if judged.skipped:
+            self._unjudged.labels(judged.skipped).inc()
+            return
+        replied = judged.asked + judged.cached - judged.failed
+        for ended, count in (("read", replied), ("failed", judged.failed)):
+            self._judged.labels(ended).inc(count)
+        if judged.asked:
+            self._judging.observe(judged.milliseconds / 1000)
+        self._judge_tokens.labels("prompt").inc(judged.prompt_tokens)
+        self._judge_tokens.labels("completion").inc(judged.completion_tokens)
+        self._judge_cost.inc(judged.cost_usd or 0.0)
 
     def _evaluated(self, found: Evaluated) -> None:
         self._checked.labels(_word(found.consistent)).inc()

@@ -19,7 +19,6 @@ from typing import Any, Final, Unpack, cast
 
 from crp_integrations.envelope.assemble import preview
 from crp_integrations.envelope.records import EnvelopePreview
-from crp_integrations.errors import RequestError
 from crp_integrations.given import several
 from crp_integrations.governance.compaction.records import CompactHistory
 from crp_integrations.governance.compaction.settings import HistorySettings
@@ -40,7 +39,7 @@ from crp_integrations.relay.drive import (
 )
 from crp_integrations.relay.facets.compacting import shortened
 from crp_integrations.relay.facets.counting import Conversation
-from crp_integrations.relay.judge import JUDGE_OPTIONS
+from crp_integrations.relay.judge import JUDGE_OPTIONS, Judge
 from crp_integrations.relay.judged_answer import Judges
 from crp_integrations.relay.records import Answer, Request
 from crp_integrations.relay.steps import Outcome
@@ -75,6 +74,11 @@ class Asks:
     def observer(self) -> Observer | None:
         """Who is told of windows and model calls; for who calls a model himself."""
         return self._world.observer
+
+    @property
+    def judge(self) -> Judge | None:
+        """Who is asked whether answers hold; None for nobody."""
+        return self._world.judge
 
     @property
     def tracer(self) -> Tracer:
@@ -253,7 +257,11 @@ class Asks:
         )
 
     def _judging(self, asking: Asking) -> World:
-        """The world with the judge of one question; takes its fields out of the others."""
+        """The world with the judge of one question; takes its fields out of the others.
+
+        Raises:
+            ConfigError, RequestError: one of them has no usable value, or needs a judge.
+        """
         named = cast("dict[str, Any]", asking)
         source = named.pop("judge", None)
         given = {name: named.pop(name, None) for name in JUDGE_OPTIONS}
@@ -261,10 +269,8 @@ class Asks:
         if source is None and not chosen:
             return self._world
         if source is None:
+            # The relay's own judge, asked in another way.
             source = self._world.judge
-            if source is not None and not self._world.settings.judge.model:
-                raise RequestError(f"{min(chosen)} goes with judge=…; give both, or none of them")
-            source = None
         return replace(self._world, judge=self._judges.of(source, chosen))
 
     def _request(self, query: str, asking: Asking) -> Request:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Unpack, cast
 
 from crp_integrations.dpe.dossier import Dossier, PriorWindow
 from crp_integrations.dpe.pipeline import examine as run_stages
+from crp_integrations.dpe.ports import Verifier
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.stages.s13_report import finish
 from crp_integrations.envelope.assemble import assemble
@@ -17,7 +19,7 @@ from crp_integrations.envelope.ports import Reranker
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.rerank import reranked
 from crp_integrations.envelope.screen import screened
-from crp_integrations.errors import RequestError
+from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
 from crp_integrations.governance.compaction import AutoCompactor
 from crp_integrations.governance.compaction.records import CompactHistory
@@ -53,10 +55,14 @@ from crp_integrations.relay.judge import (
     Judge,
     JudgeOptions,
     JudgeSource,
+    OnReport,
+    check_options,
+    refuse_own,
 )
-from crp_integrations.relay.judged_answer import JudgedAnswer
+from crp_integrations.relay.judged_answer import JudgedAnswer, Judges
 from crp_integrations.relay.records import TokenCount
 from crp_integrations.relay.settings import Settings, load
+from crp_integrations.relay.settings_judge import JudgeSettings
 from crp_integrations.vocabulary import GroundingMode
 
 
@@ -168,7 +174,9 @@ def examine(
         judge: a model that reads question, context and answer once and decides: a LiteLLM name, a
             mapping with `model` and LiteLLM's parameters, a model object of LangChain or
             LlamaIndex, or a `Judge`. None takes the settings' judge, which is none by default.
-        judge_options: see `JudgeOptions`.
+            Calls with the same judge and options share its cache and its budget, which is the
+            process's.
+        judge_options: see `JudgeOptions`; `on_report` may go with a `Judge` too.
 
     Returns:
         The report: risk, counts, and for each claim its status and what it rests on. Nothing is
@@ -179,8 +187,8 @@ def examine(
             grounding mode not one of the three.
         SafetyHalt: the judge failed, and `judge_failure` is `halt`.
     """
-    judging = _judging(judge, judge_options, settings)
-    report, dossier, chosen = _screened(
+    judging, told = _judging(judge, judge_options, settings)
+    report, dossier, chosen = screened_answer(
         answer,
         context,
         question,
@@ -195,9 +203,9 @@ def examine(
     )
     if judging is None:
         return finish(report, settings_digest=chosen.digest)
-    way = judged_answer(judging, report, dossier, context, chosen)
-    done = finish(way.played(), settings_digest=chosen.digest)
-    _handed(way, done, chosen)
+    way = judged_answer(judging, report, dossier, chosen, left_out=barred(judging, context))
+    done = _finished(way, chosen, told)
+    handed(way, done, told)
     return done
 
 
@@ -216,15 +224,15 @@ async def aexamine(
         how: the other arguments of `examine`.
     """
     options = cast("JudgeOptions", {n: how.pop(n) for n in JUDGE_OPTIONS if n in how})
-    judging = _judging(judge, options, settings)
+    judging, told = _judging(judge, options, settings)
     report, dossier, chosen = await asyncio.to_thread(
-        _screened, answer, context, question, settings=settings, **how
+        screened_answer, answer, context, question, settings=settings, **how
     )
     if judging is None:
         return finish(report, settings_digest=chosen.digest)
-    way = judged_answer(judging, report, dossier, context, chosen)
-    done = finish(await way.aplayed(), settings_digest=chosen.digest)
-    _handed(way, done, chosen)
+    way = judged_answer(judging, report, dossier, chosen, left_out=barred(judging, context))
+    done = await _afinished(way, chosen, told)
+    handed(way, done, told)
     return done
 
 
@@ -232,47 +240,96 @@ def judged_answer(
     judge: Judge,
     report: Report,
     dossier: Dossier,
-    context: Envelope | Sequence[Fact | str],
     settings: Settings,
+    session_id: str = "",
+    left_out: Sequence[tuple[str, str]] = (),
 ) -> JudgedAnswer:
-    """An answer's way through a judge, without the facts that its provider must not get."""
-    barred = set(judge.settings.withhold_labels)
+    """The way through a judge of an answer that somebody else asked for.
+
+    Args:
+        left_out: ids of facts that the judge's provider must not get, and why.
+    """
+    decides = settings.dpe.decides == "claims"
+    return JudgedAnswer(
+        judge, report, dossier, session_id=session_id, decides=decides, left_out=left_out
+    )
+
+
+def barred(judge: Judge, context: Envelope | Sequence[Fact | str]) -> list[tuple[str, str]]:
+    """Ids of facts by whose labels the judge's provider must not get them; an envelope has none."""
+    withheld = set(judge.settings.withhold_labels)
     items = () if isinstance(context, Envelope) else context
-    left_out = [
+    return [
         (item.fact_id, "label")
         for item in items
-        if isinstance(item, Fact) and barred.intersection(item.labels)
+        if isinstance(item, Fact) and withheld.intersection(item.labels)
     ]
-    decides = settings.dpe.decides == "claims"
-    return JudgedAnswer(judge, report, dossier, decides=decides, left_out=left_out)
 
 
-def _judging(judge: JudgeSource, options: JudgeOptions, settings: Settings | None) -> Judge | None:
-    """The judge of a call.
+def _judging(
+    judge: JudgeSource, options: JudgeOptions, settings: Settings | None
+) -> tuple[Judge | None, OnReport | None]:
+    """The judge of a call, and who is told of its report besides.
 
     Raises:
-        RequestError: it is True, and there is no model that could judge itself.
+        RequestError: it is the model that answers, and none does.
     """
-    if judge is True:
-        raise RequestError(
-            "judge is True, and examine calls no model of its own; give a model, such as "
-            "judge='openai/gpt-4o-mini'"
-        )
-    return Judge.of(judge, (settings or load()).judge, **options)
+    check_options("examine", options)
+    given = {name: value for name, value in options.items() if value is not None}
+    told: Any = given.pop("on_report", None) if isinstance(judge, Judge) else None
+    refuse_own(judge, "examine")
+    return judges_of((settings or load()).judge).of(judge, given), told
 
 
-def _handed(way: JudgedAnswer, report: Report, settings: Settings) -> None:
-    """Give the report to `on_report`, in the background once the judge has spoken."""
+@lru_cache(maxsize=16)
+def judges_of(settings: JudgeSettings) -> Judges:
+    """The judges of everybody with these settings, each with its cache."""
+    return Judges(settings)
+
+
+def handed(way: JudgedAnswer, report: Report, told: OnReport | None = None) -> None:
+    """Give a judged report to who is told of it, in the background once the judge has spoken."""
     judge = way.judge
     if way.later:
+        digest = report.settings_digest
         judge.later(
-            lambda: judge.hand(finish(way.now(report).played(), settings_digest=settings.digest))
+            lambda: judge.hand(finish(way.now(report).played(), settings_digest=digest), told)
         )
     else:
-        judge.hand(report)
+        judge.hand(report, told)
 
 
-def _screened(
+def _finished(way: JudgedAnswer, settings: Settings, told: OnReport | None) -> Report:
+    """The judged report.
+
+    Raises:
+        SafetyHalt: the judge failed, and its `failure` is `halt`.
+    """
+    try:
+        return finish(way.played(), settings_digest=settings.digest)
+    except SafetyHalt as halt:
+        _withheld(halt, way, settings, told)
+        raise
+
+
+async def _afinished(way: JudgedAnswer, settings: Settings, told: OnReport | None) -> Report:
+    """The asynchronous twin of `_finished`."""
+    try:
+        return finish(await way.aplayed(), settings_digest=settings.digest)
+    except SafetyHalt as halt:
+        _withheld(halt, way, settings, told)
+        raise
+
+
+def _withheld(
+    halt: SafetyHalt, way: JudgedAnswer, settings: Settings, told: OnReport | None
+) -> None:
+    report = finish(cast("Report", halt.report), settings_digest=settings.digest)
+    halt.report = report
+    way.judge.hand(report, told)
+
+
+def screened_answer(
     answer: str,
     context: Envelope | Sequence[Fact | str],
     question: str | None = None,
@@ -285,8 +342,13 @@ def _screened(
     prior: Sequence[str | PriorWindow] = (),
     conversation: Sequence[Message | Mapping[str, Any]] = (),
     system_prompt: str = "",
+    verifier: Verifier | None = None,
 ) -> tuple[Report, Dossier, Settings]:
-    """The report of the stages without a model call, and what it is of."""
+    """The report of the stages without a model call, what it is of, and the settings.
+
+    Args:
+        verifier: None for the one that the settings name; for the others see `examine`.
+    """
     if not isinstance(answer, str):
         raise RequestError(f"answer is {type(answer).__name__}, wanted a text")
     if isinstance(context, str):
@@ -311,7 +373,7 @@ def _screened(
     report = run_stages(
         dossier,
         embedder=embedder or default_embedder(),
-        verifier=default_verifier(chosen.dpe.verifier),
+        verifier=verifier or default_verifier(chosen.dpe.verifier),
         settings=chosen.dpe,
         policy=default_policy(),
     )

@@ -19,6 +19,7 @@ from crp_integrations.errors import CRPError
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.ports import Model
 from crp_integrations.relay.steps import (
+    JUDGED,
     Dispatch,
     Fan,
     JudgeDispatch,
@@ -231,12 +232,14 @@ async def _aplay(
 def _judged(step: JudgeDispatch, model: Model) -> JudgeReply:
     """What the judge says; a failure is a value, so no answer is lost by it."""
     assert step.judge is not None
-    return step.judge.reply(step.call, model, step.session_id)
+    with step.tracer.step(JUDGED):
+        return step.judge.reply(step.call, model, step.session_id)
 
 
 async def _ajudged(step: JudgeDispatch, model: Model) -> JudgeReply:
     assert step.judge is not None
-    return await step.judge.areply(step.call, model, step.session_id)
+    with step.tracer.step(JUDGED):
+        return await step.judge.areply(step.call, model, step.session_id)
 
 
 def _receive(turn: Playable, result: Result) -> Step:

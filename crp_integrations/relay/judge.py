@@ -7,18 +7,17 @@ answer's way through it is `judged_answer`; what is asked and how a reply is rea
 
 from __future__ import annotations
 
-import asyncio
+import copy
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures import TimeoutError as FutureTimeout
-from contextvars import Context, ContextVar, copy_context
+from contextvars import Context
 from dataclasses import dataclass
+from functools import partial
 from logging import getLogger
 from typing import Any, Final, Self, TypeAlias, TypedDict
-from weakref import WeakKeyDictionary
 
 from pydantic import ValidationError
 
@@ -27,9 +26,11 @@ from crp_integrations.dpe.judge.inquiry import JudgeReply, JudgeTerms
 from crp_integrations.dpe.judge.prompt import JudgePrompt
 from crp_integrations.dpe.judge.records import NO_DOUBT
 from crp_integrations.dpe.records import Report
-from crp_integrations.errors import ConfigError, ModelError, RequestError
-from crp_integrations.messages import ModelCall, Reply
+from crp_integrations.errors import ConfigError, RequestError
+from crp_integrations.messages import ModelCall
 from crp_integrations.ports import Model
+from crp_integrations.relay.judge_calls import JUDGING as JUDGING
+from crp_integrations.relay.judge_calls import Calling, apart, around
 from crp_integrations.relay.settings import first_problem
 from crp_integrations.relay.settings_judge import DOUBT, JudgeSettings
 from crp_integrations.seals import canonical, sha256_hex
@@ -40,33 +41,36 @@ _LOG = getLogger("crp_integrations.judge")
 JudgeSource: TypeAlias = Any
 OnReport: TypeAlias = Callable[[Report], None]
 MOST_SESSIONS: Final = 10_000
-# Seconds before the first further attempt; each one after waits twice as long.
-FIRST_WAIT_S: Final = 0.5
-LONGEST_WAIT_S: Final = 8.0
-_AGAIN: Final = frozenset({408, 409, 429})
-SAMPLED_OUT, NO_BUDGET, LATER = "sample", "budget", "background"
+BACKGROUND: Final = "background"
+SAMPLED_OUT, NO_BUDGET, LATER = "sample", "budget", BACKGROUND
 
 
-class JudgeOptions(TypedDict, total=False):
-    """What a component takes beside `judge`; each stands for a field of `JudgeSettings`.
+class JudgeChoices(TypedDict, total=False):
+    """How a judge is asked; each stands for a field of `JudgeSettings`.
 
     Attributes:
         judge_when: `always`, `doubt` or `sample:0.1`.
         judge_budget: calls of a session, or a mapping with `calls`, `tokens` or `usd`.
         judge_mode: `wait` or `background`.
         judge_failure: `report` or `halt`.
-        on_report: called with the judged report of each answer.
     """
 
     judge_when: str | None
     judge_budget: int | Mapping[str, float] | None
     judge_mode: str | None
     judge_failure: str | None
+
+
+class JudgeOptions(JudgeChoices, total=False):
+    """What a component takes beside `judge`.
+
+    Attributes:
+        on_report: called with the judged report of each answer.
+    """
+
     on_report: OnReport | None
 
 
-# Whether a call is a judge's: what listens to models does not examine its reply.
-JUDGING: Final[ContextVar[bool]] = ContextVar("crp_judging", default=False)
 JUDGE_OPTIONS: Final = tuple(JudgeOptions.__annotations__)
 
 
@@ -107,19 +111,9 @@ class Judge:
         own = {
             name: fields.pop(name) for name in list(fields) if name in JudgeSettings.model_fields
         }
-        base = (settings or JudgeSettings()).model_dump()
-        try:
-            self.settings = JudgeSettings(**{**base, **own})
-        except ValidationError as error:
-            field, problem = first_problem(error)
-            raise ConfigError(f"judge field {field!r} is not usable: {problem}") from None
-        if on_report is not None and not callable(on_report):
-            raise RequestError(f"on_report is {type(on_report).__name__}; give a function")
-        self.on_report = on_report
+        self.settings = _settings({**(settings or JudgeSettings()).model_dump(), **own})
         self.own = model is True
-        if self.settings.mode == "background" and (on_report is None or self.own):
-            missing = "on_report=…" if on_report is None else "a judge of its own, not True"
-            raise RequestError(f"judge_mode is background, which needs {missing}")
+        self.on_report = _heard(on_report, self.settings, own=self.own)
         self._name, self._model, self._window = "", None, self.settings.window_tokens
         self._fallback: tuple[str, Model] | None = None
         if not self.own:
@@ -127,13 +121,18 @@ class Judge:
         elif fields:
             raise ConfigError(f"{', '.join(sorted(fields))} go with a judge's name, not with True")
         if self.settings.fallback:
-            self._fallback = self._opened(self.settings.fallback, {})
+            # What reaches one provider is another one's neither address nor key.
+            same = _provider(self.settings.fallback) == _provider(self._name)
+            self._fallback = self._opened(self.settings.fallback, fields if same else {}, same)
         self._lock = threading.Lock()
         self._known: OrderedDict[str, JudgeReply] = OrderedDict()
         self._sessions: OrderedDict[str, _Spent] = OrderedDict()
-        self._slots: WeakKeyDictionary[Any, asyncio.Semaphore] = WeakKeyDictionary()
-        self._pool: ThreadPoolExecutor | None = None
-        self._late: ThreadPoolExecutor | None = None
+        self._calling = Calling(
+            timeout_s=self.settings.timeout_s,
+            retries=self.settings.retries,
+            concurrency=self.settings.concurrency,
+        )
+        self._late: list[ThreadPoolExecutor] = []
 
     @classmethod
     def of(
@@ -167,10 +166,8 @@ class Judge:
         }
         chosen |= _budget(judge_budget)
         if isinstance(source, Judge):
-            if chosen or on_report is not None:
-                named = sorted([*chosen, *(["on_report"] if on_report else [])])[0]
-                raise RequestError(f"judge is a Judge already; give {named} to it")
-            return source  # type: ignore[return-value]
+            altered = chosen or on_report is not None
+            return source.altered(on_report=on_report, **chosen) if altered else source  # type: ignore[return-value]
         if source is None:
             source = base.model or None
         if source is None or source is False:
@@ -184,6 +181,21 @@ class Judge:
                 raise RequestError("judge is a mapping without a model; give {'model': …}")
             return cls(name, on_report=on_report, settings=base, **{**given, **chosen})
         return cls(source, on_report=on_report, settings=base, **chosen)
+
+    def altered(self, *, on_report: OnReport | None = None, **fields: Any) -> Judge:
+        """The same judge, asked in another way; model, cache and what was spent are shared.
+
+        Args:
+            on_report: None for the judge's own.
+            fields: `when`, `mode`, `failure` and budgets of `JudgeSettings`.
+
+        Raises:
+            ConfigError, RequestError: one of them has no usable value.
+        """
+        made = copy.copy(self)
+        made.settings = _settings({**self.settings.model_dump(), **fields})
+        made.on_report = _heard(on_report or self.on_report, made.settings, own=self.own)
+        return made
 
     @property
     def name(self) -> str:
@@ -240,7 +252,7 @@ class Judge:
             started = time.perf_counter()
             known = JudgeReply(error="NoModel")
             for asked, one, context in self._models(call, model):
-                known = self._asked(one, asked, context, started)
+                known = self._calling.call(one, asked, context, started)
                 if not known.error:
                     break
             self._remember(call, known)
@@ -256,7 +268,7 @@ class Judge:
             started = time.perf_counter()
             known = JudgeReply(error="NoModel")
             for asked, one, context in self._models(call, model):
-                known = await self._aasked(one, asked, context, started)
+                known = await self._calling.acall(one, asked, context, started)
                 if not known.error:
                     break
             self._remember(call, known)
@@ -271,75 +283,38 @@ class Judge:
         """
         found = []
         if self._model is not None:
-            found.append((call, self._model, _apart()))
+            found.append((call, self._model, apart()))
         elif own is not None:
-            found.append((call, own, copy_context()))
+            found.append((call, own, around()))
         if self._fallback is not None:
             name, model = self._fallback
-            found.append((call.changed(model=name), model, _apart()))
+            found.append((call.changed(model=name), model, apart()))
         return found
-
-    def _asked(self, model: Model, call: ModelCall, context: Context, started: float) -> JudgeReply:
-        for attempt in range(self.settings.retries + 1):
-            running = self._threads().submit(context.run, model.call, call)
-            try:
-                return _replied(running.result(self.settings.timeout_s), started)
-            except FutureTimeout:
-                running.cancel()
-                return _failed("ModelTimeout", started)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the answer stands
-                if attempt == self.settings.retries or not _passing(error):
-                    return _failed(_named(error), started)
-            time.sleep(_wait(attempt))
-        raise AssertionError
-
-    async def _aasked(
-        self, model: Model, call: ModelCall, context: Context, started: float
-    ) -> JudgeReply:
-        loop = asyncio.get_running_loop()
-        slots = self._slots.setdefault(loop, asyncio.Semaphore(self.settings.concurrency))
-        for attempt in range(self.settings.retries + 1):
-            async with slots:
-                running = loop.create_task(model.acall(call), context=context)
-                try:
-                    async with asyncio.timeout(self.settings.timeout_s):
-                        return _replied(await running, started)
-                except TimeoutError:
-                    return _failed("ModelTimeout", started)
-                except Exception as error:  # noqa: BLE001 - whatever it is, the answer stands
-                    if attempt == self.settings.retries or not _passing(error):
-                        return _failed(_named(error), started)
-                finally:
-                    running.cancel()
-            await asyncio.sleep(_wait(attempt))
-        raise AssertionError
-
-    def _threads(self) -> ThreadPoolExecutor:
-        with self._lock:
-            if self._pool is None:
-                self._pool = ThreadPoolExecutor(self.settings.concurrency, "crp-judge")
-            return self._pool
 
     def later(self, work: Callable[[], None]) -> None:
         """Do something in the background; the process waits for it at its end."""
         with self._lock:
-            if self._late is None:
-                self._late = ThreadPoolExecutor(self.settings.concurrency, "crp-judge-later")
-            late = self._late
-        late.submit(_apart().run, _logged, work)
+            if not self._late:
+                self._late.append(ThreadPoolExecutor(self.settings.concurrency, "crp-judge-later"))
+            self._late[0].submit(apart().run, _logged, work)
 
-    def hand(self, report: Report) -> None:
-        """Give a report to `on_report`; what that raises is logged, and ends nothing."""
-        if self.on_report is not None:
-            received = self.on_report
-            _logged(lambda: received(report))
+    def hand(self, report: Report, also: OnReport | None = None) -> None:
+        """Give a report to `on_report`; what that raises is logged, and ends nothing.
+
+        Args:
+            also: is given it besides.
+        """
+        for received in (self.on_report, also):
+            if received is not None:
+                _logged(partial(received, report))
 
     def wait(self) -> None:
         """Wait for every judgement that runs in the background."""
         with self._lock:
-            late, self._late = self._late, None
-        if late is not None:
-            late.shutdown(wait=True)
+            late = list(self._late)
+            self._late.clear()
+        for pool in late:
+            pool.shutdown(wait=True)
 
     # --- the cache -------------------------------------------------------------------------
 
@@ -365,6 +340,11 @@ class Judge:
             self._known[self._key(call)] = kept
             while len(self._known) > self.settings.cache_size:
                 self._known.popitem(last=False)
+
+    def forget(self, call: ModelCall) -> None:
+        """Take a reply out of the cache, as one that cannot be read."""
+        with self._lock:
+            self._known.pop(self._key(call), None)
 
     # --- made of what was given ------------------------------------------------------------
 
@@ -397,12 +377,14 @@ class Judge:
         self._window = judge_window(self._name)
         return self._window
 
-    def _opened(self, model: JudgeSource, options: Mapping[str, Any]) -> tuple[str, Model]:
+    def _opened(
+        self, model: JudgeSource, options: Mapping[str, Any], reached: bool = True
+    ) -> tuple[str, Model]:
         from crp_integrations.relay.build import judge_engine
 
         key, base = self.settings.api_key, self.settings.api_base
         reach = dict(options)
-        if isinstance(model, str):
+        if isinstance(model, str) and reached:
             if key is not None:
                 reach["api_key"] = key.get_secret_value()
             if base:
@@ -410,11 +392,53 @@ class Judge:
         return judge_engine(model, timeout_s=self.settings.timeout_s, options=reach)
 
 
-def _apart() -> Context:
-    """A context in which nothing is known but that a judge is asked."""
-    context = Context()
-    context.run(JUDGING.set, True)
-    return context
+def check_options(taker: str, options: Mapping[str, Any]) -> None:
+    """Check the names of a component's arguments beside `judge`.
+
+    Raises:
+        TypeError: there is no such argument.
+    """
+    for name in options:
+        if name not in JUDGE_OPTIONS:
+            raise TypeError(f"{taker} got an unexpected keyword argument {name!r:.40}")
+
+
+def refuse_own(judge: JudgeSource, taker: str) -> None:
+    """Check that a judge is a model of its own.
+
+    Args:
+        taker: what takes it, and calls no model.
+
+    Raises:
+        RequestError: it is the model that answers.
+    """
+    if judge is True or (isinstance(judge, Judge) and judge.own):
+        raise RequestError(
+            f"judge is True, and {taker} calls no model of its own; give a model, such as "
+            "judge='openai/gpt-4o-mini'"
+        )
+
+
+def _settings(fields: Mapping[str, Any]) -> JudgeSettings:
+    try:
+        return JudgeSettings(**fields)
+    except ValidationError as error:
+        field, problem = first_problem(error)
+        raise ConfigError(f"judge field {field!r} is not usable: {problem}") from None
+
+
+def _heard(on_report: OnReport | None, settings: JudgeSettings, *, own: bool) -> OnReport | None:
+    """Who is told of reports; in the background somebody has to be."""
+    if on_report is not None and not callable(on_report):
+        raise RequestError(f"on_report is {type(on_report).__name__}; give a function")
+    if settings.mode == BACKGROUND and (on_report is None or own):
+        missing = "on_report=…" if on_report is None else "a judge of its own, not True"
+        raise RequestError(f"judge_mode is background, which needs {missing}")
+    return on_report
+
+
+def _provider(model: str) -> str:
+    return model.partition("/")[0] if "/" in model else ""
 
 
 def _budget(given: int | Mapping[str, float] | None) -> dict[str, Any]:
@@ -430,39 +454,6 @@ def _budget(given: int | Mapping[str, float] | None) -> dict[str, Any]:
     if isinstance(given, bool) or not isinstance(given, int):
         raise RequestError(f"judge_budget is {given!r:.40}; give a number of calls or a mapping")
     return {"budget_calls": given}
-
-
-def _replied(reply: Reply, started: float) -> JudgeReply:
-    return JudgeReply(
-        text=reply.text, model=reply.model, usage=reply.usage, milliseconds=_since(started)
-    )
-
-
-def _failed(error: str, started: float) -> JudgeReply:
-    return JudgeReply(error=error, milliseconds=_since(started))
-
-
-def _since(started: float) -> int:
-    return round((time.perf_counter() - started) * 1000)
-
-
-def _named(error: Exception) -> str:
-    status = getattr(error, "provider_status", None)
-    return f"{type(error).__name__} {status}" if status else type(error).__name__
-
-
-def _passing(error: Exception) -> bool:
-    """Whether a further attempt may help: the provider was busy, broken or not reached."""
-    if not isinstance(error, ModelError):
-        return False
-    status = error.provider_status
-    if status is None:
-        return type(error).__name__ in ("ModelRateLimited", "ModelError")
-    return status in _AGAIN or status >= 500
-
-
-def _wait(attempt: int) -> float:
-    return min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0**attempt)
 
 
 def _logged(work: Callable[[], None]) -> None:

@@ -14,7 +14,7 @@ from crp_integrations.dpe.records import Report
 from crp_integrations.errors import SafetyHalt
 from crp_integrations.messages import ModelCall
 from crp_integrations.ports import Model
-from crp_integrations.relay.judge import LATER, Judge, JudgeSource
+from crp_integrations.relay.judge import BACKGROUND, LATER, Judge, JudgeSource
 from crp_integrations.relay.settings_judge import JudgeSettings
 from crp_integrations.vocabulary import HaltReason
 
@@ -40,21 +40,23 @@ class Judges:
             ConfigError, RequestError: an argument has no usable value.
         """
         plain = isinstance(source, str | bool | type(None) | Mapping)
-        told = [repr(source) if plain else f"object {id(source)}"]
-        told += [
-            f"{name}={id(value) if callable(value) else repr(value)}"
-            for name, value in sorted(options.items())
-        ]
-        key = "\n".join(told)
+        told = options.get("on_report")
+        # Who is told makes no other judge: functions are often made anew for each call.
+        named = [f"{n}={one!r}" for n, one in sorted(options.items()) if n != "on_report"]
+        at = repr(source) if plain else f"object {id(source)}"
+        key = "\n".join([at, *named, f"told={told is not None}"])
         with self._lock:
             if key not in self._made:
-                # What is known by its id is held, so that no other object gets the id.
                 made = Judge.of(source, self._settings, **options)
-                self._made[key] = ((source, dict(options)), made)
+                # What is known by its id is held, so that no other object gets the id.
+                self._made[key] = (source, made)
             self._made.move_to_end(key)
             while len(self._made) > self.MOST:
                 self._made.popitem(last=False)
-            return self._made[key][1]
+            found = self._made[key][1]
+        if found is None or told is None or found.on_report is told:
+            return found
+        return found.altered(on_report=told)
 
 
 class JudgedAnswer:
@@ -81,10 +83,12 @@ class JudgedAnswer:
         self.session_id = session_id
         self._report, self._dossier, self._decides = report, dossier, decides
         self._why = judge.skips(report, session_id)
-        if not self._why and judge.settings.mode == "background" and not late:
+        if not self._why and judge.settings.mode == BACKGROUND and not late:
             self._why = LATER
         self._terms = terms or judge.terms(own_model, own_window, left_out)
         self._inquiry = None if self._why else Inquiry(dossier, report.claims, self._terms)
+        self._late = late
+        self._called: ModelCall | None = None
 
     @property
     def later(self) -> bool:
@@ -98,9 +102,10 @@ class JudgedAnswer:
 
     def now(self, report: Report) -> JudgedAnswer:
         """The same, to be judged now, with the report that was given out."""
+        flags = tuple(one for one in report.flags if one != f"judge-not-asked={LATER}")
         return JudgedAnswer(
             self.judge,
-            report,
+            report.model_copy(update={"flags": flags, "judge": None}),
             self._dossier,
             terms=self._terms,
             session_id=self.session_id,
@@ -110,12 +115,17 @@ class JudgedAnswer:
 
     def call(self) -> ModelCall | None:
         """The next call; None where nothing is left to ask."""
-        return self._inquiry.call() if self._inquiry is not None else None
+        self._called = self._inquiry.call() if self._inquiry is not None else None
+        return self._called
 
     def take(self, reply: JudgeReply) -> None:
         """Take the reply to the last call."""
         assert self._inquiry is not None
+        assert self._called is not None
         self._inquiry.take(reply)
+        if not reply.error and self._inquiry.run().calls[-1].error:
+            # The next answer's judge is asked, and not told the same again.
+            self.judge.forget(self._called)
 
     @property
     def report(self) -> Report:
@@ -144,7 +154,8 @@ class JudgedAnswer:
 
     def _ended(self) -> Report:
         report = self.report
-        if self.failed and self.judge.settings.failure == "halt":
+        # Of one that is out already nothing can be withheld any more.
+        if self.failed and not self._late and self.judge.settings.failure == "halt":
             raise SafetyHalt(
                 f"an answer was withheld: its judge failed ({self.failed}) and judge_failure is "
                 "halt",

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from crp_integrations.dpe.judge.inquiry import JudgeReply
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import CRPError
 from crp_integrations.messages import Message, ModelCall, Reply
+from crp_integrations.ports import Silent, Tracer
 from crp_integrations.relay.judge import Judge
 from crp_integrations.relay.records import Answer
 from crp_integrations.vocabulary import Purpose
+
+# The step around a judge's call.
+JUDGED: Final = "dpe.judge"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +65,12 @@ class JudgeDispatch(Dispatch):
     Attributes:
         judge: makes the call, with the driver's own model where it has none of its own.
         session_id: whose budget pays for it.
+        tracer: opens the span around it; an `Observer` is told of the call of a judge by name.
     """
 
     judge: Judge | None = None
     session_id: str = ""
+    tracer: Tracer = Silent()  # noqa: RUF009 - it has no state
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,7 +136,7 @@ class Turn(Window):
 
     @property
     def usage(self) -> Usage:
-        """Of the calls of this window so far."""
+        """Of the calls of this window so far, without those of a judge, which its report has."""
         return self._attempts.usage
 
     def show_at_once(self) -> bool:
@@ -312,7 +312,7 @@ class Turn(Window):
         assert judging is not None
         call = judging.call()
         if call is not None:
-            return JudgeDispatch(call, None, judging.judge, self.session_id)
+            return JudgeDispatch(call, None, judging.judge, self.session_id, self._world.tracer)
         return self._settled(fitted, answered, entered, self._judged(judging))
 
     def _settled(self, fitted: Fitted, answered: Reply, entered: Entered, report: Report) -> Step:

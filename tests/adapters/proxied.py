@@ -20,7 +20,7 @@ import httpx
 import litellm
 from fastapi import HTTPException
 
-from crp_integrations.engines.litellm import plain_tools
+from crp_integrations.engines.litellm_versions import plain_tools
 
 MASTER = "sk-master"
 TEAMS = {MASTER: "", "sk-acme": "acme", "sk-other": "other"}

@@ -109,7 +109,7 @@ def test_sentences_do_not_end_at_abbreviations() -> None:
 # Of ours, what knows nothing of texts.
 PLAIN = (
     "crp_integrations.bench.distortions",
-    "crp_integrations.bench.rows",
+    "crp_integrations.evaluation.data_rows",
     "crp_integrations.errors",
 )
 

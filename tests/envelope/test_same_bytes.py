@@ -1,4 +1,4 @@
-"""A thousand wide packs have the bytes that they had before ranking worked on columns."""
+"""Five hundred wide packs have the bytes that they had before ranking worked on columns."""
 
 from __future__ import annotations
 
@@ -18,11 +18,6 @@ BEFORE = (
     "0f0a7bec2a89ed7cafdb53878627c5329b179f79cad207f5a1e8d75d234c6e42",
     "0f42b59028bb8f6013202ee75a9ae039de8f6e717aa6fe2682427649a9ce2676",
     "bb97ba230cab7dc619b2f7e47a10c2c1a099f818678e0c0d571d6bafa2aba9dc",
-    "989df545ffdb58e8c6e1b7c757c947de5f8881e64624abcb6c336c89ae18f4f2",
-    "94a52aee6f9ae00454f18fc91784d1d3e1bf6e67c9cbbd365d375f0415611fe4",
-    "ff38e98256e2e5a1ed6761b6ce0c24ac0a31ba79b0e4295b1772b1ade70f5254",
-    "3aef10de63db6a9bb472e8e8cd35a1c7cfc529042921856a3cefd1197ec1c279",
-    "f9af2b231ac52876c89100ba19629cecb9de515010b4b7fe4009c64e627c9547",
 )
 
 

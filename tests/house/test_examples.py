@@ -6,13 +6,12 @@ The receipts that it issues on the way verify with the package's own command.
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.commands import Here
+from tests.forking import FRAMEWORKS, run
 from tests.requirements.rows import ROOT
 
 SCRIPTS = sorted((ROOT / "examples").glob("**/*.py"))
@@ -42,15 +41,9 @@ def test_an_example_runs_without_a_key_and_its_receipts_verify(
     clean = {name: value for name, value in os.environ.items() if not name.endswith(KEYS)}
     environment = {**clean, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
     words = ["-m", "tests.receipt.watch", script, kept]
-    # In an interpreter of its own, as whoever tries it would.
-    done = subprocess.run(
-        [sys.executable, *words],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+    # Forked from a process that has the frameworks loaded: what an example shows does not hang on how
+    # its interpreter starts, and each would load them for ten seconds and more.
+    done = run(words, cwd=tmp_path, env=environment, modules=FRAMEWORKS)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.strip(), "an example shows something"
     receipts = sorted(kept.iterdir())

@@ -14,6 +14,8 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("cli",),
     ("bench", "recipes"),
     ("langchain", "llama_index", "litellm", "gateway", "testing"),
+    # Above relay, since it examines answers and asks judges.
+    ("evaluation",),
     ("relay",),
     ("engines", "stores", "loaders", "observability"),
     ("headers", "receipt"),
@@ -185,9 +187,10 @@ def test_only_the_drivers_of_relay_await() -> None:
         and any(isinstance(node, ast.Await | ast.AsyncFor) for node in ast.walk(tree))
     }
     # asks.py and doors.py hand a coroutine on, around.py within a step; drive.py plays it.
-    # foreign.py and judge.py are no step of a turn but call a model, both halves of the port.
+    # foreign.py and the judge are no step of a turn but call a model, both halves of the port.
     passing_on = {"relay/around.py", "relay/asks.py", "relay/doors.py", "relay/judged_answer.py"}
-    allowed = {"relay/drive.py", "relay/adapting/foreign.py", "relay/judge.py", *passing_on}
+    judging = {"relay/judge.py", "relay/judge_calls.py"}
+    allowed = {"relay/drive.py", "relay/adapting/foreign.py", *judging, *passing_on}
     assert awaiting <= allowed
 
 

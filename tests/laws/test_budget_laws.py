@@ -87,8 +87,10 @@ def test_no_tokenizer_finds_more_than_the_budget_in_a_kind_of_text(kind: str) ->
         for budget in (0, 1, 23, 118, 409, 1_500):
             envelope = made(found, budget_tokens=budget, counter=counter)
             checked(envelope, counter, budget)
-        filled = made(found, budget_tokens=250, counter=counter)
-        assert filled.saturation > 0.9
+        # Half of what all take: how many tokens that is differs by a factor between tokenizers.
+        half = made(found, budget_tokens=100_000, counter=counter).token_count // 2
+        filled = made(found, budget_tokens=half, counter=counter)
+        assert filled.saturation > 0.85
         assert filled.dropped
 
 

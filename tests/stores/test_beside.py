@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from multiprocessing.context import ForkContext, SpawnContext
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-SECONDS = 60.0
+SECONDS = 15.0
 WRITERS, READERS = 2, 3
 BATCH = 5
 # Batches of a writer that stay; the oldest one beyond them is deleted.

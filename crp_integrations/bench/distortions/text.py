@@ -14,8 +14,8 @@ from random import Random
 from typing import Any
 
 from crp_integrations.bench.distortions.case import Sentence
-from crp_integrations.bench.rows import each
 from crp_integrations.errors import RequestError
+from crp_integrations.evaluation.data_rows import each
 
 SETS = ("hotpot", "musique", "chunking_eval", "codebase")
 FILE = "documents.jsonl.gz"

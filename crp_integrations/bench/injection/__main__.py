@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from crp_integrations.bench.injection.cases import cases, held, plain
-from crp_integrations.bench.rows import each
 from crp_integrations.errors import RequestError
+from crp_integrations.evaluation.data_rows import each
 from crp_integrations.guard.injection.detect import RULES, detect
 
 DOCUMENTS = "documents.jsonl.gz"

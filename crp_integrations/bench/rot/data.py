@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from crp_integrations.bench.rows import each
 from crp_integrations.bench.selection.data import Collection, Evidence, Question, Text
 from crp_integrations.errors import RequestError
+from crp_integrations.evaluation.data_rows import each
 
 FORM = "query, answers (a list of texts), title and passage"
 

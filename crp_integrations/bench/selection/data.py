@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from crp_integrations.bench.rows import rows, text_in
 from crp_integrations.errors import RequestError
+from crp_integrations.evaluation.data_rows import rows, text_in
 
 DOCUMENTS = "documents.jsonl.gz"
 QUERIES = "queries.jsonl.gz"

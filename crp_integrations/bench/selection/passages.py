@@ -17,9 +17,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from crp_integrations.bench.rows import rows
 from crp_integrations.bench.selection.data import DOCUMENTS, QUERIES
 from crp_integrations.errors import RequestError
+from crp_integrations.evaluation.data_rows import rows
 
 SEED: Final = 5
 # Characters: a shorter piece of evidence is a heading or a remnant.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from crp_integrations.bench.rows import each
+from crp_integrations.evaluation.data_rows import each
 from crp_integrations.language.sentences import sentence_runs
 from crp_integrations.seals import sha256_hex
 

@@ -114,7 +114,7 @@ class _Units:
             self._folded = [Folded(text) for _, text in self._passages]
         words = folded_words(claim)
         for (fact_id, text), folded in zip(self._passages, self._folded, strict=True):
-            place = folded.find(words) if words else None
+            place = folded.find(words)
             if place is not None and not self._conditioned(claim, text, place):
                 return fact_id, *place
         return self._by_value(claim)

@@ -14,7 +14,7 @@ from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.judge import prompt as words
 from crp_integrations.dpe.judge.prompt import JudgePrompt
 from crp_integrations.dpe.judge.records import JudgeExchange, JudgeRun, LeftOut
-from crp_integrations.dpe.judge.reply import read_reply
+from crp_integrations.dpe.judge.reply import read_reply, readable
 from crp_integrations.dpe.records import Claim
 from crp_integrations.language.overlap import coverage
 from crp_integrations.messages import Message, ModelCall, Usage
@@ -30,7 +30,7 @@ LEAST_ROOM: Final = 400
 # Claims that are asked about in one call: more make replies that no model writes to their end.
 MOST_CLAIMS: Final = 80
 
-TOO_LONG: Final = "length"
+TOO_LONG, FAILED = "length", "failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +122,7 @@ class Inquiry:
         self._made: list[JudgeExchange] = []
         self._asked: tuple[_Part, str, tuple[Message, ...], bool] | None = None
         self._failed = ""
+        self._unheard: list[_Part] = []
 
     @property
     def failed(self) -> str:
@@ -155,7 +156,8 @@ class Inquiry:
         """Take the reply to the last call; one that cannot be read is asked for once more."""
         assert self._asked is not None
         part, id_, sent, again = self._asked
-        found = None if reply.error else read_reply(reply.text, id_)
+        text = readable(reply.text)
+        found = None if reply.error else read_reply(text, id_)
         self._asked = None
         self._made.append(
             JudgeExchange(
@@ -166,7 +168,7 @@ class Inquiry:
                 pieces=self._shown_in_part(part),
                 prompt_hash=words.prompt_hash(sent),
                 model=reply.model,
-                reply=reply.text,
+                reply=text,
                 error=reply.error or ("" if found else "Unreadable"),
                 cached=reply.cached,
                 milliseconds=reply.milliseconds,
@@ -179,10 +181,11 @@ class Inquiry:
             return
         if reply.error or again:
             self._failed = reply.error or "Unreadable"
+            self._unheard = [part, *self._waiting]
             return
         more = (
             *sent,
-            Message(role="assistant", content=reply.text or "-"),
+            Message(role="assistant", content=text or "-"),
             Message(role="user", content=words.AGAIN),
         )
         self._asked = (part, id_, more, True)
@@ -200,13 +203,19 @@ class Inquiry:
 
     def run(self) -> JudgeRun:
         """What was asked and replied, as the report keeps it."""
+        left_out = {one.fact_id: one for one in self._left_out}
+        if len({call.id for call in self._made}) > 1:
+            # Of several calls one failed: what it and those behind it would have shown.
+            for number in sorted({n for part in self._unheard for n, _ in part.passages}):
+                fact_id = self._dossier.passages[number - 1][0]
+                left_out.setdefault(fact_id, LeftOut(fact_id=fact_id, reason=FAILED))
         return JudgeRun(
             model=self._asking.model,
             prompt=self._asking.prompt.identity,
             own_answer=self._asking.own_answer,
             calls=tuple(self._made),
             passages=len(self._dossier.passages),
-            left_out=tuple(self._left_out),
+            left_out=tuple(left_out.values()),
             language=self._asking.prompt.language,
         )
 
@@ -278,7 +287,7 @@ class Inquiry:
                 pieces.append((number, text))
                 continue
             step = max(1, len(text) * room // (tokens + tokens // 8 + 1))
-            pieces += [(number, text[at : at + step]) for at in range(0, len(text), step)]
+            pieces += [(number, piece) for piece in _cut(text, step)]
         return pieces
 
     def _tokens(self, part: _Part) -> int:
@@ -291,6 +300,19 @@ class Inquiry:
 
     def _reply(self, claims: int) -> int:
         return REPLY_TOKENS * (claims > 1) + CLAIM_TOKENS * claims
+
+
+def _cut(text: str, step: int) -> list[str]:
+    """A text in pieces of at most so many characters, cut at a line, a sentence or a blank."""
+    pieces: list[str] = []
+    at = 0
+    while len(text) - at > step:
+        least = at + max(1, step - step // 4)
+        ends = (text.rfind(mark, least, at + step) + len(mark) for mark in ("\n", ". ", " "))
+        end = next((end for end in ends if end > least), at + step)
+        pieces.append(text[at:end])
+        at = end
+    return [*pieces, text[at:]]
 
 
 def not_asked(model: str, why: str, language: str = "en") -> JudgeRun:

@@ -30,7 +30,7 @@ class Quotation(Part):
 
 
 class LeftOut(Part):
-    """A passage that the judge was not shown, and why: `no-store`, `label`, `length`."""
+    """A passage that the judge was not shown, and why: `no-store`, `label`, `length`, `failed`."""
 
     fact_id: str
     reason: str

@@ -20,19 +20,44 @@ MOST_QUOTES: Final = 12
 LONGEST_QUOTE: Final = 1_000
 LONGEST_REASON: Final = 400
 MOST_UNNUMBERED: Final = 50
+# Where a reference to a passage ends, at the latest.
+LONGEST_NAME: Final = 20
+# Figures of a whole number from which on it is read as one with a point.
+EXACT: Final = 16
+
+_STATUSES: Final = {one.value: one for one in ClaimStatus if one is not ClaimStatus.NOT_CHECKED}
+_KINDS: Final = {one.value: one for one in ErrorKind}
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_HEAD: Final = re.compile(r'"id"\s*:\s*"([0-9a-f]{16})"\s*,\s*"claims"\s*:\s*\[')
+_DIGITS: Final = re.compile(r"[0-9]{1,9}")
+_NEXT: Final = re.compile(r"[\s,]*")
+
+
+def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object without the fields that stand in it twice with two values."""
+    found: dict[str, Any] = {}
+    twice = set()
+    for name, value in pairs:
+        if name in found and found[name] != value:
+            twice.add(name)
+        found[name] = value
+    return {name: value for name, value in found.items() if name not in twice}
+
+
+def _figures(text: str) -> int | float:
+    """A whole number, as far as every reader of JSON has it exactly."""
+    return int(text) if len(text) < EXACT else float(text)
 
 
 def _refused(constant: str) -> None:
     raise ValueError(constant)
 
 
-# NaN and Infinity are no JSON, and other readers of a recorded reply do not take them.
-_DECODER: Final = json.JSONDecoder(parse_constant=_refused)
-_ID: Final = re.compile(r'"id"\s*:\s*"([0-9a-f]{16})"')
-_ITEM: Final = re.compile(r'\{\s*"n"\s*:')
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
-_STATUSES: Final = {one.value: one for one in ClaimStatus if one is not ClaimStatus.NOT_CHECKED}
-_KINDS: Final = {one.value: one for one in ErrorKind}
+# Models copy line breaks into a text as they are. NaN and Infinity are no JSON, and other readers
+# of a recorded reply do not take them.
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_fields, parse_int=_figures, parse_constant=_refused, strict=False
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +95,11 @@ class Words:
 def read_reply(text: str, id_: str) -> Words | None:
     """The verdicts of a reply; None where it holds none to this question."""
     for found in reversed(list(_objects(text))):
-        if found.get("id") == id_ and isinstance(found.get("claims"), list):
-            return _words(found["claims"], found.get("unnumbered"), whole=True)
+        # Some models put the object into another one.
+        for one in (found, *found.values()):
+            claims = one.get("claims") if isinstance(one, dict) and one.get("id") == id_ else None
+            if isinstance(claims, list):
+                return _words(claims, one.get("unnumbered"), whole=True)
     return _cut_off(text, id_)
 
 
@@ -91,17 +119,16 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
 
 def _cut_off(text: str, id_: str) -> Words | None:
     """The verdicts that came whole in an object that did not."""
-    heads = [one for one in _ID.finditer(text) if one[1] == id_]
+    heads = [one for one in _HEAD.finditer(text) if one[1] == id_]
     if not heads:
         return None
     found: list[Any] = []
     at = heads[-1].end()
     while True:
-        item = _ITEM.search(text, at)
-        if item is None:
-            break
+        blank = _NEXT.match(text, at)
+        start = blank.end() if blank else at
         try:
-            one, at = _DECODER.raw_decode(text, item.start())
+            one, at = _DECODER.raw_decode(text, start)
         except (ValueError, RecursionError):
             break
         found.append(one)
@@ -112,9 +139,13 @@ def _words(claims: list[Any], unnumbered: Any, *, whole: bool) -> Words:
     numbered: dict[int, Word] = {}
     twice: set[int] = set()
     for item in claims:
-        number = _whole(item.get("n")) if isinstance(item, dict) else None
-        word = _word(item) if number is not None else None
-        if number is None or word is None:
+        number = _number(item.get("n")) if isinstance(item, dict) else None
+        if number is None:
+            continue
+        word = _word(item)
+        if word is None:
+            # It is named, and what is said of it cannot be read.
+            twice.add(number)
             continue
         if number in numbered and numbered[number].status is not word.status:
             twice.add(number)
@@ -138,19 +169,27 @@ def _word(item: Any) -> Word | None:
     return Word(
         status=status,
         kind=_KINDS.get(_upper(item.get("kind"))),
-        wrong=_text(item.get("wrong"), LONGEST_QUOTE),
+        wrong=_text(item.get("wrong")),
         quotes=tuple(
-            (_place(one.get("in")), _text(one.get("text"), LONGEST_QUOTE))
+            (_place(one.get("in")), _text(one.get("text")))
             for one in (quotes[:MOST_QUOTES] if isinstance(quotes, list) else ())
             if isinstance(one, dict)
         ),
         reason=_text(item.get("reason"), LONGEST_REASON),
-        text=_text(item.get("text"), LONGEST_QUOTE),
+        text=_text(item.get("text")),
     )
 
 
+def _number(value: Any) -> int | None:
+    """A claim's number: `2.0` is 2, and some models write it as a text."""
+    if isinstance(value, str):
+        value = value.strip()
+        return int(value) if _DIGITS.fullmatch(value) else None
+    return _whole(value)
+
+
 def _whole(value: Any) -> int | None:
-    """A whole number, however it is written: `2.0` is 2."""
+    """A whole number, however it is written."""
     if isinstance(value, float):
         return int(value) if value.is_integer() else None
     return value if type(value) is int else None
@@ -159,19 +198,18 @@ def _whole(value: Any) -> int | None:
 def _place(value: Any) -> str:
     """Where a quotation is said to stand: a name, or a number as one."""
     number = _whole(value)
-    return (
-        str(number)
-        if number is not None
-        else value.strip().lower()
-        if isinstance(value, str)
-        else ""
-    )
+    name = value if isinstance(value, str) else "" if number is None else str(number)
+    return name[:LONGEST_NAME].strip().lower()
 
 
 def _upper(value: Any) -> str:
     return value.strip().upper().replace(" ", "_") if isinstance(value, str) else ""
 
 
-def _text(value: Any, most: int) -> str:
-    """A text; half of a surrogate pair, which JSON can write, is read as U+FFFD."""
-    return _SURROGATE.sub("\ufffd", value).strip()[:most] if isinstance(value, str) else ""
+def _text(value: Any, most: int = LONGEST_QUOTE) -> str:
+    return readable(value.strip()[:most]) if isinstance(value, str) else ""
+
+
+def readable(text: str) -> str:
+    """A text without lone surrogates, which no report could hold."""
+    return _SURROGATE.sub("\ufffd", text)

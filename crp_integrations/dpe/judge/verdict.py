@@ -127,7 +127,7 @@ def judged(report: Report, dossier: Dossier, run: JudgeRun, *, decides: bool = T
     if not reading.replied:
         return unjudged(report, run)
     claims = tuple(reading.claim(number, claim) for number, claim in enumerate(report.claims, 1))
-    added = reading.unnumbered(report.claims)
+    added = reading.unnumbered(claims)
     if added:
         claims = tuple(sorted((*claims, *added), key=lambda claim: (claim.start, claim.end)))
     by_type = dict(report.claims_by_type)
@@ -257,7 +257,10 @@ class _Reading:
 
     def claim(self, number: int, claim: Claim) -> Claim:
         """A claim with its status."""
-        heard = self._words.get(number, [])
+        return self._merged(claim, self._words.get(number, []))
+
+    def _merged(self, claim: Claim, heard: Sequence[tuple[Word | None, frozenset[int]]]) -> Claim:
+        """A claim with what several calls, each with other passages, come to."""
         found = [self._checked(claim, word, shown) for word, shown in heard]
         found.sort(key=lambda one: FIRST.index(one.status))
         best = found[0] if found else _with(claim, ClaimStatus.NOT_CHECKED)
@@ -269,17 +272,21 @@ class _Reading:
         return best
 
     def unnumbered(self, claims: Sequence[Claim]) -> list[Claim]:
-        """Assertions that stand in no numbered claim, with their offsets."""
-        found: dict[tuple[int, int], Claim] = {}
+        """Assertions that stand in no numbered claim, with their offsets.
+
+        Words within a numbered claim count only where they are flagged and it is not.
+        """
+        spans = tuple((claim.start, claim.end) for claim in claims)
+        heard: dict[tuple[int, int], list[tuple[Word | None, frozenset[int]]]] = {}
         for word, shown in self._others:
-            place = locate(word.text, self._answer)
+            place = locate(word.text, self._answer, spans)
             if place is None:
                 self.unplaced += 1
                 continue
-            start, end = place
-            inside = any(claim.start <= start and end <= claim.end for claim in claims)
-            if inside or (start, end) in found:
-                continue
+            heard.setdefault(place, []).append((word, shown))
+        found: list[Claim] = []
+        for (start, end), words in heard.items():
+            around = [one for one in claims if one.start <= start and end <= one.end]
             claim = Claim(
                 claim_id=f"u{len(found) + 1}",
                 text=self._dossier.answer[start:end],
@@ -291,8 +298,10 @@ class _Reading:
                 specificity=0.0,
                 checked=Checked.CHECKED,
             )
-            found[start, end] = self._checked(claim, word, shown)
-        return list(found.values())
+            claim = self._merged(claim, words)
+            if not around or (claim.flagged and not any(one.flagged for one in around)):
+                found.append(claim)
+        return found
 
     def _checked(self, claim: Claim, word: Word | None, shown: frozenset[int]) -> Claim:
         """A word that is believed as far as its quotations stand where it says."""
@@ -359,7 +368,6 @@ class _Reading:
 
 
 def _with(claim: Claim, status: ClaimStatus) -> Claim:
-    """A claim with a status alone: what the screen said of it is no reason for this one."""
-    return claim.model_copy(
-        update={"status": status, "error": None, "wrong": None, "quotations": (), "reason": ""}
-    )
+    """A claim with a status alone, without what an earlier one rested on."""
+    bare = {"error": None, "wrong": None, "quotations": (), "reason": ""}
+    return claim.model_copy(update={"status": status, **bare})

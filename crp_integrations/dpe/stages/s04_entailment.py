@@ -10,6 +10,7 @@ Spec: CRP-SPEC-005 §6
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 
 from crp_integrations.dpe.ports import Judgement
 from crp_integrations.dpe.records import Claim, Finding, StageRun
@@ -22,6 +23,8 @@ from crp_integrations.vocabulary import Attribution, Checked, ClaimType, Groundi
 
 NAME = "entailment scoring"
 KIND = "unsupported"
+# Pieces that a verifier reads for a claim that shares no word with the context.
+MOST_PIECES = 16
 # Marked words with no more than one word between them are one stretch.
 GAP = 2
 UNSUPPORTED = Judgement(0.0, 0.0, 1.0, 0)
@@ -70,6 +73,17 @@ def windows(state: State, claim: Claim, found: Alignment | None) -> list[str]:
     return list(dict.fromkeys(given))
 
 
+def _first_pieces(state: State) -> list[str]:
+    """Pieces of the passages in their order, for a claim that none was found for."""
+    longest = max(1, state.tools.verifier.passage)
+    pieces = (
+        text[at : at + longest]
+        for text in state.context.passages
+        for at in range(0, len(text), longest)
+    )
+    return [piece for piece in islice(pieces, MOST_PIECES) if piece.strip()]
+
+
 def word_on(state: State, at: str, claim: str, passages: list[str]) -> Judgement:
     """The verifier's word on one claim, its probabilities to a millionth.
 
@@ -91,6 +105,9 @@ def _judge(state: State, place: int) -> Judgement:
         passage = found.units[0].passage if found is not None and found.units else 0
         return judged(found, state.reading.claims[place], passage)
     given = windows(state, claim, found)
+    if not given and by_verifier(state):
+        # It shares no word with the context, and a verifier that reads may know better.
+        given = _first_pieces(state)
     if not given:
         return UNSUPPORTED
     return word_on(state, "entailment.judgement", claim.reads_as, given)

@@ -30,10 +30,11 @@ FILLED: Final = frozenset(
 _TOLD: Final = frozenset({"etag", "state_hash", "quality_tier", "token_count"})
 
 
-def check_asking(asking: Asking, taker: str, *, filled: str) -> None:
+def check_asking(asking: Asking, relay: Relay, taker: str, *, filled: str) -> None:
     """Check the fields that every question of an agent gets.
 
     Args:
+        relay: that the agent asks.
         taker: name of the class that takes them.
         filled: a field that this class fills in besides.
 
@@ -51,7 +52,7 @@ def check_asking(asking: Asking, taker: str, *, filled: str) -> None:
     strategy = asking.get("strategy")
     if strategy is not None and strategy not in STRATEGIES:
         raise RequestError(f"strategy {str(strategy)!r:.40} is not one of {', '.join(STRATEGIES)}")
-    check_values(asking)
+    check_values(asking, relay)
 
 
 def refuse_deeper(depth: int, most: int) -> None:

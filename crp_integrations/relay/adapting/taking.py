@@ -111,16 +111,25 @@ def check_emitter(given: object, taker: str) -> None:
         )
 
 
-def check_values(asking: Mapping[str, Any]) -> None:
+def check_values(asking: Mapping[str, Any], relay: Relay | None = None) -> None:
     """Check the values of a question's fields, which are asked for again and again.
+
+    Args:
+        relay: whose judge is asked where a field says how and none says which; None where it is
+            not known yet, so that those fields are left for the question.
 
     Raises:
         RequestError: one has no use; names it.
+        ConfigError: what is given as a judge is no model.
         PolicySyntaxError: a policy does not follow the grammar.
     """
     given = {name: one for name, one in asking.items() if one is not None}
     judged = {name: given.pop(name) for name in JUDGE_OPTIONS if name in given}
-    Judge.of(given.pop("judge", None), None, **judged)
+    judge = given.pop("judge", None)
+    if judge is None and relay is not None:
+        judge = relay.judge
+    if judge is not None or relay is not None:
+        Judge.of(judge, relay.settings.judge if relay else None, **judged)
     if given.get("strategy") == AUTO:
         # A word for what each question is looked at for.
         del given["strategy"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from crp_integrations.dpe.dossier import Dossier, PriorWindow
 from crp_integrations.dpe.examination import Engines, Examination
@@ -15,13 +16,16 @@ from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.signals import Live
 from crp_integrations.envelope.records import Envelope
+from crp_integrations.errors import SafetyHalt
 from crp_integrations.fabric.records import Fact
 from crp_integrations.messages import Message
 from crp_integrations.policy.records import Judgement, Policy
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.receipt.told import Asked, Call, Decided, Told
+from crp_integrations.relay.adapting.judging import before_question
 from crp_integrations.relay.close import close
-from crp_integrations.relay.examining import KEPT, VERIFIED
+from crp_integrations.relay.doors import barred, handed, judged_answer
+from crp_integrations.relay.examining import KEPT, VERIFIED, spoken
 from crp_integrations.relay.given import (
     earlier_of,
     importances_of,
@@ -29,9 +33,11 @@ from crp_integrations.relay.given import (
     needs_of,
     passages_of,
 )
+from crp_integrations.relay.judge import Judge, OnReport
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.sealing.ending import Ending
 from crp_integrations.relay.sealing.recorded import drafting, in_force
+from crp_integrations.relay.steps import JUDGED
 from crp_integrations.vocabulary import GroundingMode
 
 
@@ -43,12 +49,15 @@ class Witnessed:
         report: with its identity.
         receipt: None where receipts are off. It is kept in the store where all of its facts are in
             the fabric; else nobody else has it, since no erasure could reach its texts.
+        halt: what to raise where answers can be withheld: the judge failed, and its `failure` is
+            `halt`.
     """
 
     report: Report
     session_id: str
     window_id: str
     receipt: Receipt | None
+    halt: SafetyHalt | None = None
 
 
 def witness(
@@ -65,6 +74,8 @@ def witness(
     policy: Policy | None = None,
     judgement: Judgement | None = None,
     keep: bool = True,
+    judge: Judge | None = None,
+    on_report: OnReport | None = None,
 ) -> Witnessed:
     """Examine an answer and seal a window around it, with a receipt of what was seen.
 
@@ -79,6 +90,8 @@ def witness(
         prior: earlier answers of the session, oldest first.
         policy, judgement: what the caller held the answer against; None for nothing.
         keep: False writes nothing that was said to disk.
+        judge: is asked whether the answer holds; None for none.
+        on_report: given the judged report, in the background once the judge has spoken.
 
     Raises:
         RequestError: the context is no list of texts and facts, or the mode not one of the three.
@@ -97,6 +110,7 @@ def witness(
         windows_left=max(0, world.settings.max_windows - len(prior) - 1),
         system=world.settings.system.system((*KEPT, VERIFIED) if world.code_verified else KEPT),
         no_store=not keep,
+        conversation=spoken(before_question(messages)) if judge is not None else (),
     )
     signals = Live()
     report = examine(
@@ -112,7 +126,19 @@ def witness(
     engines = Engines.of(namespace.embedder, world.verifier, world.policy, world.recognisers)
     own = len(report.flags)
     report = report.changed(flags=(*report.flags, "context-packed-elsewhere"))
+    session = session_id or world.ids.new("crp_sess_")
+    way, halt = None, None
+    if judge is not None:
+        left_out = _kept_from(judge, relay, dossier, context, session_id)
+        way = judged_answer(judge, report, dossier, world.settings, session, left_out)
+        try:
+            with world.tracer.step(JUDGED):
+                report = way.played()
+        except SafetyHalt as error:
+            halt = error
+            report = cast("Report", error.report)
     calls = (Call("answer", model, tuple(messages)),) if messages else ()
+    reason = halt.reason if halt else str((judgement and judgement.halt) or "")
     told = Told(
         asked=Asked(query=question, grounding=chosen, shaped=False),
         report=report,
@@ -120,20 +146,20 @@ def witness(
         calls=calls,
         text=answer,
         answered_by=model,
-        examined=Examination(dossier, tuple(signals.entries), engines),
+        examined=Examination(
+            dossier, tuple(signals.entries), engines, judged=report.judge if way else None
+        ),
         flags_before=own,
         decided=Decided(
             policy=policy if policy is not None else Policy(),
             judgement=judgement,
-            decision="" if judgement is None else "withhold" if judgement.halt else "deliver",
-            reason=str(judgement.halt or "") if judgement else "",
+            decision="withhold" if reason else "" if judgement is None else "deliver",
+            reason=reason,
         ),
         embedder=namespace.embedder.identity,
     )
-    withheld = judgement is not None and judgement.halt is not None
-    session = session_id or world.ids.new("crp_sess_")
     ending = Ending(
-        outcome="halted" if withheld else "released",
+        outcome="halted" if reason else "released",
         envelope=None,
         text=answer,
         report=report,
@@ -149,4 +175,27 @@ def witness(
     if closed.receipt_id:
         made = world.unwritten.find(closed.receipt_id, namespace.residency)
         made = made or relay.receipt(closed.receipt_id)
-    return Witnessed(closed.report, session, closed.seal.window_id, made)
+    if way is not None:
+        handed(way, closed.report, on_report)
+    return Witnessed(closed.report, session, closed.seal.window_id, made, halt)
+
+
+def _kept_from(
+    judge: Judge,
+    relay: Relay,
+    dossier: Dossier,
+    context: Envelope | Sequence[Fact | str],
+    session_id: str,
+) -> list[tuple[str, str]]:
+    """Ids of facts that the judge's provider must not get, and why.
+
+    A framework's items carry no labels; those of facts that the relay has are looked up.
+    """
+    found = dict(barred(judge, context))
+    ids = [fact_id for fact_id, _ in dossier.passages]
+    if judge.settings.withhold_labels:
+        found |= dict(barred(judge, [fact for fact in relay.fabric.facts(ids) if fact]))
+    if session_id:
+        held = set(relay.fabric.view(session_id, keep_counts=False).held())
+        found |= {fact_id: "no-store" for fact_id in ids if fact_id in held}
+    return list(found.items())

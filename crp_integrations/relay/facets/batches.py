@@ -89,7 +89,8 @@ def evaluate_over(
     Args:
         executor, opened, batch, workers: as in `ingest_over`.
         cases: arguments of `examine` as JSON: `answer`, `context` (texts), and `question`,
-            `grounding`, `sub_queries`, `prior` where there are any.
+            `grounding`, `sub_queries`, `prior`, `judge` where there are any; without one the
+            relay's judge is asked, if it has one of its own.
 
     Returns:
         For each case the numbers and levels of its report, which are stored without a text.
@@ -205,9 +206,12 @@ def _ingested(relay: Relay, source: str, labels: Sequence[str], prefix: str | No
 
 
 def _examined(relay: Relay, given: Mapping[str, Any]) -> Result:
-    report = examine(settings=relay.settings, **given)
+    judge = relay.judge if relay.judge is not None and not relay.judge.own else False
+    report = examine(settings=relay.settings, **{"judge": judge, **given})
     return {
         "risk_level": report.risk_level,
+        "flagged": report.flagged,
+        "checked_by": report.checked_by,
         "risk_score": report.risk_score,
         "hallucination_probability": report.hallucination_probability,
         "claims": report.claims_total,

@@ -12,6 +12,7 @@ from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.governance.evaluating import evaluated
 from crp_integrations.governance.tracing import (
+    JudgeTrace,
     PackColumns,
     PackTrace,
     WindowTrace,
@@ -151,6 +152,7 @@ def observe(
                 evaluated=evaluated(report, ending.envelope, ending.usage)
                 if examined and ending.envelope is not None
                 else None,
+                judged=JudgeTrace.of(report.judge) if report.judge is not None else None,
             )
         )
     except Exception as error:  # noqa: BLE001 - whatever it is, the window is sealed and stays so

@@ -1,4 +1,4 @@
-"""Rows of gzip JSON lines files, as the benches read them: an error names the file and the line."""
+"""Rows of JSON lines files, gzip or plain: an error names the file and the line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ def rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         RequestError: the file cannot be read, or a line is no object.
     """
     try:
-        with gzip.open(path, "rt", encoding="utf-8") as file:
+        opened = gzip.open if _is_gzip(path) else open
+        with opened(path, "rt", encoding="utf-8") as file:
             for number, line in enumerate(file, 1):
                 place = f"{path} line {number}"
                 if not line.strip():
@@ -36,7 +37,12 @@ def rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         # The system's own sentence names the path once more.
         why = getattr(error, "strerror", None) or error
-        raise RequestError(f"{path} cannot be read as gzip JSON lines: {why}") from error
+        raise RequestError(f"{path} cannot be read as JSON lines: {why}") from error
+
+
+def _is_gzip(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(2) == b"\x1f\x8b"
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:

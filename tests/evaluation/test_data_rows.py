@@ -12,10 +12,10 @@ import pytest
 from crp_integrations.bench import compaction, embedder, pii, sentences
 from crp_integrations.bench.distortions import __main__ as distortions
 from crp_integrations.bench.injection import __main__ as injections
-from crp_integrations.bench.rows import each, rows, rows_of, text_in
 from crp_integrations.bench.verifier.data import read as verifier_cases
 from crp_integrations.bench.windows import __main__ as windows
 from crp_integrations.errors import RequestError
+from crp_integrations.evaluation.data_rows import each, rows, rows_of, text_in
 
 
 def packed(path: Path, text: str) -> Path:
@@ -43,7 +43,7 @@ def test_a_line_that_is_no_object_is_named(tmp_path: Path, line: str) -> None:
     ("content", "why"),
     [
         (None, "No such file or directory$"),
-        (b"text", "Not a gzipped file"),
+        (b"text", "no JSON object"),
         (gzip.compress(b'{"a": 1}\n' * 9)[:-9], "ended before"),
         (gzip.compress(b'{"a": "\xff"}'), "utf-8"),
         (gzip.compress(b"{}")[:12] + b"\x99" * 9, "."),
@@ -59,7 +59,12 @@ def test_a_file_that_cannot_be_read_is_named_once(
     with pytest.raises(RequestError, match=why) as raised:
         rows_of(file)
     assert str(raised.value).count(str(file)) == 1
-    assert "cannot be read as gzip JSON lines" in str(raised.value)
+
+
+def test_a_plain_file_is_read_as_well(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text('{"a": 1}\n', encoding="utf-8")
+    assert rows_of(file) == [{"a": 1}]
 
 
 def test_a_file_without_rows_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,201 @@
+"""LiteLLM by what it offers: the one module that knows how its versions differ.
+
+Each function asks for the capability and not for the number of a version. A router of 1.109 and
+newer answers through its entry points, `registry()` and `settings()`; an older one has members of
+the same content, which the newer one deprecates and will drop. Members that LiteLLM spells with an
+underscore, and has no public name for, are touched here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from crp_integrations.errors import MissingExtra
+
+_PROXY: Final = "litellm.proxy.proxy_server"
+# Raised by LiteLLM's native runtime (1.109 and newer) in a process that it cannot work in.
+_FORKED: Final = frozenset({"ForkedAfterNativeRuntimeStarted", "ProcessReservedForForking"})
+# What failed while a stream was read is wrapped in it.
+_MID_STREAM: Final = "MidStreamFallbackError"
+_NO_CHOICE: Final = "returned a response with no 'choices'"
+
+
+def library(purpose: str = "asking a model") -> ModuleType:
+    """LiteLLM, imported without its start-up download and without its printed hints.
+
+    Args:
+        purpose: what it is needed for, for the error's message.
+
+    Raises:
+        MissingExtra: it is not installed.
+    """
+    # Else the import fetches a price list from the network.
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    try:
+        import litellm
+    except ModuleNotFoundError as error:
+        if error.name != "litellm":
+            raise
+        raise MissingExtra("litellm", purpose) from error
+
+    litellm.suppress_debug_info = True
+    if hasattr(litellm, "telemetry"):  # versions that still send usage statistics
+        litellm.telemetry = False
+    return litellm
+
+
+# --- a router --------------------------------------------------------------------------------
+
+
+def entries_of(router: Any, group: str) -> Sequence[Mapping[str, Any]]:
+    """The deployments that serve a group, an alias or a name under a wildcard; empty for none."""
+    if hasattr(router, "registry"):
+        return tuple(router.registry().deployments(group) or ())
+    return tuple(router.get_model_list(model_name=group) or ())
+
+
+def groups_of(router: Any) -> list[str]:
+    """The names that a router can be asked for, sorted, each once."""
+    names = router.registry().names() if hasattr(router, "registry") else router.get_model_names()
+    return sorted(set(names))
+
+
+def fallbacks_of(router: Any) -> Sequence[Any]:
+    """The fallbacks that a router was made with."""
+    return getattr(_settings(router), "fallbacks", None) or ()
+
+
+def retries_of(router: Any) -> int:
+    """How often a router tries a failed call again, where the call does not say it."""
+    # An attribute in every version: `settings()` has no field of the name.
+    return int(getattr(router, "num_retries", None) or 0)
+
+
+def checks_before_calls(router: Any) -> bool:
+    """Whether a router leaves out deployments that the messages do not fit."""
+    return bool(getattr(_settings(router), "enable_pre_call_checks", False))
+
+
+def _settings(router: Any) -> Any:
+    return router.settings() if hasattr(router, "settings") else router
+
+
+def proxy_router() -> Any:
+    """The router of the proxy that runs in this process, None without one."""
+    return getattr(sys.modules.get(_PROXY), "llm_router", None)
+
+
+# --- calls -----------------------------------------------------------------------------------
+
+
+def plain_tools() -> dict[str, Any]:
+    """The argument by which LiteLLM does not look for MCP servers among a call's tools.
+
+    It imports the optional package `mcp` for that, and fails where it is not installed; our
+    tools are plain ones. A version without that step would send the switch to the provider, so
+    there the answer is empty.
+    """
+    folder = Path(str(library().__file__)).parent
+    present = (folder / "responses" / "mcp" / "chat_completions_handler.py").is_file()
+    return {"_skip_mcp_handler": True} if present else {}
+
+
+def register_provider(name: str, handler: Any) -> bool:
+    """Make models named `NAME/…` callable by a handler; again has no effect.
+
+    Returns:
+        False if another handler has the name already.
+    """
+    litellm: Any = library()
+    known = [item for item in litellm.custom_provider_map if item["provider"] == name]
+    if any(item["custom_handler"] is not handler for item in known):
+        return False
+    if not known:
+        litellm.custom_provider_map = [
+            *litellm.custom_provider_map,
+            {"provider": name, "custom_handler": handler},
+        ]
+    # LiteLLM does this in its own calls too, but name lookup needs it before the first.
+    litellm.utils.custom_llm_setup()
+    return True
+
+
+def callback_lists() -> tuple[list[Any], ...]:
+    """The lists by which LiteLLM tells a callback of a call's begin and its answer.
+
+    LiteLLM copies `callbacks` into the others at each call, but only while these have fewer than 30
+    entries, of which every router of the process takes one; its public ways to add one stop there
+    as well.
+    """
+    litellm: Any = library()
+    lists = (litellm.callbacks, litellm.input_callback, litellm.success_callback)
+    others = getattr(litellm, "_async_success_callback", None)
+    return lists if others is None else (*lists, others)
+
+
+# --- responses -------------------------------------------------------------------------------
+
+
+def notes_of(response: Any) -> dict[str, Any]:
+    """What LiteLLM notes of a response beside its fields: deployment, cost, model."""
+    notes = getattr(response, "_hidden_params", None)
+    if notes is None:
+        return {}
+    return dict(notes) if isinstance(notes, Mapping) else dict(vars(notes))
+
+
+def note(response: Any, notes: Mapping[str, Any]) -> None:
+    """Replace what LiteLLM noted of a response."""
+    response._hidden_params = dict(notes)
+
+
+def ended(stream: Any) -> bool:
+    """Whether the provider ended a stream; LiteLLM adds a finish of its own to one that stops.
+
+    A router's stream wraps the provider's and shares only its list of chunks. One that went on
+    with another deployment in the middle has no finish there: two halves are no answer.
+    """
+    for name in ("received_finish_reason", "intermittent_finish_reason"):
+        if getattr(stream, name, None):
+            return True
+    if hasattr(stream, "_async_generator"):
+        kept = getattr(stream, "chunks", None)
+        return kept is None or any(one.choices and one.choices[0].finish_reason for one in kept)
+    return not hasattr(stream, "received_finish_reason")
+
+
+# --- errors ----------------------------------------------------------------------------------
+
+
+def forked(error: BaseException) -> bool:
+    """Whether a call failed for its process: forked after LiteLLM's native runtime had started."""
+    return type(error).__name__ in _FORKED
+
+
+def without_choice(error: BaseException) -> bool:
+    """Whether a call failed since the answer held no choice; most versions let it pass."""
+    return _NO_CHOICE in str(error)
+
+
+def provider_error_of(error: Exception) -> tuple[Exception, bool]:
+    """The provider's own error, and whether it came in the middle of a stream.
+
+    A client's stream wraps it; a router's raises it from the wrapper (1.106 and newer), or raises
+    the wrapper as well.
+    """
+    wrapper: BaseException | None = error
+    if type(error).__name__ != _MID_STREAM:
+        wrapper = error.__cause__
+        if (
+            type(wrapper).__name__ != _MID_STREAM
+            or getattr(wrapper, "original_exception", None) is not error
+        ):
+            return error, False
+    own = getattr(wrapper, "original_exception", None)
+    begun = not getattr(wrapper, "is_pre_first_chunk", False)
+    return (own if isinstance(own, Exception) else error), begun

@@ -1,0 +1,365 @@
+"""Labelled answers, and how often the verdict on them is right, in both directions.
+
+Two numbers count, and neither alone: right answers that are flagged, and wrong answers that pass.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from types import MappingProxyType
+from typing import Any, Final
+
+from crp_integrations.dpe.dossier import Dossier
+from crp_integrations.dpe.judge.doubt import without_doubt
+from crp_integrations.dpe.judge.inquiry import Inquiry, JudgeReply, JudgeTerms
+from crp_integrations.dpe.judge.verdict import judged
+from crp_integrations.dpe.ports import Judgement, Verifier
+from crp_integrations.dpe.records import Claim, Report
+from crp_integrations.errors import RequestError
+from crp_integrations.evaluation.data_rows import each
+from crp_integrations.language.claims import segment as segment_claims
+from crp_integrations.messages import ModelCall
+from crp_integrations.relay.doors import screened_answer
+from crp_integrations.relay.settings import Settings
+from crp_integrations.vocabulary import ClaimStatus
+
+FORM: Final = (
+    "id, question, passages (or context), answer, hallucinated and spans; or id, evidence, claim "
+    "and label"
+)
+SUPPORTED: Final = "supported"
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """A wrong stretch of an answer, by character offsets, and its kind."""
+
+    start: int
+    end: int
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerCase:
+    """An answer with its evidence, and whether it is right.
+
+    Attributes:
+        domain: what the answers are grouped by; the file's name where a row names none.
+        marked: the wrong stretches; empty for a right answer, and where they are not known.
+    """
+
+    name: str
+    domain: str
+    question: str
+    passages: tuple[str, ...]
+    answer: str
+    wrong: bool
+    marked: tuple[Marked, ...] = ()
+    style: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Screened:
+    """A case with the report of the stages that call no model."""
+
+    case: AnswerCase
+    report: Report
+    dossier: Dossier
+
+    def inquiry(self, model: str) -> Inquiry:
+        """The calls that a judge would be asked."""
+        return Inquiry(self.dossier, self.report.claims, JudgeTerms(model=model))
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredAnswer:
+    """What came of one case.
+
+    Attributes:
+        calls: of the judge; 0 where none was asked.
+        flagged: the answer's level is MEDIUM or above.
+        met: a flagged claim meets a marked stretch.
+        overlap: characters that are flagged and marked, over those that are either; None where
+            nothing is marked or flagged.
+        without_doubt: every claim stands in the evidence word for word or value for value.
+    """
+
+    case: AnswerCase
+    report: Report
+    calls: int
+    flagged: bool
+    met: bool
+    overlap: float | None
+    without_doubt: bool
+
+
+def read_cases(
+    paths: Iterable[Path], *, most: int | None = None, seed: int = 0
+) -> list[AnswerCase]:
+    """The cases of files.
+
+    Args:
+        most: of each file, drawn by the seed; None for all.
+
+    Raises:
+        RequestError: a file cannot be read, or a row is of another form.
+    """
+    found: list[AnswerCase] = []
+    for path in paths:
+        name = path.name.split(".")[0]
+        cases = list(each(path, FORM, lambda row, name=name: _case(row, name)))  # type: ignore[misc]
+        if not cases:
+            raise RequestError(f"{path} holds no rows, wanted one JSON object on each line")
+        if most is not None and len(cases) > most:
+            cases = Random(seed).sample(cases, most)  # noqa: S311 - a sample, no secret
+        found += cases
+    return found
+
+
+def _case(row: dict[str, Any], domain: str) -> AnswerCase:
+    if "claim" in row:
+        return AnswerCase(
+            name=str(row["id"]),
+            domain=domain,
+            question=str(row.get("question") or ""),
+            passages=(_text(row["evidence"]),),
+            answer=_text(row["claim"]),
+            wrong=row["label"] != SUPPORTED,
+        )
+    passages = row.get("passages") or [row["context"]]
+    return AnswerCase(
+        name=str(row["id"]),
+        domain=str(row.get("task") or domain),
+        question=_text(row["question"]),
+        passages=tuple(_text(one) for one in passages),
+        answer=_text(row["answer"]),
+        wrong=bool(row["hallucinated"]),
+        marked=tuple(
+            Marked(int(one["start"]), int(one["end"]), str(one["type"])) for one in row["spans"]
+        ),
+        style=str(row.get("style") or ""),
+    )
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("no text")
+    return value
+
+
+def screened(
+    case: AnswerCase, settings: Settings | None = None, verifier: Verifier | None = None
+) -> Screened:
+    """A case after the stages that call no model.
+
+    Args:
+        verifier: None for the one that the settings name.
+    """
+    report, dossier, _ = screened_answer(
+        case.answer,
+        list(case.passages),
+        case.question or None,
+        settings=settings,
+        verifier=verifier,
+    )
+    return Screened(case, report, dossier)
+
+
+def verdict(
+    of: Screened, ask: Callable[[ModelCall], JudgeReply] | None = None, model: str = "judge"
+) -> ScoredAnswer:
+    """The verdict on a case.
+
+    Args:
+        ask: answers the judge's calls; None leaves the report of the screen.
+    """
+    report, calls = of.report, 0
+    if ask is not None:
+        inquiry = of.inquiry(model)
+        while (call := inquiry.call()) is not None:
+            inquiry.take(ask(call))
+            calls += 1
+        report = judged(report, of.dossier, inquiry.run())
+    return ScoredAnswer(
+        case=of.case,
+        report=report,
+        calls=calls,
+        flagged=report.flagged,
+        met=any(_meets(claim, of.case) for claim in report.claims if claim.flagged),
+        overlap=_overlap(report.claims, of.case),
+        without_doubt=without_doubt(of.report.claims),
+    )
+
+
+def _meets(claim: Claim, case: AnswerCase) -> bool:
+    return any(claim.start < one.end and one.start < claim.end for one in case.marked)
+
+
+def _overlap(claims: Sequence[Claim], case: AnswerCase) -> float | None:
+    flagged: set[int] = set()
+    for claim in claims:
+        if claim.flagged:
+            flagged |= set(range(*(claim.wrong or (claim.start, claim.end))))
+    marked = {place for one in case.marked for place in range(one.start, one.end)}
+    if not flagged or not marked:
+        return None
+    return len(flagged & marked) / len(flagged | marked)
+
+
+# --- prompts out, replies in -------------------------------------------------------------------
+
+
+def prompts(cases: Iterable[Screened]) -> Iterator[dict[str, Any]]:
+    """The first call of each case, as messages, without its label."""
+    for one in cases:
+        call = one.inquiry("judge").call()
+        if call is not None:
+            messages = [{"role": str(m.role), "content": m.content} for m in call.messages]
+            yield {"name": one.case.name, "messages": messages}
+
+
+def replies(path: Path) -> dict[str, str | dict[str, Any]]:
+    """Replies by the name of their case: a text, or verdicts with quotations as offsets.
+
+    Raises:
+        RequestError: the file cannot be read, or a row is of another form.
+    """
+
+    def row(one: dict[str, Any]) -> tuple[str, str | dict[str, Any]]:
+        reply = one["reply"]
+        if not isinstance(reply, str | dict):
+            raise TypeError("no reply")
+        return str(one["name"]), reply
+
+    return dict(each(path, "name and reply", row))
+
+
+def recorded(of: Screened, reply: str | Mapping[str, Any]) -> Callable[[ModelCall], JudgeReply]:
+    """Answers the first call of a case with a recorded reply, and no other."""
+    asked: list[ModelCall] = []
+
+    def ask(call: ModelCall) -> JudgeReply:
+        asked.append(call)
+        if len(asked) > 1:
+            return JudgeReply(error="NotRecorded")
+        if isinstance(reply, str):
+            return JudgeReply(text=reply, model="recorded")
+        id_ = json.loads(call.messages[1].content)["id"]
+        return JudgeReply(text=json.dumps(_whole(of, reply, id_)), model="recorded")
+
+    return ask
+
+
+def _whole(of: Screened, reply: Mapping[str, Any], id_: str) -> dict[str, Any]:
+    """A reply with its quotations put together again from the texts."""
+    texts = {str(number): text for number, text in enumerate(of.case.passages, 1)}
+    texts["q"] = of.case.question
+    claims = []
+    for one in reply["claims"]:
+        claim = of.report.claims[one["n"] - 1]
+        quotes = [
+            {"in": place, "text": texts[place][start:end] if end else "not in the passage"}
+            for place, start, end in one.get("quotes", ())
+        ]
+        wrong = one.get("wrong")
+        found = {"n": one["n"], "status": one["status"], "kind": one.get("kind"), "quotes": quotes}
+        claims.append({**found, "wrong": claim.text[slice(*wrong)] if wrong else ""})
+    return {"id": id_, "claims": claims, "unnumbered": []}
+
+
+def shortened(of: Screened, reply: str) -> dict[str, Any]:
+    """A reply without texts: statuses by claim, quotations and wrong words as offsets.
+
+    A quotation that does not stand where the reply says has the offsets 0 and 0.
+
+    Raises:
+        RequestError: the reply holds no verdicts on this case.
+    """
+    done = verdict(of, recorded(of, reply))
+    if done.report.judge is None or not done.report.checked_by.startswith("judge"):
+        raise RequestError(f"the reply to {of.case.name!r:.80} holds no verdicts on it")
+    start = reply.index("{")
+    said = json.JSONDecoder().raw_decode(reply, start)[0]["claims"]
+    by_number = dict(enumerate(done.report.claims, 1))
+    claims = []
+    for one in said:
+        claim = by_number[one["n"]]
+        row: dict[str, Any] = {"n": one["n"], "status": one["status"]}
+        if one.get("kind"):
+            row["kind"] = one["kind"]
+        if claim.wrong:
+            row["wrong"] = [claim.wrong[0] - claim.start, claim.wrong[1] - claim.start]
+        stands = claim.status is not ClaimStatus.NOT_CHECKED
+        row["quotes"] = (
+            [[_place(q.passage), q.start, q.end] for q in claim.quotations]
+            if stands
+            else [[str(q["in"]), 0, 0] for q in one.get("quotes", ())]
+        )
+        claims.append(row)
+    return {"claims": claims}
+
+
+def _place(passage: int) -> str:
+    return str(passage) if passage else "q"
+
+
+def oracle(of: Screened, errs: float = 0.0, seed: int = 0) -> Callable[[ModelCall], JudgeReply]:
+    """A judge made from the marks: right on every claim but for a share that it turns around.
+
+    Args:
+        errs: share of its verdicts that are wrong, [0, 1].
+    """
+    chance = Random(f"{seed} {of.case.name}")  # noqa: S311 - errors of a script, no secret
+
+    def ask(call: ModelCall) -> JudgeReply:
+        asked = json.loads(call.messages[1].content)
+        claims = []
+        for number, claim in enumerate(of.report.claims, 1):
+            wrong = _meets(claim, of.case)
+            if errs and chance.random() < errs:
+                wrong = not wrong
+            place, quote = _any_quotation(of.case)
+            claims.append(
+                {
+                    "n": number,
+                    "status": "CONTRADICTED" if wrong else "SUPPORTED",
+                    "quotes": [{"in": place, "text": quote}],
+                }
+            )
+        told = {"id": asked["id"], "claims": claims, "unnumbered": []}
+        return JudgeReply(text=json.dumps(told), model="oracle")
+
+    return ask
+
+
+class OracleVerifier:
+    """A verifier made from the marks of one case: always right about every claim."""
+
+    identity = "oracle@1"
+    thresholds: Mapping[str, float] = MappingProxyType({})
+    passage = 4_000
+
+    def __init__(self, case: AnswerCase) -> None:
+        self._wrong = {
+            segment.read(case.answer)
+            for segment in segment_claims(case.answer)
+            if any(segment.start < one.end and one.start < segment.end for one in case.marked)
+        }
+
+    def judge(self, claim: str, passages: Sequence[str]) -> Judgement:
+        """Contradicted where the claim meets a mark, else entailed."""
+        wrong = claim in self._wrong
+        return Judgement(0.0, 1.0, 0.0, 0) if wrong else Judgement(1.0, 0.0, 0.0, 0)
+
+
+def _any_quotation(case: AnswerCase) -> tuple[str, str]:
+    for number, passage in enumerate(case.passages, 1):
+        words = passage.split()
+        first = next((word for word in words if any(c.isalnum() for c in word)), "")
+        if first:
+            return str(number), first
+    return "q", case.question

@@ -1,0 +1,161 @@
+"""The figures of scored answers: both directions, by domain, style and kind of error."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Final
+
+from crp_integrations.evaluation.answers import ScoredAnswer
+
+# Styles with fewer answers are counted together.
+FEWEST: Final = 5
+OTHERS: Final = "others"
+
+
+@dataclass(slots=True)
+class Tally:
+    """What came of a group of cases.
+
+    Attributes:
+        flagged: right answers that are flagged; `passed`: wrong ones that are not.
+        high: wrong answers at HIGH or above; `high_right`: right ones.
+        met: wrong answers of which a flagged claim meets a marked stretch.
+        one_call: answers that took at most one call.
+    """
+
+    right: int = 0
+    flagged: int = 0
+    high_right: int = 0
+    wrong: int = 0
+    passed: int = 0
+    high: int = 0
+    met: int = 0
+    marked: int = 0
+    calls: int = 0
+    one_call: int = 0
+    overlaps: list[float] = field(default_factory=list)
+
+    def add(self, one: ScoredAnswer) -> None:
+        """Count a case."""
+        self.calls += one.calls
+        self.one_call += one.calls <= 1
+        high = one.report.risk_level.value in ("HIGH", "CRITICAL")
+        if one.case.wrong:
+            self.wrong += 1
+            self.passed += not one.flagged
+            self.high += high
+            self.marked += bool(one.case.marked)
+            self.met += one.met
+            if one.overlap is not None:
+                self.overlaps.append(one.overlap)
+        else:
+            self.right += 1
+            self.flagged += one.flagged
+            self.high_right += high
+
+    def told(self) -> dict[str, Any]:
+        """The figures; shares are None where there is nothing to share."""
+        total = self.right + self.wrong
+        return {
+            "right": self.right,
+            "right_flagged": _share(self.flagged, self.right),
+            "right_high": _share(self.high_right, self.right),
+            "wrong": self.wrong,
+            "wrong_passed": _share(self.passed, self.wrong),
+            "wrong_high": _share(self.high, self.wrong),
+            "stretch_met": _share(self.met, self.marked),
+            "stretch_overlap": _share(sum(self.overlaps), len(self.overlaps)),
+            "one_call": _share(self.one_call, total),
+            "calls": self.calls,
+        }
+
+
+def _share(count: float, of: int) -> float | None:
+    return round(count / of, 4) if of else None
+
+
+def figures(verdicts: Sequence[ScoredAnswer]) -> dict[str, Any]:
+    """The figures of all cases, and by domain, style and kind of error.
+
+    Returns:
+        `all`, and under `domain`, `style` and `kind` a table by name; a kind has wrong answers
+        alone.
+    """
+    whole = Tally()
+    tables: dict[str, dict[str, Tally]] = {"domain": {}, "style": {}, "kind": {}}
+    styles = Counter(one.case.style for one in verdicts)
+    for one in verdicts:
+        whole.add(one)
+        tables["domain"].setdefault(one.case.domain, Tally()).add(one)
+        if one.case.style:
+            style = one.case.style if styles[one.case.style] >= FEWEST else OTHERS
+            tables["style"].setdefault(style, Tally()).add(one)
+        for kind in {mark.kind for mark in one.case.marked}:
+            tables["kind"].setdefault(kind, Tally()).add(one)
+    return {
+        "all": {**whole.told(), "auroc": auroc(verdicts)},
+        **{
+            name: {group: tally.told() for group, tally in sorted(groups.items())}
+            for name, groups in tables.items()
+        },
+    }
+
+
+def doubt_curve(
+    screens: Sequence[ScoredAnswer], judges: Sequence[ScoredAnswer]
+) -> list[dict[str, Any]]:
+    """What `judge_when` saves and misses: judge calls saved against wrong answers that pass.
+
+    Args:
+        screens: verdicts without a judge.
+        judges: of the same cases with one.
+
+    Returns:
+        A row for `always`, `doubt`, and samples. An answer that is not judged passes under
+        `doubt`, and has the screen's level in a sample.
+    """
+    found = []
+    for when in ("always", "doubt", "sample:0.5", "sample:0.1"):
+        tally, asked = Tally(), 0
+        for number, (plain, full) in enumerate(zip(screens, judges, strict=True)):
+            if when == "always":
+                ask = True
+            elif when == "doubt":
+                ask = not plain.without_doubt
+            else:
+                ask = Random(number).random() < float(when.partition(":")[2])  # noqa: S311
+            asked += ask
+            if ask:
+                tally.add(full)
+            elif when == "doubt":
+                tally.add(_quiet(plain))
+            else:
+                tally.add(plain)
+        told = tally.told()
+        found.append(
+            {
+                "when": when,
+                "calls_saved": _share(len(judges) - asked, len(judges)),
+                "right_flagged": told["right_flagged"],
+                "wrong_passed": told["wrong_passed"],
+            }
+        )
+    return found
+
+
+def _quiet(one: ScoredAnswer) -> ScoredAnswer:
+    return ScoredAnswer(one.case, one.report, 0, flagged=False, met=False, overlap=None,
+                   without_doubt=True)  # fmt: skip
+
+
+def auroc(verdicts: Sequence[ScoredAnswer]) -> float | None:
+    """Chance that a wrong answer has a higher risk score than a right one; ties count half."""
+    wrong = [one.report.risk_score for one in verdicts if one.case.wrong]
+    right = [one.report.risk_score for one in verdicts if not one.case.wrong]
+    if not wrong or not right:
+        return None
+    above = sum((w > r) + 0.5 * (w == r) for w in wrong for r in right)
+    return round(above / (len(wrong) * len(right)), 4)

@@ -1,0 +1,110 @@
+"""A LangSmith evaluator: whether an answer holds, by a judge that one call an answer pays for.
+
+It returns a dictionary, so LangSmith is not imported here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias, Unpack
+
+from crp_integrations.errors import RequestError
+from crp_integrations.evaluation.scoring import Scorer
+from crp_integrations.relay.judge import JudgeOptions, JudgeSource
+from crp_integrations.relay.settings import Settings
+from crp_integrations.vocabulary import GroundingMode
+
+KEY: Final = "crp"
+QUESTIONS: Final = ("question", "input", "query", "user_input")
+ANSWERS: Final = ("answer", "output", "response", "result")
+CONTEXTS: Final = (
+    "context", "contexts", "documents", "source_documents", "retrieved_contexts",
+)  # fmt: skip
+# Where a document in the form of a dictionary has its text.
+TEXTS: Final = ("page_content", "content", "text")
+
+# `(inputs, outputs, reference_outputs)` or `(run, example)`, to `{"key", "score", "comment"}`.
+Evaluator: TypeAlias = Callable[..., dict[str, Any]]
+
+
+def crp_evaluator(
+    judge: JudgeSource = None,
+    *,
+    key: str = KEY,
+    question: Sequence[str] = QUESTIONS,
+    answer: Sequence[str] = ANSWERS,
+    context: Sequence[str] = CONTEXTS,
+    grounding: GroundingMode | str = GroundingMode.PREFERRED,
+    settings: Settings | None = None,
+    **options: Unpack[JudgeOptions],
+) -> Evaluator:
+    """A function for `evaluators=` of LangSmith's `evaluate` and `aevaluate`.
+
+    The score is 1.0 for an answer that its context supports, 0.0 for a flagged one, and None where
+    no judge looked at it.
+
+    Args:
+        judge: a LiteLLM name, a mapping with `model` and LiteLLM's parameters, a LangChain chat
+            model, or a `Judge`; None for that of the settings.
+        key: name of the score.
+        question: names that the question may have among the inputs; the first that is there.
+        answer: the same for the answer among the outputs.
+        context: the same for the documents or texts among the outputs, then the reference outputs,
+            then the inputs.
+        options: see `JudgeOptions`.
+
+    Raises:
+        RequestError: there is no judge.
+        ConfigError: an argument has no usable value.
+    """
+    scorer = Scorer(judge, grounding=grounding, settings=settings, **options)
+
+    def evaluator(
+        inputs: Any, outputs: Any = None, reference_outputs: Any = None
+    ) -> dict[str, Any]:
+        if not isinstance(inputs, Mapping):
+            inputs, outputs, reference_outputs = _of_run(inputs, outputs)
+        told, shown, meant = inputs or {}, outputs or {}, reference_outputs or {}
+        asked = _found((told,), question, "question")
+        said = _found((shown,), answer, "answer")
+        given = _found((shown, meant, told), context, "context")
+        found = scorer.score(_text(asked), _texts(given), _text(said))
+        return {"key": key, "score": found.score, "comment": found.comment}
+
+    evaluator.__name__ = key
+    return evaluator
+
+
+def _of_run(run: Any, example: Any) -> tuple[Any, Any, Any]:
+    """Inputs, outputs and reference outputs of a run and its example."""
+    inputs = getattr(example, "inputs", None) or getattr(run, "inputs", None)
+    return inputs, getattr(run, "outputs", None), getattr(example, "outputs", None)
+
+
+def _found(places: Sequence[Mapping[str, Any]], names: Sequence[str], what: str) -> Any:
+    for place in places:
+        for name in names:
+            if place.get(name) is not None:
+                return place[name]
+    there = ", ".join(sorted({str(name) for place in places for name in place})) or "nothing"
+    raise RequestError(
+        f"there is no {what}: looked for {', '.join(names)}, and found {there:.120}; give "
+        f"{what}=['…'] to crp_evaluator"
+    )
+
+
+def _text(value: Any) -> str:
+    """A text, or that of a message or document."""
+    if isinstance(value, Mapping):
+        value = next((value[name] for name in TEXTS if name in value), value)
+    for name in TEXTS:
+        if not isinstance(value, str):
+            value = getattr(value, name, value)
+    if not isinstance(value, str):
+        raise RequestError(f"{type(value).__name__} is no text, message or document")
+    return value
+
+
+def _texts(value: Any) -> list[str]:
+    several = isinstance(value, Sequence) and not isinstance(value, str)
+    return [_text(one) for one in (value if several else [value])]

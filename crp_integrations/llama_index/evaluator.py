@@ -1,0 +1,101 @@
+"""A LlamaIndex evaluator: whether an answer holds, by a judge that one call an answer pays for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Unpack
+
+from llama_index.core.evaluation import BaseEvaluator, EvaluationResult
+
+from crp_integrations.errors import RequestError
+from crp_integrations.evaluation.scoring import AnswerScore, Scorer
+from crp_integrations.relay.judge import JudgeOptions, JudgeSource
+from crp_integrations.relay.settings import Settings
+from crp_integrations.vocabulary import GroundingMode
+
+
+class CRPEvaluator(BaseEvaluator):
+    """Scores 1.0 for an answer that its contexts support, 0.0 for a flagged one.
+
+    An answer that no judge looked at, because the judge failed or its budget is spent, is an
+    invalid result with that reason.
+
+    Args:
+        judge: a LiteLLM name, a mapping with `model` and LiteLLM's parameters, an LLM object of
+            LlamaIndex, or a `Judge`; None for that of the settings.
+        grounding: how far answers may go beyond their contexts.
+        settings: None reads `CRP_*` and the defaults.
+        options: see `JudgeOptions`.
+
+    Raises:
+        RequestError: there is no judge.
+        ConfigError: an argument has no usable value.
+    """
+
+    def __init__(
+        self,
+        judge: JudgeSource = None,
+        *,
+        grounding: GroundingMode | str = GroundingMode.PREFERRED,
+        settings: Settings | None = None,
+        **options: Unpack[JudgeOptions],
+    ) -> None:
+        self._scorer = Scorer(judge, grounding=grounding, settings=settings, **options)
+
+    def _get_prompts(self) -> dict[str, Any]:
+        """None: the words are the judge's, see `JudgeSettings`."""
+        return {}
+
+    def _update_prompts(self, prompts: Any) -> None:
+        """Nothing to update."""
+
+    def evaluate(
+        self,
+        query: str | None = None,
+        response: str | None = None,
+        contexts: Sequence[str] | None = None,
+        **kwargs: Any,
+    ) -> EvaluationResult:
+        """The result for one answer.
+
+        Raises:
+            RequestError: there is no response, or there are no contexts.
+        """
+        given = _given(query, response, contexts)
+        return _result(self._scorer.score(*given), query, response, contexts)
+
+    async def aevaluate(
+        self,
+        query: str | None = None,
+        response: str | None = None,
+        contexts: Sequence[str] | None = None,
+        **kwargs: Any,
+    ) -> EvaluationResult:
+        """The asynchronous twin of `evaluate`."""
+        given = _given(query, response, contexts)
+        return _result(await self._scorer.ascore(*given), query, response, contexts)
+
+
+def _given(
+    query: str | None, response: str | None, contexts: Sequence[str] | None
+) -> tuple[str, list[str], str]:
+    if response is None or contexts is None:
+        missing = "response" if response is None else "contexts"
+        raise RequestError(f"{missing} is None; CRPEvaluator needs a response and its contexts")
+    return query or "", list(contexts), response
+
+
+def _result(
+    found: AnswerScore, query: str | None, response: str | None, contexts: Sequence[str] | None
+) -> EvaluationResult:
+    unjudged = found.score is None
+    return EvaluationResult(
+        query=query,
+        response=response,
+        contexts=contexts,
+        passing=found.passed,
+        score=found.score,
+        feedback=found.comment,
+        invalid_result=unjudged,
+        invalid_reason=found.comment if unjudged else None,
+    )
