@@ -182,14 +182,13 @@ def _claims(receipt: Receipt, content: Mapping[str, Any]) -> Group:
     risk = Text.assemble(
         "Risk ",
         (level.value, RISK_STYLE[level]),
-        f" ({_score(content, report.get('risk_score', report['composite_score']))}): grounding "
+        f" ({_score(content, report['risk_score'])}): grounding "
         f"{_score(content, report['grounding_pct'])}, fidelity "
         f"{_score(content, report['fidelity_score'])}, entailment "
         f"{_score(content, report['entailment_score'])}",
     )
-    by = report.get("checked_by")
-    said = f"Checked by {plain(str(by))}: {plain(str(report.get('verification')))}" if by else ""
-    return Group(table, risk, *([Text(said)] if said else []))
+    said = f"Checked by {plain(str(report['checked_by']))}: {plain(str(report['verification']))}"
+    return Group(table, risk, Text(said))
 
 
 def _verdict(receipt: Receipt, claim: Mapping[str, Any]) -> Text:

@@ -27,10 +27,7 @@ PRESETS: Final = ("default", "literal")
 _BEFORE: Final = frozenset({"assembly", "decompose", "graph", "reuse", "screening"})
 _BEFORE_PATHS: Final = re.compile(r"hybrid\.(?!enabled$|whole_share$|passed_over$|stretches_seen$)")
 # Receipts that do not tell these are older than the setting, and were made in this way.
-_AT_FIRST: Final[Mapping[str, Mapping[str, Any]]] = {
-    "envelope": {"hybrid.passed_over": None},
-    "dpe": {"decides": "composite"},
-}
+_AT_FIRST: Final[Mapping[str, Mapping[str, Any]]] = {"envelope": {"hybrid.passed_over": None}}
 # Bytes of settings that are kept by what is told of them: those of a receipt are a tenth of it.
 _LONGEST: Final = 65_536
 _WEIGHTS: Final = ("_weight", "_factor", "_shift")

@@ -35,7 +35,6 @@ from crp_integrations.policy.settling import (
 from crp_integrations.receipt import bare
 from crp_integrations.receipt.again import NotRun, Outcome, Tools
 from crp_integrations.receipt.disclosed import Withheld, dpe_names, dpe_settings
-from crp_integrations.receipt.older import before_statuses, hash_before_statuses, without_statuses
 from crp_integrations.receipt.places import Difference, first
 from crp_integrations.receipt.predicate import Content
 from crp_integrations.receipt.predicate_verdict import Examined, PolicyTold
@@ -172,16 +171,13 @@ def examination(verdict: Verdict) -> Outcome:
     if isinstance(report, Difference):
         return report, ""
     needs = verdict.examination.dossier.sub_queries
-    recorded, replayed = verdict.content.report, bare.report(report, needs)
-    older = without_statuses(recorded)
-    found = first(recorded, before_statuses(replayed) if older else replayed, "report")
+    found = first(verdict.content.report, bare.report(report, needs), "report")
     if found is not None:
         return found, ""
     known = str(sealed(verdict.texts).get("report_hash", ""))
     if not known:
         return None, "the report was not sealed"
-    digest = hash_before_statuses(report) if older else report.report_hash
-    return first(known, digest, "seal.report_hash"), ""
+    return first(known, report.report_hash, "seal.report_hash"), ""
 
 
 def judged(verdict: Verdict) -> Outcome:

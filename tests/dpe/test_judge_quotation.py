@@ -209,7 +209,9 @@ def test_any_text_folds_with_offsets_within_it(text: str, quotation: str) -> Non
 @example("?\u093a0")
 @example(". \u093a0")
 def test_a_whole_text_stands_in_itself(text: str) -> None:
-    assume(any(one.isalnum() for one in folded_words(text)) and "..." not in text and "…" not in text)
+    assume(
+        any(one.isalnum() for one in folded_words(text)) and "..." not in text and "…" not in text
+    )
     found = locate(text, Folded(text))
     assert found is not None
 

@@ -14,23 +14,30 @@ from crp_integrations.vocabulary import ErrorKind
 def constants() -> str:
     """A line of JavaScript that says what the package's own modules say."""
     told = {
+        "apostrophes": "".join(sorted(quotation.APOSTROPHES)),
         "base": {level.value: to_fixed(score) for level, score in verdict.BASE.items()},
         "checkable": [kind.value for kind in verdict.CHECKABLE],
         "dashes": "".join(sorted(quotation.DASHES)),
-        "dropped": "".join(sorted(quotation.QUOTES | quotation.NOTHING)),
         "edges": quotation.EDGES,
         "first": [status.value for status in verdict.FIRST],
         "further": to_fixed(verdict.FURTHER),
+        "group": quotation.GROUP,
+        "hanFigures": "".join(sorted(quotation.HAN_FIGURES)),
         "kinds": [kind.value for kind in ErrorKind],
         "levels": [level.value for level in verdict.ORDER],
+        "longestName": reply.LONGEST_NAME,
         "longestQuote": reply.LONGEST_QUOTE,
         "longestReason": reasons.LONGEST,
+        "marks": "".join(sorted(quotation.MARKS)),
         "mostFurther": verdict.MOST_FURTHER,
         "mostQuotes": reply.MOST_QUOTES,
         "mostReasons": reasons.MOST,
         "mostUnnumbered": reply.MOST_UNNUMBERED,
+        "nothing": "".join(sorted(quotation.NOTHING)),
         "sentences": {name: dict(words) for name, words in reasons.SENTENCES.items()},
+        "separators": "".join(sorted(quotation.SEPARATORS)),
         "specific": sorted(kind.value for kind in verdict.SPECIFIC),
+        "stops": "".join(sorted(quotation.STOPS)),
         "unspaced": quotation.UNSPACED,
         "unsupported": {
             mode.value: level.value for mode, level in verdict.UNSUPPORTED_LEVEL.items()

@@ -161,7 +161,7 @@ function wordsOf(facts, evidence) {
 function riskOf(read, content, facts) {
   const report = content.report || {};
   return {
-    level: report.risk_level || "not examined", score: read.fixed(report.risk_score === undefined ? report.composite_score : report.risk_score),
+    level: report.risk_level || "not examined", score: read.fixed(report.risk_score),
     checkedBy: report.checked_by || "", verification: report.verification || "", reasons: reasonsTold(read, content, facts),
     grounded: read.fixed(report.grounding_pct), checked: read.fixed(report.checked_share),
     parts: Object.entries(report.signals || {}).map(([name, value]) => [words(name), read.fixed(value)]),
