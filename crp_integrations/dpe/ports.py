@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from crp_integrations.dpe.pii.spans import PersonalSpan
-from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import PersonalCategory
 
 
@@ -46,34 +45,6 @@ class Verifier(Protocol):
 
     def judge(self, claim: str, passages: Sequence[str]) -> Judgement:
         """The judgement on the best of the passages (at least one)."""
-        ...
-
-
-class Reader(Protocol):
-    """Reads claims beside their evidence, word by word; deterministic.
-
-    Attributes:
-        identity: `name/version` with the hash of the weights.
-        passage: tokens of evidence that one pair may have; of longer evidence the sentences that
-            share most with the claim are read.
-    """
-
-    @property
-    def identity(self) -> str: ...
-
-    @property
-    def passage(self) -> int: ...
-
-    def read(self, pairs: Sequence[tuple[str, str]]) -> tuple[FloatRows, list[FloatRows]]:
-        """Probabilities of entailed, neutral and contradicted, and doubts by character.
-
-        Args:
-            pairs: claim and evidence.
-
-        Returns:
-            Shape (n, 3), float32, rows that sum to 1; and for each claim, in order, the
-            probability that the evidence does not support a character, shape (characters,).
-        """
         ...
 
 

@@ -176,12 +176,10 @@ class OnnxEmbedder:
             return self._loaded
 
     def _open(self) -> tuple[onnxruntime.InferenceSession, tokenizers.Tokenizer]:
-        # Fused operators change with the runtime's version, and save no time on this model.
         return opened(
             self._weights.read("model.onnx"),
             self._weights.read("tokenizer.json"),
             threads=self._threads,
-            level="ORT_ENABLE_BASIC",
         )
 
 
@@ -195,13 +193,12 @@ def _mean(session: onnxruntime.InferenceSession, tokens: Sequence[int]) -> npt.N
 
 
 def opened(
-    model: bytes | str, vocabulary: bytes, *, threads: int, level: str
+    model: bytes | str, vocabulary: bytes, *, threads: int
 ) -> tuple[onnxruntime.InferenceSession, tokenizers.Tokenizer]:
     """A model and its tokenizer, of the bytes that were hashed.
 
     Args:
         model: the bytes; the path of a model whose weights may lie in files beside it.
-        level: name of onnxruntime's level of graph optimisation.
 
     Raises:
         EngineError: one of them cannot be loaded.
@@ -213,7 +210,8 @@ def opened(
     options.log_severity_level = 3
     # Idle threads wait instead of spinning; the caller has other work for the processor.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
+    # Fused operators change with the runtime's version, and save no time on the shipped model.
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     try:
         session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # its classes share no base but Exception

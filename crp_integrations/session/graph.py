@@ -1,8 +1,8 @@
 """The graph of a session's windows: what must hold of it, and where the next window goes.
 
 A window's number is its depth: one more than the largest of the windows that it follows. So the
-windows of a fan-out share one, and numbers never fall along an edge. `engines/dag.py` says the
-same with networkx; a test compares the two.
+windows of a fan-out share one, and numbers never fall along an edge. A test compares this with
+what networkx finds.
 """
 
 from __future__ import annotations

@@ -93,6 +93,8 @@ def test_a_call_uses_nothing_that_will_be_deleted(adapter: str) -> None:
 
 @pytest.mark.parametrize("room", IMPORTS)
 def test_an_import_uses_nothing_that_will_be_deleted(room: str) -> None:
+    if room.startswith("gateway"):
+        pytest.importorskip("uvicorn")
     code = f"import importlib\nm = importlib.import_module('crp_integrations.{room}')\n"
     code += "for name in getattr(m, '__all__', ()): getattr(m, name)"
     done = subprocess.run(

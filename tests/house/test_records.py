@@ -13,7 +13,7 @@ from crp_integrations.records import Part, Record
 from tests.house.imports import OWN, files, room_of_file
 
 FRAMEWORKS = ("langchain", "langgraph", "llama_index", "litellm")
-# The recipes need torch and define no record.
+# The recipes need extras and define no record.
 SKIPPED = ("recipes/",)
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from crp_integrations import Relay
-from crp_integrations.engines import dag
 from crp_integrations.envelope.prompt import HIERARCHICAL
 from crp_integrations.errors import ModelError, ModelRateLimited, RequestError, UnknownContinuation
 from crp_integrations.messages import ModelCall, Reply
@@ -38,6 +37,7 @@ from tests.relay.played import (
     system,
     windows,
 )
+from tests.session import networkx_graph
 
 OWN = dict(zip(NEEDS, (COMMISSIONED, REVENUE, COOLING), strict=True))
 
@@ -68,7 +68,7 @@ def sound(relay: Relay, answer: Answer) -> None:
     nodes = windows(relay, answer.session_id)
     settings = relay.settings.sessions.graph
     graph.check(nodes, settings)
-    dag.check(nodes, settings)
+    networkx_graph.check(nodes, settings)
     with relay.fabric.begin(write=False) as transaction:
         assert graph.unchained(nodes, transaction.journal.seals(answer.session_id)) == ()
     assert relay.verify().windows == len(nodes)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from crp_integrations.engines.dag import check as check_with_networkx
 from crp_integrations.errors import (
     AccessDenied,
     CRPError,
@@ -39,6 +38,7 @@ from tests.relay.scripted import (
     refusal,
 )
 from tests.relay.test_sessions import nodes, token_of
+from tests.session.networkx_graph import check as check_with_networkx
 
 PARTS = "When was the Meridian reactor commissioned? What revenue did Northfield Energy report?"
 

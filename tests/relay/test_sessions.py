@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from crp_integrations import Relay
-from crp_integrations.engines.dag import check as check_with_networkx
 from crp_integrations.errors import (
     LimitReached,
     PolicyRelaxed,
@@ -43,6 +42,7 @@ from tests.relay.scripted import (
     outcome,
     refusal,
 )
+from tests.session.networkx_graph import check as check_with_networkx
 
 OTHER = "crp_sess_" + "b" * 16
 

@@ -159,9 +159,7 @@ class OnnxCrossEncoder:
         except OSError as error:
             raise failed("the tokenizer cannot be loaded", tokenizers) from error
         # By its path, since weights of large models lie in files beside it.
-        session, single = opened(
-            str(self._model), vocabulary, threads=self._threads, level="ORT_ENABLE_BASIC"
-        )
+        session, single = opened(str(self._model), vocabulary, threads=self._threads)
         pairs = tokenizer_of(vocabulary)
         pairs.enable_truncation(self._max_tokens, stride=_OVERLAP, strategy="only_second")
         return _Loaded(session, single, pairs)

@@ -1,7 +1,6 @@
 """A session's graph of windows as a networkx graph, and its invariants checked with networkx.
 
-The relay checks with `session.graph`, which needs no library; this is the second opinion that
-tests and the conformance report ask for.
+The relay checks with `session.graph`, which needs no library; this is the tests' second opinion.
 """
 
 from __future__ import annotations

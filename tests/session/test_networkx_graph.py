@@ -6,13 +6,13 @@ import networkx
 import pytest
 from hypothesis import example, given, settings
 
-from crp_integrations.engines import dag
 from crp_integrations.errors import StoreDamaged
 from crp_integrations.session import graph
 from crp_integrations.session.graph import FaultKind
 from crp_integrations.session.records import WindowNode
 from crp_integrations.session.settings import GraphSettings
 from crp_integrations.vocabulary import Pattern, TransferType
+from tests.session import networkx_graph
 from tests.session.nodes import DIAMOND, fan, graphs, merge, node, sound_graphs
 
 SETTINGS = GraphSettings(nodes=6, fan_out=2)
@@ -28,9 +28,9 @@ SETTINGS = GraphSettings(nodes=6, fan_out=2)
     ],
 )
 def test_networkx_finds_what_breaks_a_graph(kind: FaultKind, windows: list[WindowNode]) -> None:
-    assert kind in dag.faults(windows, GraphSettings())
+    assert kind in networkx_graph.faults(windows, GraphSettings())
     with pytest.raises(StoreDamaged, match=kind.value):
-        dag.check(windows, GraphSettings())
+        networkx_graph.check(windows, GraphSettings())
 
 
 @pytest.mark.requirement("CARD-6")
@@ -42,21 +42,23 @@ def test_networkx_finds_what_breaks_a_graph(kind: FaultKind, windows: list[Windo
 @example([fan("a", 1, "z"), fan("b", 2, "z")])
 def test_both_checks_find_the_same_faults(windows: list[WindowNode]) -> None:
     own = {fault.kind for fault in graph.faults(windows, SETTINGS)}
-    assert dag.faults(windows, SETTINGS) == own
+    assert networkx_graph.faults(windows, SETTINGS) == own
 
 
 @pytest.mark.requirement("CARD-6")
 @given(sound_graphs(most=9))
 def test_both_checks_pass_what_is_sound(windows: list[WindowNode]) -> None:
     large = GraphSettings()
-    dag.check(windows, large)
+    networkx_graph.check(windows, large)
     graph.check(windows, large)
-    assert {one.kind for one in graph.faults(windows, SETTINGS)} == dag.faults(windows, SETTINGS)
+    assert {one.kind for one in graph.faults(windows, SETTINGS)} == networkx_graph.faults(
+        windows, SETTINGS
+    )
 
 
 def test_order_is_a_topological_one() -> None:
     ordered = [one.window_id for one in graph.order(DIAMOND)]
-    made = dag.as_networkx(DIAMOND)
+    made = networkx_graph.as_networkx(DIAMOND)
     assert ordered in list(networkx.all_topological_sorts(made))
     assert {one.window_id for one in graph.ancestors(DIAMOND, ["d"])} == {
         *networkx.ancestors(made, "d"),
@@ -65,7 +67,7 @@ def test_order_is_a_topological_one() -> None:
 
 
 def test_an_edge_says_what_went_over_it() -> None:
-    made = dag.as_networkx(
+    made = networkx_graph.as_networkx(
         [
             node("a", 1),
             node(
@@ -82,4 +84,4 @@ def test_an_edge_says_what_went_over_it() -> None:
 
 
 def test_no_windows_have_no_faults() -> None:
-    assert dag.faults([], SETTINGS) == frozenset()
+    assert networkx_graph.faults([], SETTINGS) == frozenset()
