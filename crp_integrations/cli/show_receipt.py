@@ -13,14 +13,21 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from crp_integrations.cli.show import ATTRIBUTION_STYLE, RISK_STYLE, many, plain, terminal
+from crp_integrations.cli.show import (
+    ATTRIBUTION_STYLE,
+    RISK_STYLE,
+    STATUS_STYLE,
+    many,
+    plain,
+    terminal,
+)
 from crp_integrations.envelope.render import ELLIPSIS
 from crp_integrations.errors import ReceiptBroken
 from crp_integrations.receipt.leaves import composed
 from crp_integrations.receipt.reading import MALFORMED
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.receipt.verify import Verified
-from crp_integrations.vocabulary import Attribution, RiskLevel
+from crp_integrations.vocabulary import Attribution, ClaimStatus, RiskLevel
 
 MARK = {
     True: ("holds", "green"),
@@ -175,19 +182,26 @@ def _claims(receipt: Receipt, content: Mapping[str, Any]) -> Group:
     risk = Text.assemble(
         "Risk ",
         (level.value, RISK_STYLE[level]),
-        f" ({_score(content, report['composite_score'])}): grounding "
+        f" ({_score(content, report['risk_score'])}): grounding "
         f"{_score(content, report['grounding_pct'])}, fidelity "
         f"{_score(content, report['fidelity_score'])}, entailment "
         f"{_score(content, report['entailment_score'])}",
     )
-    return Group(table, risk)
+    said = f"Checked by {plain(str(report['checked_by']))}: {plain(str(report['verification']))}"
+    return Group(table, risk, Text(said))
 
 
 def _verdict(receipt: Receipt, claim: Mapping[str, Any]) -> Text:
-    word = claim.get("attribution")
+    word, text = claim.get("attribution"), Text()
+    if status := claim.get("status"):
+        text.append(status, style=STATUS_STYLE[ClaimStatus(status)])
+        text.append(f", {plain(claim['error'])}\n" if claim.get("error") else "\n")
+        for one in claim.get("quotations", ()):
+            said = _expected(receipt, one)
+            text.append(f"“{said}”\n" if said else "")
     if not word:
-        return Text(f"{claim['claim_type']}, not scored")
-    text = Text(word, style=ATTRIBUTION_STYLE[Attribution(word)])
+        return text.append(f"{claim['claim_type']}, not scored")
+    text.append(word, style=ATTRIBUTION_STYLE[Attribution(word)])
     if claim["checked"] != "CHECKED":
         text.append(f"\n{claim['checked']}", style="yellow")
     for finding in claim.get("findings", ()):

@@ -5,6 +5,8 @@ Spec: CRP-SPEC-005
 
 from __future__ import annotations
 
+from typing import Final
+
 from pydantic import Field
 
 from crp_integrations.dpe.compliance import Classification, Omission, PersonalData
@@ -31,6 +33,9 @@ from crp_integrations.vocabulary import (
     RiskLevel,
     Verification,
 )
+
+SCREEN: Final = "screen"
+"""Who decided where nobody read the claims: the stages without a model call."""
 
 
 class Entity(Part):
@@ -223,7 +228,7 @@ class Report(Record):
     composite_score: float
     risk_score: float
     verification: Verification = Verification.SCREENED
-    checked_by: str = "screen"
+    checked_by: str = SCREEN
     flagged: bool
     reasons: tuple[str, ...] = ()
     judge: JudgeRun | None = None
@@ -249,6 +254,11 @@ class Report(Record):
     report_hash: str = ""
     hmac: str = ""
     chain_integrity: ChainIntegrity = ChainIntegrity.UNVERIFIED
+
+    @property
+    def was_read(self) -> bool:
+        """Whether a judge, or a verifier of the user's own, decided on the claims."""
+        return self.checked_by != SCREEN
 
     @property
     def findings(self) -> tuple[Finding, ...]:

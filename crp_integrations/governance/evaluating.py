@@ -79,6 +79,9 @@ def consistent(report: Report) -> bool:
     Spec: Summit §SLOs
     """
     found = report.fabrication_count + report.distortion_count + report.contradiction_count
+    if report.was_read:
+        # What the embedded stages found are hints beside a reader's word.
+        found = sum(claim.flagged for claim in report.claims)
     return not found and report.risk_level not in (RiskLevel.HIGH, RiskLevel.CRITICAL)
 
 
@@ -93,7 +96,7 @@ def evaluated(report: Report, envelope: Envelope, usage: Usage) -> Evaluated:
         entailment=report.entailment_score,
         completeness=report.completeness_score,
         checked_share=report.checked_share,
-        risk_score=report.composite_score,
+        risk_score=report.risk_score,
         risk_level=report.risk_level,
         quality_tier=envelope.quality_tier,
         envelope_score=envelope.envelope_score,

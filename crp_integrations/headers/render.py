@@ -147,7 +147,7 @@ def _of_report(report: Report) -> dict[str, Any]:
         "entailment_score": report.entailment_score,
         "fidelity_score": report.fidelity_score,
         "hallucination_risk": report.risk_level,
-        "hallucination_score": report.composite_score,
+        "hallucination_score": report.risk_score,
     }
 
 

@@ -34,7 +34,7 @@ def violation_report(
         violation_type=violation.violation_type,
         directive_violated=violation.directive,
         risk_level=report.risk_level,
-        hallucination_score=round(report.composite_score, FRACTION_DIGITS),
+        hallucination_score=round(report.risk_score, FRACTION_DIGITS),
         grounding_pct=round(report.grounding_pct, FRACTION_DIGITS),
         fabrication_count=report.fabrication_count,
         audit_trail_uri=audit_trail_uri,

@@ -21,7 +21,7 @@ NOT_RUN: Final = "not-run"
 
 LIMITS: Final = (
     "Vectors, and scores made from them before the packing, are recorded, not computed again.",
-    "The model's text is recorded; no model is asked.",
+    "The model's text is recorded, and a judge's replies are; no model is asked.",
     "What engines said of the answer is recorded in millionths, and the report is made from that.",
     "Which calls were made and which were made again is told, and not decided again.",
     "Calls that took the question apart or summarised are not in it; what came of them is.",
@@ -54,7 +54,7 @@ class Again(Part):
 
     Attributes:
         name: `budget`, `selection`, `context`, `prompt`, `counts`, `answer`, `examination`,
-            `policy`, `catalogue` or `signals`.
+            `judge` where one was configured, `policy`, `catalogue` or `signals`.
         state: `equal`, `differs` or `not-run`.
         place: of the first difference: a field's path, or a byte with its line.
         recorded, replayed: what stands there, empty where it is a text.
@@ -74,7 +74,7 @@ class Replayed(Record):
 
     Attributes:
         same: nothing that was run differs.
-        whole: context, prompt, report and policies were run, as far as the window had them.
+        whole: context, prompt, report, judge and policies were run, as far as the window had them.
         limits: what no replay shows.
     """
 

@@ -20,14 +20,31 @@ from crp_integrations.scores import SCALE
 _AS_THEY_ARE: Final = frozenset({str, int, bool, type(None)})
 # The number of the community without a name.
 NAMELESS: Final = -1
-# Fields of a report that are texts of the answer or of facts, or are told elsewhere.
-_ELSEWHERE: Final = frozenset(
-    {
-        "claims", "quality", "uncovered_sub_queries", "cross_window_contradictions", "thresholds",
-        "response_content_hash", "report_hash", "hmac", "settings_digest", "session_id",
-        "window_id", "window_number", "timestamp", "omissions", "personal", "classification",
-        "stages",
-    }
+# Fields of a report that are told under their own names. What is in neither list is not told: a
+# field that comes later may hold a text.
+OF_REPORT: Final = (
+    "grounding_mode", "claims_total", "claims_by_type", "attribution_dominant",
+    "attribution_breakdown", "grounding_pct", "unverifiable_pct", "fabrication_count",
+    "distortion_count", "distortion_types", "contradiction_count", "contradiction_scope",
+    "fidelity_score", "entailment_score", "contradiction_probability", "neutral_probability",
+    "hallucination_probability", "signals", "repetition_level", "repetition_overlap",
+    "completeness_score", "flow_score", "flow_remediation", "rqa_score", "base_score",
+    "composite_score", "risk_score", "verification", "checked_by", "flagged",
+    "amplifiers_applied", "risk_level", "omission_summary", "gdpr_pii_detected",
+    "eu_ai_act_class", "nist_tier", "iso_42001_controls", "checked_share", "flags", "verifier",
+    "embedder", "chain_integrity",
+)  # fmt: skip
+# Those that are texts of the answer or of facts, or are told in a way of their own or elsewhere.
+ELSEWHERE: Final = (
+    "claims", "quality", "uncovered_sub_queries", "cross_window_contradictions", "thresholds",
+    "response_content_hash", "report_hash", "hmac", "settings_digest", "session_id",
+    "window_id", "window_number", "timestamp", "omissions", "personal", "classification",
+    "stages", "reasons", "judge",
+)  # fmt: skip
+_OF_COHERENCE: Final = ("compared", "contradicted", "unread")
+_OF_CONTRADICTION: Final = (
+    "claim_id", "start", "end", "prior_start", "prior_end", "prior_window_id", "kind", "severity",
+    "probability", "engine",
 )  # fmt: skip
 
 
@@ -100,10 +117,9 @@ def _stays(kind: Any) -> bool:
 def _of_report() -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Fields of a report that are told as they are, and those that are written otherwise."""
     others = changing(Report)
-    names = [name for name in Report.model_fields if name not in _ELSEWHERE]
     return (
-        tuple([name for name in names if name not in others]),
-        tuple([name for name in names if name in others]),
+        tuple([name for name in OF_REPORT if name not in others]),
+        tuple([name for name in OF_REPORT if name in others]),
     )
 
 
@@ -128,17 +144,9 @@ def report(
     coherence = quality.coherence
     told["quality"] = {
         "coherence": {
-            **{
-                name: told_as(value) for name, value in coherence.__dict__.items() if name[0] != "c"
-            },
-            "compared": coherence.compared,
-            "contradicted": coherence.contradicted,
+            **{name: getattr(coherence, name) for name in _OF_COHERENCE},
             "contradictions": [
-                {
-                    name: told_as(value)
-                    for name, value in one.__dict__.items()
-                    if name not in ("claim", "prior_claim", "window_id")
-                }
+                {name: told_as(getattr(one, name)) for name in _OF_CONTRADICTION}
                 for one in coherence.contradictions
             ],
         },
@@ -178,7 +186,18 @@ def _claim(claim: Claim) -> dict[str, Any]:
         "neutral": fixed(claim.neutral),
         "evidence": [_evidence(one) for one in claim.evidence],
         "findings": [_finding(one) for one in claim.findings],
+        "status": claim.status.value,
     }
+    # What most claims have not, is left out.
+    if claim.error is not None:
+        told["error"] = claim.error.value
+    if claim.wrong is not None:
+        told["wrong"] = list(claim.wrong)
+    if claim.quotations:
+        told["quotations"] = [
+            {"fact_id": one.fact_id, "passage": one.passage, "start": one.start, "end": one.end}
+            for one in claim.quotations
+        ]
     return told
 
 

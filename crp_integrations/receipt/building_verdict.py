@@ -13,6 +13,7 @@ from crp_integrations.policy.records import Policy
 from crp_integrations.policy.render import render
 from crp_integrations.policy.settling import Terms
 from crp_integrations.receipt import bare
+from crp_integrations.receipt.building_judged import judged_told
 from crp_integrations.receipt.leaves import Part
 from crp_integrations.receipt.texts import Texts, small
 from crp_integrations.receipt.told import Asked, Decided, Told
@@ -42,6 +43,8 @@ def examined_told(
     answer = texts.number("answer")
     if dossier.answer != texts.leaves[answer].text:
         answer = texts.add("examined", dossier.answer, of=texts.of, follows=True)
+    run = examined.judged
+    judged = None if run is None else judged_told(run, dossier, texts)
     return {
         "answer": answer,
         "question": question if dossier.question else None,
@@ -71,6 +74,7 @@ def examined_told(
         "engines": _engines(examined.engines),
         "signals": [{"at": entry.at, "value": entry.value} for entry in examined.entries],
         "flags": list(told.report.flags[told.flags_before :]),
+        "judged": judged,
     }
 
 

@@ -80,7 +80,8 @@ class Comparable:
         return {**value, "facts": facts, "dropped": dropped}
 
     def _examined(self, value: Any) -> Told:
-        told = _but(value, "signals")
+        told = _but(value, "signals", "judged")
+        told["judged"] = self._judged(value.get("judged"))
         for name in ("answer", "question", "needs", "prompt"):
             told[name] = self._named(value.get(name))
         told["prior"] = [
@@ -92,6 +93,17 @@ class Comparable:
                 {**one, "pieces": [self._piece(piece) for piece in one["pieces"]]}
                 for one in value["passages"]
             ]
+        return told
+
+    def _judged(self, value: Any) -> Any:
+        if value is None:
+            return None
+        told = {**value, "instructions": self._named(value.get("instructions"))}
+        told["conversation"] = self._messages(value.get("conversation", ()))
+        told["calls"] = [
+            {**_but(one, "cached", "cost", "milliseconds"), "leaf": self._named(one.get("leaf"))}
+            for one in value.get("calls", ())
+        ]
         return told
 
     def _piece(self, piece: Any) -> Any:

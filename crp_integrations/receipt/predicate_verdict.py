@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from crp_integrations.receipt.numbers import Count, Decimal, Piece, Whole
+from crp_integrations.receipt.predicate_judged import JudgedTold
 from crp_integrations.records import Part
 from crp_integrations.vocabulary import GroundingMode, PersonalCategory, QualityTier, RiskLevel
 
@@ -76,6 +77,7 @@ class Examined(Part):
         prompt: `conversation` where it is system prompt, history and question; else a leaf, or
             None for the question alone.
         flags: what was added to the report's flags behind the examination's own.
+        judged: what a judge was asked; None where none was configured.
     """
 
     answer: Count
@@ -92,6 +94,7 @@ class Examined(Part):
     engines: EnginesTold
     signals: tuple[EntryTold, ...] = ()
     flags: tuple[str, ...] = ()
+    judged: JudgedTold | None = None
 
 
 class TermsTold(Part):

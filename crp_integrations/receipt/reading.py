@@ -25,7 +25,9 @@ from crp_integrations.receipt.bare import NAMELESS
 from crp_integrations.receipt.leaves import LONGEST, composed
 from crp_integrations.receipt.numbers import Piece
 from crp_integrations.receipt.predicate import CandidateTold, Content, MessageSent
+from crp_integrations.receipt.predicate_judged import JudgedTold
 from crp_integrations.receipt.predicate_verdict import EnginesTold, Examined, Passage
+from crp_integrations.receipt.reading_judged import run_of
 from crp_integrations.receipt.records import Receipt, given
 from crp_integrations.scores import SCALE, from_fixed
 from crp_integrations.vocabulary import Domain, Sector
@@ -293,6 +295,7 @@ def examination_of(content: Content, examined: Examined, texts: Texts) -> Examin
     shown = _passages(content, examined)
     importances = [one.importance for one in shown]
     known = [from_fixed(value) for value in importances if value is not None]
+    heard = examined.judged or JudgedTold()
     try:
         dossier = Dossier(
             question="" if examined.question is None else texts[examined.question],
@@ -317,13 +320,16 @@ def examination_of(content: Content, examined: Examined, texts: Texts) -> Examin
             ),
             loop_depth=examined.loop_depth,
             no_store=examined.no_store,
+            conversation=tuple((one.role, texts[one.leaf]) for one in heard.conversation),
+            instructions="" if heard.instructions is None else texts[heard.instructions],
         )
     except (ValueError, CRPError) as error:
         if isinstance(error, ReceiptBroken):
             raise
         raise ReceiptBroken("content.examined", f"malformed: {error}") from None
     entries = tuple(Entry(one.at, one.value) for one in examined.signals)
-    return Examination(dossier, entries, engines_of(examined.engines))
+    run = None if examined.judged is None else run_of(examined.judged, texts.__getitem__)
+    return Examination(dossier, entries, engines_of(examined.engines), run)
 
 
 def _put_together(shown: Sequence[Passage], texts: Texts) -> tuple[tuple[str, str], ...]:

@@ -13,7 +13,18 @@ from crp_integrations.receipt.records import LeftOut, Receipt, given
 # What the package makes of facts by itself: labels in their words, hashes without salt.
 _MADE_OF_FACTS: Final = ("communities", "seal")
 # What says a question or an answer once more, by how the names of leaves begin.
-_AGAIN: Final = {"request": ("need/", "cover/", "prompt"), "answer": ("examined", "call/")}
+_AGAIN: Final = {
+    "request": ("need/", "cover/", "prompt", "judge/"),
+    "answer": ("examined", "call/", "judge/"),
+    "examined": ("judge/",),
+    "system-prompt": ("judge/",),
+    "instructions": ("judge/",),
+    "history/": ("judge/",),
+    "conversation/": ("judge/",),
+}
+_LISTED: Final = ("history/", "conversation/")
+# A judge's task is to quote; nobody keeps its reply because it might not.
+_QUOTING: Final = "judge/"
 _CALLS: Final = "call/"
 _FIRST_CALL: Final = "call/1/"
 
@@ -76,7 +87,8 @@ def redact(
         made = {
             number
             for number, leaf in enumerate(receipt.leaves)
-            if leaf.name in _MADE_OF_FACTS and not chosen.isdisjoint(leaf.of)
+            if (leaf.name in _MADE_OF_FACTS or leaf.name.startswith(_QUOTING))
+            and not chosen.isdisjoint(leaf.of)
         }
         gone = with_composed(receipt.leaves, chosen | made)
     return receipt.without(
@@ -101,7 +113,8 @@ def summaries(receipt: Receipt) -> set[str]:
 
 def _again(receipt: Receipt, names: Collection[str]) -> set[int]:
     """Numbers of leaves that say once more what named ones say."""
-    begins = tuple(begin for name in names for begin in _AGAIN.get(name, ()))
+    listed = {begin for begin in _LISTED if any(name.startswith(begin) for name in names)}
+    begins = tuple(begin for name in {*names, *listed} for begin in _AGAIN.get(name, ()))
     found = {
         number
         for number, leaf in enumerate(receipt.leaves)

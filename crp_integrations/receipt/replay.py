@@ -56,10 +56,14 @@ def replay(receipt: Receipt, tools: Tools = NOTHING) -> Replayed:
         "counts": lambda: first_half.counts(made),
         "answer": lambda: second_half.answer(content, texts),
         "examination": lambda: second_half.examination(verdict),
+        "judge": lambda: second_half.judged(verdict),
         "policy": lambda: second_half.policies(verdict),
         "catalogue": lambda: second_half.catalogue(content, texts, tools),
         "signals": lambda: second_half.signals(content, texts, tools),
     }
+    if content.examined is None or content.examined.judged is None:
+        # Of most windows nobody expects a judge; where one was configured, it is told.
+        run = {name: one for name, one in run.items() if name != "judge"}
     parts = tuple(_part(name, one) for name, one in run.items())
     return Replayed(
         receipt_id=receipt.receipt_id,
@@ -99,4 +103,6 @@ def _whole(content: Content, states: Mapping[str, str]) -> bool:
         wanted.add("prompt")
     if content.examined is not None:
         wanted.add("examination")
+        if content.examined.judged is not None and content.examined.judged.calls:
+            wanted.add("judge")
     return all(states[name] == EQUAL for name in wanted)

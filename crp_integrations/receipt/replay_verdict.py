@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
 from crp_integrations.dpe.catalogue import catalogue as shipped
 from crp_integrations.dpe.examination import Examination, again, stand_ins
+from crp_integrations.dpe.judge.verdict import concluded, of_judge
 from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.rqa import ceiling
@@ -15,7 +17,7 @@ from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.signals import Compared, Deviation, SignalsMissing
 from crp_integrations.dpe.stages.s12_regulatory import VERDICT
 from crp_integrations.dpe.stages.s13_report import finish
-from crp_integrations.errors import CRPError, PolicySyntaxError, ReceiptBroken
+from crp_integrations.errors import ConfigError, CRPError, PolicySyntaxError, ReceiptBroken
 from crp_integrations.policy.judge import judge
 from crp_integrations.policy.parse import parse
 from crp_integrations.policy.records import Judgement, Policy
@@ -38,9 +40,10 @@ from crp_integrations.receipt.predicate import Content
 from crp_integrations.receipt.predicate_verdict import Examined, PolicyTold
 from crp_integrations.receipt.reading import Texts, budget_of, examination_of, sealed
 from crp_integrations.receipt.records import Receipt
+from crp_integrations.receipt.replay_judged import asked_again
 from crp_integrations.scores import SCALE
 from crp_integrations.seals import sha256
-from crp_integrations.vocabulary import QualityTier
+from crp_integrations.vocabulary import HaltReason, QualityTier
 
 # What each engine is asked, by how the names of signals begin.
 VERIFIER: Final = ("attribution.reading", "risk.", "entailment.", "coherence.")
@@ -49,6 +52,8 @@ EMBEDDER: Final = (
     "omission.",
 )  # fmt: skip
 RECOGNISERS: Final = "personal."
+# What the level comes from where somebody read the claims.
+CLAIMS: Final = "claims"
 # How a window ends with each decision.
 _OUTCOMES: Final = {DELIVER: "released", WITHHOLD: "halted", UNREACHABLE: "refused"}
 
@@ -87,18 +92,48 @@ class Verdict:
         return examination_of(self.content, self.told, self.texts)
 
     @cached_property
-    def report(self) -> Report | Difference:
-        """The report with the identity of its window, or why it cannot be made."""
+    def screened(self) -> Report | Difference:
+        """What the stages without a model call say, or why it cannot be made."""
         try:
-            made = again(self.examination, settings_of(self.content, self.tools))
+            return again(self.examination, settings_of(self.content, self.tools))
         except SignalsMissing as error:
             return Difference(f"examined.signals[{error.place}]", str(error))
         except ReceiptBroken:
             raise
         except (CRPError, ValueError, TypeError, KeyError, IndexError) as error:
             return Difference("examined", f"cannot be examined: {type(error).__name__}")
-        flagged = made.changed(flags=(*made.flags, *self.told.flags))
+
+    @cached_property
+    def report(self) -> Report | Difference:
+        """The report with the identity of its window, or why it cannot be made."""
+        made = self.screened
+        if isinstance(made, Difference):
+            return made
+        decides = settings_of(self.content, self.tools).decides == CLAIMS
+        try:
+            flagged = with_judge(made, self.examination, self.told.flags, decides=decides)
+        except ConfigError as error:
+            raise ReceiptBroken("content.examined.judged.language", str(error)) from None
         return _named(_of_its_time(flagged, self.content), self.receipt, self.content)
+
+
+def with_judge(
+    made: Report, examination: Examination, flags: Sequence[str], *, decides: bool
+) -> Report:
+    """The report with what was heard of its judge, and with flags that were added to it.
+
+    Args:
+        flags: as recorded; those that follow from the judge are made again.
+    """
+    run = examination.judged
+    if run is None:
+        return made.changed(flags=(*made.flags, *flags))
+    found = concluded(made, examination.dossier, run, decides=decides)
+    own = found.flags[len(made.flags) :]
+    kept = [one for one in flags if not of_judge(one) or one in own]
+    missing = [one for one in own if one not in kept]
+    # Values of our own: nothing is validated again.
+    return found.model_copy(update={"flags": (*made.flags, *kept, *missing)})
 
 
 def _of_its_time(report: Report, content: Content) -> Report:
@@ -143,6 +178,20 @@ def examination(verdict: Verdict) -> Outcome:
     if not known:
         return None, "the report was not sealed"
     return first(known, report.report_hash, "seal.report_hash"), ""
+
+
+def judged(verdict: Verdict) -> Outcome:
+    """What a judge was asked; its word goes into the report, which `examination` compares.
+
+    Spec: CRP-SPEC-005 §6.2 (decision D13)
+    """
+    if verdict.told.judged is None:
+        raise NotRun("no judge was configured")
+    made = verdict.screened
+    if isinstance(made, Difference):
+        raise NotRun("the claims cannot be made again")
+    told = verdict.examination
+    return asked_again(told.judged, told.dossier, made.claims)
 
 
 def policies(verdict: Verdict) -> Outcome:
@@ -194,6 +243,11 @@ def _decision(
         terms = terms_of(told)
         wanted = reviewed(judgement, budget_of(told.safety_budget), terms)
         found = settled(report, tier, judgement, terms)
+    if told.reason == HaltReason.JUDGE_FAILED and found.word == DELIVER:
+        # That its owner wants the answer withheld then is told; that the judge failed is not.
+        if report.judge is None or not report.judge.failed:
+            return Difference("policy.reason", told.reason, "the judge did not fail")
+        found = Settled(WITHHOLD, HaltReason.JUDGE_FAILED)
     asked = wanted and found.word == DELIVER and not terms.unanswered
     found = overseen(found, wanted=wanted, approved=told.approved, terms=terms)
     recorded = {

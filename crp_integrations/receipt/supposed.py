@@ -158,7 +158,7 @@ class Ruling(NamedTuple):
 def verdict_change(before: Report, after: Report, was: Ruling, would: Ruling) -> VerdictChange:
     """Two reports and what becomes of the answer by each, beside each other."""
     return VerdictChange(
-        risk=_two(before.composite_score, after.composite_score),
+        risk=_two(before.risk_score, after.risk_score),
         level_before=before.risk_level,
         level_after=after.risk_level,
         grounding=_two(before.grounding_pct, after.grounding_pct),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NoReturn
 
 from crp_integrations.dpe.examination import Examination, stand_ins
+from crp_integrations.dpe.judge.verdict import of_judge
 from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.settings import DpeSettings
@@ -42,7 +43,14 @@ from crp_integrations.receipt.reading import (
 )
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.receipt.replay_context import Context
-from crp_integrations.receipt.replay_verdict import capped, policy_of, settings_of, terms_of
+from crp_integrations.receipt.replay_verdict import (
+    CLAIMS,
+    capped,
+    policy_of,
+    settings_of,
+    terms_of,
+    with_judge,
+)
 from crp_integrations.receipt.supposed import (
     ContextChange,
     Ruling,
@@ -298,20 +306,34 @@ def _verdict(
         before = _examined(told, settings, Remembered(told.entries), stand_ins(told.engines))
         policy = _engine(change, tools, notes)
         report = _report(told, settings, change, tools, after, before, policy, notes)
+        flags = content.examined.flags
+        if told.judged is not None and (change.preset is not None or _other(told, after)):
+            # Beside a verdict that read it, one that did not would look like a change.
+            notes.append("no judge is asked again; both verdicts are those without one")
+            told = replace(told, judged=None)
+            flags = tuple(one for one in flags if not of_judge(one))
+        decides = settings.decides == CLAIMS
+        before, report = (with_judge(one, told, flags, decides=decides) for one in (before, report))
     except (NotRun, LeftOutError) as error:
         notes.append(f"the verdict was not made again: {error}")
         return None
     if policy is not None and report.classification.failed:
         policy.refuse()
-    flags = content.examined.flags
-    judged = _judged(content, content.policy.text, before, content.policy.tier, flags)
+    judged = _judged(content, content.policy.text, before, content.policy.tier)
     tier = content.policy.tier
     if after is not None and change.of_context:
         rules = settings if change.preset is None else DpeSettings.preset(change.preset)
         tier = capped(after.quality_tier, report, rules)
     text = content.policy.text if change.policy is None else change.policy
-    supposed = _judged(content, text, report, tier, flags)
+    supposed = _judged(content, text, report, tier)
     return verdict_change(before, report, judged, supposed)
+
+
+def _other(told: Examination, after: Envelope | None) -> bool:
+    """Whether the context that is supposed is another one than was examined."""
+    if after is None:
+        return False
+    return tuple((fact.fact_id, fact.content) for fact in after.facts) != told.dossier.passages
 
 
 def _report(
@@ -375,13 +397,11 @@ def _judged(
     text: str,
     report: Report,
     tier: QualityTier | None,
-    flags: tuple[str, ...],
 ) -> Ruling:
     """What a policy says, and what becomes of the answer under the caller's own terms."""
     policy, terms = policy_of(text, "policy"), terms_of(content.policy)
-    told = report.changed(flags=(*report.flags, *flags))
-    judgement = judge(policy, told, tier=tier, oversight=content.request.oversight)
-    found = settled(told, tier, judgement, terms)
+    judgement = judge(policy, report, tier=tier, oversight=content.request.oversight)
+    found = settled(report, tier, judgement, terms)
     budget = budget_of(content.policy.safety_budget)
     wanted = reviewed(judgement, budget, terms) and not terms.unanswered
     return Ruling(judgement, found, review=wanted and found.word == DELIVER)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from crp_integrations.dpe import remedies
-from crp_integrations.dpe.records import Report
+from crp_integrations.dpe.records import Claim, Report
 from crp_integrations.dpe.remedies import Redispatch
 from crp_integrations.errors import QualityUnreachable
 from crp_integrations.policy.records import Judgement, Policy
@@ -198,18 +198,26 @@ def _again(
 
 
 def _unsupported(report: Report) -> list[str]:
-    """The claims that are quoted back: those with findings, and those that nothing supports."""
+    """The claims that are quoted back: those with findings, and those that nothing supports.
+
+    Where somebody read the claims, those that he flagged.
+    """
     worst = sorted(
         (
             claim
             for claim in report.claims
-            if claim.findings
-            or (claim.checked is Checked.CHECKED and (claim.unsupported or 0.0) >= 0.5)
+            if (claim.flagged if report.was_read else _doubted(claim))
         ),
         key=lambda claim: (-(claim.unsupported or 0.0), claim.start),
     )
     quoted = sorted(worst[:MOST_QUOTED], key=lambda claim: claim.start)
     return [claim.text for claim in quoted]
+
+
+def _doubted(claim: Claim) -> bool:
+    """Whether the stages without a model call found something, or nothing that supports it."""
+    unlikely = claim.checked is Checked.CHECKED and (claim.unsupported or 0.0) >= 0.5
+    return bool(claim.findings) or unlikely
 
 
 def _before(request: Request) -> str:

@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from logging import getLogger
 from math import inf
@@ -25,6 +25,7 @@ from pydantic import ValidationError
 from crp_integrations.dpe.judge.doubt import without_doubt
 from crp_integrations.dpe.judge.inquiry import JudgeReply, JudgeTerms
 from crp_integrations.dpe.judge.prompt import JudgePrompt
+from crp_integrations.dpe.judge.records import FALLBACK, NO_DOUBT
 from crp_integrations.dpe.records import Report
 from crp_integrations.errors import ConfigError, RequestError
 from crp_integrations.messages import ModelCall
@@ -43,7 +44,7 @@ OnReport: TypeAlias = Callable[[Report], None]
 MOST_SESSIONS: Final = 10_000
 BACKGROUND: Final = "background"
 OVER_BUDGET: Final = "BudgetSpent"
-NO_DOUBT, SAMPLED_OUT, NO_BUDGET, LATER = "no doubt", "sample", "budget", BACKGROUND
+SAMPLED_OUT, NO_BUDGET, LATER = "sample", "budget", BACKGROUND
 
 
 class JudgeChoices(TypedDict, total=False):
@@ -178,8 +179,8 @@ class Judge:
         if isinstance(source, Mapping):
             given = dict(source)
             name = given.pop("model", None)
-            if name is None:
-                raise RequestError("judge is a mapping without a model; give {'model': …}")
+            if not isinstance(name, str) or not name:
+                raise RequestError("judge is a mapping without a model's name; give {'model': …}")
             return cls(name, on_report=on_report, settings=base, **{**given, **chosen})
         return cls(source, on_report=on_report, settings=base, **chosen)
 
@@ -275,7 +276,7 @@ class Judge:
             started = time.perf_counter()
             known = JudgeReply(error="NoModel")
             for asked, one, context in self._models(call, model):
-                known = self._calling.call(one, asked, context, started)
+                known = _named_as(asked, call, self._calling.call(one, asked, context, started))
                 if not known.error:
                     break
             if keep:
@@ -299,7 +300,8 @@ class Judge:
             started = time.perf_counter()
             known = JudgeReply(error="NoModel")
             for asked, one, context in self._models(call, model):
-                known = await self._calling.acall(one, asked, context, started)
+                replied = await self._calling.acall(one, asked, context, started)
+                known = _named_as(asked, call, replied)
                 if not known.error:
                     break
             if keep:
@@ -426,6 +428,13 @@ class Judge:
             if base:
                 reach["api_base"] = base
         return judge_engine(model, timeout_s=self.settings.timeout_s, options=reach)
+
+
+def _named_as(asked: ModelCall, call: ModelCall, reply: JudgeReply) -> JudgeReply:
+    """A reply, under its own name where a fallback gave it."""
+    if reply.error or asked.model == call.model:
+        return reply
+    return replace(reply, model=FALLBACK + asked.model)
 
 
 def check_options(taker: str, options: Mapping[str, Any]) -> None:

@@ -9,14 +9,14 @@ from typing import Any, Final
 
 from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.judge.inquiry import Inquiry, JudgeReply, JudgeTerms, not_asked
-from crp_integrations.dpe.judge.verdict import decided, judged, unjudged
+from crp_integrations.dpe.judge.verdict import concluded
 from crp_integrations.dpe.records import Report
 from crp_integrations.errors import SafetyHalt
 from crp_integrations.messages import ModelCall
 from crp_integrations.ports import Model
-from crp_integrations.relay.judge import BACKGROUND, LATER, NO_DOUBT, Judge, JudgeSource
+from crp_integrations.relay.judge import BACKGROUND, LATER, Judge, JudgeSource
 from crp_integrations.relay.settings_judge import JudgeSettings
-from crp_integrations.vocabulary import HaltReason, Verification
+from crp_integrations.vocabulary import HaltReason
 
 
 class Judges:
@@ -133,14 +133,9 @@ class JudgedAnswer:
         """The report with what the judge said, or with why it did not."""
         if self._inquiry is not None:
             run = self._inquiry.run()
-            return judged(self._report, self._dossier, run, decides=self._decides)
-        language = self.judge.settings.language
-        found = unjudged(self._report, not_asked(self._terms.model, self._why, language))
-        if self._why == NO_DOUBT and self._decides:
-            # Every claim stands in the evidence: that decides, and no model looked at it.
-            settled = decided(found, self._dossier, language)
-            return settled.model_copy(update={"verification": Verification.SCREENED})
-        return found
+        else:
+            run = not_asked(self._terms.model, self._why, self.judge.settings.language)
+        return concluded(self._report, self._dossier, run, decides=self._decides)
 
     def played(self, model: Model | None = None) -> Report:
         """Make the calls, one after the other; the report.

@@ -217,7 +217,7 @@ def test_entailment_and_the_other_two_probabilities() -> None:
 
 @pytest.mark.requirement("005-7.5-1")
 def test_risk() -> None:
-    headers = said(report={"risk_level": RiskLevel.HIGH, "composite_score": 0.5})
+    headers = said(report={"risk_level": RiskLevel.HIGH, "composite_score": 0.1, "risk_score": 0.5})
     assert headers["CRP-Safety-Hallucination-Risk"] == "HIGH"
     assert headers["CRP-Safety-Hallucination-Score"] == "0.5"
 

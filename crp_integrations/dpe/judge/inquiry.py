@@ -165,6 +165,7 @@ class Inquiry:
                 first=part.first,
                 last=part.last,
                 passages=tuple(dict.fromkeys(number for number, _ in part.passages)),
+                pieces=self._shown_in_part(part),
                 prompt_hash=words.prompt_hash(sent),
                 model=reply.model,
                 reply=text,
@@ -188,6 +189,17 @@ class Inquiry:
             Message(role="user", content=words.AGAIN),
         )
         self._asked = (part, id_, more, True)
+
+    def _shown_in_part(self, part: _Part) -> tuple[tuple[int, int, int], ...]:
+        """Number, start and end of each passage of which a call shows a piece only."""
+        found = []
+        for number, text in part.passages:
+            whole = self._dossier.passages[number - 1][1]
+            if text != whole:
+                # Wherever the same words stand, the same prompt is made of them.
+                start = whole.index(text)
+                found.append((number, start, start + len(text)))
+        return tuple(found)
 
     def run(self) -> JudgeRun:
         """What was asked and replied, as the report keeps it."""
@@ -235,7 +247,11 @@ class Inquiry:
                     free = max(LEAST_ROOM, room)
                 loads[-1].append((number, text))
                 free -= size
-            parts += [_Part(first, last, tuple(sorted(load))) for load in loads or [[]]]
+            # In order of the passages; pieces of one stay in the order of its text.
+            parts += [
+                _Part(first, last, tuple(sorted(load, key=lambda piece: piece[0])))
+                for load in loads or [[]]
+            ]
             there = {piece for load in loads for piece in load}
             shown.append(
                 {n for n, _ in pieces} - {n for n, text in pieces if (n, text) not in there}

@@ -208,9 +208,9 @@ def folded_words(quotation: str) -> str:
     whole = Folded(quotation).text
     found = whole.strip(EDGES)
     before = whole[: len(whole) - len(whole.lstrip(EDGES))]
-    # The point of `.5` is a part of the figure.
-    own = found[:1].isdigit() and before.endswith(".") and not before.endswith("..")
-    return f".{found}" if own else found
+    # The point of `.5` is a part of the figure, and what a mark stands on is one with it.
+    point = found[:1].isdigit() and before.endswith(".") and not before.endswith("..")
+    return before[-1:] + found if point or _joins(found[:1]) else found
 
 
 def locate(

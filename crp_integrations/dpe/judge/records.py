@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from pydantic import Field
 
 from crp_integrations.records import Part
+
+NO_DOUBT: Final = "no doubt"
+"""Why no judge was asked: every claim stands in the evidence."""
+
+
+# In front of the name of a fallback that replied in the judge's place.
+FALLBACK: Final = "fallback "
 
 
 class Quotation(Part):
@@ -38,6 +47,7 @@ class JudgeExchange(Part):
         id: hash of what was asked, which the reply has to repeat.
         first, last: numbers of the claims that were asked about, both included, from 1.
         passages: numbers of the passages that were shown, from 1.
+        pieces: number, start and end of each of them that was shown in part, in order.
         prompt_hash: SHA-256 of the messages that were sent.
         model: the model that replied.
         reply: its text as it came; empty where no reply came.
@@ -51,6 +61,7 @@ class JudgeExchange(Part):
     first: int = Field(ge=1)
     last: int = Field(ge=0)
     passages: tuple[int, ...]
+    pieces: tuple[tuple[int, int, int], ...] = ()
     prompt_hash: str
     model: str = ""
     reply: str = ""
@@ -87,6 +98,22 @@ class JudgeRun(Part):
     left_out: tuple[LeftOut, ...] = ()
     language: str = "en"
     unplaced: int = Field(default=0, ge=0)
+
+    @property
+    def failed(self) -> str:
+        """Name of the error that left the answer unjudged; empty for none."""
+        return self.calls[-1].error if self.calls else ""
+
+    @property
+    def asked(self) -> str:
+        """The models that replied: the judge, or its fallback, by the names they were asked by."""
+        others = {
+            call.model.removeprefix(FALLBACK)
+            for call in self.calls
+            if not call.error and call.model.startswith(FALLBACK)
+        }
+        own = any(not call.error and not call.model.startswith(FALLBACK) for call in self.calls)
+        return ", ".join([*([self.model] if own or not others else []), *sorted(others)])
 
     @property
     def cost_usd(self) -> float | None:

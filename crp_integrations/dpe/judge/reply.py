@@ -19,14 +19,19 @@ from crp_integrations.vocabulary import ClaimStatus, ErrorKind
 MOST_QUOTES: Final = 12
 LONGEST_QUOTE: Final = 1_000
 LONGEST_REASON: Final = 400
+# Braces at which an object is looked for: a reply of braces alone ends.
+MOST_BRACES: Final = 1_000
 MOST_UNNUMBERED: Final = 50
 # Where a reference to a passage ends, at the latest.
 LONGEST_NAME: Final = 20
+# Figures of a whole number from which on it is read as one with a point.
+EXACT: Final = 16
 
 _STATUSES: Final = {one.value: one for one in ClaimStatus if one is not ClaimStatus.NOT_CHECKED}
 _KINDS: Final = {one.value: one for one in ErrorKind}
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _HEAD: Final = re.compile(r'"id"\s*:\s*"([0-9a-f]{16})"\s*,\s*"claims"\s*:\s*\[')
+_DIGITS: Final = re.compile(r"[0-9]{1,9}")
 _NEXT: Final = re.compile(r"[\s,]*")
 
 
@@ -41,8 +46,20 @@ def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name not in twice}
 
 
-# Models copy line breaks into a text as they are.
-_DECODER: Final = json.JSONDecoder(object_pairs_hook=_fields, strict=False)
+def _figures(text: str) -> int | float:
+    """A whole number, as far as every reader of JSON has it exactly."""
+    return int(text) if len(text) < EXACT else float(text)
+
+
+def _refused(constant: str) -> None:
+    raise ValueError(constant)
+
+
+# Models copy line breaks into a text as they are. NaN and Infinity are no JSON, and other readers
+# of a recorded reply do not take them.
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_fields, parse_int=_figures, parse_constant=_refused, strict=False
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,32 +96,40 @@ class Words:
 
 def read_reply(text: str, id_: str) -> Words | None:
     """The verdicts of a reply; None where it holds none to this question."""
-    for found in reversed(list(_objects(text))):
+    for found, end in reversed(list(_objects(text))):
         # Some models put the object into another one.
         for one in (found, *found.values()):
             claims = one.get("claims") if isinstance(one, dict) and one.get("id") == id_ else None
             if isinstance(claims, list):
-                return _words(claims, one.get("unnumbered"), whole=True)
-    return _cut_off(text, id_)
+                # What was begun again behind it, and cut off, is the last word.
+                later = _cut_off(text, id_, end)
+                return later or _words(claims, one.get("unnumbered"), whole=True)
+    return _cut_off(text, id_, 0)
 
 
-def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """The outermost JSON objects of a text, in order."""
+def _objects(text: str) -> Iterator[tuple[dict[str, Any], int]]:
+    """The outermost JSON objects of a text, in order, with where they end."""
     at = text.find("{")
-    while at >= 0:
+    for _ in range(MOST_BRACES):
+        if at < 0:
+            return
         try:
             found, end = _DECODER.raw_decode(text, at)
         except (ValueError, RecursionError):
             end = at + 1
         else:
             if isinstance(found, dict):
-                yield found
+                yield found, end
         at = text.find("{", end)
 
 
-def _cut_off(text: str, id_: str) -> Words | None:
-    """The verdicts that came whole in an object that did not."""
-    heads = [one for one in _HEAD.finditer(text) if one[1] == id_]
+def _cut_off(text: str, id_: str, start: int) -> Words | None:
+    """The verdicts that came whole in an object that did not.
+
+    Args:
+        start: place from which it is looked for.
+    """
+    heads = [one for one in _HEAD.finditer(text, start) if one[1] == id_]
     if not heads:
         return None
     found: list[Any] = []
@@ -156,9 +181,9 @@ def _word(item: Any) -> Word | None:
         kind=_KINDS.get(_upper(item.get("kind"))),
         wrong=_text(item.get("wrong")),
         quotes=tuple(
-            (str(one.get("in", ""))[:LONGEST_NAME].strip().lower(), _text(one.get("text")))
+            (_place(one.get("in")), _text(one.get("text")))
             for one in (quotes[:MOST_QUOTES] if isinstance(quotes, list) else ())
-            if isinstance(one, dict)
+            if isinstance(one, dict) and one.get("text") != ""
         ),
         reason=_text(item.get("reason"), LONGEST_REASON),
         text=_text(item.get("text")),
@@ -166,10 +191,25 @@ def _word(item: Any) -> Word | None:
 
 
 def _number(value: Any) -> int | None:
-    """A claim's number; some models write it as a text."""
-    if isinstance(value, str) and value.strip().isdecimal() and len(value) < LONGEST_NAME:
-        return int(value)
+    """A claim's number: `2.0` is 2, and some models write it as a text."""
+    if isinstance(value, str):
+        value = value.strip()
+        return int(value) if _DIGITS.fullmatch(value) else None
+    return _whole(value)
+
+
+def _whole(value: Any) -> int | None:
+    """A whole number, however it is written."""
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else None
     return value if type(value) is int else None
+
+
+def _place(value: Any) -> str:
+    """Where a quotation is said to stand: a name, or a number as one."""
+    number = _whole(value)
+    name = value if isinstance(value, str) else "" if number is None else str(number)
+    return name[:LONGEST_NAME].strip().lower()
 
 
 def _upper(value: Any) -> str:

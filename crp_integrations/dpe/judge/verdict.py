@@ -9,6 +9,7 @@ Spec: CRP-SPEC-005 §6.2, §7.4 (decision D13)
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -17,7 +18,7 @@ from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.judge.prompt import QUESTION, SYSTEM
 from crp_integrations.dpe.judge.quotation import Folded, locate
 from crp_integrations.dpe.judge.reasons import reasons
-from crp_integrations.dpe.judge.records import JudgeRun, Quotation
+from crp_integrations.dpe.judge.records import NO_DOUBT, JudgeRun, Quotation
 from crp_integrations.dpe.judge.reply import Word, read_reply
 from crp_integrations.dpe.records import Claim, Report
 from crp_integrations.vocabulary import (
@@ -48,17 +49,27 @@ UNSUPPORTED_LEVEL: Final = {
 }
 # Probability from which a verifier's word counts.
 DECIDED: Final = 0.5
+# How the flags begin that say what became of the judge, and the one on a claim that `open` allows.
+JUDGE_FLAGS: Final = (
+    "judge-not-asked=",
+    "judge-failed=",
+    "judge-calls-",
+    "judge-passages-",
+    "judge-own-",
+)
+NOTED: Final = "unsupported-allowed"
 QUESTION_ID: Final = "question"
 SYSTEM_ID: Final = "system"
 # Of several words on one claim, from calls with other passages, the first of these counts.
-_FIRST: Final = (
-    ClaimStatus.SUPPORTED,
+FIRST: Final = (
     ClaimStatus.CONTRADICTED,
+    ClaimStatus.SUPPORTED,
     ClaimStatus.NOT_CHECKED,
     ClaimStatus.UNSUPPORTED,
     ClaimStatus.NOT_CHECKABLE,
 )
-_CHECKABLE: Final = (ClaimType.FACTUAL, ClaimType.PROCEDURAL)
+_NUMBER: Final = re.compile(r"[0-9]{1,9}")
+CHECKABLE: Final = (ClaimType.FACTUAL, ClaimType.PROCEDURAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +85,27 @@ class Level:
     score: float
     verification: Verification
     noted: bool
+
+
+def concluded(report: Report, dossier: Dossier, run: JudgeRun, *, decides: bool = True) -> Report:
+    """A report with what became of its judge: asked, or left out with a reason.
+
+    Args:
+        report, dossier, run, decides: as of `judged`.
+    """
+    if not run.skipped:
+        return judged(report, dossier, run, decides=decides)
+    found = unjudged(report, run)
+    if run.skipped == NO_DOUBT and decides:
+        # Every claim stands in the evidence: that decides, and no model looked at it.
+        settled = decided(found, dossier, run.language)
+        return settled.model_copy(update={"verification": Verification.SCREENED})
+    return found
+
+
+def of_judge(flag: str) -> bool:
+    """Whether a flag of a report is one that follows from its judge."""
+    return flag.startswith(JUDGE_FLAGS) or flag == NOTED
 
 
 def judged(report: Report, dossier: Dossier, run: JudgeRun, *, decides: bool = True) -> Report:
@@ -108,7 +140,7 @@ def judged(report: Report, dossier: Dossier, run: JudgeRun, *, decides: bool = T
             "claims": claims,
             "claims_total": len(claims),
             "claims_by_type": by_type,
-            "checked_by": f"judge {run.model}",
+            "checked_by": f"judge {run.asked}",
             "judge": run,
             "flags": (*report.flags, *_flags(run)),
         }
@@ -128,7 +160,7 @@ def unjudged(report: Report, run: JudgeRun) -> Report:
 def decided(report: Report, dossier: Dossier, language: str = "en") -> Report:
     """A report whose level follows from its claims' statuses, with the reasons for it."""
     found = level_of(report.claims, dossier.grounding)
-    noted = ("unsupported-allowed",) if found.noted else ()
+    noted = (NOTED,) if found.noted else ()
     flagged = found.risk is not RiskLevel.LOW
     return report.model_copy(
         update={
@@ -175,7 +207,7 @@ def level_of(claims: Sequence[Claim], mode: GroundingMode) -> Level:
             specific = claim.error in SPECIFIC
             level = RiskLevel.HIGH if specific else UNSUPPORTED_LEVEL[mode]
             noted = noted or level is RiskLevel.LOW
-        elif claim.status is ClaimStatus.NOT_CHECKED and claim.claim_type in _CHECKABLE:
+        elif claim.status is ClaimStatus.NOT_CHECKED and claim.claim_type in CHECKABLE:
             level, open_ = RiskLevel.MEDIUM, True
         if level is not RiskLevel.LOW or claim.status is ClaimStatus.UNSUPPORTED:
             counted += 1
@@ -192,6 +224,8 @@ def _flags(run: JudgeRun) -> list[str]:
         flags += [f"judge-calls-failed={len(failed)}"]
     if run.left_out:
         flags.append(f"judge-passages-left-out={len(run.left_out)}")
+    if run.unplaced:
+        flags.append(f"judge-unplaced={run.unplaced}")
     if run.own_answer:
         flags.append("judge-own-answer")
     return flags
@@ -230,7 +264,7 @@ class _Reading:
     def _merged(self, claim: Claim, heard: Sequence[tuple[Word | None, frozenset[int]]]) -> Claim:
         """A claim with what several calls, each with other passages, come to."""
         found = [self._checked(claim, word, shown) for word, shown in heard]
-        found.sort(key=lambda one: _FIRST.index(one.status))
+        found.sort(key=lambda one: FIRST.index(one.status))
         best = found[0] if found else _with(claim, ClaimStatus.NOT_CHECKED)
         if best.status is ClaimStatus.UNSUPPORTED:
             shown = frozenset[int]().union(*(there for _, there in heard))
@@ -279,7 +313,11 @@ class _Reading:
         for source, text in word.quotes:
             found = self._quotation(source, text, shown)
             if found is None:
-                return _with(claim, ClaimStatus.NOT_CHECKED)
+                # It was held against the answer, so what it is about asserts something.
+                held = word.status in (ClaimStatus.CONTRADICTED, ClaimStatus.UNSUPPORTED)
+                unread = _with(claim, ClaimStatus.NOT_CHECKED)
+                stated = {"claim_type": ClaimType.FACTUAL} if held else {}
+                return unread.model_copy(update=stated)
             quotations.append(found)
         needed = word.status in (ClaimStatus.SUPPORTED, ClaimStatus.CONTRADICTED)
         if needed and not quotations:
@@ -315,13 +353,13 @@ class _Reading:
 
     def _source(self, name: str) -> tuple[str, int, str, Folded] | None:
         """Id, number and text of what a quotation names."""
-        name = name.strip(" []#").removeprefix("passage").strip()
+        name = name.strip(" []#().").removeprefix("passage").strip()
         if name not in self._sources:
             if name in (QUESTION, "question", "0"):
                 found = (QUESTION_ID, 0, self._said())
             elif name in (SYSTEM, "system"):
                 found = (SYSTEM_ID, 0, self._dossier.instructions)
-            elif name.isdecimal() and 1 <= int(name) <= len(self._dossier.passages):
+            elif _NUMBER.fullmatch(name) and 1 <= int(name) <= len(self._dossier.passages):
                 fact_id, text = self._dossier.passages[int(name) - 1]
                 found = (fact_id, int(name), text)
             else:

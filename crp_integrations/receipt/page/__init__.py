@@ -3,7 +3,8 @@
 The receipt is embedded as base64 and nothing else of it is written into the page: the page's own
 script draws all that is shown from those bytes and checks them with WebCrypto, so nothing can be
 shown that is not in the receipt, and no text of it is ever read as markup. Read in this order:
-`page.html` (the frame), `main.js` (what happens), `check.js` (the checks), `view.js` (what of the
+`page.html` (the frame), `main.js` (what happens), `check.js` (the checks), `judge.js` (a
+judge's word, read again), `view.js` (what of the
 receipt is shown), `answer.js`, `figures.js` (how), `elements.js`, `bytes.js`, `page.css`.
 
 Never fetches, never stores, and never shows a green badge where a check was not made.
@@ -17,11 +18,14 @@ from collections.abc import Sequence
 from importlib.resources import files
 from string import Template
 
+from crp_integrations.receipt.page.judging import constants
+
 # In this order they are one script.
 SCRIPTS = (
     "bytes.js",
     "elements.js",
     "check.js",
+    "judge.js",
     "view.js",
     "answer.js",
     "figures.js",
@@ -42,7 +46,7 @@ def page(receipt: bytes, others: Sequence[bytes] = ()) -> str:
         receipt: the bytes of its file.
         others: files of receipts of other windows of the session, for its graph.
     """
-    script = '"use strict";\n(() => {\n' + "\n".join(map(_part, SCRIPTS)) + "})();\n"
+    script = '"use strict";\n(() => {\n' + constants() + "\n".join(map(_part, SCRIPTS)) + "})();\n"
     style = _part("page.css")
     return Template(_part("page.html")).substitute(
         policy=POLICY.format(script=_source(script), style=_source(style)),

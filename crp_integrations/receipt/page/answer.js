@@ -88,6 +88,25 @@ function answerSection(view) {
       "A claim leads to the words of the context behind it, its number to its row below.")] : null);
 }
 
+const STATUSES = {
+  SUPPORTED: ["grounded", "supported"],
+  CONTRADICTED: ["unverifiable", "contradicted"],
+  UNSUPPORTED: ["unverifiable", "unsupported"],
+  NOT_CHECKABLE: ["unscored", "nothing to check"],
+  NOT_CHECKED: ["mixed", "not checked"],
+};
+
+// The status, what is wrong, and the words of the evidence that it rests on.
+function statusOf(claim) {
+  if (!claim.status) return "–";
+  const [style, words] = STATUSES[claim.status] || UNSCORED;
+  return [el("span", { class: `word ${style}` }, words),
+    claim.error ? [" ", el("span", { class: "small" }, raw(claim.error.toLowerCase()))] : null,
+    claim.quotations.map((one) => [el("br"), el("span", { class: "small quiet" }, `${one.source}: `),
+      one.text === null ? el("span", { class: "small quiet" }, `${one.start}–${one.end}, not in this copy`)
+        : el("q", { class: "raw", dir: "auto" }, raw(one.text))])];
+}
+
 function restsOn(claim) {
   if (!claim.evidence.length) return "nothing found";
   return claim.evidence.map((item, place) => [place ? el("br") : null,
@@ -121,13 +140,14 @@ function claimsSection(view) {
     [el("a", { href: `#claim-${claim.number}`, "data-claim": claim.number }, `${claim.number}`)],
     text === null ? el("span", { class: "quiet" }, `${claim.start}–${claim.end}`)
       : el("span", { class: "raw", dir: "auto" }, raw(text.slice(unit(claim.start), unit(claim.end)))),
+    statusOf(claim),
     [kindOf(claim), el("br"), el("span", { class: "small quiet" }, raw(claim.type.toLowerCase()))],
     decimals(claim.entailment), decimals(claim.contradiction), found(claim), restsOn(claim),
   ]);
   return section("claims", "Claims", scrolling("Claims", table(
     `${many(claims.length, "claim")} in order of the answer; entailed and contradicted are probabilities of `
     + "the verifier.",
-    [["#"], ["claim"], ["attribution"], ["entailed", "number"], ["contradicted", "number"],
+    [["#"], ["claim"], ["status"], ["attribution"], ["entailed", "number"], ["contradicted", "number"],
       ["found"], ["rests on"]], rows, claims.map((claim) => `row-${claim.number}`))));
 }
 

@@ -2,6 +2,7 @@
 
 class Refused extends Error {}
 class Unreadable extends Refused {}
+class NotHere extends Refused {}
 
 function refuse(place, why) {
   throw new Refused(`${place}: ${why}`);

@@ -272,6 +272,41 @@ async function checkOthers(opening, others) {
   return others.length ? `${many(others.length, "further receipt")} of the session` : "no receipt of one is in this page";
 }
 
+// What a judge's replies come to is what was signed. Statuses that nobody can compute here are told.
+function checkJudge(opening, texts) {
+  const { content } = opening.predicate;
+  const { judged } = content.examined || {};
+  if (!judged) return "no judge was asked";
+  const given = readable(() => {
+    const read = reader(opening, texts, content);
+    return judgedOf(read, content, factsOf(read, content));
+  });
+  if (given === null) throw new NotHere("a text that they rest on is not in this copy");
+  const { report } = content;
+  const numbered = given.claims.filter((claim) => !claim.id.startsWith("u"));
+  const hidden = judged.calls.findIndex((call, place) => call.error === "Unreadable" && replyOf(given.said.replies[place], call.id));
+  if (hidden >= 0) refuse("statuses", `reply ${hidden + 1} is told to be unreadable, and can be read`);
+  const found = judged.skipped ? null : readable(() => statusesOf(judged, given.said, numbered));
+  const by = found ? `judge ${judged.model}` : "screen";
+  if (found === null && String(report.checked_by).startsWith("judge ")) refuse("statuses", "no reply of a judge can be read");
+  if (found === null) return judged.skipped ? `the judge was not asked: ${line(judged.skipped)}` : "no reply of the judge can be read";
+  if (report.checked_by !== by) refuse("statuses", `${line(by)} decided, ${line(report.checked_by)} is signed`);
+  for (let place = 0; place < Math.max(found.length, given.claims.length); place += 1) {
+    const [made, told] = [found[place], given.claims[place]];
+    if (!made || !told) refuse("statuses", `${many(found.length, "claim")} by the replies, ${given.claims.length} signed`);
+    const names = ["status", "error", "wrong", "quotations", "start", "end", "type", "id"];
+    const other = names.find((name) => canonical(made[name]) !== canonical(told[name]));
+    if (other) refuse("statuses", `claim ${place + 1}: ${other} is ${short(canonical(made[other]), 80)} by the replies, ${short(canonical(told[other]), 80)} is signed`);
+  }
+  if (((content.settings || {}).dpe || {}).decides === "composite") return `statuses of ${many(found.length, "claim")} follow from the recorded replies`;
+  const level = readable(() => levelOf(found, given.grounding));
+  const told = { level: report.risk_level, score: report.risk_score, verification: report.verification };
+  const other = Object.keys(told).find((name) => told[name] !== level[name]);
+  if (other) refuse("statuses", `${other} is ${level[other]} by the replies, ${line(told[other])} is signed`);
+  if (report.flagged !== (level.level !== "LOW")) refuse("statuses", "whether it is flagged does not follow from its level");
+  return `statuses of ${many(found.length, "claim")} and level ${level.level} follow from the recorded replies`;
+}
+
 function fingerprint(keyid) {
   return line(keyid).slice(0, 32).match(/.{1,4}/g).join(" ");
 }

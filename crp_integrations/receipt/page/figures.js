@@ -28,7 +28,11 @@ function riskSection(view) {
   return section("risk", "Risk and quality", el("div", { class: "pair" },
     el("div", {}, el("h3", {}, "Risk ", el("span", { class: `word ${LEVELS[risk.level] || "unscored"}` },
       risk.level)),
-    partsTable(`Risk ${decimals(risk.score)} from these signals; 0 is best.`, risk.parts),
+    risk.checkedBy ? el("p", {}, "Checked by ", el("span", { class: "code" }, raw(risk.checkedBy)), `: ${line(risk.verification)}, score ${decimals(risk.score)}.`) : null,
+    risk.reasons === null ? el("p", { class: "small quiet" }, "The reasons rest on texts that are not in this copy.")
+      : risk.reasons.length ? el("ul", { class: "reasons", "aria-label": "Reasons" }, risk.reasons.map((one) => el("li", { dir: "auto" }, raw(one)))) : null,
+    partsTable(risk.checkedBy && risk.checkedBy !== "screen" ? "What the stages without a model call found; 0 is best."
+      : `Risk ${decimals(risk.score)} from these signals; 0 is best.`, risk.parts),
     risk.amplifiers.length ? el("p", { class: "small" }, `Raised by: ${said(risk.amplifiers)}.`) : null,
     risk.flags.length ? el("p", { class: "small" }, `Flags: ${said(risk.flags)}.`) : null),
     el("div", {}, el("h3", {}, `Quality of the answer`),

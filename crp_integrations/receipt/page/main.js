@@ -38,6 +38,7 @@ const STEPS = [
   ["Subjects", () => checkSubjects(opening)],
   ["Texts", () => checkTexts(opening, texts)],
   ["Other windows", () => checkOthers(opening, others)],
+  ["Statuses and level", () => checkJudge(opening, texts)],
   ["This page", () => checkPage()],
   ["What is shown", () => {
     const wanted = readable(() => drawing(viewOf(opening, texts, others)));
@@ -69,6 +70,10 @@ async function verdict() {
     try {
       told.push([name, true, await step()]);
     } catch (error) {
+      if (error instanceof NotHere) {
+        told.push([name, null, error.message]);
+        continue;
+      }
       const known = error instanceof Refused;
       const unread = error instanceof Unreadable;
       told.push([name, unread ? null : false, line(known ? error.message : `the page failed: ${error.message}`)]);
@@ -89,7 +94,8 @@ function tell({ state, told }) {
   const key = opening ? fingerprint(opening.keyid) : "";
   document.getElementById("place").textContent = {
     wait: "",
-    yes: `Signed by key ${key}. Whose key that is, this page cannot know.`,
+    yes: `Signed by key ${key}. Whose key that is, this page cannot know.`
+      + (unknown ? ` ${unknown[0]} were not computed again: ${unknown[2]}.` : ""),
     no: broken ? `${broken[0]}: ${broken[2]}` : "",
     cannot: `${unknown ? `${unknown[2]}; ` : ""}crp receipt verify can tell more.`,
   }[state];

@@ -16,7 +16,7 @@ function viewOf(opening, texts, others) {
   return {
     title: title === null ? "The question is not in this copy" : title,
     answer: answerOf(read, content, facts, chain.outcome),
-    risk: riskOf(read, content),
+    risk: riskOf(read, content, facts),
     quality: tierOf(read, content),
     budget: { used: (content.envelope || {}).token_count || 0, total: (content.envelope || {}).token_budget || 0,
       counter: counterOf(content.model) },
@@ -102,11 +102,54 @@ function claimsOf(read, content, facts) {
     number: place + 1, start: claim.start, end: claim.end, type: claim.claim_type,
     attribution: claim.attribution, checked: claim.checked,
     entailment: read.fixed(claim.entailment), contradiction: read.fixed(claim.contradiction),
+    status: claim.status || "", error: claim.error || "", wrong: claim.wrong || null,
+    quotations: (claim.quotations || []).map((one) => quotationOf(read, content, facts, one)),
     findings: (claim.findings || []).map((one) => ({ kind: one.kind, start: one.start, end: one.end,
       expected: wordsOf(byId, one.evidence) })),
     evidence: (claim.evidence || []).map((item, number) => ({ number: number + 1, factId: item.fact_id,
       fact: byId.get(item.fact_id) || null, start: item.start, end: item.end, score: read.fixed(item.score) })),
   }));
+}
+
+// What a judge was given besides the answer and the passages; null for a text that is not here.
+function saidBefore(read, content) {
+  const { judged, question } = content.examined || {};
+  const users = ((judged || {}).conversation || []).filter((one) => one.role === "user").map((one) => read.text(one.leaf));
+  const asked = [Number.isInteger(question) ? read.text(question) : "", ...users];
+  const told = (judged || {}).instructions;
+  return { question: asked.includes(null) ? null : asked.join("\n"), system: Number.isInteger(told) ? read.text(told) : "" };
+}
+
+function quotationOf(read, content, facts, one) {
+  const text = one.passage ? (facts[one.passage - 1] || { text: null }).text : saidBefore(read, content)[one.fact_id];
+  return { ...one, text: text === null || text === undefined ? null : sliced(text, one.start, one.end),
+    source: one.passage ? `passage ${one.passage}` : one.fact_id === "system" ? "the system prompt" : "the question" };
+}
+
+// All that statuses and level are computed from again; null where a text of it is not here.
+function judgedOf(read, content, facts) {
+  const { judged, answer, grounding } = content.examined;
+  const said = { ...saidBefore(read, content), answer: read.text(answer), passages: facts,
+    replies: judged.calls.map((call) => (Number.isInteger(call.leaf) ? read.text(call.leaf) : "")) };
+  const texts = [said.answer, said.question, said.system, ...said.replies, ...facts.map((fact) => fact.text)];
+  const claims = (content.report.claims || []).map((claim) => ({ id: claim.claim_id, start: claim.start, end: claim.end,
+    type: claim.claim_type, status: claim.status, error: claim.error || null, wrong: claim.wrong || null,
+    quotations: claim.quotations || [] }));
+  return texts.includes(null) ? null : { said, claims, grounding };
+}
+
+// Reasons are put together from answer, statuses and quotations.
+function reasonsTold(read, content, facts) {
+  const { report, examined, settings } = content;
+  const { judged, answer } = examined || {};
+  if (!report || !report.flagged || !report.checked_by) return [];
+  const screened = report.checked_by === "screen";
+  if (!screened && ((settings || {}).dpe || {}).decides === "composite") return [];
+  const text = read.text(Number.isInteger(answer) ? answer : read.number("answer"));
+  const claims = claimsOf(read, content, facts);
+  if (text === null || claims.some((claim) => claim.quotations.some((one) => one.text === null))) return null;
+  const language = judged && (!screened || judged.skipped === "no doubt") ? judged.language : "en";
+  return reasonsOf(claims, text, language);
 }
 
 // What the context says where a finding says that the answer differs.
@@ -115,10 +158,11 @@ function wordsOf(facts, evidence) {
   return fact && fact.text !== null ? Array.from(fact.text).slice(evidence.start, evidence.end).join("") : null;
 }
 
-function riskOf(read, content) {
+function riskOf(read, content, facts) {
   const report = content.report || {};
   return {
-    level: report.risk_level || "not examined", score: read.fixed(report.composite_score),
+    level: report.risk_level || "not examined", score: read.fixed(report.risk_score),
+    checkedBy: report.checked_by || "", verification: report.verification || "", reasons: reasonsTold(read, content, facts),
     grounded: read.fixed(report.grounding_pct), checked: read.fixed(report.checked_share),
     parts: Object.entries(report.signals || {}).map(([name, value]) => [words(name), read.fixed(value)]),
     amplifiers: report.amplifiers_applied || [], flags: report.flags || [],

@@ -212,7 +212,7 @@ def _examined(relay: Relay, given: Mapping[str, Any]) -> Result:
         "risk_level": report.risk_level,
         "flagged": report.flagged,
         "checked_by": report.checked_by,
-        "risk_score": report.composite_score,
+        "risk_score": report.risk_score,
         "hallucination_probability": report.hallucination_probability,
         "claims": report.claims_total,
         "grounding_pct": report.grounding_pct,

@@ -1,6 +1,7 @@
-"""How the receipts beside this file were made, once, by the version that first wrote them.
+"""How the receipts beside this file were made.
 
-They are never made again: a new version of the format adds files and leaves these as they are.
+Nothing has been released yet, so a change of what is signed makes them anew. Those that stand here
+at the first release are never made again: a new version of the format adds files.
 
     python -m tests.receipt.golden.make FOLDER
 """
@@ -14,6 +15,7 @@ from crp_integrations import Relay
 from crp_integrations.receipt.records import Receipt, write
 from crp_integrations.receipt.redact import redact
 from tests.doubles import NOON, HashEmbedder, ScriptedModel
+from tests.receipt.judging import judged
 from tests.relay.conftest import FACTS, KEY
 
 SESSION = "crp_sess_" + "g0lden" * 3
@@ -36,6 +38,7 @@ def main(folder: Path) -> None:
         "first.json": write(first),
         "second.json": write(second),
         "redacted.json": write(redact(first, facts=[_fact(first, FACTS[0])])),
+        "judged.json": write(judged()[0]),
         "head.json": receipts.head().write(),
         "proof.json": receipts.inclusion(second.receipt_id).write(),
         "consistency.json": receipts.consistency(1, 2).write(),

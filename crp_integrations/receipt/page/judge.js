@@ -1,0 +1,407 @@
+// The word of a judge, read again from its recorded replies: statuses and level by the rules of
+// `dpe/judge`. Its words and numbers are in JUDGING, which the package writes in front of this.
+
+const BLANK = /[\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]/;
+const DIGIT = /[\p{Nd}\xb2\xb3\xb9\u1369-\u1371\u19da\u2070\u2074-\u2079\u2080-\u2089\u2460-\u2468\u2474-\u247c\u2488-\u2490\u24ea\u24f5-\u24fd\u24ff\u2776-\u277e\u2780-\u2788\u278a-\u2792\u{10a40}-\u{10a43}\u{10e60}-\u{10e68}\u{11052}-\u{1105a}\u{1f100}-\u{1f10a}]/u;
+const NUMERAL = /^\p{Nd}/u;
+const DECIMAL = /\.(?:\p{Nd}{1,2}|\p{Nd}{4,})$/u;
+const WRITTEN = /[\p{L}\p{N}]/u;
+const JOINS = /[\p{M}\u1160-\u11ff\uff9e\uff9f]/u;
+const CHEROKEE = /[\u13a0-\u13fd\uab70-\uabbf]/;
+
+function trimmed(text, edge) {
+  const signs = Array.from(text);
+  let [from, to] = [0, signs.length];
+  while (from < to && edge(signs[from])) from += 1;
+  while (to > from && edge(signs[to - 1])) to -= 1;
+  return signs.slice(from, to).join("");
+}
+
+const stripped = (text) => trimmed(text, (sign) => BLANK.test(sign));
+const sliced = (text, start, end) => Array.from(text).slice(start, end).join("");
+const signAt = (signs, place) => signs[place] ?? "";
+const isOf = (name, sign) => sign !== "" && JUDGING[name].includes(sign);
+
+// Unicode's case folding: lower case by way of upper case, with some exceptions.
+function foldedSign(sign) {
+  if (CHEROKEE.test(sign)) return sign.toUpperCase();
+  return sign === "\u0131" ? sign : sign === "\u1e9e" ? "ss" : sign.toUpperCase().toLowerCase();
+}
+
+// A sign with the marks on it; one for an accent alone would be a blank with that accent.
+function foldedCluster(cluster) {
+  const found = cluster.normalize("NFKC");
+  return Array.from(BLANK.test(signAt(found, 0)) ? cluster : found, foldedSign).join("").replaceAll("\u2044", "/");
+}
+
+// A text as quotations are compared: its signs, where each is from, and where a mark was left out.
+function folded(original) {
+  const [signs, made] = [Array.from(original), { signs: [], starts: [], ends: [], apart: new Set() }];
+  let [blank, place] = [true, 0];
+  const keep = (told, first) => {
+    for (const sign of told) {
+      made.signs.push(sign);
+      made.starts.push(first);
+      made.ends.push(place);
+    }
+  };
+  while (place < signs.length) {
+    const [first, sign] = [place, signs[place]];
+    place += 1;
+    if (isOf("nothing", sign)) continue;
+    if (BLANK.test(sign)) {
+      if (!blank) keep(" ", first);
+      blank = true;
+    } else if (isOf("marks", sign)) {
+      while (isOf("marks", signAt(signs, place))) place += 1;
+      if (!DIGIT.test(signAt(signs, first - 1)) || !DIGIT.test(signAt(signs, place))) made.apart.add(made.signs.length);
+      else keep(isOf("apostrophes", sign) ? "'" : sign === "*" ? "*" : '"', first);
+    } else {
+      blank = false;
+      while (JOINS.test(signAt(signs, place))) place += 1;
+      let told = isOf("dashes", sign) ? "-" : foldedCluster(signs.slice(first, place).join(""));
+      // A power or a fraction behind a figure is no further digit of it.
+      const further = DIGIT.test(signAt(made.signs, made.signs.length - 1)) && DIGIT.test(Array.from(told)[0]);
+      if (further && !NUMERAL.test(sign)) told = (told.includes("/") ? " " : "^") + told;
+      keep(told, first);
+    }
+  }
+  return made;
+}
+
+// Whether a sign is one of a word or figure that blanks stand around.
+function isInner(sign) {
+  if (DIGIT.test(sign)) return true;
+  const code = sign.codePointAt(0);
+  return (WRITTEN.test(sign) || JOINS.test(sign)) && !JUDGING.unspaced.some(([low, high]) => low <= code && code <= high);
+}
+
+// Whether what stands before and behind a place is one.
+function isCut({ signs, starts, apart }, place) {
+  if (place < 1 || place >= signs.length || apart.has(place)) return false;
+  const [before, behind] = [signs[place - 1], signs[place]];
+  return JOINS.test(behind)
+    || (starts[place - 1] === starts[place] && !isOf("stops", before) && !isOf("stops", behind))
+    || (" ^".includes(behind) && starts[place] === starts[place + 1])
+    || (isInner(before) && isInner(behind))
+    || (isOf("hanFigures", before) && isOf("hanFigures", behind));
+}
+
+function figuresAt(signs, place) {
+  let end = place;
+  while (NUMERAL.test(signAt(signs, end))) end += 1;
+  return end - place;
+}
+
+const isWord = (sign) => WRITTEN.test(sign) || (sign !== "" && ")]%°-".includes(sign));
+
+// Whether a figure begins here behind another one and what makes them one.
+function isBehindSeparator({ signs, apart }, place) {
+  if (place < 1 || apart.has(place)) return false;
+  const [earlier, before, first] = [signAt(signs, place - 2), signs[place - 1], signs[place]];
+  if (isOf("separators", first)) return DIGIT.test(before) && DIGIT.test(signAt(signs, place + 1));
+  if (!isOf("separators", before) || !DIGIT.test(first)) return false;
+  if (before === "." && !isWord(earlier) && earlier !== ".") return true;
+  return DIGIT.test(earlier) && (before !== "," || figuresAt(signs, place) === JUDGING.group);
+}
+
+// Whether a figure ends here in front of what makes it one with the next.
+function isBeforeSeparator({ signs, apart }, place, end) {
+  if (end + 1 >= signs.length || apart.has(end) || !isOf("separators", signs[end])) return false;
+  const figures = figuresAt(signs, end + 1);
+  if (!figures || !DIGIT.test(signs[end - 1])) return false;
+  return signs[end] !== "," || !(figures > JUDGING.group || DECIMAL.test(signs.slice(place, end).join("")));
+}
+
+// Whether a figure begins here that has a sign before it: 5 does not stand in -5.
+function isSigned({ signs }, place) {
+  return signAt(signs, place - 1) === "-" && (DIGIT.test(signs[place]) || /\p{Sc}/u.test(signs[place])) && !isWord(signAt(signs, place - 2));
+}
+
+// Each place where folded words stand and no word or figure is cut.
+function* placesOf(text, words) {
+  for (let place = 0; words.length && place + words.length <= text.signs.length; place += 1) {
+    const end = place + words.length;
+    if (!words.every((sign, at) => text.signs[place + at] === sign)) continue;
+    if (isCut(text, place) || isCut(text, end) || isSigned(text, place)) continue;
+    if (!isBehindSeparator(text, place) && !isBeforeSeparator(text, place, end)) yield [text.starts[place], text.ends[end - 1]];
+  }
+}
+
+function foldedWords(quotation) {
+  const { signs } = folded(quotation);
+  let [from, to] = [0, signs.length];
+  while (from < to && isOf("edges", signs[from])) from += 1;
+  while (to > from && isOf("edges", signs[to - 1])) to -= 1;
+  const first = signAt(signs, from);
+  // The point of .5 is a part of the figure, and what a mark stands on is one with it.
+  const point = DIGIT.test(first) && signAt(signs, from - 1) === "." && signAt(signs, from - 2) !== ".";
+  return signs.slice(point || JOINS.test(first) ? Math.max(0, from - 1) : from, to);
+}
+
+const isSaid = (words) => words.some((sign) => WRITTEN.test(sign));
+
+// Where a quotation stands, rather within none of some spans; an ellipsis may stand for words.
+function located(quotation, text, spans = []) {
+  const whole = foldedWords(quotation);
+  if (!isSaid(whole)) return null;
+  let found = null;
+  for (const place of placesOf(text, whole)) {
+    if (!spans.some(([start, end]) => start <= place[0] && place[1] <= end)) return place;
+    found = found || place;
+  }
+  if (found) return found;
+  const pieces = quotation.replaceAll("...", "…").split("…").map(foldedWords).filter(isSaid);
+  for (const piece of pieces.length < 2 ? [] : pieces) {
+    let here = null;
+    for (const place of placesOf(text, piece)) {
+      if (place[0] < (found ? found[1] : 0)) continue;
+      here = place;
+      break;
+    }
+    if (!here) return null;
+    found = found ? [found[0], here[1]] : here;
+  }
+  return found;
+}
+
+function isSame(one, other) {
+  const [a, b] = [one, other].map((value) => (typeof value === "boolean" ? Number(value) : value));
+  if (a instanceof Map && b instanceof Map) return a.size === b.size && [...a].every(([name, value]) => b.has(name) && isSame(value, b.get(name)));
+  if (Array.isArray(a) && Array.isArray(b)) return a.length === b.length && a.every((value, at) => isSame(value, b[at]));
+  return a === b;
+}
+
+// The JSON value that begins at a place, and where it ends; null for none. Objects are maps, without
+// fields that stand twice with two values; texts may have raw line breaks.
+function jsonAt(text, from) {
+  let at = from;
+  const fail = () => { throw new SyntaxError("no JSON"); };
+  const take = (form) => {
+    form.lastIndex = at;
+    const [found] = form.exec(text) || fail();
+    at += found.length;
+    return found;
+  };
+  const blank = () => take(/[ \t\n\r]*/y);
+  const quoted = () => JSON.parse(take(/"[^"\\]*(?:\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4})[^"\\]*)*"/y)
+    .replace(/[\0-\x1f]/g, (sign) => `\\u00${sign.charCodeAt(0).toString(16).padStart(2, "0")}`));
+  const each = (close, item) => {
+    at += 1;
+    blank();
+    for (let more = text[at] !== close; more;) {
+      item();
+      blank();
+      more = text[at] === ",";
+      if (more) take(/,[ \t\n\r]*/y);
+    }
+    if (text[at] !== close) fail();
+    at += 1;
+  };
+  const value = () => {
+    if (text[at] === '"') return quoted();
+    if (text[at] === "[") {
+      const items = [];
+      each("]", () => items.push(value()));
+      return items;
+    }
+    if (text[at] === "{") {
+      const [fields, twice] = [new Map(), []];
+      each("}", () => {
+        const name = quoted();
+        blank();
+        take(/:/y);
+        blank();
+        const told = value();
+        if (fields.has(name) && !isSame(fields.get(name), told)) twice.push(name);
+        fields.set(name, told);
+      });
+      for (const name of twice) fields.delete(name);
+      return fields;
+    }
+    return JSON.parse(take(/true|false|null|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?/y));
+  };
+  try {
+    return [value(), at];
+  } catch {
+    return null;
+  }
+}
+
+// The verdicts of a reply, behind thoughts, in a fence or another object, or cut off; null for none.
+function replyOf(text, id) {
+  const objects = [];
+  for (let [at, left] = [text.indexOf("{"), JUDGING.mostBraces]; at >= 0 && left > 0; left -= 1) {
+    const read = jsonAt(text, at);
+    if (read) objects.push(read);
+    at = text.indexOf("{", read ? read[1] : at + 1);
+  }
+  for (const [found, end] of objects.reverse()) {
+    const whole = [found, ...found.values()].find((one) => one instanceof Map && one.get("id") === id && Array.isArray(one.get("claims")));
+    // What was begun again behind it, and cut off, is the last word.
+    if (whole) return cutOff(text, id, end) || verdictsOf(whole.get("claims"), whole.get("unnumbered"));
+  }
+  return cutOff(text, id, 0);
+}
+
+// The verdicts that came whole in an object that did not; null for none.
+function cutOff(text, id, start) {
+  const items = [];
+  const blank = `${BLANK.source}*`;
+  const form = ['"id"', ":", '"([0-9a-f]{16})"', ",", '"claims"', ":", "\\["].join(blank);
+  const head = [...text.matchAll(new RegExp(form, "g"))].filter((one) => one[1] === id && one.index >= start).pop();
+  if (!head) return null;
+  for (let at = head.index + head[0].length;;) {
+    while (at < text.length && (text[at] === "," || BLANK.test(text[at]))) at += 1;
+    const read = jsonAt(text, at);
+    if (!read) return items.length ? verdictsOf(items, null) : null;
+    items.push(read[0]);
+    at = read[1];
+  }
+}
+
+function verdictsOf(items, unnumbered) {
+  const [numbered, twice, others] = [new Map(), new Set(), []];
+  for (const item of items) {
+    const number = item instanceof Map ? numberOf(item.get("n")) : null;
+    if (number === null) continue;
+    const word = wordOf(item);
+    if (word === null || (numbered.has(number) && numbered.get(number).status !== word.status)) twice.add(number);
+    if (word !== null && !numbered.has(number)) numbered.set(number, word);
+  }
+  for (const item of Array.isArray(unnumbered) ? unnumbered.slice(0, JUDGING.mostUnnumbered) : []) {
+    const word = wordOf(item);
+    if (word !== null && word.text) others.push(word);
+  }
+  for (const number of twice) numbered.delete(number);
+  return { numbered, others };
+}
+
+function numberOf(value) {
+  if (typeof value === "string") return /^[0-9]{1,9}$/.test(stripped(value)) ? Number(stripped(value)) : null;
+  return Number.isInteger(value) ? value : null;
+}
+
+function wordOf(item) {
+  const upper = (value) => (typeof value === "string" ? stripped(value).toUpperCase().replaceAll(" ", "_") : "");
+  const text = (value) => (typeof value === "string"
+    ? sliced(stripped(value.replace(/\p{Surrogate}/gu, "\ufffd")), 0, JUDGING.longestQuote) : "");
+  const place = (value) => (Number.isInteger(value) ? String(value)
+    : typeof value === "string" ? stripped(sliced(value, 0, JUDGING.longestName)).toLowerCase() : "");
+  const status = item instanceof Map ? upper(item.get("status")) : "";
+  if (status === "NOT_CHECKED" || !JUDGING.first.includes(status)) return null;
+  const quotes = Array.isArray(item.get("quotes")) ? item.get("quotes").slice(0, JUDGING.mostQuotes) : [];
+  return { status, kind: JUDGING.kinds.find((kind) => kind === upper(item.get("kind"))) || null,
+    wrong: text(item.get("wrong")), text: text(item.get("text")),
+    quotes: quotes.filter((one) => one instanceof Map && one.get("text") !== "").map((one) => [place(one.get("in")), text(one.get("text"))]) };
+}
+
+const UNCHECKED = { status: "NOT_CHECKED", error: null, wrong: null, quotations: [] };
+const isFlagged = (claim) => claim.status === "CONTRADICTED" || claim.status === "UNSUPPORTED";
+
+// A word is believed as far as its quotations stand where it says.
+function believed(said, claim, word, shown) {
+  if (!word) return UNCHECKED;
+  const quotations = [];
+  for (const [name, text] of word.quotes) {
+    const source = sourceOf(said, name);
+    const here = source && (!source.passage || shown.has(source.passage)) ? located(text, source.folded) : null;
+    // It was held against the answer, so what it is about asserts something.
+    if (!here) return isFlagged(word) ? { ...UNCHECKED, type: "FACTUAL" } : UNCHECKED;
+    quotations.push({ fact_id: source.id, passage: source.passage, start: here[0], end: here[1] });
+  }
+  if (!quotations.length && (word.status === "SUPPORTED" || word.status === "CONTRADICTED")) return UNCHECKED;
+  const wrong = isFlagged(word) && word.wrong ? located(word.wrong, folded(sliced(said.answer, claim.start, claim.end))) : null;
+  return { status: word.status, quotations,
+    error: isFlagged(word) ? word.kind || (word.status === "UNSUPPORTED" ? "OVERREACH" : null) : null,
+    wrong: wrong && [claim.start + wrong[0], claim.start + wrong[1]] };
+}
+
+function sourceOf(said, name) {
+  let key = trimmed(name, (sign) => " []#().".includes(sign));
+  key = stripped(key.startsWith("passage") ? key.slice(7) : key);
+  const own = ["q", "question", "0"].includes(key) ? "question" : ["s", "system"].includes(key) ? "system" : "";
+  if (own) return { id: own, passage: 0, folded: folded(said[own]) };
+  const passage = /^[0-9]{1,9}$/.test(key) ? Number(key) : 0;
+  if (passage < 1 || passage > said.passages.length) return null;
+  const source = said.passages[passage - 1];
+  source.folded = source.folded || folded(source.text);
+  return { id: source.id, passage, folded: source.folded };
+}
+
+// Statuses by the replies; null where none can be read. Claims are those that have numbers.
+function statusesOf(told, said, claims) {
+  const calls = [];
+  for (const [place, call] of told.calls.entries()) {
+    const reply = call.error ? null : replyOf(said.replies[place], call.id);
+    if (reply) calls.push({ ...call, ...reply, shown: new Set(call.passages) });
+  }
+  if (!calls.length) return null;
+  const left = new Set(told.left_out.map(([id]) => id));
+  const unread = said.passages.some((one) => left.has(one.id));
+  // What several calls, each with other passages, come to.
+  const merged = (claim, heard) => {
+    const best = heard.map(([word, shown]) => believed(said, claim, word, shown))
+      .sort((a, b) => JUDGING.first.indexOf(a.status) - JUDGING.first.indexOf(b.status))[0] || UNCHECKED;
+    const shown = new Set(heard.flatMap(([, there]) => [...there]));
+    // What was not read may say it.
+    const open = best.status === "UNSUPPORTED" && (unread || shown.size < told.passages);
+    return { ...claim, ...(open ? UNCHECKED : best) };
+  };
+  const found = claims.map((claim, place) => merged(claim, calls
+    .filter((one) => one.first <= place + 1 && place + 1 <= one.last).map((one) => [one.numbered.get(place + 1), one.shown])));
+  const [answer, spans, more, added] = [folded(said.answer), claims.map((one) => [one.start, one.end]), new Map(), []];
+  for (const { others, shown } of calls) {
+    for (const word of others) {
+      const here = located(word.text, answer, spans);
+      if (here) more.set(here.join(), [here, [...(more.get(here.join()) || [here, []])[1], [word, shown]]]);
+    }
+  }
+  for (const [[start, end], heard] of more.values()) {
+    const around = found.filter((one) => one.start <= start && end <= one.end);
+    const claim = merged({ id: `u${added.length + 1}`, start, end, type: "FACTUAL" }, heard);
+    // Words within a numbered claim count only where they are flagged and it is not.
+    if (!around.length || (isFlagged(claim) && !around.some(isFlagged))) added.push(claim);
+  }
+  return [...found, ...added].sort((a, b) => a.start - b.start || a.end - b.end);
+}
+
+// An answer is as risky as its worst claim; further ones only raise the score.
+function levelOf(claims, mode) {
+  let [worst, counted, open] = [0, 0, false];
+  for (const claim of claims) {
+    let level = "LOW";
+    if (claim.status === "CONTRADICTED") level = "HIGH";
+    else if (claim.status === "UNSUPPORTED") level = JUDGING.specific.includes(claim.error) ? "HIGH" : JUDGING.unsupported[mode];
+    else if (claim.status === "NOT_CHECKED" && JUDGING.checkable.includes(claim.type)) [level, open] = ["MEDIUM", true];
+    if (level !== "LOW" || claim.status === "UNSUPPORTED") counted += 1;
+    worst = Math.max(worst, JUDGING.levels.indexOf(level));
+  }
+  const level = JUDGING.levels[worst];
+  return { level, score: JUDGING.base[level] + JUDGING.further * Math.min(counted, JUDGING.mostFurther),
+    verification: open ? "PARTIAL" : "VERIFIED" };
+}
+
+// Why, in at most five sentences, gravest first; quotations have their texts.
+function reasonsOf(claims, answer, language) {
+  const [said, grave] = [JUDGING.sentences[language], ["CONTRADICTED", "UNSUPPORTED", "NOT_CHECKED"]];
+  const fill = (name, values) => said[name].replace(/\{(\w+)\}/g, (_, key) => values[key]);
+  const quoted = (text) => {
+    const flat = trimmed(text.split(BLANK).filter(Boolean).join(" "), (sign) => " .,;:".includes(sign));
+    const cut = sliced(flat, 0, JUDGING.longestReason);
+    const kept = cut === flat ? flat : `${cut.includes(" ") ? cut.slice(0, cut.lastIndexOf(" ")) : cut} …`;
+    return kept.split(" ").length <= 2 && DIGIT.test(kept) ? kept : `“${kept}”`;
+  };
+  const sentences = claims.filter((claim) => isFlagged(claim) || (claim.status === "NOT_CHECKED" && JUDGING.checkable.includes(claim.type)))
+    .sort((a, b) => grave.indexOf(a.status) - grave.indexOf(b.status) || a.start - b.start)
+    .map((claim) => {
+      const wrong = quoted(sliced(answer, ...(claim.wrong || [claim.start, claim.end])));
+      const [first] = claim.quotations;
+      if (claim.status === "NOT_CHECKED") return fill("unchecked", { wrong });
+      if (claim.status === "UNSUPPORTED") return fill("unsupported", { wrong });
+      if (!first) return fill("contradicted bare", { wrong });
+      const source = fill(first.passage ? "passage" : first.fact_id, { number: first.passage });
+      return fill("contradicted", { wrong, source, quote: quoted(first.text) });
+    }).map((one) => `${sliced(one, 0, 1).toUpperCase()}${sliced(one, 1)}.`);
+  return [...new Set(sentences)].slice(0, JUDGING.mostReasons);
+}
