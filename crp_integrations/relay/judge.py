@@ -179,8 +179,8 @@ class Judge:
         if isinstance(source, Mapping):
             given = dict(source)
             name = given.pop("model", None)
-            if not isinstance(name, str) or not name:
-                raise RequestError("judge is a mapping without a model's name; give {'model': …}")
+            if name is None or isinstance(name, bool) or name == "":
+                raise RequestError("judge is a mapping without a model; give {'model': …}")
             return cls(name, on_report=on_report, settings=base, **{**given, **chosen})
         return cls(source, on_report=on_report, settings=base, **chosen)
 
