@@ -151,6 +151,31 @@ def test_an_odd_reference_ends_nothing(name: Any) -> None:
     assert statuses(report)[0] == "NOT_CHECKED"
 
 
+@pytest.mark.parametrize("number", ["2.0", "2e0", '"2"', '" 2 "'])
+def test_a_whole_number_is_one_however_it_is_written(number: str) -> None:
+    item = f'{{"n": {number}, "status": "SUPPORTED", "quotes": [{{"in": 2.0, "text": "red"}}]}}'
+    found = read_reply(f'{{"id": "{ID}", "claims": [{item}]}}', ID)
+    assert found is not None
+    assert found.numbered[2].quotes == (("2", "red"),)
+
+
+@pytest.mark.parametrize("more", ["NaN", "Infinity", "-Infinity"])
+def test_what_is_no_json_for_others_is_none_here(more: str) -> None:
+    text = f'{{"sure": {more}, {WHOLE[1:]}'
+    found = read_reply(text, ID)
+    # As one that was cut off: what comes whole behind the id is read.
+    assert found is not None
+    assert found.whole is False
+
+
+@pytest.mark.parametrize("number", ["1" * 5000, "1e999", "-" + "9" * 400])
+def test_a_number_without_end_ends_nothing(number: str) -> None:
+    found = read_reply(WHOLE[:-1] + f', "sure": {number}}}', ID)
+    assert found is not None
+    assert set(found.numbered) == {1, 2}
+    assert read_reply(told([]).replace("[]", f'[{{"n": {number}}}]', 1), ID) is not None
+
+
 def test_half_of_a_surrogate_pair_in_a_reply_ends_nothing() -> None:
     def rule(data: dict[str, Any]) -> JudgeReply:
         verdict = {**contradicted(2, (1, "40 m"), wrong="50 m"), "reason": "\ud800 no"}
