@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from crp_integrations.dpe.judge.verdict import SPECIFIC
 from crp_integrations.dpe.records import Report
 from crp_integrations.policy.directives import field_of, fraction, written
 from crp_integrations.policy.records import Policy, Violation
@@ -20,6 +21,7 @@ from crp_integrations.policy.words import Demand, PolicySource, ViolationType
 from crp_integrations.vocabulary import (
     Attribution,
     Checked,
+    ClaimStatus,
     ClaimType,
     QualityTier,
     RepetitionLevel,
@@ -218,11 +220,23 @@ def fabrication(examined: Examined) -> Iterator[Unmet]:
     """`block-fabrication`: nothing is made up, and every factual claim was looked at for it."""
     if not examined.policy.block_fabrication:
         return
-    found = examined.report.fabrication_count
-    unread = sum(
-        claim.checked is Checked.NOT_CHECKED and claim.claim_type is ClaimType.FACTUAL
-        for claim in examined.report.claims
-    )
+    report = examined.report
+    if report.was_read:
+        # What read the claims says which are made up; findings of the screen are hints.
+        found = sum(
+            claim.status is ClaimStatus.UNSUPPORTED and claim.error in SPECIFIC
+            for claim in report.claims
+        )
+        unread = sum(
+            claim.status is ClaimStatus.NOT_CHECKED and claim.claim_type is ClaimType.FACTUAL
+            for claim in report.claims
+        )
+    else:
+        found = report.fabrication_count
+        unread = sum(
+            claim.checked is Checked.NOT_CHECKED and claim.claim_type is ClaimType.FACTUAL
+            for claim in report.claims
+        )
     if found or unread or not examined.ran(3):
         seen = f"{found} found" if found else f"{_claims(unread)} {NOT_CHECKED}"
         if not examined.ran(3):

@@ -36,13 +36,14 @@ def faulted(report: Report) -> tuple[str, ...]:
     """Facts that an answer's fabrications and distortions are of, ascending, each once.
 
     Where the finding itself names no place, as nothing in the context says otherwise, it is the
-    fact that the claim comes nearest to.
+    fact that the claim comes nearest to. Where a judge, or a verifier of the user's own, read the
+    claims, findings are hints, and count only on claims that it flags.
     """
     found = {
         _fact(claim, finding)
         for claim in report.claims
         for finding in claim.findings
-        if finding.kind in KINDS
+        if finding.kind in KINDS and (claim.flagged or not report.was_read)
     }
     return tuple(sorted(found - {""}))
 

@@ -33,7 +33,13 @@ from crp_integrations.ports import Model
 from crp_integrations.relay.judge_calls import JUDGING as JUDGING
 from crp_integrations.relay.judge_calls import Calling, apart, around
 from crp_integrations.relay.settings import first_problem
-from crp_integrations.relay.settings_judge import DOUBT, JudgeSettings
+from crp_integrations.relay.settings_judge import (
+    DOUBT,
+    JudgeSettings,
+    budget_fields,
+    reaching,
+    same_provider,
+)
 from crp_integrations.seals import canonical, sha256_hex
 
 _LOG = getLogger("crp_integrations.judge")
@@ -113,7 +119,7 @@ class Judge:
         own = {
             name: fields.pop(name) for name in list(fields) if name in JudgeSettings.model_fields
         }
-        self.settings = _settings({**_reaching(settings, model, own), **own})
+        self.settings = _settings({**reaching(settings, model, own), **own})
         self.own = model is True
         self.on_report = _heard(on_report, self.settings, own=self.own)
         self._name, self._model, self._window = "", None, self.settings.window_tokens
@@ -124,7 +130,7 @@ class Judge:
             raise ConfigError(f"{', '.join(sorted(fields))} go with a judge's name, not with True")
         if self.settings.fallback:
             # What reaches one provider is another one's neither address nor key.
-            same = _same(self.settings.fallback, self._name)
+            same = same_provider(self.settings.fallback, self._name)
             self._fallback = self._opened(self.settings.fallback, fields if same else {}, same)
         self._lock = threading.Lock()
         self._known: OrderedDict[str, JudgeReply] = OrderedDict()
@@ -166,7 +172,7 @@ class Judge:
             )
             if value is not None
         }
-        chosen |= _budget(judge_budget)
+        chosen |= budget_fields(judge_budget)
         if isinstance(source, Judge):
             altered = chosen or on_report is not None
             return source.altered(on_report=on_report, **chosen) if altered else source  # type: ignore[return-value]
@@ -430,6 +436,14 @@ class Judge:
         return judge_engine(model, timeout_s=self.settings.timeout_s, options=reach)
 
 
+def _settings(fields: Mapping[str, Any]) -> JudgeSettings:
+    try:
+        return JudgeSettings(**fields)
+    except ValidationError as error:
+        field, problem = first_problem(error)
+        raise ConfigError(f"judge field {field!r} is not usable: {problem}") from None
+
+
 def _named_as(asked: ModelCall, call: ModelCall, reply: JudgeReply) -> JudgeReply:
     """A reply, under its own name where a fallback gave it."""
     if reply.error or asked.model == call.model:
@@ -464,14 +478,6 @@ def refuse_own(judge: JudgeSource, taker: str) -> None:
         )
 
 
-def _settings(fields: Mapping[str, Any]) -> JudgeSettings:
-    try:
-        return JudgeSettings(**fields)
-    except ValidationError as error:
-        field, problem = first_problem(error)
-        raise ConfigError(f"judge field {field!r} is not usable: {problem}") from None
-
-
 def _heard(on_report: OnReport | None, settings: JudgeSettings, *, own: bool) -> OnReport | None:
     """Who is told of reports; in the background somebody has to be."""
     if on_report is not None and not callable(on_report):
@@ -480,42 +486,6 @@ def _heard(on_report: OnReport | None, settings: JudgeSettings, *, own: bool) ->
         missing = "on_report=…" if on_report is None else "a judge of its own, not True"
         raise RequestError(f"judge_mode is background, which needs {missing}")
     return on_report
-
-
-def _reaching(
-    settings: JudgeSettings | None, model: JudgeSource, own: Mapping[str, Any]
-) -> dict[str, Any]:
-    """The fields of the settings, without an address and key that are another judge's."""
-    fields = (settings or JudgeSettings()).model_dump()
-    named = fields["model"]
-    other = isinstance(model, str) and bool(named) and not _same(model, named)
-    if other or not isinstance(model, str):
-        fields |= {"api_base": "", "api_key": None}
-    elif "api_base" in own and own["api_base"] != fields["api_base"]:
-        fields["api_key"] = None
-    return fields
-
-
-def _same(model: str, other: str) -> bool:
-    """Whether two names are of one provider; a bare name's is not known without LiteLLM."""
-    if model == other:
-        return True
-    return "/" in model and model.partition("/")[0] == other.partition("/")[0]
-
-
-def _budget(given: int | Mapping[str, float] | None) -> dict[str, Any]:
-    if given is None:
-        return {}
-    if isinstance(given, Mapping):
-        odd = set(given) - {"calls", "tokens", "usd"}
-        if odd:
-            raise RequestError(
-                f"judge_budget has {sorted(odd)[0]!r:.40}; give calls, tokens or usd"
-            )
-        return {f"budget_{name}": value for name, value in given.items()}
-    if isinstance(given, bool) or not isinstance(given, int):
-        raise RequestError(f"judge_budget is {given!r:.40}; give a number of calls or a mapping")
-    return {"budget_calls": given}
 
 
 def _logged(work: Callable[[], None]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
@@ -150,8 +151,10 @@ class JudgedAnswer:
     async def aplayed(self, model: Model | None = None) -> Report:
         """The asynchronous twin of `played`."""
         while (call := self.call()) is not None:
-            self.take(await self.judge.areply(call, model, self.session_id, keep=self.keep))
-        return self._ended()
+            reply = await self.judge.areply(call, model, self.session_id, keep=self.keep)
+            # Long texts are read beside the loop.
+            await asyncio.to_thread(self.take, reply)
+        return await asyncio.to_thread(self._ended)
 
     def _ended(self) -> Report:
         report = self.report

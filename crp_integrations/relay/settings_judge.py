@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Final, Literal
+from collections.abc import Mapping
+from typing import Any, Final, Literal
 
 from pydantic import Field, SecretStr, field_validator
 
 from crp_integrations.dpe.judge.prompt import LANGUAGES
+from crp_integrations.errors import RequestError
 from crp_integrations.records import Part
 
 ALWAYS: Final = "always"
@@ -86,3 +88,44 @@ class JudgeSettings(Part):
         """Share of the answers that are judged, [0, 1]."""
         found = _SAMPLE.fullmatch(self.when)
         return float(found[1]) if found else 1.0
+
+
+def reaching(
+    settings: JudgeSettings | None, model: object, own: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The fields of the settings, without an address and key that are another judge's."""
+    fields = (settings or JudgeSettings()).model_dump()
+    named = fields["model"]
+    other = isinstance(model, str) and bool(named) and not same_provider(model, named)
+    if other or not isinstance(model, str):
+        fields |= {"api_base": "", "api_key": None}
+    elif "api_base" in own and own["api_base"] != fields["api_base"]:
+        fields["api_key"] = None
+    return fields
+
+
+def same_provider(model: str, other: str) -> bool:
+    """Whether two names are of one provider; a bare name's is not known without LiteLLM."""
+    if model == other:
+        return True
+    return "/" in model and model.partition("/")[0] == other.partition("/")[0]
+
+
+def budget_fields(given: int | Mapping[str, float] | None) -> dict[str, Any]:
+    """The fields that a budget stands for: calls, or a mapping with `calls`, `tokens` or `usd`.
+
+    Raises:
+        RequestError: it is something else.
+    """
+    if given is None:
+        return {}
+    if isinstance(given, Mapping):
+        odd = set(given) - {"calls", "tokens", "usd"}
+        if odd:
+            raise RequestError(
+                f"judge_budget has {sorted(odd)[0]!r:.40}; give calls, tokens or usd"
+            )
+        return {f"budget_{name}": value for name, value in given.items()}
+    if isinstance(given, bool) or not isinstance(given, int):
+        raise RequestError(f"judge_budget is {given!r:.40}; give a number of calls or a mapping")
+    return {"budget_calls": given}

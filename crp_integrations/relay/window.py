@@ -174,14 +174,13 @@ class Window:
         world, judge = self._world, self._world.judge
         if judge is None or self._examined is None or not reply.text.strip():
             return None
-        model = reply.model or fitted.model
         return JudgedAnswer(
             judge,
             report,
             self._examined[0].dossier,
             session_id=self.session_id,
             decides=world.settings.dpe.decides == "claims",
-            own_model=fitted.model if judge.own else model,
+            own_model=fitted.model,
             own_window=world.limit_for(fitted.model)[0],
             left_out=self._kept_from(judge, fitted.envelope),
         )

@@ -269,6 +269,7 @@ def test_every_adapter_is_asked() -> None:
         "EmittingMiddleware",
         "FabricEmbeddings",
         "LangChainReranker",
+        "crp_evaluator",
         "envelope_text",
         "CRPStream",
     }

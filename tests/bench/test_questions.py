@@ -97,8 +97,8 @@ def test_a_file_that_is_none_is_named(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="nowhere"):
         questions.run(tmp_path / "nowhere.jsonl.gz")
     plain = tmp_path / "plain.jsonl.gz"
-    plain.write_text("{}", encoding="utf-8")
-    with pytest.raises(RequestError, match="gzip JSON lines"):
+    plain.write_text("nothing", encoding="utf-8")
+    with pytest.raises(RequestError, match="no JSON object"):
         questions.run(plain)
 
 

@@ -576,10 +576,10 @@ def test_what_is_not_of_the_format_is_refused_with_its_line(
         read(folder)
 
 
-def test_a_file_that_is_no_gzip_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_no_data_is_refused(tmp_path: Path) -> None:
     folder = write(tmp_path / "set", [DOCUMENT], [QUERY])
-    (folder / "queries.jsonl.gz").write_bytes(b"{}")
-    with pytest.raises(RequestError, match=r"queries.jsonl.gz cannot be read as gzip JSON lines"):
+    (folder / "queries.jsonl.gz").write_bytes(b"nothing")
+    with pytest.raises(RequestError, match=r"queries.jsonl.gz line 1 is no JSON object"):
         read(folder)
 
 

@@ -130,7 +130,7 @@ def test_earlier_messages_and_system_prompt_are_shown_in_short() -> None:
     data = case.material
     assert [text[0] for _, text in data["earlier"]] == ["5", "6", "7", "8"]
     assert max(len(text) for _, text in data["earlier"]) == 600
-    assert len(data["system"]) == 4000
+    assert len(data["system"]) == 20_000
 
 
 def test_own_instructions_and_a_rubric_are_told_and_named() -> None:

@@ -122,7 +122,7 @@ def test_after_its_last_attempt_the_fallback_is_asked(judge: Double) -> None:
     assert [seen.model for seen in judge.requests] == ["judge-1", "judge-1", "judge-2"]
     assert report.risk_level is RiskLevel.HIGH
     (call,) = report.judge.calls
-    assert call.model == "judge-2"
+    assert call.model == "fallback openai/judge-2"
     judge.faults = {"judge-1": "broken", "judge-2": "broken"}
     report = judged(LOW, named(judge, fallback="openai/judge-2", retries=0))
     assert flags(report) == ["judge-failed=ModelError 500"]

@@ -17,10 +17,13 @@ from crp_integrations.language.conditions import dropped
 from crp_integrations.language.negation import polarity_differs
 from crp_integrations.language.sentences import split_sentences
 from crp_integrations.language.words import content_stems
-from crp_integrations.vocabulary import Checked, ClaimStatus, ErrorKind
+from crp_integrations.vocabulary import Checked, ClaimStatus, ClaimType, ErrorKind
 
 # Shorter ones match by chance.
 LEAST_WORDS: Final = 3
+
+# Words that answer a question alone.
+ANSWERS: Final = frozenset({"yes", "no", "ja", "nein", "oui", "non", "sí", "si"})
 
 # Which error each finding of the stages without a model call stands for.
 ERRORS: Final = {
@@ -47,9 +50,22 @@ def screened(report: Report, passages: Sequence[tuple[str, str]]) -> Report:
 
 
 def without_doubt(claims: Sequence[Claim]) -> bool:
-    """Whether every claim that can be checked is matched."""
-    settled = (ClaimStatus.SUPPORTED, ClaimStatus.NOT_CHECKABLE)
-    return all(claim.status in settled for claim in claims)
+    """Whether every claim is matched, one at least; talk may stand between them.
+
+    A bare yes or no, and talk with a figure or a name, says something that nobody matched.
+    """
+    talk = [claim for claim in claims if claim.status is not ClaimStatus.SUPPORTED]
+    return len(talk) < len(claims) and all(map(_is_talk, talk))
+
+
+def _is_talk(claim: Claim) -> bool:
+    first = folded_words(claim.text).partition(" ")[0].strip(".,;:!")
+    return (
+        claim.status is ClaimStatus.NOT_CHECKABLE
+        and claim.claim_type is ClaimType.META
+        and first not in ANSWERS
+        and not claim.entities
+    )
 
 
 def _screened(claim: Claim, units: _Units, passages: Sequence[tuple[str, str]]) -> Claim:

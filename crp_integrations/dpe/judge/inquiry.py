@@ -13,7 +13,13 @@ from typing import Final
 from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.judge import prompt as words
 from crp_integrations.dpe.judge.prompt import JudgePrompt
-from crp_integrations.dpe.judge.records import JudgeExchange, JudgeRun, LeftOut
+from crp_integrations.dpe.judge.records import (
+    QUESTION_ID,
+    SYSTEM_ID,
+    JudgeExchange,
+    JudgeRun,
+    LeftOut,
+)
 from crp_integrations.dpe.judge.reply import read_reply, readable
 from crp_integrations.dpe.records import Claim
 from crp_integrations.language.overlap import coverage
@@ -118,6 +124,14 @@ class Inquiry:
         ]
         self._left_out += [
             LeftOut(fact_id=dossier.passages[number - 1][0], reason=TOO_LONG) for number in unread
+        ]
+        self._left_out += [
+            LeftOut(fact_id=name, reason=TOO_LONG)
+            for name, text, most in (
+                (QUESTION_ID, dossier.question, words.QUESTION_CHARACTERS),
+                (SYSTEM_ID, dossier.instructions, words.SYSTEM_CHARACTERS),
+            )
+            if len(text) > most
         ]
         self._made: list[JudgeExchange] = []
         self._asked: tuple[_Part, str, tuple[Message, ...], bool] | None = None

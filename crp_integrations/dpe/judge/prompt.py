@@ -24,7 +24,9 @@ SYSTEM: Final = "s"
 # Earlier messages that are shown, so that "and the second one?" can be understood.
 EARLIER: Final = 4
 EARLIER_CHARACTERS: Final = 600
-SYSTEM_CHARACTERS: Final = 4_000
+# Of a longer question or system prompt the beginning is shown, and the report says so.
+SYSTEM_CHARACTERS: Final = 20_000
+QUESTION_CHARACTERS: Final = 20_000
 # What a model can give as a status; that a claim was not checked is no word of its.
 STATUSES: Final = tuple(one.value for one in ClaimStatus if one is not ClaimStatus.NOT_CHECKED)
 KINDS: Final = tuple(one.value for one in ErrorKind)
@@ -169,7 +171,7 @@ def material(
     ]
     if earlier:
         data["earlier"] = earlier
-    data["question"] = dossier.question
+    data["question"] = dossier.question[:QUESTION_CHARACTERS]
     if dossier.instructions.strip():
         data["system"] = dossier.instructions[:SYSTEM_CHARACTERS]
     data["passages"] = [[str(number), text] for number, text in passages]

@@ -14,6 +14,9 @@ NO_DOUBT: Final = "no doubt"
 
 # In front of the name of a fallback that replied in the judge's place.
 FALLBACK: Final = "fallback "
+# Names of the texts that are no passages.
+QUESTION_ID: Final = "question"
+SYSTEM_ID: Final = "system"
 
 
 class Quotation(Part):

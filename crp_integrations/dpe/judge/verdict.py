@@ -18,7 +18,13 @@ from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.judge.prompt import QUESTION, SYSTEM
 from crp_integrations.dpe.judge.quotation import Folded, locate
 from crp_integrations.dpe.judge.reasons import reasons
-from crp_integrations.dpe.judge.records import NO_DOUBT, JudgeRun, Quotation
+from crp_integrations.dpe.judge.records import (
+    NO_DOUBT,
+    QUESTION_ID,
+    SYSTEM_ID,
+    JudgeRun,
+    Quotation,
+)
 from crp_integrations.dpe.judge.reply import Word, read_reply
 from crp_integrations.dpe.records import Claim, Report
 from crp_integrations.vocabulary import (
@@ -58,8 +64,6 @@ JUDGE_FLAGS: Final = (
     "judge-own-",
 )
 NOTED: Final = "unsupported-allowed"
-QUESTION_ID: Final = "question"
-SYSTEM_ID: Final = "system"
 # Of several words on one claim, from calls with other passages, the first of these counts.
 FIRST: Final = (
     ClaimStatus.CONTRADICTED,
@@ -253,6 +257,7 @@ class _Reading:
                 self._words.setdefault(number, []).append((found.numbered.get(number), shown))
             self._others += [(word, shown) for word in found.unnumbered]
         left = {one.fact_id for one in run.left_out}
+        self._cut = not left.isdisjoint((QUESTION_ID, SYSTEM_ID))
         self._unread = {
             number for number, (fact_id, _) in enumerate(dossier.passages, 1) if fact_id in left
         }
@@ -268,7 +273,7 @@ class _Reading:
         best = found[0] if found else _with(claim, ClaimStatus.NOT_CHECKED)
         if best.status is ClaimStatus.UNSUPPORTED:
             shown = frozenset[int]().union(*(there for _, there in heard))
-            if self._unread or len(shown) < self._whole:
+            if self._cut or self._unread or len(shown) < self._whole:
                 # What was not read may say it.
                 return _with(claim, ClaimStatus.NOT_CHECKED)
         return best

@@ -338,7 +338,7 @@ function statusesOf(told, said, claims) {
   }
   if (!calls.length) return null;
   const left = new Set(told.left_out.map(([id]) => id));
-  const unread = said.passages.some((one) => left.has(one.id));
+  const unread = ["question", "system"].some((name) => left.has(name)) || said.passages.some((one) => left.has(one.id));
   // What several calls, each with other passages, come to.
   const merged = (claim, heard) => {
     const best = heard.map(([word, shown]) => believed(said, claim, word, shown))
