@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Unpack
 
 from crp_integrations.errors import RequestError
-from crp_integrations.evaluation.scoring import AnswerScore, Scorer
+from crp_integrations.evaluation.answer_score import AnswerScore, Scorer
 from crp_integrations.relay.judge import JudgeOptions, JudgeSource
 from crp_integrations.relay.settings import Settings
 from crp_integrations.vocabulary import GroundingMode

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, Unpack
 
 from crp_integrations.errors import RequestError
-from crp_integrations.evaluation.scoring import Scorer
+from crp_integrations.evaluation.answer_score import Scorer
 from crp_integrations.relay.judge import JudgeOptions, JudgeSource
 from crp_integrations.relay.settings import Settings
 from crp_integrations.vocabulary import GroundingMode

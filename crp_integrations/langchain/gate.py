@@ -30,7 +30,7 @@ from crp_integrations.policy.judge import judge
 from crp_integrations.policy.parse import parse
 from crp_integrations.policy.records import Judgement
 from crp_integrations.ports import Embedder
-from crp_integrations.relay.adapting.judging import judge_for
+from crp_integrations.relay.adapting.judge_arguments import judge_for
 from crp_integrations.relay.doors import aexamine, examine
 from crp_integrations.relay.judge import JudgeOptions, JudgeSource
 from crp_integrations.relay.parts import refuse_odd

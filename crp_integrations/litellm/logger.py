@@ -19,7 +19,7 @@ from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
 from crp_integrations.ports import Embedder
-from crp_integrations.relay.adapting.judging import judge_for, told_later
+from crp_integrations.relay.adapting.judge_arguments import judge_for, told_later
 from crp_integrations.relay.adapting.taking import check_called
 from crp_integrations.relay.doors import examine
 from crp_integrations.relay.given import passages_of

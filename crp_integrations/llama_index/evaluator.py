@@ -8,7 +8,7 @@ from typing import Any, Unpack
 from llama_index.core.evaluation import BaseEvaluator, EvaluationResult
 
 from crp_integrations.errors import RequestError
-from crp_integrations.evaluation.scoring import AnswerScore, Scorer
+from crp_integrations.evaluation.answer_score import AnswerScore, Scorer
 from crp_integrations.relay.judge import JudgeOptions, JudgeSource
 from crp_integrations.relay.settings import Settings
 from crp_integrations.vocabulary import GroundingMode

@@ -39,7 +39,7 @@ from crp_integrations.llama_index.tree import Tree
 from crp_integrations.llama_index.wire import messages_of, receipt_told, tool_results
 from crp_integrations.messages import Message
 from crp_integrations.receipt.records import Receipt
-from crp_integrations.relay.adapting.judging import before_question, judge_for, told_later
+from crp_integrations.relay.adapting.judge_arguments import before_question, judge_for, told_later
 from crp_integrations.relay.adapting.taking import check_called, check_relay
 from crp_integrations.relay.adapting.witnessing import witness
 from crp_integrations.relay.doors import examine

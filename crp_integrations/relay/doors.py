@@ -362,6 +362,9 @@ def screened_answer(
     """
     if not isinstance(answer, str):
         raise RequestError(f"answer is {type(answer).__name__}, wanted a text")
+    for name, text in (("question", question), ("system_prompt", system_prompt)):
+        if text is not None and not isinstance(text, str):
+            raise RequestError(f"{name} is {type(text).__name__}, wanted a text")
     if isinstance(context, str):
         raise RequestError("context is one string; give a list of texts, such as [context]")
     chosen = settings or load()
@@ -379,7 +382,7 @@ def screened_answer(
         prior=earlier_of(prior),
         windows_left=max(0, chosen.max_windows - len(prior) - 1),
         conversation=spoken(conversation_of(conversation)),
-        instructions=system_prompt,
+        instructions=system_prompt or "",
     )
     report = run_stages(
         dossier,

@@ -19,7 +19,10 @@ from crp_integrations.policy.parse import parse
 from crp_integrations.relay.faulting import faulted
 from crp_integrations.relay.settings_judge import JudgeSettings
 
-PASSAGES = ["The Meridian plan costs 4.20 euros a month.", "The plan can be cancelled within its first 14 days by post."]
+PASSAGES = [
+    "The Meridian plan costs 4.20 euros a month.",
+    "The plan can be cancelled within its first 14 days by post.",
+]
 WRONG = "The Meridian plan costs 4.80 euros a month."
 Said = Callable[[int, str], dict[str, Any]]
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from importlib.resources import files
 from string import Template
 
-from crp_integrations.receipt.page.judging import constants
+from crp_integrations.receipt.page.judge_constants import constants
 
 # In this order they are one script.
 SCRIPTS = (

@@ -19,7 +19,7 @@ from crp_integrations.dpe.judge.quotation import Folded, locate
 from crp_integrations.dpe.judge.records import JudgeExchange, JudgeRun, LeftOut
 from crp_integrations.dpe.judge.verdict import judged as by_package
 from crp_integrations.dpe.records import Claim, Report
-from crp_integrations.receipt.page.judging import constants
+from crp_integrations.receipt.page.judge_constants import constants
 from crp_integrations.receipt.records import Receipt, write
 from crp_integrations.receipt.redact import redact
 from crp_integrations.relay.doors import examine

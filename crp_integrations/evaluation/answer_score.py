@@ -17,7 +17,7 @@ from crp_integrations.vocabulary import GroundingMode
 UNJUDGED: Final = ("judge-failed=", "judge-not-asked=")
 # The evidence has every claim word for word, which needs no judge.
 SETTLED: Final = "judge-not-asked=no doubt"
-HOLDS: Final = "every claim is supported"
+HOLDS: Final = "nothing speaks against the answer"
 
 
 class AnswerScore(Part):
