@@ -191,7 +191,7 @@ def test_recorded_replies_to_statements_over_records() -> None:
 
 @with_data
 def test_judges_and_verifiers_that_are_always_right_over_realistic_answers() -> None:
-    cases = read_cases(sorted((DATA / "field").glob("*.jsonl.gz")), most=15)
+    cases = read_cases(sorted((DATA / "field").glob("*.jsonl.gz")), most=8)
     by_judge = figures([verdict(one, oracle(one)) for one in map(screened, cases)])["all"]
     by_verifier = figures([verdict(screened(c, verifier=OracleVerifier(c))) for c in cases])["all"]
     assert (by_judge["right_flagged"], by_judge["wrong_passed"]) == (0.0, 0.0)
