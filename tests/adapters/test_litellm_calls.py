@@ -11,6 +11,7 @@ import pytest
 from litellm.integrations.custom_logger import CustomLogger
 
 from crp_integrations import Relay
+from crp_integrations.engines.litellm_versions import library
 from crp_integrations.errors import (
     ConfigError,
     ModelError,
@@ -249,11 +250,11 @@ def test_an_error_tells_what_was_tried(relay: Relay, server: Double, how: str) -
 
 @pytest.mark.parametrize("how", WAYS)
 def test_our_own_refusal_of_an_attempt_is_the_error_that_is_raised(
-    relay: Relay, server: Double, how: str
+    relay: Relay, server: Double, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     called = router(relay, entry(server, "main", "gpt-4o"))
-    # As an operator might write it after the router was made.
-    called.router.model_list[0]["litellm_params"]["extra_headers"] = {"CRP-Context-ETag": "x"}
+    # As an operator might set it for the process after the router was made.
+    monkeypatch.setattr(library(), "headers", {"CRP-Context-ETag": "x"})
     with pytest.raises(ConfigError, match="CRP metadata"):
         answered(how, called, session_id=SESSION)
     assert server.requests == []
