@@ -141,7 +141,7 @@ def _case(row: dict[str, Any], domain: str) -> AnswerCase:
     return AnswerCase(
         name=str(row["id"]),
         domain=str(row.get("task") or domain),
-        question=_text(row["question"]),
+        question="" if row["question"] is None else _text(row["question"]),
         passages=tuple(_text(one) for one in passages),
         answer=_text(row["answer"]),
         wrong=bool(row["hallucinated"]),

@@ -101,6 +101,13 @@ def test_a_row_of_another_form_is_named(tmp_path: Path, row: dict[str, Any]) -> 
         read_cases([path])
 
 
+def test_an_answer_may_have_no_question(tmp_path: Path) -> None:
+    path = tmp_path / "summaries.jsonl"
+    path.write_text(json.dumps({**ROWS[0], "question": None}), encoding="utf-8")
+    (case,) = read_cases([path])
+    assert case.question == ""
+
+
 def test_prompts_hold_no_label(data: Path) -> None:
     for one, row in zip(prompts([screened(c) for c in read_cases([data])]), ROWS, strict=True):
         assert one["name"] == row["id"]
