@@ -31,7 +31,7 @@ REPLY_TOKENS: Final = 200
 CLAIM_TOKENS: Final = 120
 # Tokens of the frame around a text in the JSON object.
 FRAME_TOKENS: Final = 8
-# The least that a call has for passages: a smaller window takes no judge.
+# The least that a call has for passages, whatever the window: a provider refuses what is too long.
 LEAST_ROOM: Final = 400
 # Claims that are asked about in one call: more make replies that no model writes to their end.
 MOST_CLAIMS: Final = 80
