@@ -204,4 +204,4 @@ def test_judges_and_verifiers_that_are_always_right_over_realistic_answers() -> 
     assert (by_judge["right_flagged"], by_judge["wrong_passed"]) == (0.0, 0.0)
     # One answer of the whole set is wrong in a sentence that passes for talk about the answer.
     assert by_verifier["right_flagged"] <= 0.01
-    assert by_verifier["wrong_passed"] <= 0.02
+    assert by_verifier["wrong_passed"] * by_verifier["wrong"] <= 1.001
