@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-SETS = "chunking_eval,codebase,hotpot,locomo_half,musique"
+SETS = "chunking_eval,hotpot"
 CRP = "import sys; from crp_integrations.cli.app import main; sys.argv[0] = 'crp'; main()"
 # The first that the command line knows.
 SELECTION = (("eval", "selection"), ("bench", "selection"))
