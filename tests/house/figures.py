@@ -24,7 +24,7 @@ SELECTION = (("eval", "selection"), ("bench", "selection"))
 ANSWERS = (("eval", "answers"),)
 
 
-def figures(data: Path, *, sets: str = SETS, queries: int = 40, most: int = 30) -> dict[str, Any]:
+def figures(data: Path, *, sets: str = SETS, queries: int = 40, most: int = 10) -> dict[str, Any]:
     """The figures of a sample.
 
     Args:
@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("data", type=Path)
     parser.add_argument("--sets", default=SETS)
     parser.add_argument("--queries", type=int, default=40)
-    parser.add_argument("--most", type=int, default=30)
+    parser.add_argument("--most", type=int, default=10)
     told = parser.parse_args(arguments)
     print(
         json.dumps(
