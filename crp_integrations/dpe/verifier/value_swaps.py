@@ -1,4 +1,4 @@
-"""Two values of a source that a claim has the other way round, and the words they are compared by."""
+"""Values of a source that a claim has the other way round, and the words they are compared by."""
 
 from __future__ import annotations
 
