@@ -20,10 +20,10 @@ import numpy as np
 
 from crp_integrations.bench.embedder import GRID, Report, separation
 from crp_integrations.dpe.dossier import Dossier, PriorWindow
-from crp_integrations.dpe.said import Said, Session
-from crp_integrations.dpe.settings_quality import COVERED, REPEATED, QualitySettings
-from crp_integrations.dpe.stages.s07_repetition import repeated
-from crp_integrations.dpe.stages.s08_completeness import by_cosine, by_words
+from crp_integrations.dpe.session_texts import SessionSentences, SessionText
+from crp_integrations.dpe.settings import COVERED_NEED, REPEATED, QualitySettings
+from crp_integrations.dpe.stages.coherence import repeated
+from crp_integrations.dpe.stages.completeness import by_cosine, by_words
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.evaluation.data_rows import rows_of
 from crp_integrations.language.differences import differ
@@ -55,13 +55,13 @@ def questions(path: Path, limit: int) -> dict[str, list[str]]:
     for row in rows_of(path):
         if row["task"] == "QA" and (row["question"] in found or len(found) < limit):
             found[row["question"]].append(row["answer"])
-    told = {q: [a for a in answers if any(Said(a).tells)] for q, answers in found.items()}
+    told = {q: [a for a in answers if any(SessionText(a).tells)] for q, answers in found.items()}
     return {question: answers for question, answers in told.items() if len(answers) > 1}
 
 
 def sentences(answer: str) -> list[str]:
     """The sentences of an answer that are long enough to be compared."""
-    return [text for text in Said(answer).sentences if len(text.split()) >= LEAST_WORDS]
+    return [text for text in SessionText(answer).sentences if len(text.split()) >= LEAST_WORDS]
 
 
 def repeats(asked: dict[str, list[str]], texts: Embedded) -> Report:
@@ -100,14 +100,16 @@ def coverage(asked: dict[str, list[str]], texts: Embedded) -> Report:
         told = [
             text
             for answer in asked[needs[whose]][:1]
-            for text, tells in zip(Said(answer).sentences, Said(answer).tells, strict=True)
+            for text, tells in zip(
+                SessionText(answer).sentences, SessionText(answer).tells, strict=True
+            )
             if tells
         ]
         return float((texts.rows(told) @ rows[need]).max()) if told else -1.0
 
     covered = np.array([best(at, at) for at in range(len(needs))], np.float32)
     open_ = np.array([best(at, int(alike[at].argmax())) for at in range(len(needs))], np.float32)
-    return {"needs": len(needs), **separation({"ragtruth": (covered, open_)}, COVERED, None)}
+    return {"needs": len(needs), **separation({"ragtruth": (covered, open_)}, COVERED_NEED, None)}
 
 
 def rules(asked: dict[str, list[str]], embedder: OnnxEmbedder, texts: Embedded) -> Report:
@@ -123,7 +125,7 @@ def rules(asked: dict[str, list[str]], embedder: OnnxEmbedder, texts: Embedded) 
         for at, need in enumerate(needs):
             for which, whose in (("own", at), ("neighbour", int(alike[at].argmax()))):
                 answer = asked[needs[whose]][0]
-                session = Session(Dossier(need, answer, ()), embedder)
+                session = SessionSentences(Dossier(need, answer, ()), embedder)
                 if name == "cosine":
                     literal = QualitySettings.literal()
                     ok = by_cosine([need], session, [session.answer], literal)
@@ -143,7 +145,7 @@ def lost(asked: dict[str, list[str]], embedder: OnnxEmbedder) -> Report:
     all_, near = 0, 0
     for answers in asked.values():
         prior = (PriorWindow("w1", 1, answers[0]),)
-        session = Session(Dossier("", answers[1], (), prior=prior), embedder)
+        session = SessionSentences(Dossier("", answers[1], (), prior=prior), embedder)
         wide = set(repeated(session, every, embedded=True))
         all_ += len(wide)
         near += len(wide & set(repeated(session, settings, embedded=True)))

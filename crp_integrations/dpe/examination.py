@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from crp_integrations.dpe.dossier import Dossier
+from crp_integrations.dpe.engine_signals import Entry, Remembered, Signals
 from crp_integrations.dpe.judge.records import JudgeRun
 from crp_integrations.dpe.pii.spans import PersonalSpan
 from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.ports import Judgement, Recogniser, Verifier
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.settings import DpeSettings
-from crp_integrations.dpe.signals import Entry, Remembered, Signals
-from crp_integrations.dpe.verifier.calibrated import reads_answers
+from crp_integrations.dpe.verifier.features_verifier import reads_answers
 from crp_integrations.errors import EngineError
 from crp_integrations.guard.ports import Bundle, PolicyEngine
 from crp_integrations.ports import Embedder

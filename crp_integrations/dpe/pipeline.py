@@ -8,24 +8,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from crp_integrations.dpe.dossier import Dossier
+from crp_integrations.dpe.engine_signals import Live, Signals
 from crp_integrations.dpe.ports import Recogniser, Verifier
 from crp_integrations.dpe.records import Report
-from crp_integrations.dpe.said import Session
+from crp_integrations.dpe.session_texts import SessionSentences
 from crp_integrations.dpe.settings import DpeSettings
-from crp_integrations.dpe.signals import Live, Signals
-from crp_integrations.dpe.stages.s01_claims import segment_claims
-from crp_integrations.dpe.stages.s02_attribution import attribute
-from crp_integrations.dpe.stages.s03_fidelity import verify_fidelity
-from crp_integrations.dpe.stages.s04_entailment import score_entailment
-from crp_integrations.dpe.stages.s05_risk import classify_risk
-from crp_integrations.dpe.stages.s06_coherence import check_coherence
-from crp_integrations.dpe.stages.s07_repetition import detect_repetition
-from crp_integrations.dpe.stages.s08_completeness import verify_completeness
-from crp_integrations.dpe.stages.s09_flow import analyse_flow
-from crp_integrations.dpe.stages.s10_omission import find_omissions
-from crp_integrations.dpe.stages.s11_personal import find_personal
-from crp_integrations.dpe.stages.s12_regulatory import classify
-from crp_integrations.dpe.stages.s13_report import write_report
+from crp_integrations.dpe.stages.attribution import attribute, segment_claims
+from crp_integrations.dpe.stages.coherence import check_coherence, detect_repetition
+from crp_integrations.dpe.stages.completeness import verify_completeness
+from crp_integrations.dpe.stages.compliance import classify, find_omissions, find_personal
+from crp_integrations.dpe.stages.entailment import classify_risk, score_entailment
+from crp_integrations.dpe.stages.fidelity import verify_fidelity
+from crp_integrations.dpe.stages.flow import analyse_flow
+from crp_integrations.dpe.stages.report import write_report
 from crp_integrations.dpe.state import Stage, State, Tools
 from crp_integrations.dpe.verifier.context import Context
 from crp_integrations.guard.ports import PolicyEngine
@@ -70,7 +65,7 @@ def examine(
         signals: the door through which engines are asked; None for one that forgets.
 
     Returns:
-        The report of all stages, without identity and hash: see `s13_report.finish`.
+        The report of all stages, without identity and hash: see `stages.report.finish`.
 
     Raises:
         ConfigError: the settings ask for an embedder and there is none.
@@ -81,7 +76,7 @@ def examine(
         context = Context([text for _, text in dossier.passages])
     heard = signals or Live()
     tools = Tools(embedder, verifier, settings, policy, tuple(recognisers), heard)
-    state = State(dossier, tools, context, told=Session(dossier, embedder, heard))
+    state = State(dossier, tools, context, told=SessionSentences(dossier, embedder, heard))
     for name, stage in STAGES:
         with steps.step(name):
             state = stage(state)

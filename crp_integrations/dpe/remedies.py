@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from crp_integrations.dpe.quality import CrossContradiction, Repetition
+from crp_integrations.dpe.records import CrossContradiction, Repetition
 from crp_integrations.language.sentences import split_sentences
 from crp_integrations.vocabulary import Strategy
 

@@ -1,7 +1,4 @@
-"""Risk: the composite of four signals, and its level.
-
-Spec: CRP-SPEC-005 §7
-"""
+"""Risk: the composite of four signals and its level; the quality score of an answer."""
 
 from __future__ import annotations
 
@@ -9,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from crp_integrations.dpe.settings import LEVEL_CUTS, DpeSettings
-from crp_integrations.dpe.verifier.fitted import Curve
-from crp_integrations.vocabulary import GroundingMode, RiskLevel
+from crp_integrations.dpe.records import Coherence, Completeness, Flow, Repetition
+from crp_integrations.dpe.settings import LEVEL_CUTS, DpeSettings, QualitySettings
+from crp_integrations.dpe.verifier.fitted_model import Curve
+from crp_integrations.vocabulary import GroundingMode, QualityTier, RiskLevel
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,3 +162,50 @@ def assess(counts: Counts, mode: GroundingMode, settings: DpeSettings) -> Risk:
     values = signals(counts, mode)
     score = composite(values, settings)
     return Risk(values, score, level(score))
+
+
+def quality_score(
+    repetition: Repetition,
+    completeness: Completeness,
+    flow: Flow,
+    coherence: Coherence,
+    settings: QualitySettings,
+) -> float:
+    """The weighted sum of what stages 6 to 9 found, [0, 1], higher is better.
+
+    The repetition ratio is that of sentences (decision D21).
+
+    Spec: CRP-SPEC-005 §18.2
+    """
+    total = (
+        (1.0 - repetition.semantic) * settings.repetition_weight
+        + completeness.score * settings.completeness_weight
+        + flow.score * settings.flow_weight
+        + coherence.score * settings.coherence_weight
+    )
+    # Nine decimals: float dust must not carry a score over a bound.
+    return round(min(1.0, max(0.0, total)), 9)
+
+
+def ceiling(score: float, settings: QualitySettings) -> tuple[QualityTier, float]:
+    """The best tier that a quality score allows, and the bound that it missed.
+
+    Spec: CRP-SPEC-005 §18.4
+
+    Returns:
+        The tier, and the lower bound of the next better one; 0 for S, which has none.
+
+    >>> ceiling(0.62, QualitySettings())
+    (<QualityTier.B: 'B'>, 0.7)
+    """
+    bound = 0.0
+    for tier, least in (
+        (QualityTier.S, settings.tier_s),
+        (QualityTier.A, settings.tier_a),
+        (QualityTier.B, settings.tier_b),
+        (QualityTier.C, settings.tier_c),
+    ):
+        if score >= least:
+            return tier, bound
+        bound = least
+    return QualityTier.D, bound

@@ -5,19 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from crp_integrations.dpe.compliance import Classification, Omission, PersonalData
 from crp_integrations.dpe.dossier import Dossier
+from crp_integrations.dpe.engine_signals import Live, Signals
 from crp_integrations.dpe.ports import Recogniser, Verifier
-from crp_integrations.dpe.quality import Coherence, Completeness, Flow, Repetition
-from crp_integrations.dpe.records import Claim, Finding, StageRun
+from crp_integrations.dpe.records import (
+    Claim,
+    Classification,
+    Coherence,
+    Completeness,
+    Finding,
+    Flow,
+    Omission,
+    PersonalData,
+    Repetition,
+    StageRun,
+)
 from crp_integrations.dpe.risk import Risk
-from crp_integrations.dpe.said import Session
-from crp_integrations.dpe.settings import DpeSettings
-from crp_integrations.dpe.settings_quality import QualitySettings
-from crp_integrations.dpe.signals import Live, Signals
+from crp_integrations.dpe.session_texts import SessionSentences
+from crp_integrations.dpe.settings import DpeSettings, QualitySettings
 from crp_integrations.dpe.verifier.context import Context
 from crp_integrations.dpe.verifier.features import Alignment
-from crp_integrations.dpe.verifier.heard import Heard
+from crp_integrations.dpe.verifier.features_verifier import Heard
 from crp_integrations.guard.ports import PolicyEngine
 from crp_integrations.ports import Embedder
 from crp_integrations.vocabulary import Attribution, Checked, ClaimType
@@ -85,10 +93,10 @@ class State:
     personal: PersonalData = field(default_factory=PersonalData)
     classification: Classification = field(default_factory=Classification)
     stages: tuple[StageRun, ...] = field(default=())
-    told: Session | None = None
+    told: SessionSentences | None = None
 
     @property
-    def session(self) -> Session:
+    def session(self) -> SessionSentences:
         """What the session has said; the pipeline hands it in, so that it is read once."""
         assert self.told is not None
         return self.told

@@ -12,7 +12,7 @@ from typing import Final
 
 from pydantic import Field
 
-from crp_integrations.dpe.stages.s13_report import report_hash
+from crp_integrations.dpe.stages.report import report_hash
 from crp_integrations.fabric.records import Moment
 from crp_integrations.governance.evaluating import citations, consistent
 from crp_integrations.governance.tracing import PackTrace

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from crp_integrations.dpe.engine_signals import TOLERANCE
 from crp_integrations.dpe.ports import Recogniser, Verifier
 from crp_integrations.dpe.settings import DpeSettings
-from crp_integrations.dpe.signals import TOLERANCE
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import ReceiptBroken
 from crp_integrations.guard.ports import PolicyEngine

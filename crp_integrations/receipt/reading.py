@@ -11,8 +11,8 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from crp_integrations.dpe.dossier import Dossier, PriorWindow, System
+from crp_integrations.dpe.engine_signals import Entry
 from crp_integrations.dpe.examination import Engines, Examination
-from crp_integrations.dpe.signals import Entry
 from crp_integrations.envelope.making import made
 from crp_integrations.envelope.pairs import Listed
 from crp_integrations.envelope.prompt import BETWEEN

@@ -8,15 +8,15 @@ from functools import cached_property
 from typing import Any, Final
 
 from crp_integrations.dpe.catalogue import catalogue as shipped
+from crp_integrations.dpe.engine_signals import Compared, Deviation, SignalsMissing
 from crp_integrations.dpe.examination import Examination, again, stand_ins
 from crp_integrations.dpe.judge.verdict import concluded, of_judge
 from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.records import Report
-from crp_integrations.dpe.rqa import ceiling
+from crp_integrations.dpe.risk import ceiling
 from crp_integrations.dpe.settings import DpeSettings
-from crp_integrations.dpe.signals import Compared, Deviation, SignalsMissing
-from crp_integrations.dpe.stages.s12_regulatory import VERDICT
-from crp_integrations.dpe.stages.s13_report import finish
+from crp_integrations.dpe.stages.compliance import VERDICT
+from crp_integrations.dpe.stages.report import finish
 from crp_integrations.errors import ConfigError, CRPError, PolicySyntaxError, ReceiptBroken
 from crp_integrations.policy.judge import judge
 from crp_integrations.policy.parse import parse

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, NoReturn
 
+from crp_integrations.dpe.engine_signals import Live, Remembered, Signals, SignalsMissing
 from crp_integrations.dpe.examination import Examination, stand_ins
 from crp_integrations.dpe.judge.verdict import of_judge
 from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.settings import DpeSettings
-from crp_integrations.dpe.signals import Live, Remembered, Signals, SignalsMissing
-from crp_integrations.dpe.stages.s12_regulatory import VERDICT
+from crp_integrations.dpe.stages.compliance import VERDICT
 from crp_integrations.envelope.assemble import assemble
 from crp_integrations.envelope.layouts import Shown
 from crp_integrations.envelope.offered import recounted

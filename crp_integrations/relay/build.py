@@ -11,8 +11,8 @@ from typing import Any
 
 from crp_integrations import weights
 from crp_integrations.dpe.ports import Recogniser, Verifier
-from crp_integrations.dpe.verifier.alignment import AlignmentVerifier
-from crp_integrations.dpe.verifier.calibrated import FeaturesVerifier
+from crp_integrations.dpe.verifier.alignment_verifier import AlignmentVerifier
+from crp_integrations.dpe.verifier.features_verifier import FeaturesVerifier
 from crp_integrations.engines import hnsw
 from crp_integrations.engines.extractive import EXTRACTIVE
 from crp_integrations.engines.guards import guard_of, read_exceptions

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from crp_integrations.dpe.catalogue import named
 from crp_integrations.dpe.settings import LEVEL_CUTS
-from crp_integrations.dpe.verifier.calibrated import FeaturesVerifier
+from crp_integrations.dpe.verifier.features_verifier import FeaturesVerifier
 from crp_integrations.records import Record
 from crp_integrations.relay.build import (
     default_embedder,

@@ -12,7 +12,7 @@ from crp_integrations.dpe.dossier import Dossier, PriorWindow
 from crp_integrations.dpe.pipeline import examine as run_stages
 from crp_integrations.dpe.ports import Verifier
 from crp_integrations.dpe.records import Report
-from crp_integrations.dpe.stages.s13_report import finish
+from crp_integrations.dpe.stages.report import finish
 from crp_integrations.envelope.assemble import assemble
 from crp_integrations.envelope.offered import offered
 from crp_integrations.envelope.ports import Reranker

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from crp_integrations.dpe.records import Report
-from crp_integrations.dpe.rqa import ceiling
-from crp_integrations.dpe.settings_quality import QualitySettings
+from crp_integrations.dpe.risk import ceiling
+from crp_integrations.dpe.settings import QualitySettings
 from crp_integrations.envelope.records import Cap, Envelope
 from crp_integrations.vocabulary import QualityTier
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from crp_integrations.dpe.catalogue import catalogue
 from crp_integrations.dpe.dossier import Dossier, PriorWindow, System
+from crp_integrations.dpe.engine_signals import Live
 from crp_integrations.dpe.examination import Engines, Examination
 from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.records import Report
-from crp_integrations.dpe.signals import Live
 from crp_integrations.envelope.evolution import SUMMARY_SOURCE, next_window
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import StoreError

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from crp_integrations.dpe.pii import find_personal_data
-from crp_integrations.dpe.settings_compliance import PersonalSettings
+from crp_integrations.dpe.settings import PersonalSettings
 from crp_integrations.envelope.records import PackedFact
 from crp_integrations.seals import sha256_each
 

@@ -14,7 +14,7 @@ from typing import Final
 from crp_integrations.dpe.pii import KINDS, find_personal_data
 from crp_integrations.dpe.pii.spans import PersonalSpan, apart
 from crp_integrations.dpe.ports import Recogniser
-from crp_integrations.dpe.settings_compliance import PersonalSettings
+from crp_integrations.dpe.settings import PersonalSettings
 from crp_integrations.errors import EngineError
 from crp_integrations.language.memo import forgotten_with
 from crp_integrations.seals import sha256_hex

@@ -22,8 +22,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from crp_integrations.dpe.registration import Registration
-from crp_integrations.dpe.settings import DpeSettings
+from crp_integrations.dpe.settings import DpeSettings, Registration
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import ConfigError, PolicySyntaxError
 from crp_integrations.fabric.settings import FabricSettings

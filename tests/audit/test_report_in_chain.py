@@ -7,7 +7,7 @@ import pytest
 from crp_integrations import Relay
 from crp_integrations.audit import windows
 from crp_integrations.audit.keys import session_key
-from crp_integrations.dpe.stages.s13_report import report_hash
+from crp_integrations.dpe.stages.report import report_hash
 from crp_integrations.seals import sha256
 from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.vocabulary import ChainIntegrity, RiskLevel

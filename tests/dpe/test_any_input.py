@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crp_integrations.dpe.records import Report
-from crp_integrations.dpe.stages.s13_report import finish
+from crp_integrations.dpe.stages.report import finish
 from tests.dpe.helpers import check
 
 BITS = st.sampled_from(
@@ -78,7 +78,7 @@ def test_a_lone_surrogate_is_read_as_a_replacement_character() -> None:
 SCRIPT = """
 from tests.dpe.helpers import check
 from tests.dpe.texts import *
-from crp_integrations.dpe.stages.s13_report import finish
+from crp_integrations.dpe.stages.report import finish
 answer = "Revenue was $4.8M in 2023, and Nils Berg said it rose daily. It does not apply."
 context = ["Revenue was $4.2M in 2024. It applies.", "Ann Berg said it fell weekly.", "A B C"]
 print(finish(check(answer, context)).model_dump_json())

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from crp_integrations.dpe.risk import grounding_pct
 from crp_integrations.dpe.settings import DpeSettings
-from crp_integrations.dpe.stages.s02_attribution import classify
-from crp_integrations.dpe.stages.s13_report import dominant
+from crp_integrations.dpe.stages.attribution import classify
+from crp_integrations.dpe.stages.report import dominant
 from crp_integrations.errors import ConfigError, EngineError, RequestError
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import Attribution, ClaimType, GroundingMode

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.dpe import said
-from crp_integrations.dpe.settings_quality import QualitySettings
-from crp_integrations.dpe.stages import s08_completeness
-from crp_integrations.dpe.stages.s08_completeness import level
+from crp_integrations.dpe import session_texts
+from crp_integrations.dpe.settings import QualitySettings
+from crp_integrations.dpe.stages import completeness
+from crp_integrations.dpe.stages.completeness import level
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.envelope.decompose import DecomposeSettings, decompose
 from crp_integrations.vocabulary import CompletenessLevel
@@ -43,10 +43,12 @@ def embedder() -> OnnxEmbedder:
 def test_the_answer_is_taken_apart_once_for_all_stages(monkeypatch: pytest.MonkeyPatch) -> None:
     segmented: list[str] = []
     needed: list[Sequence[str]] = []
-    plain, plainly = said.segment, s08_completeness.needs_of
-    monkeypatch.setattr(said, "segment", lambda text: segmented.append(text) or plain(text))
+    plain, plainly = session_texts.segment, completeness.needs_of
     monkeypatch.setattr(
-        s08_completeness, "needs_of", lambda texts: needed.append(texts) or plainly(texts)
+        session_texts, "segment", lambda text: segmented.append(text) or plain(text)
+    )
+    monkeypatch.setattr(
+        completeness, "needs_of", lambda texts: needed.append(texts) or plainly(texts)
     )
     first = after(FIRST, sub_queries=NEEDS)
     assert segmented == [FIRST]

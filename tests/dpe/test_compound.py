@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crp_integrations.dpe.verifier.calibrated import FeaturesVerifier
+from crp_integrations.dpe.verifier.features_verifier import FeaturesVerifier
 from crp_integrations.vocabulary import Checked, ClaimType
 from tests.dpe.helpers import check
 from tests.dpe.test_features_verifier import content

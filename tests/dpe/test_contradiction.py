@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crp_integrations.dpe.settings import DpeSettings
-from crp_integrations.dpe.stages import s03c_contradiction as stage
-from crp_integrations.dpe.verifier.alike import ALIKE, alike
-from crp_integrations.dpe.verifier.readings import read
+from crp_integrations.dpe.stages import fidelity as stage
+from crp_integrations.dpe.verifier.opposition import ALIKE, alike
+from crp_integrations.dpe.verifier.values import read
 from tests.dpe.helpers import check
 from tests.dpe.texts import TEXTS
 

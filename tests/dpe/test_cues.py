@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.dpe.verifier.cues import (
+from crp_integrations.dpe.verifier.claim_measures import (
     ABSOLUTES,
     HEDGES,
     OPINIONS,

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crp_integrations.dpe.verifier.edits import Edits
-from crp_integrations.dpe.verifier.readings import read
-from crp_integrations.dpe.verifier.swaps import swap
-from crp_integrations.dpe.verifier.tokens import tokens
+from crp_integrations.dpe.verifier.value_swaps import swap, tokens
+from crp_integrations.dpe.verifier.values import read
+from crp_integrations.dpe.verifier.word_edits import Edits
 from tests.dpe.helpers import check, kinds, only
 from tests.dpe.texts import TEXTS
 

@@ -16,15 +16,14 @@ from crp_integrations import examine, weights
 from crp_integrations.dpe.ports import Judgement
 from crp_integrations.dpe.risk import calibrated, composite
 from crp_integrations.dpe.settings import LEVEL_CUTS, DpeSettings
-from crp_integrations.dpe.verifier.alignment import AlignmentVerifier
-from crp_integrations.dpe.verifier.calibrated import FeaturesVerifier
+from crp_integrations.dpe.verifier.alignment_verifier import AlignmentVerifier
+from crp_integrations.dpe.verifier.boosted_trees import Trees
 from crp_integrations.dpe.verifier.context import Context
 from crp_integrations.dpe.verifier.features import align
-from crp_integrations.dpe.verifier.fitted import SIGNALS, Fitted
-from crp_integrations.dpe.verifier.recorded import Records, clocks, days_of
-from crp_integrations.dpe.verifier.rewritten import read_words
-from crp_integrations.dpe.verifier.trees import Trees
-from crp_integrations.dpe.verifier.word_measures import Source
+from crp_integrations.dpe.verifier.features_verifier import FeaturesVerifier
+from crp_integrations.dpe.verifier.fitted_model import SIGNALS, Fitted
+from crp_integrations.dpe.verifier.source_records import Records, clocks, days_of
+from crp_integrations.dpe.verifier.word_measures import Source, read_words
 from crp_integrations.dpe.verifier.wording import Wording, words_of
 from crp_integrations.errors import EngineError
 from crp_integrations.relay.build import default_verifier

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.dpe.said import Said
-from crp_integrations.dpe.settings_quality import QualitySettings
-from crp_integrations.dpe.stages.s09_flow import (
+from crp_integrations.dpe.session_texts import SessionText
+from crp_integrations.dpe.settings import QualitySettings
+from crp_integrations.dpe.stages.flow import (
     complexity,
     flow_score,
     has_transition,
@@ -150,9 +150,9 @@ def test_topics_are_compared_both_ways_alike(one: str, other: str, count: int) -
 
 @pytest.mark.requirement("005-11.3-4")
 def test_register_bands() -> None:
-    def text(length: int) -> Said:
+    def text(length: int) -> SessionText:
         words = [f"word{chr(97 + n)}" for n in range(length)]
-        return Said(f"{' '.join(words).capitalize()}.")
+        return SessionText(f"{' '.join(words).capitalize()}.")
 
     assert mean_length(text(10)) == 10
     # Ten words against eight is 20 % apart, against seven 30 %.
@@ -160,13 +160,13 @@ def test_register_bands() -> None:
     assert register_consistency(text(10), text(7), DEFAULT) == 0.75
     assert complexity("a b c d", 4) == 1.0
     assert complexity("a a b b", 4) == 0.5
-    plain = Said("We go home today. You stay here now.")
+    plain = SessionText("We go home today. You stay here now.")
     assert persons(plain.text) == (True, True)
     assert persons("They left.") == (False, False)
-    third = Said("They go home today. Cats stay here now.")
+    third = SessionText("They go home today. Cats stay here now.")
     assert register_consistency(plain, third, DEFAULT) == 0.75
-    active = Said("The crew built the bridge. The crew painted the bridge.")
-    passive = Said("The bridge was built quickly. The bridge was painted then.")
+    active = SessionText("The crew built the bridge. The crew painted the bridge.")
+    passive = SessionText("The bridge was built quickly. The bridge was painted then.")
     assert (passive_ratio(active), passive_ratio(passive)) == (0.0, 1.0)
     assert register_consistency(active, passive, DEFAULT) < 1.0
     assert register_consistency(active, active, DEFAULT) == 1.0

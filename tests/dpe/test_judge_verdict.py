@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from crp_integrations.dpe.judge.reasons import MOST, SENTENCES, reasons
 from crp_integrations.dpe.judge.verdict import ORDER, judged, level_of, of_verifier
 from crp_integrations.dpe.records import Claim
-from crp_integrations.dpe.stages.s13_report import finish
+from crp_integrations.dpe.stages.report import finish
 from crp_integrations.errors import ConfigError
 from crp_integrations.vocabulary import (
     Checked,

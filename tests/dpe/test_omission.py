@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.records import Report
-from crp_integrations.dpe.settings import DpeSettings
-from crp_integrations.dpe.settings_compliance import COVERED, OmissionSettings
-from crp_integrations.dpe.verifier.alignment import AlignmentVerifier
+from crp_integrations.dpe.settings import COVERED_FACT, DpeSettings, OmissionSettings
+from crp_integrations.dpe.verifier.alignment_verifier import AlignmentVerifier
 from crp_integrations.errors import ConfigError, RequestError
 from crp_integrations.ports import Embedder
 from crp_integrations.vectors import FloatRows
@@ -104,7 +103,7 @@ def test_literal_flags_important_facts_below_point_six(
     wanted = [
         f"f{n}"
         for n, (cosine, weight) in enumerate(facts, 1)
-        if weight >= 0.70 and round(float(np.float32(cosine)), 6) < COVERED
+        if weight >= 0.70 and round(float(np.float32(cosine)), 6) < COVERED_FACT
     ]
     assert [omission.fact_id for omission in report.omissions] == wanted
 
@@ -132,7 +131,7 @@ def test_default_takes_the_embedders_own_threshold_and_names_it() -> None:
     ]
     assert len(_report("It rains.", [(FERRY, 0.9)], embedder=_Angles(cosines)).omissions) == 1
     literal = DpeSettings.preset("literal")
-    assert literal.omission.covered == COVERED == 0.60
+    assert literal.omission.covered == COVERED_FACT == 0.60
     strict = _report("It rains.", [(FERRY, 0.9)], embedder=calibrated, settings=literal)
     assert len(strict.omissions) == 1
 

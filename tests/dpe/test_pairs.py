@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crp_integrations.dpe.settings import DpeSettings
-from crp_integrations.dpe.stages.s03c_contradiction import _near
+from crp_integrations.dpe.stages.fidelity import _near
 from tests.dpe.helpers import check, kinds
 
 PRESETS = (DpeSettings.preset("literal"), DpeSettings())

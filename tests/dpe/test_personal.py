@@ -12,9 +12,8 @@ from crp_integrations.dpe.pii.spans import KINDS, NEVER_CHECKED, PersonalSpan
 from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.ports import Recogniser
 from crp_integrations.dpe.records import Report
-from crp_integrations.dpe.settings import DpeSettings
-from crp_integrations.dpe.settings_compliance import PersonalSettings
-from crp_integrations.dpe.verifier.alignment import AlignmentVerifier
+from crp_integrations.dpe.settings import DpeSettings, PersonalSettings
+from crp_integrations.dpe.verifier.alignment_verifier import AlignmentVerifier
 from crp_integrations.vocabulary import PersonalCategory
 
 SECRETS = ("jo.moon@example.org", "4111 1111 1111 1111", "Ann Moonraker")

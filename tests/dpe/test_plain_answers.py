@@ -8,11 +8,11 @@ import pytest
 
 from crp_integrations import weights
 from crp_integrations.dpe.records import Report
-from crp_integrations.dpe.verifier.calibrated import FeaturesVerifier
 from crp_integrations.dpe.verifier.context import Context
 from crp_integrations.dpe.verifier.features import align
-from crp_integrations.dpe.verifier.readings import read
-from crp_integrations.dpe.verifier.recorded import Records
+from crp_integrations.dpe.verifier.features_verifier import FeaturesVerifier
+from crp_integrations.dpe.verifier.source_records import Records
+from crp_integrations.dpe.verifier.values import read
 from crp_integrations.vocabulary import RiskLevel
 from tests.dpe.helpers import check, kinds
 

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.dpe.settings import DpeSettings
-from crp_integrations.dpe.settings_quality import QualitySettings
-from crp_integrations.dpe.stages.s07_repetition import gram_overlap, level
+from crp_integrations.dpe.settings import DpeSettings, QualitySettings
+from crp_integrations.dpe.stages.coherence import gram_overlap, level
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.vocabulary import RepetitionLevel
 from tests.dpe.texts import HARBOUR, TEXTS

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.settings import DpeSettings
-from crp_integrations.dpe.stages.s13_report import finish
+from crp_integrations.dpe.stages.report import finish
 from crp_integrations.seals import sha256, window_hmac
 from crp_integrations.vocabulary import ChainIntegrity
 from tests.doubles import HashEmbedder

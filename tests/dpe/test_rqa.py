@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.dpe.quality import Coherence, Completeness, Flow, Repetition
-from crp_integrations.dpe.rqa import ceiling, quality_score
-from crp_integrations.dpe.settings import DpeSettings
-from crp_integrations.dpe.settings_quality import QualitySettings
+from crp_integrations.dpe.records import Coherence, Completeness, Flow, Repetition
+from crp_integrations.dpe.risk import ceiling, quality_score
+from crp_integrations.dpe.settings import DpeSettings, QualitySettings
 from crp_integrations.errors import ConfigError
 from crp_integrations.relay.emitting import before_its_answer, emitted
 from crp_integrations.vocabulary import QualityTier

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from crp_integrations import Relay
-from crp_integrations.dpe.verifier.readings import read
+from crp_integrations.dpe.verifier.values import read
 from crp_integrations.envelope.records import Candidate, Stretch
 from crp_integrations.errors import FactRejected
 from crp_integrations.language.memo import forget

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crp_integrations.dpe import said
+from crp_integrations.dpe import session_texts
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.ingest import decomposition
 from crp_integrations.fabric.ingest.chunking import Chunk, cut
@@ -109,7 +109,7 @@ def test_to_the_letter_a_chunk_becomes_as_many_facts_as_it_has_assertions() -> N
 @pytest.mark.requirement("009-4.3-3")
 def test_the_assertions_are_those_of_stage_1(monkeypatch: pytest.MonkeyPatch) -> None:
     # Stage 1 takes its segments from what is known of the answer's text.
-    assert vars(decomposition)["segment"] is vars(said)["segment"] is segment
+    assert vars(decomposition)["segment"] is vars(session_texts)["segment"] is segment
     # What that code answers is what is cut: one claim, one fact.
     monkeypatch.setattr(decomposition, "segment", lambda text: segment(text)[:1])
     assert len(made(TWO, "always")) == 1

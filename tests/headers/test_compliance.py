@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from crp_integrations.dpe.compliance import Classification
-from crp_integrations.dpe.records import StageRun
+from crp_integrations.dpe.records import Classification, StageRun
 from crp_integrations.headers import names
 from crp_integrations.headers.parse import read
 from crp_integrations.headers.render import render

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crp_integrations.dpe.quality import Completeness
-from crp_integrations.dpe.records import Quality, StageRun
+from crp_integrations.dpe.records import Completeness, Quality, StageRun
 from crp_integrations.headers import names
 from crp_integrations.headers.parse import read
 from crp_integrations.headers.render import render

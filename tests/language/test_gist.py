@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.dpe.verifier import readings
+from crp_integrations.dpe.verifier import values
 from crp_integrations.language import dates, identifiers, memo, quantities
 from crp_integrations.language.gist import Gist, gist
 
 EVERYTHING = Gist(True, None)
-MODULES = (dates, identifiers, quantities, readings)
+MODULES = (dates, identifiers, quantities, values)
 PIECES = (
     "12", "3.5", "2024", "March", "may", "sept", "\u00bd", "\u0664", "\u00b2", "half", "twice a day",
     "one", "twenty-first", "Six", "s\u0131x", "\u017feven", "\u212a9", "www.a.org", "https://b.c/d", "e@f.gh",
@@ -29,7 +29,7 @@ def everything_of(text: str) -> list[object]:
         identifiers.identifiers(text),
         dates.dates(text),
         quantities.quantities(text),
-        readings.read(text),
+        values.read(text),
     ]
 
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crp_integrations.dpe.compliance import Classification
-from crp_integrations.dpe.records import Report
+from crp_integrations.dpe.records import Classification, Report
 from crp_integrations.policy.directives import DIRECTIVES
 from crp_integrations.policy.judge import judge
 from crp_integrations.policy.parse import parse

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from crp_integrations.dpe.stages.s13_report import finish
+from crp_integrations.dpe.stages.report import finish
 from crp_integrations.errors import PolicyRelaxed
 from crp_integrations.headers.names import PROTOCOL_VERSION
 from crp_integrations.policy.inherit import tightened

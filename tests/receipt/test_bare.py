@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from crp_integrations.dpe.compliance import Classification
-from crp_integrations.dpe.records import Report, StageRun
+from crp_integrations.dpe.records import Classification, Report, StageRun
 from crp_integrations.policy.records import Judgement
 from crp_integrations.receipt import bare
 from crp_integrations.receipt.canonical import dumps

@@ -12,7 +12,7 @@ from crp_integrations import Relay
 from crp_integrations.audit import windows
 from crp_integrations.audit.journal import verify
 from crp_integrations.audit.keys import journal_key, session_key
-from crp_integrations.dpe.verifier.alignment import AlignmentVerifier
+from crp_integrations.dpe.verifier.alignment_verifier import AlignmentVerifier
 from crp_integrations.errors import (
     CRPError,
     EngineError,

@@ -9,7 +9,7 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.dpe.pii.spans import PersonalSpan
-from crp_integrations.dpe.settings_compliance import PersonalSettings
+from crp_integrations.dpe.settings import PersonalSettings
 from crp_integrations.errors import EngineError
 from crp_integrations.relay.redacting import Redacting
 from crp_integrations.vocabulary import PersonalCategory

@@ -8,8 +8,8 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.dpe.records import Report
-from crp_integrations.dpe.settings_compliance import PersonalSettings
-from crp_integrations.dpe.stages.s13_report import finish, finished, report_hash
+from crp_integrations.dpe.settings import PersonalSettings
+from crp_integrations.dpe.stages.report import finish, finished, report_hash
 from crp_integrations.relay.personal import Searched
 from crp_integrations.seals import sha256, sha256_each
 from crp_integrations.session.ports import sessions_of

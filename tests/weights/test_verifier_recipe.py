@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from crp_integrations.dpe.verifier.fitted import Fitted
-from crp_integrations.dpe.verifier.trees import Trees
+from crp_integrations.dpe.verifier.boosted_trees import Trees
+from crp_integrations.dpe.verifier.fitted_model import Fitted
 from crp_integrations.recipes.verifier.__main__ import card, main
 from crp_integrations.recipes.verifier.fit import COMMON, arrays, balanced, fold_of
 from crp_integrations.recipes.verifier.made import made

@@ -16,7 +16,7 @@ from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.settings import DpeSettings
-from crp_integrations.dpe.verifier.alignment import AlignmentVerifier
+from crp_integrations.dpe.verifier.alignment_verifier import AlignmentVerifier
 from crp_integrations.envelope.assemble import assemble
 from crp_integrations.envelope.counts import Remembering
 from crp_integrations.envelope.fit import Fit

@@ -10,7 +10,7 @@ from crp_integrations.bench.measure import in_one_thread
 from crp_integrations.bench.verifier.data import Case
 from crp_integrations.bench.verifier.systems import System, Word, engine
 from crp_integrations.dpe.settings import DpeSettings
-from crp_integrations.dpe.verifier.calibrated import FeaturesVerifier
+from crp_integrations.dpe.verifier.features_verifier import FeaturesVerifier
 from crp_integrations.errors import RequestError
 
 RECIPE = "crp_integrations.recipes.verifier"

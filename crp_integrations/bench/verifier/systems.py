@@ -16,8 +16,8 @@ from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.ports import Verifier
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.settings import DpeSettings
-from crp_integrations.dpe.verifier.alignment import AlignmentVerifier
-from crp_integrations.dpe.verifier.calibrated import FeaturesVerifier
+from crp_integrations.dpe.verifier.alignment_verifier import AlignmentVerifier
+from crp_integrations.dpe.verifier.features_verifier import FeaturesVerifier
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.ports import Embedder
 

@@ -13,8 +13,7 @@ from crp_integrations.dpe.dossier import Dossier, PriorWindow
 from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.ports import Verifier
 from crp_integrations.dpe.records import Report
-from crp_integrations.dpe.settings import DpeSettings
-from crp_integrations.dpe.settings_quality import QualitySettings
+from crp_integrations.dpe.settings import DpeSettings, QualitySettings
 from crp_integrations.ports import Embedder
 
 TARGET = 0.9

@@ -12,25 +12,22 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from crp_integrations.dpe.pii.addresses import street_addresses
 from crp_integrations.dpe.pii.contact import (
     emails,
     hardware_addresses,
     ip_addresses,
     phones,
+    street_addresses,
     urls,
 )
-from crp_integrations.dpe.pii.financial import RULES as FINANCIAL
-from crp_integrations.dpe.pii.financial import crypto_addresses, ibans, salaries
-from crp_integrations.dpe.pii.national import RULES as NATIONAL
+from crp_integrations.dpe.pii.identity_numbers import FINANCIAL_RULES as FINANCIAL
+from crp_integrations.dpe.pii.identity_numbers import QUASI_IDENTIFIER_RULES as QUASI
+from crp_integrations.dpe.pii.identity_numbers import STATE_RULES as NATIONAL
+from crp_integrations.dpe.pii.identity_numbers import ages, crypto_addresses, ibans, salaries
 from crp_integrations.dpe.pii.persons import persons
-from crp_integrations.dpe.pii.quasi import RULES as QUASI
-from crp_integrations.dpe.pii.quasi import ages
-from crp_integrations.dpe.pii.reading import read
-from crp_integrations.dpe.pii.rules import found_by
 from crp_integrations.dpe.pii.sensitive import sensitive
-from crp_integrations.dpe.pii.spans import KINDS, PersonalSpan, apart
-from crp_integrations.dpe.settings_compliance import PersonalSettings
+from crp_integrations.dpe.pii.spans import KINDS, PersonalSpan, apart, found_by, read
+from crp_integrations.dpe.settings import PersonalSettings
 
 OWN: Final = "own recognisers@1"
 _RULES: Final = (*FINANCIAL, *NATIONAL, *QUASI)

@@ -1,4 +1,4 @@
-"""Ways to reach a person or a device: e-mail, telephone, internet and hardware addresses."""
+"""Ways to reach a person or a device: e-mail, telephone, network and postal addresses."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from crp_integrations.dpe.pii.rules import any_of, beside
-from crp_integrations.dpe.pii.spans import PersonalSpan, span
+from crp_integrations.dpe.pii.spans import PersonalSpan, any_of, beside, span
 
 _EMAIL: Final = re.compile(
     r"(?<![\w.!#$%&'*+/=?^`{|}~-])[\w!#$%&'*+/=?^`{|}~-](?:[\w.!#$%&'*+/=?^`{|}~-]{0,62}[\w+-])?"
@@ -158,3 +157,168 @@ def _is_valid(text: str, region: str | None) -> bool:
         return phonenumbers.is_valid_number(phonenumbers.parse(text, region))
     except phonenumbers.NumberParseException:
         return False
+
+
+_UPPER: Final = "A-ZÀ-ÖØ-ÞĀĂĄĆČĎĐĒĘĚĞĢĪİĶĹĽŁŃŅŇŌŐŒŔŘŚŞŠŢŤŪŮŰŹŻŽ"
+_WORD: Final = rf"[{_UPPER}][\w'.-]{{0,30}}"
+_NUMBER: Final = r"\d{1,5}(?:[ -]?[A-Za-z](?!\w))?(?:[/-]\d{1,4}[A-Za-z]?(?!\w))?"
+# English names of ways, behind the name.
+_WAYS: Final = (
+    r"(?:street|st|avenue|ave|av|road|rd|boulevard|blvd|drive|dr|lane|ln|court|ct|place|pl|square|sq"
+    r"|terrace|ter|way|parkway|pkwy|highway|hwy|circle|cir|trail|trl|close|crescent|cres|grove"
+    r"|gardens|gdns|mews|row|walk|alley|plaza|loop|ridge|ridges|hill|hills|heights|hts|path|pike"
+    r"|expressway|expy|freeway|turnpike|crossing|run|bend|cove|point|view|views|manor|meadow"
+    r"|meadows|park|springs|valley|village|viaduct|burg|burgs|fort|forge|fork|forks|glen|green"
+    r"|harbor|haven|hollow|island|isle|junction|key|knoll|knolls|lake|lakes|land|landing|mall|mill"
+    r"|mills|mission|mount|mountain|orchard|oval|pass|passage|pine|pines|plain|plains|port|prairie"
+    r"|radial|ramp|ranch|rapid|rapids|rest|river|route|shoal|shore|shores|skyway|spur|spurs|station"
+    r"|stravenue|stream|summit|throughway|trace|track|trafficway|tunnel|underpass|union|unions"
+    r"|vista|well|wells|extension|extensions|estate|estates|field|fields|flat|flats|ford|fords"
+    r"|forest|gateway|camp|canyon|cape|causeway|center|centers|cliff|cliffs|club|common|corner"
+    r"|corners|course|creek|crest|crossroad|curve|dale|dam|divide|falls|ferry|garden|inlet|light"
+    r"|lights|locks|lodge|motorway|neck|overpass|parks|parkways|ports|roads|squares|streets|brook"
+    r"|brooks|branch|bridge|bluff|bluffs|beach|bayou|annex|arcade|bottom|bypass|islands|coves)"
+)
+_FIRST_NUMBER: Final = re.compile(
+    rf"(?<![\w.,$€£/-]){_NUMBER},? (?:(?:[NSEW]|North|South|East|West)\.? )?"
+    rf"(?:(?:{_WORD}|\d{{1,3}}(?:st|nd|rd|th)) ){{1,4}}?(?i:{_WAYS})\.?(?!\w)"
+)
+# Names of ways that stand before the name: Romance and Slavic languages, and German prepositions.
+_LEADING: Final = re.compile(
+    rf"(?<!\w)(?:(?:(?i:via|viale|piazza|corso|vicolo|largo|rue|avenue|boulevard|place|chemin|allée|quai"
+    rf"|impasse|route|calle|avenida|avda|av|paseo|plaza|carrer|rua|travessa|praça|ul|ulica|aleja|al"
+    rf"|osiedle|strada|bulevardul|ulitsa|trg|jalan|jl|rúa))\.? (?:(?i:de la|de l'|della|delle|degli|dei"
+    rf"|del|di|de|do|da|dos|des|du|la|le|les|los|las) ?)?(?:{_WORD} ?){{1,4}}"
+    rf"|(?:Am|An der|Auf der|Im|In der|Zum|Zur|Unter den|Alte[rn]?) (?:{_WORD} ?){{1,2}})"
+    rf",? {{0,1}}(?:n[°ºr]?\.? ?)?(?!\d{{5}}){_NUMBER}(?!\w)(?![.,]\d)"
+)
+# The same with the number in front, as in French.
+_FRENCH: Final = re.compile(
+    rf"(?<![\w.,$€£/-]){_NUMBER},? (?:bis |ter )?(?i:rue|avenue|boulevard|place|chemin|allée|quai|impasse|route|via"
+    rf"|calle|rua)\.? (?:(?i:de la|de l'|del|di|de|do|da|des|du|la|le|les) ?)?{_WORD}(?: {_WORD}){{0,3}}"
+)
+# Names of ways grown together with the name.
+_GROWN: Final = (
+    r"(?:straße|strasse|str\.|gasse|weg|platz|allee|ufer|damm|ring|gade|gaden|gata|gatan|gaten|vej"
+    r"|vejen|väg|vägen|veg|vegen|veien|vei|veien|stræde|torv|torget|plads|katu|kuja|tie|polku|puistikko|straat|laan"
+    r"|kade|plein|gracht|weg|dijk|utca|út|útja|tér|körút|ulice|ulici|náměstí|cesta|gatvė|iela|tänav"
+    r"|mnt|pst|bakken|lia|sgate|sveien|svegen|sgata|sgatan|stien|haugen|kollen|vollen|toppen|marken"
+    r"|parken|svingen|krakken|vangen|lien|åsen|ringen|allén|stigen|vænget|kroken|tunet|skogen"
+    r"|penkere|kaari|raitti|rinne|mäki|ranta|tori|gränd|backen|höjden|hoved|skrent|brekka|holt|gerði|braut|stræti|vegur|tún|hóll|heiði|bær|sund|múli)"
+)
+_COMPOUND_AFTER: Final = re.compile(
+    rf"(?<!\w)(?=[^\W\d_]{{4,40}})(?:{_WORD} ){{0,2}}[^\W\d_][\w'-]{{1,30}}(?i:{_GROWN}) {_NUMBER}(?!\w)(?![.,]\d)"
+)
+_COMPOUND_BEFORE: Final = re.compile(
+    rf"(?<![\w.,$€£/-])\d{{1,5}} (?:{_WORD} ){{0,2}}[{_UPPER}][\w'-]{{1,30}}{_GROWN}(?!\w)"
+)
+_BOX: Final = re.compile(
+    r"(?<!\w)(?:P\.? ?O\.? ?Box|Post Office Box|Postfach|Apartado|Casilla|Boîte Postale|PMB)"
+    r" ?#? ?\d{1,7}(?!\w)",
+    re.IGNORECASE,
+)
+_MILITARY: Final = re.compile(
+    r"(?<!\w)(?:(?:PSC|CMR|Unit) ?\d{1,5},? {0,2}(?:Box ?\d{1,5})|US(?:NS|CGC|S) [A-Z]\w{1,20}),?\s{0,3}"
+    r"(?:APO|FPO|DPO)[ ,]{1,2}(?:AA|AE|AP) ?\d{5}(?:-\d{4})?(?!\w)",
+    re.IGNORECASE,
+)
+_TOLD: Final = any_of(
+    "address addresses live lives living lived reside resides residing home located location "
+    "deliver delivered delivery ship shipped send sent moved move house visit meet mailing"
+)
+_LOOSE: Final = re.compile(
+    rf"(?<![\w.,$€£/-])(?:{_NUMBER} (?:{_WORD} ?){{1,4}}(?<! )|(?:{_WORD} ){{1,4}}{_NUMBER})(?!\w)(?![.,:%]\d)"
+)
+_UNIT: Final = re.compile(
+    r"[,\s]{1,3}(?:(?:apt|apartment|suite|ste|unit|floor|fl|room|rm|flat|building|bldg|no|lot|door|#)"
+    r"\.? ?#?[\w-]{1,6}|#\d{1,5})(?!\w)",
+    re.IGNORECASE,
+)
+# A line or part that may go on an address: a place, a state, a postcode, a country.
+_PART: Final = re.compile(
+    rf"[,\s]{{1,4}}(?:\d{{4,6}}(?:-\d{{3,4}})?|\d{{3}} ?\d{{2}}|\d{{4}} ?[A-Z]{{2}}|[{_UPPER}]{{1,2}}-?\d{{1,5}}[A-Z]?(?: \d[A-Z]{{2}})?"
+    rf"|[{_UPPER}][\w'.-]{{1,30}}|[{_UPPER}]{{2}}|(?:de|of|la|le|los|am|an|der|upon|del|di))(?!\w)"
+)
+_HOUSE: Final = re.compile(r"(?<![\w.,$€£/-])(?P<n>\d{1,5}),? \Z")
+# Where the postcode comes first, a place follows it.
+_PLACE: Final = re.compile(rf" [{_UPPER}][\w'-]{{2,30}}(?=[\s.,;:!?]|$)")
+_CODE: Final = re.compile(
+    r"\d{4,6}(?:-\d{3,4})?|\d{3} \d{2}|[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2}|\d{4} ?[A-Z]{2}"
+)
+_MOST_PARTS: Final = 10
+_NOT_STREETS: Final = frozenset(
+    """january february march april may june july august september october november december
+    chapter section article figure table page step item version january part volume year years
+    people percent million billion days hours minutes mbps gbps kbps mhz ghz khz mwh kwh gwh
+    usd eur gbp km kg""".split()
+)
+
+
+# Behind which a number may stand that goes with a name of a way grown together with the name.
+_GROWN_END: Final = re.compile(rf"(?i:{_GROWN})\Z")
+_BLANK_NUMBER: Final = re.compile(r" \d")
+_LONGEST_GROWN: Final = 12
+
+
+def _may_be_grown(plain: str) -> bool:
+    """Whether `_COMPOUND_AFTER` can be in a text, which is dear to look for."""
+    return any(
+        _GROWN_END.search(plain, max(0, found.start() - _LONGEST_GROWN), found.start())
+        for found in _BLANK_NUMBER.finditer(plain)
+    )
+
+
+def street_addresses(plain: str) -> Iterator[PersonalSpan]:
+    """Streets with a number and what goes on from them, boxes, and military addresses."""
+    for pattern, score in (
+        (_FIRST_NUMBER, 0.80),
+        (_LEADING, 0.80),
+        (_FRENCH, 0.80),
+        (_COMPOUND_AFTER, 0.75),
+        (_COMPOUND_BEFORE, 0.70),
+        (_BOX, 0.75),
+        (_MILITARY, 0.95),
+        (_LOOSE, 0.0),
+    ):
+        if pattern is _COMPOUND_AFTER and not _may_be_grown(plain):
+            continue
+        for found in pattern.finditer(plain):
+            start, end = found.span()
+            end = start + len(found.group().rstrip(" ,."))
+            if not score and (not beside(plain, start, end, _TOLD) or _is_no_street(found.group())):
+                continue
+            sure = score or 0.60
+            number = _HOUSE.search(plain, max(0, start - 8), start)
+            if number and pattern not in (_MILITARY, _BOX):
+                start = number.start("n")
+            longer, coded = (end, False) if pattern is _MILITARY else _going_on(plain, end)
+            if coded and pattern is not _MILITARY:
+                sure = min(0.95, sure + 0.10)
+            yield span("street_address", start, longer, "address@1", sure)
+
+
+def _going_on(plain: str, end: int) -> tuple[int, bool]:
+    """Where the address ends: behind its unit, and behind its postcode when one follows soon."""
+    unit = _UNIT.match(plain, end)
+    if unit:
+        end = unit.end()
+    last, at = end, end
+    coded = False
+    for _ in range(_MOST_PARTS):
+        part = _PART.match(plain, at)
+        if part is None:
+            break
+        # An empty line or a full stop ends an address.
+        if part.group().count("\n") > 1 and not part.group().replace("\n", "").strip(" ,"):
+            break
+        at = part.end()
+        if _CODE.search(part.group()):
+            last, coded = at, True
+            place = _PLACE.match(plain, at)
+            if place and part.group()[-4:].isdigit():
+                last = place.end()
+    return last, coded
+
+
+def _is_no_street(text: str) -> bool:
+    return any(word.lower().strip(".,") in _NOT_STREETS for word in text.split())

@@ -1,8 +1,10 @@
-"""Kinds of personal data, the category of each, and the place where one stands."""
+"""Kinds of personal data, the rules that find numbers, and the places where they stand."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
@@ -103,3 +105,159 @@ def apart(found: list[PersonalSpan]) -> list[PersonalSpan]:
         insort(taken, (one.start, one.end))
         kept.append(one)
     return sorted(kept, key=lambda s: (s.start, s.end))
+
+
+# Characters on either side in which a word counts as beside.
+BEFORE: Final = 60
+AFTER: Final = 24
+_DIGIT: Final = re.compile(r"\d")
+_SEPARATORS: Final = re.compile(r"[^0-9A-Za-z]")
+
+
+def beside(plain: str, start: int, end: int, words: re.Pattern[str]) -> bool:
+    """Whether a word of the pattern stands shortly before a place, or just after it."""
+    before = plain[max(0, start - BEFORE) : start]
+    # Another line or another sentence is about something else, except for a heading above.
+    before = "\n".join(re.split(r"(?<=[.!?;])\s", before)[-1].split("\n")[-2:])
+    after = re.split(r"[.!?;\n]", plain[end : end + AFTER], maxsplit=1)[0]
+    return words.search(before) is not None or words.search(after) is not None
+
+
+def any_of(words: str) -> re.Pattern[str]:
+    """Whole words or phrases in any case; `_` stands for one or two blanks, signs or nothing."""
+    parts = [re.escape(word).replace("_", r"[\s'./-]{0,2}") for word in words.split()]
+    return re.compile(r"(?<![^\W_])(?:" + "|".join(parts) + r")(?![^\W_])", re.IGNORECASE)
+
+
+def _compact(text: str) -> str:
+    return _SEPARATORS.sub("", text).upper()
+
+
+def _always(text: str) -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How one kind of number is found.
+
+    Attributes:
+        name: `name@n` of the recogniser.
+        pattern: its group `n`, or all of it without one, is the number.
+        valid: looks at the number without separators, letters in upper case.
+        words: what stands beside it; None for nothing that could.
+        bare: score without such a word, 0 for none.
+        told: score with one.
+        digits: a text with fewer of them has no such number.
+    """
+
+    kind: str
+    name: str
+    pattern: re.Pattern[str]
+    valid: Callable[[str], bool] = _always
+    words: re.Pattern[str] | None = None
+    bare: float = 0.0
+    told: float = 1.0
+    digits: int = 1
+
+    def find(self, plain: str) -> Iterator[PersonalSpan]:
+        """Every place of the kind."""
+        for found in self.pattern.finditer(plain):
+            group: str | int = "n" if "n" in found.re.groupindex else 0
+            start, end = found.span(group)
+            score = self.bare
+            if self.words is not None and beside(plain, start, end, self.words):
+                score = self.told
+            if score and self.valid(_compact(found.group(group))):
+                yield span(self.kind, start, end, self.name, score)
+
+
+def found_by(rules: Sequence[Rule], plain: str) -> list[PersonalSpan]:
+    """What all rules find; a text without digits enough for a rule is not searched by it."""
+    there = len(_DIGIT.findall(plain))
+    return [one for rule in rules if rule.digits <= there for one in rule.find(plain)]
+
+
+_LOOKALIKES: Final = dict(
+    zip(
+        "АВЕКМНОРСТУХІЈЅаеорсухіјѕԁһԛԝΑΒΕΖΗΙΚΜΝΟΡΤΥΧοναι",
+        "ABEKMHOPCTYXIJSaeopcyxijsdhqwABEZHIKMNOPTYXovai",
+        strict=True,
+    )
+)
+_HYPHENS: Final = frozenset("\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d")
+_BLANKS: Final = frozenset("\u00a0\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000")  # fmt: skip
+_APOSTROPHES: Final = frozenset("\u2018\u2019\u02bc\uff07")
+_MIXED: Final = re.compile(r"[^\W\d_]+")
+_OTHERS: Final = re.compile(r"[^\x00-\x7f]")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A text and what is read of it.
+
+    Attributes:
+        plain: what is searched.
+        at: for each character of `plain` its offset in the text; empty when they are equal.
+        size: characters of the text.
+    """
+
+    plain: str
+    at: tuple[int, ...]
+    size: int
+
+    def back(self, start: int, end: int) -> tuple[int, int]:
+        """Offsets in the text of a stretch of `plain`, not empty."""
+        if not self.at:
+            return start, end
+        return self.at[start], self.at[end - 1] + 1
+
+
+def read(text: str) -> Reading:
+    """The reading of a text, in time linear in it."""
+    if text.isascii():
+        return Reading(text, (), len(text))
+    others = {character: _plain(character) for character in set(_OTHERS.findall(text))}
+    if all(others.values()):
+        # One character for one: the offsets are the same.
+        return Reading(
+            _unmixed(text.translate({ord(a): b for a, b in others.items()})), (), len(text)
+        )
+    kept: list[str] = []
+    at: list[int] = []
+    for place, character in enumerate(text):
+        plain = others.get(character, character)
+        if plain:
+            kept.append(plain)
+            at.append(place)
+    joined = _unmixed("".join(kept))
+    return Reading(joined, tuple(at), len(text))
+
+
+def _plain(character: str) -> str:
+    """One character for one, or none."""
+    kind = unicodedata.category(character)
+    if kind in ("Cf", "Mn") and (kind == "Cf" or "\ufe00" <= character <= "\ufe0f"):
+        return ""
+    if kind == "Nd":
+        return str(unicodedata.decimal(character))
+    if character in _HYPHENS:
+        return "-"
+    if character in _BLANKS:
+        return " "
+    if character in _APOSTROPHES:
+        return "'"
+    composed = unicodedata.normalize("NFKC", character)
+    return composed if len(composed) == 1 else character
+
+
+def _unmixed(text: str) -> str:
+    """The text with lookalikes as Latin letters in words that have such letters too."""
+
+    def latin(found: re.Match[str]) -> str:
+        word = found.group()
+        if word.isascii() or not any(letter.isascii() for letter in word):
+            return word
+        return "".join(_LOOKALIKES.get(letter, letter) for letter in word)
+
+    return _MIXED.sub(latin, text)

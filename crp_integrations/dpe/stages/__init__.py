@@ -1,4 +1,4 @@
-"""Stages: one file for each stage of CRP-SPEC-005 that this version runs, by its number.
+"""Stages of CRP-SPEC-005, in the order in which `pipeline` runs them.
 
 In: the state that earlier stages left. Out: the state with this stage's word added. A stage
 never takes a finding back and never changes the answer's text.

@@ -12,14 +12,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from crp_integrations.dpe.verifier.agreement import (
+from crp_integrations.dpe.verifier.slots import Slot, slots_of
+from crp_integrations.dpe.verifier.values import (
+    Reading,
+    Value,
     alike,
     is_form_of,
     name_words,
+    read,
     same_value,
 )
-from crp_integrations.dpe.verifier.readings import Reading, Value, read
-from crp_integrations.dpe.verifier.slots import Slot, slots_of
 from crp_integrations.language.dates import WEEK, weekdays
 from crp_integrations.language.memo import remembered_of_sentences
 from crp_integrations.language.overlap import Index

@@ -6,7 +6,7 @@ import re
 from bisect import bisect_left
 from dataclasses import dataclass
 
-from crp_integrations.dpe.verifier.readings import Reading
+from crp_integrations.dpe.verifier.values import Reading
 from crp_integrations.language.conditions import dropped
 from crp_integrations.language.negation import negations, polarity_differs, without_sense
 from crp_integrations.language.spans import Span

@@ -10,8 +10,7 @@ import re
 from bisect import bisect_left
 from dataclasses import dataclass
 
-from crp_integrations.dpe.verifier.agreement import same_value
-from crp_integrations.dpe.verifier.readings import PERIOD, Reading, Value
+from crp_integrations.dpe.verifier.values import PERIOD, Reading, Value, same_value
 from crp_integrations.language.dates import DateMention, compatible
 from crp_integrations.language.quantities import Quantity, same_kind
 

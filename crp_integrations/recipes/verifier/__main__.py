@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from crp_integrations.dpe.verifier.fitted import SCHEMA, Fitted
+from crp_integrations.dpe.verifier.fitted_model import SCHEMA, Fitted
 from crp_integrations.recipes.verifier.fit import as_json, fold_of, layers
 from crp_integrations.recipes.verifier.made import made
 from crp_integrations.recipes.verifier.maps import maps

@@ -9,8 +9,8 @@ from typing import Any, Final
 import lightgbm
 import numpy as np
 
-from crp_integrations.dpe.verifier.fitted import answer_columns, joined_columns
-from crp_integrations.dpe.verifier.trees import Floats, Trees, table
+from crp_integrations.dpe.verifier.boosted_trees import Floats, Trees, table
+from crp_integrations.dpe.verifier.fitted_model import answer_columns, joined_columns
 from crp_integrations.recipes.verifier.rows import Row
 
 INNER: Final = 4

@@ -12,9 +12,9 @@ from sklearn.linear_model import LogisticRegression
 
 from crp_integrations.dpe.risk import grounding_pct
 from crp_integrations.dpe.settings import DpeSettings
-from crp_integrations.dpe.stages.s02_attribution import by_model, classify
-from crp_integrations.dpe.verifier.fitted import CONFLICT, SIGNALS, Curve, conflict_odds
-from crp_integrations.dpe.verifier.trees import Floats, probability
+from crp_integrations.dpe.stages.attribution import by_model, classify
+from crp_integrations.dpe.verifier.boosted_trees import Floats, probability
+from crp_integrations.dpe.verifier.fitted_model import CONFLICT, SIGNALS, Curve, conflict_odds
 from crp_integrations.recipes.verifier.fit import Layers, balanced
 from crp_integrations.recipes.verifier.rows import Row
 from crp_integrations.vocabulary import Attribution

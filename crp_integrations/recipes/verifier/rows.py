@@ -15,13 +15,12 @@ import numpy as np
 
 from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.settings import DpeSettings
-from crp_integrations.dpe.stages.s01_claims import segment_claims
-from crp_integrations.dpe.stages.s02_attribution import attribute
-from crp_integrations.dpe.stages.s03_fidelity import verify_fidelity
+from crp_integrations.dpe.stages.attribution import attribute, segment_claims
+from crp_integrations.dpe.stages.fidelity import verify_fidelity
 from crp_integrations.dpe.state import State, Tools
-from crp_integrations.dpe.verifier.alignment import AlignmentVerifier
+from crp_integrations.dpe.verifier.alignment_verifier import AlignmentVerifier
+from crp_integrations.dpe.verifier.claim_measures import Measured, measure
 from crp_integrations.dpe.verifier.context import Context
-from crp_integrations.dpe.verifier.measures import Measured, measure
 from crp_integrations.dpe.verifier.word_measures import Source
 from crp_integrations.language.sentences import sentence_runs
 from crp_integrations.seals import sha256_hex

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import cast
 
 from crp_integrations.dpe.dossier import Dossier, PriorWindow
+from crp_integrations.dpe.engine_signals import Live
 from crp_integrations.dpe.examination import Engines, Examination
 from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.records import Report
-from crp_integrations.dpe.signals import Live
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import SafetyHalt
 from crp_integrations.fabric.records import Fact

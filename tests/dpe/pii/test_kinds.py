@@ -6,7 +6,7 @@ import pytest
 
 from crp_integrations.dpe.pii import find_personal_data
 from crp_integrations.dpe.pii.spans import KINDS
-from crp_integrations.dpe.settings_compliance import PersonalSettings
+from crp_integrations.dpe.settings import PersonalSettings
 from crp_integrations.vocabulary import PersonalCategory
 
 

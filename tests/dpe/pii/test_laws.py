@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.dpe.pii import addresses, checksums, find_personal_data
-from crp_integrations.dpe.pii.reading import read
-from crp_integrations.dpe.pii.spans import KINDS, PersonalSpan, apart
+from crp_integrations.dpe.pii import checksums, contact, find_personal_data
+from crp_integrations.dpe.pii.spans import KINDS, PersonalSpan, apart, read
 
 CARD = "4111111111111111"
 SAMPLES = (
@@ -171,7 +170,7 @@ PARTS = (
 @given(st.lists(st.sampled_from(PARTS), max_size=10), st.sampled_from(["", " "]))
 def test_ways_grown_together_are_looked_for_wherever_one_may_be(parts: list[str], gap: str) -> None:
     text = gap.join(parts)
-    found = list(addresses.street_addresses(text))
+    found = list(contact.street_addresses(text))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(addresses, "_may_be_grown", lambda _: True)
-        assert list(addresses.street_addresses(text)) == found
+        patch.setattr(contact, "_may_be_grown", lambda _: True)
+        assert list(contact.street_addresses(text)) == found

@@ -9,24 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.dpe.pii import _RULES, addresses, contact, financial, numbered, quasi
+from crp_integrations.dpe.pii import _RULES, contact, identity_numbers, numbered
 from crp_integrations.dpe.pii.persons import persons
-from crp_integrations.dpe.pii.rules import Rule, found_by
 from crp_integrations.dpe.pii.sensitive import _PERSON, sensitive
-from crp_integrations.dpe.settings_compliance import PersonalSettings
+from crp_integrations.dpe.pii.spans import Rule, found_by
+from crp_integrations.dpe.settings import PersonalSettings
 from crp_integrations.language.sentences import split_sentences
 
 # Of these the pattern alone takes fewer; what it finds must hold three, or a digit lies ahead.
 LOOKED_AT = {"passport@1", "driving-licence@1", "employee@1"}
 ADDRESSES = [
-    getattr(addresses, name)
+    getattr(contact, name)
     for name in (
         "_FIRST_NUMBER", "_LEADING", "_FRENCH", "_COMPOUND_AFTER", "_COMPOUND_BEFORE", "_BOX",
         "_MILITARY", "_LOOSE",
     )
 ]  # fmt: skip
 NUMBERED = [
-    financial._IBAN, financial._MONEY, contact._PHONE, *quasi._AGES, *ADDRESSES,
+    identity_numbers._IBAN, identity_numbers._MONEY, contact._PHONE, *identity_numbers._AGES, *ADDRESSES,
 ]  # fmt: skip
 
 

@@ -1,16 +1,6 @@
-"""Stage 2: whether each factual claim rests on the context.
+"""Stages 1 and 2: the answer cut into claims, and whether each rests on the context.
 
-Two rules. `cosine` is §4.3 to the letter. `alignment` takes the better of two scores: how much
-of the claim's words and values its best sentences hold, mapped so that .75 and .60 keep their
-meaning, and the cosine of the claim with those sentences and with whole facts. A value changed
-in an otherwise aligned sentence leaves the claim grounded, so that stage 3 can name what was
-changed; a value without any source keeps it from being more than MIXED.
-
-With the `features` verifier no vector is needed: the fitted probability that a claim is
-supported takes the place of both scores, on the same scale; a claim whose value was changed
-keeps its lexical score, so that stage 3 can name the change.
-
-Spec: CRP-SPEC-005 §4 (decision D2)
+Spec: CRP-SPEC-005 §3, §4
 """
 
 from __future__ import annotations
@@ -20,18 +10,83 @@ from dataclasses import replace
 
 import numpy as np
 
-from crp_integrations.dpe.records import Claim, Evidence, StageRun
+from crp_integrations.dpe.engine_signals import Near, near
+from crp_integrations.dpe.records import Claim, Entity, Evidence, StageRun
+from crp_integrations.dpe.session_texts import SessionText
 from crp_integrations.dpe.settings import DpeSettings
-from crp_integrations.dpe.signals import Near, near
 from crp_integrations.dpe.state import State
-from crp_integrations.dpe.verifier.alignment import IDENTITY, curve
-from crp_integrations.dpe.verifier.calibrated import reads_answers
+from crp_integrations.dpe.verifier.alignment_verifier import IDENTITY, curve
 from crp_integrations.dpe.verifier.features import Alignment, align
-from crp_integrations.dpe.verifier.heard import Heard, heard
+from crp_integrations.dpe.verifier.features_verifier import Heard, heard, reads_answers
+from crp_integrations.dpe.verifier.values import read
 from crp_integrations.errors import ConfigError, EngineError
+from crp_integrations.language.claims import Segment
 from crp_integrations.ports import Embedder
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import Attribution, Checked, ClaimType
+
+RUN = StageRun(number=1, name="claim segmentation", engine="rules@1")
+
+
+def segment_claims(state: State) -> State:
+    """Cut the answer into claims and say which of them can be checked.
+
+    Spec: CRP-SPEC-005 §3.2, §3.3
+    """
+    answer, settings = state.dossier.answer, state.tools.settings
+    # Later stages read the answer's claims and sentences again.
+    said = state.told.answer if state.told is not None else SessionText(answer)
+    segments, spans = said.segments, said.every
+    claims = []
+    sentences = []
+    checkable = 0
+    for number, piece in enumerate(segments, 1):
+        checkable += piece.claim_type in (ClaimType.FACTUAL, ClaimType.PROCEDURAL)
+        claims.append(_claim(number, piece, answer, checkable, settings))
+        here = piece.sentence_index
+        last = spans[min(here + 1, len(spans) - 1)]
+        sentences.append(answer[spans[here].start : last.end])
+    return replace(
+        state,
+        claims=tuple(claims),
+        sentences=tuple(sentences),
+        stages=(*state.stages, RUN),
+    )
+
+
+def _claim(
+    number: int, piece: Segment, answer: str, checkable: int, settings: DpeSettings
+) -> Claim:
+    own = answer[piece.start : piece.end]
+    return Claim(
+        claim_id=f"c{number}",
+        text=own,
+        start=piece.start,
+        end=piece.end,
+        reads_as=piece.read(answer),
+        sentence_index=piece.sentence_index,
+        claim_type=piece.claim_type,
+        specificity=piece.specificity,
+        entities=tuple(
+            Entity(
+                text=value.text,
+                kind=value.kind,
+                start=piece.start + value.start,
+                end=piece.start + value.end,
+            )
+            for value in read(own).values
+        ),
+        checked=_checked(piece, checkable, settings),
+    )
+
+
+def _checked(piece: Segment, checkable: int, settings: DpeSettings) -> Checked:
+    if piece.claim_type in (ClaimType.OPINION, ClaimType.META):
+        return Checked.NOT_CHECKABLE
+    if checkable > settings.most_claims or piece.end - piece.start > settings.longest_claim:
+        return Checked.NOT_CHECKED
+    return Checked.CHECKED
+
 
 NAME = "attribution"
 Scored = tuple[float, tuple[Evidence, ...]]

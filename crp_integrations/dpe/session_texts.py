@@ -13,8 +13,8 @@ from functools import cached_property
 import numpy as np
 
 from crp_integrations.dpe.dossier import Dossier
-from crp_integrations.dpe.signals import Live, Near, Signals, near, numbers
-from crp_integrations.dpe.verifier.readings import read
+from crp_integrations.dpe.engine_signals import Live, Near, Signals, near, numbers
+from crp_integrations.dpe.verifier.values import read
 from crp_integrations.language.claims import Segment, segment
 from crp_integrations.language.sentences import split_sentences
 from crp_integrations.language.spans import Span
@@ -45,7 +45,7 @@ BLOCK = 512
 NONE = -1
 
 
-class Said:
+class SessionText:
     """One text of the session, read when asked."""
 
     def __init__(self, text: str) -> None:
@@ -115,7 +115,7 @@ class Nearest:
     place: list[int]
 
 
-class Session:
+class SessionSentences:
     """The answer and the windows before it.
 
     Attributes:
@@ -126,8 +126,8 @@ class Session:
     def __init__(
         self, dossier: Dossier, embedder: Embedder | None, signals: Signals | None = None
     ) -> None:
-        self.answer = Said(dossier.answer)
-        self.prior = tuple(Said(window.text) for window in dossier.prior)
+        self.answer = SessionText(dossier.answer)
+        self.prior = tuple(SessionText(window.text) for window in dossier.prior)
         self._embedder = embedder
         self._signals = signals or Live()
         self._vectors = dossier.vectors
@@ -135,7 +135,7 @@ class Session:
         self._rows: dict[str, FloatRows] = {}
 
     @cached_property
-    def before(self) -> Said | None:
+    def before(self) -> SessionText | None:
         """The window right before the answer; None where there is none or nothing of it is known.
 
         A window without text was not handed over, and what was not read is not clean.

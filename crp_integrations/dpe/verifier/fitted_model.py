@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from crp_integrations.dpe.verifier.measures import Measured
-from crp_integrations.dpe.verifier.trees import Floats, Trees, probability, table
+from crp_integrations.dpe.verifier.boosted_trees import Floats, Trees, probability, table
+from crp_integrations.dpe.verifier.claim_measures import Measured
 from crp_integrations.errors import EngineError
 
 SCHEMA: Final = "verifier-fit/1"

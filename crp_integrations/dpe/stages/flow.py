@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from crp_integrations.dpe.quality import Flow
-from crp_integrations.dpe.records import StageRun
-from crp_integrations.dpe.said import Said, Session
-from crp_integrations.dpe.settings_quality import LOW_OPENING, QualitySettings
+from crp_integrations.dpe.records import Flow, StageRun
+from crp_integrations.dpe.session_texts import SessionSentences, SessionText
+from crp_integrations.dpe.settings import LOW_OPENING, QualitySettings
 from crp_integrations.dpe.state import State
 from crp_integrations.language.keywords import Phrases, keywords
 from crp_integrations.language.lexicon import PAST_OF
@@ -131,7 +130,7 @@ def remediation(score: float, settings: QualitySettings) -> str | None:
     return settings.flow_remedy
 
 
-def _opening(session: Session, here: str, before: str) -> float:
+def _opening(session: SessionSentences, here: str, before: str) -> float:
     """Cosine of the two ends, six digits."""
     return session.cosines("flow.opening", [here], [before])[0]
 
@@ -185,7 +184,9 @@ def topics(before: str, here: str, count: int) -> tuple[list[str], list[str]]:
     return earlier, later
 
 
-def register_consistency(before: Said, here: Said, settings: QualitySettings) -> float:
+def register_consistency(
+    before: SessionText, here: SessionText, settings: QualitySettings
+) -> float:
     """Share of the four register signals within their bands: 0, .25, .5, .75 or 1.
 
     Spec: CRP-SPEC-005 §11.3 (decision D21)
@@ -210,7 +211,7 @@ def _close(one: float, other: float, band: float) -> bool:
     return largest == 0.0 or round(abs(one - other) / largest, 9) <= band
 
 
-def mean_length(said: Said) -> float:
+def mean_length(said: SessionText) -> float:
     """Words of a sentence in the mean."""
     return sum(len(words(sentence)) for sentence in said.sentences) / len(said.sentences)
 
@@ -221,7 +222,7 @@ def complexity(text: str, count: int) -> float:
     return len(set(first)) / len(first) if first else 0.0
 
 
-def passive_ratio(said: Said) -> float:
+def passive_ratio(said: SessionText) -> float:
     """Share of sentences with a passive, [0, 1]."""
     return sum(map(_is_passive, said.sentences)) / len(said.sentences)
 

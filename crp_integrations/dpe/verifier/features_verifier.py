@@ -1,31 +1,29 @@
-"""The default verifier: measures of claims and words, read by a small fitted model.
-
-It is a heuristic over words and values and says so by its name (decision D12). It reads the whole
-answer at once; a single claim, such as another engine asks about, is an answer of one claim.
-"""
+"""The default verifier: measures of claims and words, read by a small fitted model."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Protocol, TypeGuard
+from typing import Any, Final, NamedTuple, Protocol, TypeGuard
 
 import numpy as np
 
+from crp_integrations.dpe.engine_signals import Signals, fixed
 from crp_integrations.dpe.ports import Judgement
 from crp_integrations.dpe.records import Claim
-from crp_integrations.dpe.verifier.alignment import CONTRADICTED
+from crp_integrations.dpe.verifier.alignment_verifier import CONTRADICTED
+from crp_integrations.dpe.verifier.boosted_trees import Floats
+from crp_integrations.dpe.verifier.claim_measures import Measured, measure
 from crp_integrations.dpe.verifier.context import Context
 from crp_integrations.dpe.verifier.features import THRESHOLDS, Alignment, align
-from crp_integrations.dpe.verifier.fitted import Fitted, Said
-from crp_integrations.dpe.verifier.measures import Measured, measure
-from crp_integrations.dpe.verifier.trees import Floats
+from crp_integrations.dpe.verifier.fitted_model import SIGNALS, Curve, Fitted, Said
 from crp_integrations.dpe.verifier.word_measures import Source
 from crp_integrations.errors import EngineError
 from crp_integrations.language.kinds import unopened
 from crp_integrations.language.talk import is_greeting, is_request, is_silent, is_talk
 from crp_integrations.language.text import fold, plain
+from crp_integrations.scores import SCALE
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import Checked, ClaimType
 
@@ -239,3 +237,133 @@ def _thresholds(fitted: Fitted) -> dict[str, float]:
 
 def _wanted(fitted: Fitted) -> frozenset[str]:
     return frozenset(name for name in fitted.columns if name.startswith("x_"))
+
+
+READING: Final = "attribution.reading"
+OVER: Final = "risk.reading"
+
+
+class Marked(NamedTuple):
+    """A word that the verifier holds to be unsupported.
+
+    Attributes:
+        place: number of the word in the answer.
+        claim: position of its claim, -1 outside of claims.
+        start, end: character offsets in the answer.
+    """
+
+    place: int
+    claim: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Maps:
+    """How a fitted file's evidence becomes a composite: its name and its monotone maps.
+
+    Attributes:
+        risk: probability on the scale of evidence to the scale of the composite.
+        signals: for each signal its printed value to the same scale.
+        share: weight of the printed signals in the composite, [0, 1).
+    """
+
+    name: str
+    risk: Curve
+    signals: Mapping[str, Curve]
+    share: float
+
+
+class Over(Protocol):
+    """Log odds of the answer when only some claims count."""
+
+    def __call__(self, kept: Sequence[bool]) -> float:
+        """Log odds over the claims that are kept."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """An answer as the fitted verifier reads it.
+
+    Attributes:
+        claims: probability that each claim is not supported, [0, 1].
+        evidence: log odds that the answer holds an unsupported claim, as if half of all did.
+        probability: calibrated probability of that.
+        marked: words that are held to be unsupported, in order.
+        over: the evidence when only some claims count.
+    """
+
+    claims: tuple[float, ...]
+    evidence: float
+    probability: float
+    marked: tuple[Marked, ...]
+    maps: Maps
+    over: Over
+
+
+def heard(signals: Signals, ask: _Ask) -> Heard:
+    """A reading to a millionth.
+
+    Args:
+        signals: the door to the verifier.
+        ask: reads the answer.
+    """
+    given: list[Reading] = []
+
+    def asked() -> dict[str, Any]:
+        given.append(ask())
+        return _told(given[-1])
+
+    def over(kept: Sequence[bool]) -> float:
+        return float(
+            signals.said(OVER, lambda: fixed((given[-1] if given else ask()).over(kept).evidence))
+            / SCALE
+        )
+
+    told = signals.said(READING, asked)
+    try:
+        return Heard(
+            claims=tuple(value / SCALE for value in told["claims"]),
+            evidence=told["evidence"] / SCALE,
+            probability=told["probability"] / SCALE,
+            marked=tuple(Marked(*word) for word in told["marked"]),
+            maps=Maps(
+                name=told["name"],
+                risk=_curve(told["maps"]["risk"]),
+                signals={name: _curve(told["maps"][name]) for name in SIGNALS},
+                share=float(told["share"]),
+            ),
+            over=over,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise EngineError("a remembered reading is malformed", engine="features") from error
+
+
+class _Ask(Protocol):
+    def __call__(self) -> Reading: ...
+
+
+def _told(reading: Reading) -> dict[str, Any]:
+    measured, said, fitted = reading.measured, reading.said, reading.fitted
+    places = np.flatnonzero(said.words >= fitted.spans)
+    columns = (places, measured.word_claim[places], measured.starts[places], measured.ends[places])
+    return {
+        "claims": [fixed(value) for value in said.claims.tolist()],
+        "evidence": fixed(said.evidence),
+        "probability": fixed(said.probability),
+        "marked": [list(word) for word in zip(*(c.tolist() for c in columns), strict=True)],
+        "name": fitted.name,
+        # Maps are published with the file; their decimals stand as they are printed.
+        "share": repr(fitted.share),
+        "maps": {"risk": _points(fitted.risk)}
+        | {name: _points(curve) for name, curve in fitted.signals.items()},
+    }
+
+
+def _points(curve: Curve) -> list[list[str]]:
+    return [[repr(float(x)), repr(float(y))] for x, y in zip(curve.xs, curve.ys, strict=True)]
+
+
+def _curve(points: Sequence[Sequence[str]]) -> Curve:
+    return Curve.of([[float(x), float(y)] for x, y in points])

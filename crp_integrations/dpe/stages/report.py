@@ -11,19 +11,15 @@ from functools import lru_cache
 from typing import Any
 
 from crp_integrations.dpe.amplifiers import Circumstances, amplified, applicable
-from crp_integrations.dpe.compliance import Classification
 from crp_integrations.dpe.judge.doubt import screened
 from crp_integrations.dpe.judge.reasons import reasons
 from crp_integrations.dpe.judge.verdict import decided, of_verifier
-from crp_integrations.dpe.records import Quality, Report, StageRun
-from crp_integrations.dpe.risk import level
-from crp_integrations.dpe.rqa import quality_score
-from crp_integrations.dpe.settings import DpeSettings
-from crp_integrations.dpe.settings_quality import QualitySettings
-from crp_integrations.dpe.stages.s02_attribution import LEXICAL
-from crp_integrations.dpe.stages.s03_fidelity import counted
-from crp_integrations.dpe.stages.s03c_contradiction import unpaired
-from crp_integrations.dpe.stages.s04_entailment import by_verifier
+from crp_integrations.dpe.records import Classification, Quality, Report, StageRun
+from crp_integrations.dpe.risk import level, quality_score
+from crp_integrations.dpe.settings import DpeSettings, QualitySettings
+from crp_integrations.dpe.stages.attribution import LEXICAL
+from crp_integrations.dpe.stages.entailment import by_verifier
+from crp_integrations.dpe.stages.fidelity import counted, unpaired
 from crp_integrations.dpe.state import State, checked_share
 from crp_integrations.dpe.verifier.features import THRESHOLDS
 from crp_integrations.seals import digest, sha256

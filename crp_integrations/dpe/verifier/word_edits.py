@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cached_property
 
-from crp_integrations.dpe.verifier.readings import Reading, Value
-from crp_integrations.dpe.verifier.tokens import Token, rare, tokens
+from crp_integrations.dpe.verifier.value_swaps import Token, rare, tokens
+from crp_integrations.dpe.verifier.values import Reading, Value
 from crp_integrations.language.opposites import exclude, other_units
 from crp_integrations.language.spans import Span
 from crp_integrations.language.words import STOP_WORDS

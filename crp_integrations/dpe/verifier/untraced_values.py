@@ -8,10 +8,9 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Final
 
-from crp_integrations.dpe.verifier.agreement import name_words, same_name
 from crp_integrations.dpe.verifier.context import Context
-from crp_integrations.dpe.verifier.readings import PERIOD, Reading, Value, read
 from crp_integrations.dpe.verifier.slots import slots_of
+from crp_integrations.dpe.verifier.values import PERIOD, Reading, Value, name_words, read, same_name
 from crp_integrations.language.quantities import Quantity
 from crp_integrations.language.text import plain
 from crp_integrations.language.units import UNITS, to_base

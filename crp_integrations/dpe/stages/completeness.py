@@ -17,12 +17,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from crp_integrations.dpe.quality import Completeness
-from crp_integrations.dpe.records import StageRun
-from crp_integrations.dpe.said import Said, Session
-from crp_integrations.dpe.settings_quality import COVERED, QualitySettings
+from crp_integrations.dpe.records import Completeness, StageRun
+from crp_integrations.dpe.session_texts import SessionSentences, SessionText
+from crp_integrations.dpe.settings import COVERED_NEED, QualitySettings
 from crp_integrations.dpe.state import State
-from crp_integrations.dpe.verifier.readings import read
+from crp_integrations.dpe.verifier.values import read
 from crp_integrations.language.profile import named
 from crp_integrations.language.words import content_stems, stem
 from crp_integrations.vocabulary import CompletenessLevel
@@ -111,7 +110,10 @@ def level(score: float, settings: QualitySettings) -> CompletenessLevel:
 
 
 def by_cosine(
-    needs: Sequence[str], session: Session, texts: Sequence[Said], settings: QualitySettings
+    needs: Sequence[str],
+    session: SessionSentences,
+    texts: Sequence[SessionText],
+    settings: QualitySettings,
 ) -> list[bool]:
     """For each need whether the cosine with some sentence is above the threshold.
 
@@ -123,7 +125,7 @@ def by_cosine(
 
 
 def _threshold(settings: QualitySettings) -> float:
-    return COVERED if settings.covered is None else settings.covered
+    return COVERED_NEED if settings.covered is None else settings.covered
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +168,8 @@ def needs_of(texts: Sequence[str]) -> list[Need]:
 
 def by_words(
     texts: Sequence[str],
-    session: Session,
-    said: Sequence[Said],
+    session: SessionSentences,
+    said: Sequence[SessionText],
     settings: QualitySettings,
     *,
     embedded: bool,
@@ -220,7 +222,7 @@ class _Stretch:
     around: frozenset[str]
 
 
-def _stretches(said: Said) -> list[_Stretch]:
+def _stretches(said: SessionText) -> list[_Stretch]:
     """The sentences that say something, with the stems of those around them."""
     told = [
         stems if tells else frozenset[str]()

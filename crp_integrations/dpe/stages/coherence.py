@@ -1,0 +1,348 @@
+"""Stages 6 and 7: contradictions with earlier windows of the session, and repetition of them.
+
+Spec: CRP-SPEC-005 §8, §9
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from crp_integrations.dpe.records import Claim, Coherence, CrossContradiction, Repetition, StageRun
+from crp_integrations.dpe.session_texts import SessionSentences
+from crp_integrations.dpe.settings import REPEATED, QualitySettings
+from crp_integrations.dpe.stages.entailment import word_on
+from crp_integrations.dpe.stages.fidelity import is_listing
+from crp_integrations.dpe.state import State
+from crp_integrations.dpe.verifier.opposition import OPPOSED, Comparison, Kind, compare, senses
+from crp_integrations.dpe.verifier.slots import canonical
+from crp_integrations.dpe.verifier.values import Reading, read
+from crp_integrations.language.differences import differ
+from crp_integrations.language.text import plain
+from crp_integrations.language.words import words
+from crp_integrations.vocabulary import Checked, ClaimType, RepetitionLevel, Severity
+
+COHERENCE: Final = "cross-window coherence"
+NO_COHERENCE: Final = StageRun(number=6, name=COHERENCE, engine="no earlier window")
+SEVERITIES: Final = {
+    Kind.NUMERIC: Severity.CRITICAL,
+    Kind.LOGICAL: Severity.HIGH,
+    Kind.TEMPORAL: Severity.HIGH,
+    Kind.STANCE: Severity.MEDIUM,
+    Kind.MINOR: Severity.LOW,
+}
+# Words that two claims must share to be about one state; one shared value is enough.
+SHARED_WORDS: Final = 2
+# Places of a word that are looked at; a word in more claims than that tells none of them apart.
+MOST_CONTRADICTIONS: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class PriorClaim:
+    """What an earlier window said.
+
+    Attributes:
+        start, end: character offsets in the window's text.
+        keys: what it is found by: the senses of its words and its values.
+    """
+
+    window_id: str
+    text: str
+    start: int
+    end: int
+    reads_as: str
+    keys: frozenset[str]
+
+
+def check_coherence(state: State) -> State:
+    """Compare each FACTUAL and META claim with its counterparts in earlier windows.
+
+    META claims speak about the answer itself ("this section covers three of them"); they have
+    no attribution, and this is where they count (§3.3).
+
+    Spec: CRP-SPEC-005 §8.2 (decision D15)
+    """
+    if not state.dossier.prior:
+        return replace(state, stages=(*state.stages, NO_COHERENCE))
+    if not state.session.earlier:
+        return state
+    every = state.tools.settings.pairs == "all"
+    earlier = Earlier(prior_claims(state), every=every)
+    found: list[CrossContradiction] = []
+    compared = unread = 0
+    for claim in state.claims:
+        if claim.claim_type not in (ClaimType.FACTUAL, ClaimType.META):
+            continue
+        if claim.checked is Checked.NOT_CHECKED or is_listing(claim, state.tools.settings):
+            unread += 1
+            continue
+        near = earlier.near(claim, state.tools.settings.quality.near_claims)
+        compared += bool(near)
+        word = _worst(claim, near, state)
+        if word is not None:
+            found.append(word)
+    coherence = Coherence(
+        contradictions=tuple(found), compared=compared, contradicted=len(found), unread=unread
+    )
+    pairs = "all sharing pairs" if every else "nearest pairs"
+    engine = f"{OPPOSED}, {state.tools.verifier.identity}, {pairs}"
+    run = StageRun(number=6, name=COHERENCE, engine=engine)
+    return replace(state, coherence=coherence, stages=(*state.stages, run))
+
+
+def prior_claims(state: State) -> list[PriorClaim]:
+    """The FACTUAL and META claims of earlier windows; of a summary where that is what is given.
+
+    Spec: CRP-SPEC-005 §8.2
+    """
+    settings = state.tools.settings
+    found = []
+    for window, said in zip(state.dossier.prior, state.session.prior, strict=True):
+        for piece in said.segments:
+            if piece.claim_type not in (ClaimType.FACTUAL, ClaimType.META):
+                continue
+            if piece.end - piece.start > settings.longest_claim:
+                continue
+            reads_as = piece.read(said.text)
+            reading = read(reads_as)
+            if len(reading.values) > settings.most_pair_values:
+                continue
+            own = said.text[piece.start : piece.end]
+            found.append(
+                PriorClaim(
+                    window.window_id, own, piece.start, piece.end, reads_as, keys_of(reading)
+                )
+            )
+    return found
+
+
+def keys_of(reading: Reading) -> frozenset[str]:
+    """What a claim can be found by: its words' senses and its values written one way."""
+    return senses(reading) | {f"={canonical(value)}" for value in reading.values}
+
+
+class Earlier:
+    """An index over earlier claims.
+
+    Building is linear in their length; a question costs at most `MOST_PLACES` for each key.
+    """
+
+    def __init__(self, claims: Sequence[PriorClaim], *, every: bool) -> None:
+        self._claims = claims
+        self._every = every
+        self._places: dict[str, list[int]] = defaultdict(list)
+        for place, claim in enumerate(claims):
+            for key in claim.keys:
+                self._places[key].append(place)
+
+    def near(self, claim: Claim, count: int) -> list[PriorClaim]:
+        """Earlier claims that share a value or two words with a claim, the most alike first."""
+        keys = keys_of(read(claim.reads_as))
+        shared: dict[int, int] = defaultdict(int)
+        valued: set[int] = set()
+        for key in sorted(keys):
+            places = self._places.get(key, ())
+            if not self._every and len(places) > MOST_CONTRADICTIONS:
+                # The last ones: what is contradicted is more often what was said just now.
+                places = places[-MOST_CONTRADICTIONS:]
+            for place in places:
+                shared[place] += 1
+                if key.startswith("="):
+                    valued.add(place)
+        # A claim of one word, as "Revenue rose", has no second one to share.
+        wanted = min(SHARED_WORDS, max(1, len(keys) - 1))
+        fit = [at for at, number in shared.items() if number >= wanted or at in valued]
+        fit.sort(key=lambda at: (-shared[at] / len(keys | self._claims[at].keys), -shared[at], -at))
+        return [self._claims[at] for at in (fit if self._every else fit[:count])]
+
+
+def _worst(claim: Claim, near: Sequence[PriorClaim], state: State) -> CrossContradiction | None:
+    """The gravest contradiction of a claim, the most alike earlier claim on a tie."""
+    settings = state.tools.settings.quality
+    own = read(claim.reads_as)
+    found: list[CrossContradiction] = []
+    reads = settings.read_pairs if state.tools.settings.pairs == "share" else len(near)
+    for prior in near:
+        seen = compare(
+            own, read(prior.reads_as), alike=settings.alike, minor=settings.minor_difference
+        )
+        kind, probability, engine = seen.kind, _certainty(seen, settings), OPPOSED
+        if kind is None and not seen.apart and seen.likeness >= settings.related and reads > 0:
+            if own.text == prior.reads_as:
+                continue
+            reads -= 1
+            word = word_on(state, "coherence.judgement", claim.reads_as, [prior.reads_as])
+            kind, probability = Kind.LOGICAL, word.contradiction
+            engine = state.tools.verifier.identity
+        if kind is None or probability <= settings.contradiction_probability:
+            continue
+        found.append(
+            CrossContradiction(
+                claim_id=claim.claim_id,
+                claim=claim.text,
+                start=claim.start,
+                end=claim.end,
+                prior_claim=prior.text,
+                prior_start=prior.start,
+                prior_end=prior.end,
+                prior_window_id=prior.window_id,
+                kind=kind.value,
+                severity=SEVERITIES[kind],
+                probability=round(probability, 6),
+                engine=engine,
+            )
+        )
+    ranks = list(Severity)
+    return max(found, key=lambda word: ranks.index(word.severity), default=None)
+
+
+def _certainty(seen: Comparison, settings: QualitySettings) -> float:
+    if seen.kind is None:
+        return 0.0
+    return settings.opposed_slightly if seen.kind is Kind.MINOR else settings.opposed
+
+
+REPETITION: Final = "repetition detection"
+NO_REPETITION: Final = StageRun(number=7, name=REPETITION, engine="no earlier window")
+GRAM: Final = 4
+# Earlier sentences that one sentence is compared with, those that share most words.
+NEAR: Final = 8
+# Places of a stem that are looked at; what stands in more sentences tells none of them apart.
+MOST_REPETITIONS: Final = 400
+LEVELS: Final = tuple(RepetitionLevel)
+
+
+def detect_repetition(state: State) -> State:
+    """Compare the answer's 4-grams and sentences with those of all earlier windows.
+
+    Spec: CRP-SPEC-005 §9.2 (decision D7)
+    """
+    if not state.dossier.prior:
+        return replace(state, stages=(*state.stages, NO_REPETITION))
+    if not state.session.earlier:
+        return state
+    session, embedder = state.session, state.tools.embedder
+    settings = state.tools.quality
+    overlap = gram_overlap(state.dossier.answer, [said.text for said in session.prior])
+    spans = session.answer.spans
+    again = repeated(session, settings, embedded=embedder is not None)
+    semantic = len(again) / len(spans) if spans else 0.0
+    repetition = Repetition(
+        level=level(overlap, semantic, settings),
+        overlap=round(overlap, 6),
+        semantic=round(semantic, 6),
+        sentences=tuple((spans[at].start, spans[at].end) for at in again),
+    )
+    engine = f"4-grams@1, {_engine(settings, embedder.identity if embedder else None)}"
+    run = StageRun(number=7, name=REPETITION, engine=engine)
+    return replace(state, repetition=repetition, stages=(*state.stages, run))
+
+
+def gram_overlap(answer: str, prior: Sequence[str]) -> float:
+    """Share of the answer's 4-grams of words that some earlier text has, [0, 1].
+
+    Spec: CRP-SPEC-005 §9.2
+
+    >>> gram_overlap("The law sets out four levels of risk.", ["Four levels of risk are named."])
+    0.2
+    """
+    own = _grams(answer)
+    if not own:
+        return 0.0
+    there = {gram for text in prior for gram in _grams(text)}
+    return sum(gram in there for gram in own) / len(own)
+
+
+def _grams(text: str) -> list[tuple[str, ...]]:
+    lower = [word.lower for word in words(text)]
+    return [tuple(lower[at : at + GRAM]) for at in range(len(lower) - GRAM + 1)]
+
+
+def level(overlap: float, semantic: float, settings: QualitySettings) -> RepetitionLevel:
+    """The worse of the levels that the two measures stand for; lower bounds are included.
+
+    Spec: CRP-SPEC-005 §9.2 (decisions D7, D21)
+    """
+    by_grams = _band(
+        overlap, (settings.minor_overlap, settings.significant_overlap, settings.severe_overlap)
+    )
+    by_sentences = _band(
+        semantic, (settings.minor_repeats, settings.significant_repeats, settings.severe_repeats)
+    )
+    return LEVELS[max(by_grams, by_sentences)]
+
+
+def _band(value: float, bounds: Sequence[float]) -> int:
+    return sum(value >= bound for bound in bounds)
+
+
+def repeated(session: SessionSentences, settings: QualitySettings, *, embedded: bool) -> list[int]:
+    """Positions of the answer's sentences that an earlier window has said.
+
+    Spec: CRP-SPEC-005 §9.2
+
+    Args:
+        embedded: whether the session has an embedder; without one common words decide.
+    """
+    own = session.answer.sentences
+    if not own or not session.earlier:
+        return []
+    written = {_row(sentence) for sentence in session.earlier}
+    found = {at for at, sentence in enumerate(own) if _row(sentence) in written}
+    open_ = [at for at in range(len(own)) if at not in found]
+    threshold = REPEATED if settings.repeated is None else settings.repeated
+    if embedded and settings.near_words == 0.0:
+        near = session.nearest("repetition.nearest", [own[at] for at in open_], session.earlier)
+        for at, cosine, place in zip(open_, near.cosine, near.place, strict=True):
+            if cosine > threshold and _counts(own[at], session.earlier[place], settings):
+                found.add(at)
+        return sorted(found)
+    least = settings.near_words if embedded else settings.repeated_words
+    pairs = _alike(session, open_, least)
+    if embedded and pairs:
+        left = [own[at] for at, _ in pairs]
+        right = [session.earlier[place] for _, place in pairs]
+        values = session.cosines("repetition.pairs", left, right)
+        pairs = [pair for pair, value in zip(pairs, values, strict=True) if value > threshold]
+    found |= {at for at, place in pairs if _counts(own[at], session.earlier[place], settings)}
+    return sorted(found)
+
+
+def _row(sentence: str) -> str:
+    return " ".join(word.lower for word in words(plain(sentence)))
+
+
+def _counts(sentence: str, earlier: str, settings: QualitySettings) -> bool:
+    """Whether a near-identical sentence repeats: another figure in it is news, or a conflict."""
+    return settings.changed_repeats or not differ(sentence, earlier)
+
+
+def _alike(session: SessionSentences, open_: Sequence[int], least: float) -> list[tuple[int, int]]:
+    """Pairs of sentences that share words: twice the common over both, at least `least`."""
+    places: dict[str, list[int]] = defaultdict(list)
+    for place, stems in enumerate(session.earlier_stems):
+        for stem in stems:
+            places[stem].append(place)
+    pairs = []
+    for at in open_:
+        own = session.answer.stems[at]
+        shared: dict[int, int] = defaultdict(int)
+        for stem in own:
+            for place in places.get(stem, ())[-MOST_REPETITIONS:]:
+                shared[place] += 1
+        scored = [
+            (2 * number / (len(own) + len(session.earlier_stems[place])), place)
+            for place, number in shared.items()
+        ]
+        scored = sorted((row for row in scored if row[0] >= least), key=lambda r: (-r[0], r[1]))
+        pairs += [(at, place) for _, place in scored[:NEAR]]
+    return pairs
+
+
+def _engine(settings: QualitySettings, embedder: str | None) -> str:
+    if embedder is None:
+        return "common words, no embedder"
+    every = "all pairs" if settings.near_words == 0.0 else "pairs that share words"
+    return f"cosine of sentences in {every} with {embedder}"

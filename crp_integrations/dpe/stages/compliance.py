@@ -1,0 +1,302 @@
+"""Stages 10 to 12: omitted facts, personal data, and the regulatory class of the call.
+
+Spec: CRP-SPEC-005 §12, §13, §14
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final, Literal
+
+from crp_integrations.dpe.catalogue import catalogue, evidence_of, named
+from crp_integrations.dpe.engine_signals import Signals, fixed
+from crp_integrations.dpe.pii import OWN, find_personal_data
+from crp_integrations.dpe.pii.spans import KINDS, NEVER_CHECKED, PersonalSpan, apart
+from crp_integrations.dpe.ports import Recogniser
+from crp_integrations.dpe.records import (
+    Classification,
+    Omission,
+    PersonalData,
+    PersonalDatum,
+    StageRun,
+)
+from crp_integrations.dpe.settings import PersonalSettings
+from crp_integrations.dpe.state import State, checked_share
+from crp_integrations.errors import EngineError
+from crp_integrations.language.words import content_stems
+from crp_integrations.scores import SCALE
+from crp_integrations.vocabulary import AiActClass, PersonalCategory
+
+OMISSION_NUMBER: Final = 10
+OMISSION_NAME: Final = "omission detection"
+WORDS: Final = "fact words@1"
+# Facts whose similarities are computed at once.
+
+
+def find_omissions(state: State) -> State:
+    """Look for every important fact in the answer; without importances the stage does not run.
+
+    Spec: CRP-SPEC-005 §12.2
+    """
+    dossier, settings = state.dossier, state.tools.settings.omission
+    if not dossier.importances:
+        return state
+    severities = [settings.severity(importance) for importance in dossier.importances]
+    wanted = [place for place, severity in enumerate(severities) if severity is not None]
+    embedder = state.tools.embedder
+    if embedder is None:
+        engine, threshold = WORDS, settings.covered_words
+        scores = _by_words(state, wanted)
+    else:
+        engine = f"cosine@1 with {embedder.identity}"
+        threshold = settings.threshold(embedder.thresholds)
+        scores = _by_cosine(state, wanted)
+    found = []
+    for place, score in zip(wanted, scores, strict=True):
+        severity = severities[place]
+        if score < threshold and severity is not None:
+            found.append(
+                Omission(
+                    fact_id=dossier.passages[place][0],
+                    importance=dossier.importances[place],
+                    severity=severity,
+                    score=score,
+                )
+            )
+    run = StageRun(
+        number=OMISSION_NUMBER, name=OMISSION_NAME, engine=f"{engine} from {threshold:g}"
+    )
+    return replace(state, omissions=tuple(found), stages=(*state.stages, run))
+
+
+def _by_cosine(state: State, places: list[int]) -> list[float]:
+    """The best cosine of a sentence with each fact, [0, 1], six digits; 0 without sentences."""
+    sentences = state.session.answer.sentences
+    if not sentences or not places:
+        return [0.0] * len(places)
+    near = state.session.best_for_facts("omission.cosines", places)
+    return [min(1.0, max(0.0, value)) for value in near]
+
+
+def _by_words(state: State, places: list[int]) -> list[float]:
+    """The largest share of a fact's content words that one sentence has, six digits."""
+    holding: dict[str, list[int]] = {}
+    for number, stems in enumerate(state.session.answer.stems):
+        for stem in stems:
+            holding.setdefault(stem, []).append(number)
+    best = []
+    for place in places:
+        stems = frozenset(content_stems(state.dossier.passages[place][1]))
+        shared: dict[int, int] = {}
+        for stem in stems:
+            for number in holding.get(stem, ()):
+                shared[number] = shared.get(number, 0) + 1
+        best.append(round(max(shared.values(), default=0) / max(1, len(stems)), 6))
+    return best
+
+
+PERSONAL_DATA_NUMBER: Final = 11
+PERSONAL_DATA_NAME: Final = "personal data detection"
+WARNING: Final = (
+    "personal data was found and the request does not say no-store; send "
+    "CRP-Context-Cache: no-store, or make sure that there is a ground for keeping it"
+)
+
+
+def find_personal(state: State) -> State:
+    """Search the request's prompt and the answer for personal data of every category.
+
+    Spec: CRP-SPEC-005 §13.1, §13.3 (decision E22)
+    """
+    dossier, settings = state.dossier, state.tools.settings.personal
+    others = state.tools.recognisers
+    texts: tuple[tuple[Literal["prompt", "answer"], str], ...] = (
+        ("prompt", dossier.prompt or dossier.question),
+        ("answer", dossier.answer),
+    )
+    found: list[PersonalDatum] = []
+    truncated = False
+    for where, text in texts:
+        spans = _spans(text, settings, others, state.tools.signals)
+        truncated = truncated or len(spans) > settings.most_found
+        found.extend(_datum(one, where) for one in spans[: settings.most_found])
+    checked = _checked(settings, others)
+    looked_for = {*KINDS, *NEVER_CHECKED} & {kind for kinds in checked.values() for kind in kinds}
+    personal = PersonalData(
+        found=tuple(found),
+        checked=_by_category(settings, others),
+        not_checked=tuple(sorted({*KINDS, *NEVER_CHECKED} - looked_for)),
+        warning=WARNING if found and not dossier.no_store else "",
+        truncated=truncated,
+    )
+    run = StageRun(number=PERSONAL_DATA_NUMBER, name=PERSONAL_DATA_NAME, engine="; ".join(checked))
+    return replace(state, personal=personal, stages=(*state.stages, run))
+
+
+def _spans(
+    text: str, settings: PersonalSettings, others: Iterable[Recogniser], signals: Signals
+) -> list[PersonalSpan]:
+    spans = list(find_personal_data(text, settings=settings))
+    for recogniser in others:
+        spans.extend(
+            one
+            for one in _told(signals, recogniser, text)
+            if one.score >= settings.least_score and one.kind not in settings.aside
+        )
+    return apart(spans)
+
+
+def _told(signals: Signals, recogniser: Recogniser, text: str) -> list[PersonalSpan]:
+    """The places that another recogniser finds, their scores to a millionth."""
+
+    def asked() -> list[list[str | int]]:
+        return [
+            [one.category.value, one.kind, one.start, one.end, one.recogniser, fixed(one.score)]
+            for one in recogniser.find(text)
+        ]
+
+    return [
+        PersonalSpan(PersonalCategory(category), kind, start, end, name, score / SCALE)
+        for category, kind, start, end, name, score in signals.said(
+            f"personal.{recogniser.identity}", asked
+        )
+    ]
+
+
+def _checked(settings: PersonalSettings, others: Iterable[Recogniser]) -> dict[str, frozenset[str]]:
+    """The kinds that each recogniser looked for."""
+    own = {OWN: frozenset(KINDS) - set(settings.aside)}
+    return own | {
+        recogniser.identity: frozenset(recogniser.kinds) - set(settings.aside)
+        for recogniser in others
+    }
+
+
+def _by_category(
+    settings: PersonalSettings, others: Iterable[Recogniser]
+) -> dict[str, tuple[str, ...]]:
+    """For each category of the document which recognisers looked for something of it."""
+    kinds: dict[str, Mapping[str, PersonalCategory]] = {OWN: KINDS}
+    kinds |= {recogniser.identity: recogniser.kinds for recogniser in others}
+    return {
+        category.value: tuple(
+            name
+            for name, known in kinds.items()
+            if any(of is category and kind not in settings.aside for kind, of in known.items())
+        )
+        for category in PersonalCategory
+    }
+
+
+def _datum(one: PersonalSpan, where: Literal["prompt", "answer"]) -> PersonalDatum:
+    return PersonalDatum(
+        category=one.category,
+        kind=one.kind,
+        where=where,
+        start=one.start,
+        end=one.end,
+        recogniser=one.recogniser,
+        score=one.score,
+    )
+
+
+REGULATORY_NUMBER: Final = 12
+REGULATORY_NAME: Final = "regulatory classification"
+# As signals are named.
+VERDICT: Final = "regulatory.verdict"
+# Evidence that a stage gives by having run, by its number.
+_OF_STAGES: Final = {
+    1: "answer-segmented",
+    2: "sources-attributed",
+    3: "fidelity-verified",
+    4: "entailment-scored",
+    6: "windows-compared",
+    7: "repetition-measured",
+    8: "completeness-measured",
+    9: "flow-measured",
+    10: "omissions-searched",
+    11: "personal-data-searched",
+}
+
+
+def classify(state: State) -> State:
+    """Ask the policy engine about the registered system, what was found, and the evidence.
+
+    Without an engine the stage does not run, and the class stays UNKNOWN.
+
+    Spec: CRP-SPEC-005 §14.1
+    """
+    engine, system = state.tools.policy, state.dossier.system
+    if engine is None:
+        return state
+    question = {
+        "domain": system.domain.value if system.domain else "",
+        "decides": system.decides,
+        "personal": bool(state.personal.found),
+        "evidence": sorted(evidence(state)),
+    }
+
+    def asked() -> Mapping[str, Any] | None:
+        try:
+            return engine.decide(catalogue(), question)
+        except EngineError:
+            return None
+
+    verdict = state.tools.signals.said(VERDICT, asked)
+    try:
+        found = Classification(failed=True) if verdict is None else _read(verdict)
+    except EngineError:
+        found = Classification(failed=True)
+    registered = system.domain is not None
+    found = found.model_copy(
+        update={
+            "engine": f"{engine.identity}; {named()}",
+            # Nothing rules out that a registered use is forbidden when the rules cannot be asked.
+            "halts": found.halts or (found.failed and registered),
+        }
+    )
+    run = StageRun(number=REGULATORY_NUMBER, name=REGULATORY_NAME, engine=found.engine)
+    return replace(state, classification=found, stages=(*state.stages, run))
+
+
+def evidence(state: State) -> frozenset[str]:
+    """Names of the evidence at hand: of this run, of the relay, and what the operator attests.
+
+    Spec: CRP-SPEC-005 §14.1 (decision D20)
+    """
+    ran = {run.number for run in state.stages}
+    own = {name for number, name in _OF_STAGES.items() if number in ran}
+    if state.factual and checked_share(state) == 1.0:
+        own.add("answer-read-whole")
+    if 11 in ran and (not state.personal.found or state.dossier.no_store):
+        own.add("personal-data-not-kept")
+    if state.dossier.passages and all(fact_id for fact_id, _ in state.dossier.passages):
+        own.add("facts-identified")
+    if state.dossier.system.domain is not None:
+        own.add("system-registered")
+    others = evidence_of("relay") | evidence_of("operator")
+    return frozenset(own | others.intersection(state.dossier.system.evidence))
+
+
+def _read(verdict: Mapping[str, Any]) -> Classification:
+    """What the rules said; a verdict that is not of their form is a failed engine's.
+
+    Raises:
+        EngineError: a part is missing or is none of the words that the rules can say.
+    """
+    try:
+        met = {str(name): tuple(sorted(needs)) for name, needs in verdict["met"].items()}
+        unmet = {str(name): () for name in verdict["open"]}
+        return Classification(
+            eu_ai_act_class=AiActClass(verdict["ai_act_class"]),
+            nist_tier=verdict["nist_tier"],
+            iso_42001_controls=tuple(verdict["iso_42001"]),
+            controls=dict(sorted({**unmet, **met}.items())),
+            # Rules that do not say what they forbid forbid what the Act does, as the first did.
+            halts=bool(verdict.get("halts", verdict["ai_act_class"] == AiActClass.UNACCEPTABLE)),
+            controls_met=len(met),
+            controls_total=len(met) + len(unmet),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise EngineError("the verdict on the catalogue is malformed", engine="policy") from error

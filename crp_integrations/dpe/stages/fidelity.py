@@ -1,0 +1,339 @@
+"""Stage 3: whether claims say what their sources say: fabrication, distortion, contradiction.
+
+Spec: CRP-SPEC-005 §5
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from crp_integrations.dpe.records import Claim, Evidence, Finding, StageRun
+from crp_integrations.dpe.risk import fidelity_score
+from crp_integrations.dpe.settings import DpeSettings
+from crp_integrations.dpe.state import State, is_open, with_findings
+from crp_integrations.dpe.verifier.alignment_verifier import IDENTITY
+from crp_integrations.dpe.verifier.features import Alignment, Change
+from crp_integrations.dpe.verifier.features_verifier import says_nothing
+from crp_integrations.dpe.verifier.opposition import Near, alike
+from crp_integrations.dpe.verifier.slots import canonical, pair
+from crp_integrations.dpe.verifier.values import MARKER, Reading, Value, read
+from crp_integrations.language.coded import code_of
+from crp_integrations.language.negation import polarity_differs
+from crp_integrations.language.quantities import Quantity
+from crp_integrations.language.text import plain
+from crp_integrations.vocabulary import Attribution, Checked, ClaimType, DistortionType
+
+FABRICATION_KIND = "fabrication"
+_FORMATS = frozenset("JSON CSV HTML XML YAML SQL Markdown".split())
+_LENGTH = re.compile(r"(?i)[\s-](?:words?|sentences?|paragraphs?|bullets?|points?|steps?)\b")
+_FIRST = {Attribution.UNVERIFIABLE: 0, Attribution.PARAMETRIC: 1, Attribution.MIXED: 2}
+
+
+def order_of_search(state: State) -> list[int]:
+    """Positions of the claims in the order in which they are searched, ungrounded first.
+
+    Spec: CRP-SPEC-005 §5.2 (decision D10)
+    """
+    places = [p for p, claim in enumerate(state.claims) if claim.checked is not Checked.NOT_CHECKED]
+    return sorted(places, key=lambda p: (_rank(state.claims[p]), p))
+
+
+def _rank(claim: Claim) -> int:
+    return len(_FIRST) if claim.attribution is None else _FIRST.get(claim.attribution, len(_FIRST))
+
+
+def fabrications(state: State) -> list[Finding]:
+    """A finding for each value without a source, and for each citation of a fact not there.
+
+    Spec: CRP-SPEC-005 §5.2
+    """
+    found: list[Finding] = []
+    answer = state.dossier.answer
+    code = code_of(answer)
+    for place in order_of_search(state):
+        claim, alignment = state.claims[place], state.alignments[place]
+        if alignment is None or says_nothing(claim, state.dossier.question):
+            continue
+        for value in alignment.untraced:
+            if claim.claim_type is ClaimType.META and (
+                plain(value.text) in plain(state.dossier.question) or _of_itself(claim, value)
+            ):
+                continue
+            span = in_answer(claim, value)
+            if span is not None and not code.names(*span):
+                found.append(_finding(claim, *span))
+        found.extend(_false_markers(state, claim))
+    return found
+
+
+def _of_itself(claim: Claim, value: Value) -> bool:
+    """Whether an announcement says how long the answer is, or how it is written."""
+    if value.text in _FORMATS:
+        return True
+    return _LENGTH.match(claim.reads_as, value.end) is not None
+
+
+def in_answer(claim: Claim, value: Value) -> tuple[int, int] | None:
+    """A value's offsets in the answer, None when it stands in a borrowed subject.
+
+    The clause that the subject was borrowed from is a claim of its own and reports it.
+    """
+    shift = claim.start - (len(claim.reads_as) - (claim.end - claim.start))
+    start, end = shift + value.start, shift + value.end
+    return (start, end) if start >= claim.start else None
+
+
+def _false_markers(state: State, claim: Claim) -> list[Finding]:
+    """Citations such as "[7]" where the context has five facts and no such text."""
+    found = []
+    for match in MARKER.finditer(claim.reads_as):
+        numbers = [int(number) for number in (match[1] or match[2]).split(",")]
+        if all(1 <= number <= len(state.dossier.passages) for number in numbers):
+            continue
+        if any(match.group() in text for _, text in state.dossier.passages):
+            continue
+        shift = claim.start - (len(claim.reads_as) - (claim.end - claim.start))
+        if shift + match.start() >= claim.start:
+            found.append(_finding(claim, shift + match.start(), shift + match.end()))
+    return found
+
+
+def _finding(claim: Claim, start: int, end: int) -> Finding:
+    return Finding(stage=3, kind=FABRICATION_KIND, claim_id=claim.claim_id, start=start, end=end)
+
+
+def kind_of(change: Change) -> DistortionType:
+    """The distortion type of a changed value.
+
+    Names are substituted, dates shifted, percentages altered in magnitude; every other figure,
+    and a changed unit or currency, is a changed number.
+
+    Spec: CRP-SPEC-005 §5.3
+    """
+    families = {change.claim.family, change.source.family}
+    if families == {"name"}:
+        return DistortionType.ENTITY_SUBSTITUTED
+    if "date" in families:
+        return DistortionType.DATE_SHIFTED
+    own, other = change.claim.of, change.source.of
+    if (
+        isinstance(own, Quantity)
+        and isinstance(other, Quantity)
+        and own.kind == "percent" == other.kind
+        and own.unit == other.unit
+    ):
+        return DistortionType.MAGNITUDE_ALTERED
+    return DistortionType.NUMBER_CHANGED
+
+
+def distortions(state: State) -> list[Finding]:
+    """A finding for each value, negation and condition that differs from the source's.
+
+    Spec: CRP-SPEC-005 §5.3
+    """
+    found: list[Finding] = []
+    for claim, alignment in zip(state.claims, state.alignments, strict=True):
+        if alignment is None or claim.checked is not Checked.CHECKED:
+            continue
+        for change in alignment.changes:
+            span = in_answer(claim, change.claim)
+            if span is not None:
+                found.append(_changed(state, claim, change, span))
+        found.extend(_sense(state, claim, alignment))
+    return found
+
+
+def _evidence(state: State, passage: int, start: int, end: int) -> Evidence:
+    return Evidence(
+        fact_id=state.dossier.passages[passage][0], start=start, end=end, score=1.0, engine=IDENTITY
+    )
+
+
+def _changed(state: State, claim: Claim, change: Change, span: tuple[int, int]) -> Finding:
+    return Finding(
+        stage=3,
+        kind=kind_of(change).value,
+        claim_id=claim.claim_id,
+        start=span[0],
+        end=span[1],
+        evidence=_evidence(state, change.passage, change.start, change.end),
+        expected=change.source.text,
+    )
+
+
+def _sense(state: State, claim: Claim, alignment: Alignment) -> list[Finding]:
+    if not alignment.units:
+        return []
+    unit = alignment.units[0]
+    text = state.context.text(unit)
+    if alignment.flip is not None:
+        source = alignment.flip.source
+        prefix = len(claim.reads_as) - (claim.end - claim.start)
+        own = alignment.flip.claim
+        start = max(claim.start, claim.start - prefix + own.start)
+        end = max(start, claim.start - prefix + own.end)
+        return [
+            Finding(
+                stage=3,
+                kind=DistortionType.NEGATION_FLIP.value,
+                claim_id=claim.claim_id,
+                start=start,
+                end=end,
+                evidence=_evidence(
+                    state, unit.passage, unit.start + source.start, unit.start + source.end
+                ),
+                expected=source.of(text),
+            )
+        ]
+    if alignment.condition is not None:
+        span = alignment.condition
+        return [
+            Finding(
+                stage=3,
+                kind=DistortionType.CONTEXT_STRIPPED.value,
+                claim_id=claim.claim_id,
+                start=claim.start,
+                end=claim.end,
+                evidence=_evidence(
+                    state, unit.passage, unit.start + span.start, unit.start + span.end
+                ),
+                expected=span.of(text),
+            )
+        ]
+    return []
+
+
+CONTRADICTION_KIND = "contradiction"
+SURE = 0.75
+
+
+def contradictions(state: State) -> list[Finding]:
+    """A finding on the later claim of each pair that contradicts itself.
+
+    Two claims contradict each other when they have the same words and differ in exactly one
+    figure or date in the same place, or in what they deny. Two claims that both rest on the
+    context with all their values are left alone: then it is the context that says both.
+
+    Spec: CRP-SPEC-005 §5.4 (decision D15)
+    """
+    claims = _compared(state)
+    readings = [read(claim.reads_as) for claim in claims]
+    figures = [_figures(reading) for reading in readings]
+    found: list[Finding] = []
+    for at, near in enumerate(_near(claims, state.tools.settings)):
+        for place in near.places:
+            first, second = claims[place], claims[at]
+            # A quick no: one value that differs, and one in another unit, is all there may be.
+            if len(figures[place] - figures[at]) > 2:
+                continue
+            if _contradict(readings[place], readings[at]):
+                found.append(
+                    Finding(
+                        stage=3,
+                        kind=CONTRADICTION_KIND,
+                        claim_id=second.claim_id,
+                        start=second.start,
+                        end=second.end,
+                        other_claim_id=first.claim_id,
+                        expected=first.text,
+                    )
+                )
+                break
+    return found
+
+
+def is_listing(claim: Claim, settings: DpeSettings) -> bool:
+    """Whether a claim has too many values to be compared with other claims.
+
+    Comparing all values of two listings with each other is dear and says little. Such claims
+    are counted in the report's flags, so that they are not taken for compared.
+    """
+    return len(claim.entities) > settings.most_pair_values
+
+
+def unpaired(state: State) -> int:
+    """Claims that stage 3c left out because they are listings."""
+    return sum(is_listing(claim, state.tools.settings) for claim in _candidates(state))
+
+
+def cut(state: State) -> int:
+    """Claims that stage 3c did not compare with every claim that is about the same thing."""
+    return sum(near.left > 0 for near in _near(_compared(state), state.tools.settings))
+
+
+def _compared(state: State) -> list[Claim]:
+    settings = state.tools.settings
+    return [claim for claim in _candidates(state) if not is_listing(claim, settings)]
+
+
+def _near(claims: list[Claim], settings: DpeSettings) -> Iterator[Near]:
+    readings = [read(claim.reads_as) for claim in claims]
+    most = None if settings.pairs == "all" else settings.alike_claims
+    return alike(readings, [_rests(claim) for claim in claims], most)
+
+
+def _candidates(state: State) -> list[Claim]:
+    return [c for c in state.claims if c.claim_type is ClaimType.FACTUAL and is_open(c)]
+
+
+def _rests(claim: Claim) -> bool:
+    return claim.attribution is Attribution.CONTEXT_GROUNDED and not claim.findings
+
+
+def _figures(reading: Reading) -> frozenset[str]:
+    return frozenset(canonical(value) for value in reading.values if value.family != "name")
+
+
+def _contradict(first: Reading, second: Reading) -> bool:
+    there, back = pair(second, first), pair(first, second)
+    if any(value.family == "name" for value in (*there.missing, *back.missing)):
+        return False
+    if not there.rivals and not there.missing and not back.missing:
+        return polarity_differs(first.text, second.text)
+    if len(there.rivals) != 1 or there.missing or len(back.rivals) != 1 or back.missing:
+        return False
+    rival = there.rivals[0]
+    return "name" not in (rival.claim.family, rival.source.family) and rival.strength >= SURE
+
+
+RUN = StageRun(number=3, name="fidelity verification", engine=f"typed values, {IDENTITY}")
+
+
+def verify_fidelity(state: State) -> State:
+    """Find fabrications, distortions and contradictions, and score fidelity.
+
+    One defect is one finding: a value that stands where the source has another one is a
+    distortion, and a value that no source has and that replaces none is a fabrication.
+
+    Spec: CRP-SPEC-005 §5.2 to §5.5
+    """
+    for substage in (fabrications, distortions):
+        state = replace(state, claims=with_findings(state.claims, substage(state)))
+    opposed, pairs_cut = contradictions(state), cut(state)
+    state = replace(state, claims=with_findings(state.claims, opposed), pairs_cut=pairs_cut)
+    fabricated, distorted, contradicted = counted(state)
+    fidelity = fidelity_score(
+        fabrications=fabricated,
+        distortions=distorted,
+        contradictions=contradicted,
+        factual=len(state.factual),
+        settings=state.tools.settings,
+    )
+    return replace(state, fidelity=fidelity, stages=(*state.stages, RUN))
+
+
+def counted(state: State) -> tuple[int, int, int]:
+    """Fabrications, distortions and contradictions that enter the scores; opinions do not.
+
+    Spec: CRP-SPEC-005 §3.3
+    """
+    kinds = [
+        finding.kind
+        for claim in state.claims
+        if claim.claim_type is not ClaimType.OPINION
+        for finding in claim.findings
+    ]
+    distorted = sum(kind in DistortionType.__members__ for kind in kinds)
+    return kinds.count("fabrication"), distorted, kinds.count("contradiction")
