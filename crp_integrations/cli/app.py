@@ -83,10 +83,6 @@ COMMANDS = {
         "evaluate:app",
         "Figures on your own data.",
     ),
-    "bench": (
-        "benches:app",
-        "Measure this machine.",
-    ),
     "keys": (
         "serve:app",
         "Make, list and revoke the gateway's keys.",

@@ -1,4 +1,4 @@
-"""The cases of `crp bench distortions`: what each label claims is checked by other means here."""
+"""The cases of `python -m tests.bench.distortions`: what each label claims is checked by other means here."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from random import Random
 
 import pytest
 
-import crp_integrations.bench.distortions as room
-from crp_integrations.bench.distortions.__main__ import main
-from crp_integrations.bench.distortions.amounts import magnitude, number, unit
-from crp_integrations.bench.distortions.case import CLEAN, DISTORTED, Case, Maker, Pool, Sentence
-from crp_integrations.bench.distortions.conditions import condition
-from crp_integrations.bench.distortions.dates import date
-from crp_integrations.bench.distortions.make import digest, make
-from crp_integrations.bench.distortions.names import entity
-from crp_integrations.bench.distortions.phrasing import paraphrase
-from crp_integrations.bench.distortions.reformat import reformatted
-from crp_integrations.bench.distortions.roles import role
-from crp_integrations.bench.distortions.score import Seen, figures
-from crp_integrations.bench.distortions.sense import negation
-from crp_integrations.bench.distortions.text import Document, passages, read, sentences
-from crp_integrations.bench.measure import ONE_THREAD
+import tests.bench.distortions as room
+from tests.bench.distortions.__main__ import main
+from tests.bench.distortions.amounts import magnitude, number, unit
+from tests.bench.distortions.case import CLEAN, DISTORTED, Case, Maker, Pool, Sentence
+from tests.bench.distortions.conditions import condition
+from tests.bench.distortions.dates import date
+from tests.bench.distortions.make import digest, make
+from tests.bench.distortions.names import entity
+from tests.bench.distortions.phrasing import paraphrase
+from tests.bench.distortions.reformat import reformatted
+from tests.bench.distortions.roles import role
+from tests.bench.distortions.score import Seen, figures
+from tests.bench.distortions.sense import negation
+from tests.bench.distortions.text import Document, passages, read, sentences
+from tests.bench.measure import ONE_THREAD
 
 POOL = Pool(("Henry Lockwood", "Alice Merton"))
 MADE = [
@@ -108,7 +108,7 @@ def test_sentences_do_not_end_at_abbreviations() -> None:
 
 # Of ours, what knows nothing of texts.
 PLAIN = (
-    "crp_integrations.bench.distortions",
+    "tests.bench.distortions",
     "crp_integrations.evaluation.data_rows",
     "crp_integrations.errors",
 )
@@ -185,7 +185,7 @@ def test_the_command_runs_without_data(
 ) -> None:
     for name, value in ONE_THREAD.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("crp_integrations.bench.distortions.text.PACKAGES", ())
+    monkeypatch.setattr("tests.bench.distortions.text.PACKAGES", ())
     out, cases = tmp_path / "out.json", tmp_path / "cases.jsonl"
     main(["--json", str(out), "--cases", str(cases), "--most", "5", "--lexical"])
     report = json.loads(out.read_text())

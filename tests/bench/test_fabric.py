@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from crp_integrations.bench.fabric import corpus, embeddings
-from crp_integrations.bench.fabric.bars import bars
-from crp_integrations.bench.fabric.corpus import Corpus, Passage
-from crp_integrations.bench.fabric.search import recall
-from crp_integrations.bench.fabric.store import documents_of, facts_of
-from crp_integrations.bench.fabric.table import table
 from crp_integrations.errors import ConfigError, EngineError
+from tests.bench.fabric import corpus, embeddings
+from tests.bench.fabric.bars import bars
+from tests.bench.fabric.corpus import Corpus, Passage
+from tests.bench.fabric.search import recall
+from tests.bench.fabric.store import documents_of, facts_of
+from tests.bench.fabric.table import table
 
 PROSE = (
     "Return the number of rows that a reader of the file will see, with the ones that were "
@@ -157,7 +157,7 @@ def test_a_missed_demand_and_a_missing_peer_are_said() -> None:
 def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     for library in ("langchain_core", "llama_index.core", "hnswlib", "leidenalg", "tantivy"):
         pytest.importorskip(library)
-    from crp_integrations.bench.fabric.run import run
+    from tests.bench.fabric.run import run
 
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:

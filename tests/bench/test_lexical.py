@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from crp_integrations.bench import lexical
-from crp_integrations.bench.fabric import corpus
-from crp_integrations.bench.fabric.corpus import Corpus, Passage
+from tests.bench import lexical
+from tests.bench.fabric import corpus
+from tests.bench.fabric.corpus import Corpus, Passage
 
 TEXTS = [
     f"Engine number {n} burns methane in chamber {n % 7}, and the operator of plant {n % 5} "

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crp_integrations.bench.packing import run as bench
-from crp_integrations.bench.packing.__main__ import main, table
-from crp_integrations.bench.packing.data import NOW, make
-from crp_integrations.bench.packing.literal import loops
 from crp_integrations.engines.tokens import counter_for
 from crp_integrations.envelope.etag import etag
+from tests.bench.packing import run as bench
+from tests.bench.packing.__main__ import main, table
+from tests.bench.packing.data import NOW, make
+from tests.bench.packing.literal import loops
 
 COUNTER = counter_for("gpt-4o")
 SYSTEMS = {
@@ -49,7 +49,7 @@ def test_the_printed_loops_keep_the_budget_and_drop_near_duplicates() -> None:
 
 def test_langchain_drops_what_is_redundant_and_trims() -> None:
     pytest.importorskip("langchain_core")
-    from crp_integrations.bench.peers.langchain_packing import LangChainChain, LangChainMMR
+    from tests.bench.peers.langchain_packing import LangChainChain, LangChainMMR
 
     rows = np.array([[1, 0], [0.999, 0.045], [0, 1], [0.6, 0.8]], dtype=np.float32)
     chain = LangChainChain(["a", "b", "c", "d"], rows, 0.95)
@@ -61,7 +61,7 @@ def test_langchain_drops_what_is_redundant_and_trims() -> None:
 
 def test_llama_index_trims_and_picks() -> None:
     pytest.importorskip("llama_index.core")
-    from crp_integrations.bench.peers.llama_index_packing import (
+    from tests.bench.peers.llama_index_packing import (
         LlamaIndexMMR,
         LlamaIndexPostprocessors,
     )
@@ -111,7 +111,7 @@ def test_a_missed_demand_is_said() -> None:
 
 
 def test_the_report_is_written_where_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = "crp_integrations.bench.packing.__main__"
+    module = "tests.bench.packing.__main__"
     monkeypatch.setattr(f"{module}.has_one_thread", lambda: True)
     monkeypatch.setattr(f"{module}.run", lambda sizes, **given: {"sizes": {}, "bars": []})
     main(["--facts", "0", "--json", str(tmp_path / "out.json"), "--quiet"])

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from crp_integrations.bench import questions
 from crp_integrations.errors import RequestError
+from tests.bench import questions
 
 QUESTION = "Who is the mother of the director of film X?"
 STEPS = ["return director of film X", "return mother of #1"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from crp_integrations.bench.receipts import costs
+from tests.bench.receipts import costs
 
 
 def test_a_small_measurement_replays_what_it_measured(tmp_path: Path) -> None:

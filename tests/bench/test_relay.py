@@ -7,12 +7,12 @@ import time
 
 import pytest
 
-from crp_integrations.bench.measure import ONE_THREAD
-from crp_integrations.bench.relay import run as bench
-from crp_integrations.bench.relay.__main__ import main
-from crp_integrations.bench.relay.server import quoted
-from crp_integrations.bench.relay.steps import EMBEDDING, Steps, TimedEmbedder
-from crp_integrations.bench.relay.table import ROWS, table
+from tests.bench.measure import ONE_THREAD
+from tests.bench.relay import run as bench
+from tests.bench.relay.__main__ import main
+from tests.bench.relay.server import quoted
+from tests.bench.relay.steps import EMBEDDING, Steps, TimedEmbedder
+from tests.bench.relay.table import ROWS, table
 from tests.doubles import HashEmbedder
 
 

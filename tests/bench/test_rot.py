@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from crp_integrations.bench.fabric.embeddings import HashEmbedder
-from crp_integrations.bench.rot import scenarios
-from crp_integrations.bench.rot.__main__ import main
-from crp_integrations.bench.rot.data import Asked, collections, find, read
-from crp_integrations.bench.rot.plots import plots
-from crp_integrations.bench.rot.report import page
-from crp_integrations.bench.rot.run import NAMES, Plan, run
-from crp_integrations.bench.rot.systems import CRP
-from crp_integrations.bench.selection.metrics import Packed
-from crp_integrations.bench.selection.units import units
 from crp_integrations.engines.tokens import counter_for
 from crp_integrations.errors import RequestError
 from crp_integrations.messages import ModelCall, Reply
+from tests.bench.fabric.embeddings import HashEmbedder
+from tests.bench.rot import scenarios
+from tests.bench.rot.__main__ import main
+from tests.bench.rot.data import Asked, collections, find, read
+from tests.bench.rot.plots import plots
+from tests.bench.rot.report import page
+from tests.bench.rot.run import NAMES, Plan, run
+from tests.bench.rot.systems import CRP
+from tests.bench.selection.metrics import Packed
+from tests.bench.selection.units import units
 
 COUNT = 12
 DOCS = Path(__file__).parents[2] / "docs"

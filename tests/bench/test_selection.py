@@ -1,4 +1,4 @@
-"""`crp bench selection` counts evidence rightly, packs all systems alike and reports all it ran."""
+"""`python -m tests.bench.selection` counts evidence rightly, packs all systems alike and reports all it ran."""
 
 from __future__ import annotations
 
@@ -15,13 +15,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crp_integrations.bench.fabric.embeddings import HashEmbedder
-from crp_integrations.bench.peers.dense import fused
-from crp_integrations.bench.selection import peers as peers_module
-from crp_integrations.bench.selection.ablations import ABLATIONS, settings_of
-from crp_integrations.bench.selection.axis import LEAST_RUN, Axis, squeezed
-from crp_integrations.bench.selection.compare import compared
-from crp_integrations.bench.selection.data import (
+from crp_integrations.engines.tokens import counter_for
+from crp_integrations.envelope.render import render
+from crp_integrations.errors import EngineError, RequestError
+from crp_integrations.relay.settings import load
+from tests.bench.fabric.embeddings import HashEmbedder
+from tests.bench.peers.dense import fused
+from tests.bench.selection import peers as peers_module
+from tests.bench.selection.ablations import ABLATIONS, settings_of
+from tests.bench.selection.axis import LEAST_RUN, Axis, squeezed
+from tests.bench.selection.compare import compared
+from tests.bench.selection.data import (
     Collection,
     Evidence,
     Question,
@@ -29,8 +33,8 @@ from crp_integrations.bench.selection.data import (
     find,
     read,
 )
-from crp_integrations.bench.selection.intervals import interval, resampled
-from crp_integrations.bench.selection.metrics import (
+from tests.bench.selection.intervals import interval, resampled
+from tests.bench.selection.metrics import (
     MRR,
     PER_BUDGET,
     Packed,
@@ -40,19 +44,15 @@ from crp_integrations.bench.selection.metrics import (
     reciprocal_rank,
     repeated,
 )
-from crp_integrations.bench.selection.ours import MODEL, Ours
-from crp_integrations.bench.selection.packing import pack
-from crp_integrations.bench.selection.passages import main as make_passages
-from crp_integrations.bench.selection.peers import PEERS, Corpus
-from crp_integrations.bench.selection.run import run
-from crp_integrations.bench.selection.settle import plan, usual_budget
-from crp_integrations.bench.selection.table import below, headings, markdown, table
-from crp_integrations.bench.selection.units import Unit, cut, units
-from crp_integrations.bench.selection.vectors import Kept
-from crp_integrations.engines.tokens import counter_for
-from crp_integrations.envelope.render import render
-from crp_integrations.errors import EngineError, RequestError
-from crp_integrations.relay.settings import load
+from tests.bench.selection.ours import MODEL, Ours
+from tests.bench.selection.packing import pack
+from tests.bench.selection.passages import main as make_passages
+from tests.bench.selection.peers import PEERS, Corpus
+from tests.bench.selection.run import run
+from tests.bench.selection.settle import plan, usual_budget
+from tests.bench.selection.table import below, headings, markdown, table
+from tests.bench.selection.units import Unit, cut, units
+from tests.bench.selection.vectors import Kept
 
 COUNTER = counter_for(MODEL)
 # Peers whose libraries are in no extra; the report names them where they are missing.
@@ -340,7 +340,7 @@ def test_libraries_rank_as_their_parts_say(tmp_path: Path) -> None:
 def test_without_bm25s_words_are_searched_by_sqlite(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "crp_integrations.bench.peers.bm25s", None)
+    monkeypatch.setitem(sys.modules, "tests.bench.peers.bm25s", None)
     corpus, asked = corpus_of(tmp_path)
     peer = PEERS["bm25"](corpus)
     assert peer.name.startswith("SQLite FTS5")

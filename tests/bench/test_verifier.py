@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from crp_integrations.bench.verifier.__main__ import main
-from crp_integrations.bench.verifier.data import Case, read
-from crp_integrations.bench.verifier.folds import by_folds, seen
-from crp_integrations.bench.verifier.metrics import (
+from crp_integrations.errors import RequestError
+from tests.bench.verifier.__main__ import main
+from tests.bench.verifier.data import Case, read
+from tests.bench.verifier.folds import by_folds, seen
+from tests.bench.verifier.metrics import (
     auroc,
     by_task,
     calibration_error,
@@ -19,10 +20,9 @@ from crp_integrations.bench.verifier.metrics import (
     sentence_scores,
     span_f1,
 )
-from crp_integrations.bench.verifier.run import markdown
-from crp_integrations.bench.verifier.speed import cost, sized
-from crp_integrations.bench.verifier.systems import Word, always_positive
-from crp_integrations.errors import RequestError
+from tests.bench.verifier.run import markdown
+from tests.bench.verifier.speed import cost, sized
+from tests.bench.verifier.systems import Word, always_positive
 from tests.dpe.test_features_verifier import content
 
 ROWS = [

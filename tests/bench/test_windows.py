@@ -1,4 +1,4 @@
-"""The sessions of `crp bench windows`: what is broken in each, and what its figures mean."""
+"""The sessions of `python -m tests.bench.windows`: what is broken in each, and what its figures mean."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from crp_integrations.bench.distortions.text import Document, read
-from crp_integrations.bench.measure import ONE_THREAD
-from crp_integrations.bench.windows.__main__ import main
-from crp_integrations.bench.windows.data import Session, articles, sessions, windows
-from crp_integrations.bench.windows.score import Seen, figures
+from tests.bench.distortions.text import Document, read
+from tests.bench.measure import ONE_THREAD
+from tests.bench.windows.__main__ import main
+from tests.bench.windows.data import Session, articles, sessions, windows
+from tests.bench.windows.score import Seen, figures
 
 TITLED = [
     Document("made", name, name, f"{name} is a town in the hills. It has a school and two mills.")
@@ -82,7 +82,7 @@ def test_the_command_writes_an_auroc_for_each_stage(
 ) -> None:
     for name, value in ONE_THREAD.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("crp_integrations.bench.distortions.text.PACKAGES", ())
+    monkeypatch.setattr("tests.bench.distortions.text.PACKAGES", ())
     out = tmp_path / "out.json"
     main(["--json", str(out), "--most", "6", "--lexical"])
     report = json.loads(out.read_text())

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from crp_integrations.bench import compaction, embedder, pii, sentences
-from crp_integrations.bench.distortions import __main__ as distortions
-from crp_integrations.bench.injection import __main__ as injections
-from crp_integrations.bench.verifier.data import read as verifier_cases
-from crp_integrations.bench.windows import __main__ as windows
 from crp_integrations.errors import RequestError
 from crp_integrations.evaluation.data_rows import each, rows, rows_of, text_in
+from tests.bench import compaction, embedder, pii, sentences
+from tests.bench.distortions import __main__ as distortions
+from tests.bench.injection import __main__ as injections
+from tests.bench.verifier.data import read as verifier_cases
+from tests.bench.windows import __main__ as windows
 
 
 def packed(path: Path, text: str) -> Path:
