@@ -77,7 +77,7 @@ COMMANDS = {
     ),
     "slo": (
         "slo:app",
-        "Service levels of what was sealed, drift of a golden set, evidence.",
+        "Service levels of what was sealed, and evidence.",
     ),
     "eval": (
         "evaluate:app",

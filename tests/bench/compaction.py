@@ -2,7 +2,7 @@
 
 It reads, as far as they are there,
 `rot/*.jsonl.gz` (`query, answers, passage`: is an answer still in half of its passage) and the sets
-of `retrieval/*/` (`bench/selection/data.py`: characters of evidence kept when a context of passages
+of `retrieval/*/` (`evaluation/selection_data.py`: characters of evidence kept when a context of passages
 is brought to half). The same texts are compacted as a pack and as an agent's history whose tools
 answered them. Beside them: the first half, LangChain's `trim_messages`, clearing of old results as
 `ClearToolUsesEdit` does, `SummarizationMiddleware` with a model that quotes first sentences, and
@@ -22,13 +22,13 @@ from typing import Any, Final
 
 from crp_integrations.engines.tokens import counter_for
 from crp_integrations.errors import RequestError
+from crp_integrations.evaluation.context_rot import FORM, question_in
 from crp_integrations.evaluation.data_rows import each
+from crp_integrations.evaluation.selection_data import Collection, read
 from crp_integrations.language.overlap import coverage, inverse_frequency
 from crp_integrations.language.sentences import split_sentences
 from crp_integrations.ports import TokenCounter
 from tests.bench.compaction_ways import ALONE, SLOW, WAYS, Case, Left
-from tests.bench.rot.data import FORM, asked_in
-from tests.bench.selection.data import Collection, read
 
 PASSAGES: Final = 20
 
@@ -39,7 +39,7 @@ def answers(path: Path) -> Iterator[Case]:
     Raises:
         RequestError: the file cannot be read, or a row is of another form.
     """
-    for one in each(path, FORM, asked_in):
+    for one in each(path, FORM, question_in):
         text = one.passage
         found = [answer for answer in one.answers if answer.lower() in text.lower()]
         if found and len(split_sentences(text)) > 1:
@@ -48,7 +48,7 @@ def answers(path: Path) -> Iterator[Case]:
 
 def contexts(collection: Collection, counter: TokenCounter) -> Iterator[Case]:
     """Each question with the passages that its words and its evidence bring in."""
-    from tests.bench.selection.units import cut
+    from tests.bench.selection_peers import cut
 
     passages = [
         (text.doc_id, start, end, text.text[start:end].strip())

@@ -28,9 +28,9 @@ from crp_integrations.guard.subjects import LOCAL
 from crp_integrations.ports import Embedder
 from crp_integrations.relay.relay import Relay
 from crp_integrations.vocabulary import DropReason
-from tests.bench.fabric.embeddings import Kind, embedder_of
+from tests.bench.fabric_corpus import Kind, embedder_of
+from tests.bench.made_up import passages, question
 from tests.bench.measure import cpu_ms, has_one_thread, in_one_thread, loop_ms
-from tests.bench.relay.data import passages, question
 
 MODULE = "tests.bench.context_packs"
 WARM: Final = 3

@@ -30,7 +30,7 @@ from crp_integrations.language.words import STOP_WORDS, words
 from crp_integrations.seals import sha256
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vectors import unit_rows
-from tests.bench.fabric import corpus
+from tests.bench import fabric_corpus
 from tests.bench.measure import (
     cpu_ms,
     has_one_thread,
@@ -222,7 +222,7 @@ def run(sizes: Sequence[int], cache: Path | None = None) -> dict[str, Any]:
     Raises:
         ConfigError: the environment has too few passages.
     """
-    whole = corpus.read(max(sizes), cache)
+    whole = fabric_corpus.read(max(sizes), cache)
     report: dict[str, Any] = {
         "machine": machine(),
         "versions": versions("tantivy", "bm25s", "numpy"),

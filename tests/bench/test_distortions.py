@@ -10,19 +10,23 @@ from random import Random
 import pytest
 
 import tests.bench.distortions as room
-from tests.bench.distortions.__main__ import main
-from tests.bench.distortions.amounts import magnitude, number, unit
-from tests.bench.distortions.case import CLEAN, DISTORTED, Case, Maker, Pool, Sentence
-from tests.bench.distortions.conditions import condition
-from tests.bench.distortions.dates import date
-from tests.bench.distortions.make import digest, make
-from tests.bench.distortions.names import entity
-from tests.bench.distortions.phrasing import paraphrase
-from tests.bench.distortions.reformat import reformatted
-from tests.bench.distortions.roles import role
-from tests.bench.distortions.score import Seen, figures
-from tests.bench.distortions.sense import negation
-from tests.bench.distortions.text import Document, passages, read, sentences
+from tests.bench.distortions.__main__ import Seen, digest, figures, main, make
+from tests.bench.distortions.amounts import date, magnitude, number, unit
+from tests.bench.distortions.names import entity, role
+from tests.bench.distortions.sense import condition, negation
+from tests.bench.distortions.text import (
+    CLEAN,
+    DISTORTED,
+    Case,
+    Document,
+    Maker,
+    Pool,
+    Sentence,
+    passages,
+    read,
+    sentences,
+)
+from tests.bench.distortions.wording import paraphrase, reformatted
 from tests.bench.measure import ONE_THREAD
 
 POOL = Pool(("Henry Lockwood", "Alice Merton"))
@@ -116,8 +120,8 @@ PLAIN = (
 
 def test_the_generator_imports_nothing_of_the_engine() -> None:
     folder = Path(room.__file__).parent
-    makers = [path for path in folder.glob("*.py") if path.stem not in ("score", "__main__")]
-    assert len(makers) > 10
+    makers = [path for path in folder.glob("*.py") if path.stem != "__main__"]
+    assert len(makers) >= 5
     for path in makers:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []

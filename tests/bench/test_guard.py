@@ -8,7 +8,7 @@ import pytest
 
 from crp_integrations.engines.rego import RegoEngine
 from crp_integrations.guard.access import access
-from tests.bench.guard.speed import WORST, decisions
+from tests.bench.guard import WORST, decisions
 
 
 def test_the_dearest_questions_are_classes_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,10 +11,9 @@ import pytest
 
 from crp_integrations.engines.tokens import counter_for
 from crp_integrations.envelope.etag import etag
-from tests.bench.packing import run as bench
-from tests.bench.packing.__main__ import main, table
-from tests.bench.packing.data import NOW, make
-from tests.bench.packing.literal import loops
+from tests.bench import packing as bench
+from tests.bench.packing import main, table
+from tests.bench.packing_material import NOW, loops, make
 
 COUNTER = counter_for("gpt-4o")
 SYSTEMS = {
@@ -111,7 +110,7 @@ def test_a_missed_demand_is_said() -> None:
 
 
 def test_the_report_is_written_where_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = "tests.bench.packing.__main__"
+    module = "tests.bench.packing"
     monkeypatch.setattr(f"{module}.has_one_thread", lambda: True)
     monkeypatch.setattr(f"{module}.run", lambda sizes, **given: {"sizes": {}, "bars": []})
     main(["--facts", "0", "--json", str(tmp_path / "out.json"), "--quiet"])

@@ -7,12 +7,10 @@ import time
 
 import pytest
 
+from tests.bench import relay as bench
 from tests.bench.measure import ONE_THREAD
-from tests.bench.relay import run as bench
-from tests.bench.relay.__main__ import main
-from tests.bench.relay.server import quoted
-from tests.bench.relay.steps import EMBEDDING, Steps, TimedEmbedder
-from tests.bench.relay.table import ROWS, table
+from tests.bench.relay import EMBEDDING, ROWS, Steps, TimedEmbedder, main, table
+from tests.bench.upstream import quoted
 from tests.doubles import HashEmbedder
 
 

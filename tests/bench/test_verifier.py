@@ -9,20 +9,21 @@ from pathlib import Path
 import pytest
 
 from crp_integrations.errors import RequestError
-from tests.bench.verifier.__main__ import main
-from tests.bench.verifier.data import Case, read
-from tests.bench.verifier.folds import by_folds, seen
-from tests.bench.verifier.metrics import (
+from tests.bench.verifier import cost, main, markdown, sized
+from tests.bench.verifier_systems import (
+    Case,
+    Word,
+    always_positive,
     auroc,
+    by_folds,
     by_task,
     calibration_error,
     figures,
+    read,
+    seen,
     sentence_scores,
     span_f1,
 )
-from tests.bench.verifier.run import markdown
-from tests.bench.verifier.speed import cost, sized
-from tests.bench.verifier.systems import Word, always_positive
 from tests.dpe.test_features_verifier import content
 
 ROWS = [

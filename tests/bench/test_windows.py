@@ -9,9 +9,7 @@ import pytest
 
 from tests.bench.distortions.text import Document, read
 from tests.bench.measure import ONE_THREAD
-from tests.bench.windows.__main__ import main
-from tests.bench.windows.data import Session, articles, sessions, windows
-from tests.bench.windows.score import Seen, figures
+from tests.bench.windows import Seen, Session, articles, figures, main, sessions, windows
 
 TITLED = [
     Document("made", name, name, f"{name} is a town in the hills. It has a school and two mills.")

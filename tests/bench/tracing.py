@@ -33,9 +33,9 @@ from crp_integrations.observability.together import Together
 from crp_integrations.relay import close, window
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings_dispatch import DispatchSettings
-from tests.bench.fabric.embeddings import Kind, embedder_of
+from tests.bench.fabric_corpus import Kind, embedder_of
+from tests.bench.made_up import passages, question
 from tests.bench.measure import has_one_thread, in_one_thread, loop_ms
-from tests.bench.relay.data import passages, question
 
 MODULE = "tests.bench.tracing"
 WARM = 5

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from crp_integrations.guard.decisions import AllowAll
-from tests.bench.guard.canaries import TENANTS, Canaries
+from tests.bench.canaries import TENANTS, Canaries
 
 QUERIES = 1_000
 WAYS = ["count", "edge", "filter", "id", "question", "vector", "vector of an id", "word"]

@@ -14,8 +14,7 @@ from crp_integrations.guard.injection.detect import RULES, detect, detect_many
 from crp_integrations.guard.injection.records import InjectionSettings
 from crp_integrations.guard.injection.screening import ScreeningSettings, screen
 from crp_integrations.scores import SCALE
-from tests.bench.injection.__main__ import recall
-from tests.bench.injection.cases import KINDS, cases, plain
+from tests.bench.injection import KINDS, cases, plain, recall
 
 CLEAN = (
     "The quarterly report says that revenue rose by 4 percent to 1.2 million euros.",

@@ -15,9 +15,8 @@ from crp_integrations.receipt.records import read, write
 from crp_integrations.receipt.redact import redact
 from crp_integrations.receipt.replay import replay
 from crp_integrations.receipt.verify import verify
-from tests.bench.receipts.again import replayed
-from tests.bench.receipts.packs import Words, pack
-from tests.bench.receipts.replays import run
+from tests.bench.receipt_packs import Words, pack, replayed
+from tests.bench.receipts import run
 from tests.receipt.relayed import changed
 
 NUMBERS = st.integers(min_value=0, max_value=2**32)

@@ -14,7 +14,7 @@ from crp_integrations.receipt.issue import issue
 from crp_integrations.receipt.records import Draft, read, write
 from crp_integrations.receipt.statement import SUBJECTS
 from crp_integrations.receipt.written import Written, part, together
-from tests.bench.receipts.packs import pack
+from tests.bench.receipt_packs import pack
 from tests.receipt.made import CHAIN, CONTENT, KEY, SALT_KEY, leaves
 
 VALUES: st.SearchStrategy[Any] = st.recursive(
