@@ -8,11 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from crp_integrations.errors import ConfigError, EngineError
 from tests.bench import fabric_corpus
-from tests.bench.fabric import bars, run, table
-from tests.bench.fabric_corpus import Corpus, Passage
-from tests.bench.fabric_measures import documents_of, facts_of, recall
+from tests.bench.fabric import run, table
+from tests.bench.fabric_corpus import Passage
 
 PROSE = (
     "Return the number of rows that a reader of the file will see, with the ones that were "
@@ -25,43 +23,6 @@ def passages(count: int) -> list[Passage]:
 
 
 # --- corpus ----------------------------------------------------------------------------
-
-
-def test_docstrings_come_in_the_order_of_the_file() -> None:
-    source = '"""Module."""\nclass A:\n    """Class."""\n    def f(self):\n        "Method."\n'
-    assert fabric_corpus.docstrings(source) == ["Module.", "Class.", "Method."]
-    assert fabric_corpus.docstrings("def broken(:") == []
-    assert fabric_corpus.docstrings("x = '\\d'\n") == []
-
-
-def test_only_prose_of_a_fitting_length_stays() -> None:
-    long = " ".join([PROSE] * 6)
-    words = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma"
-    code = ">>> f(1, 2, 3)[0] == g(4, 5, 6)[1] and h(7, 8, 9)[2] != (10, 11, 12) or x in (3, 4)"
-    text = f"Short one.\n\n{PROSE}\n\n{words}\n\n{code}\n\n{long}"
-    found = list(fabric_corpus.paragraphs(text))
-    assert found[0] == PROSE
-    assert len(found) > 2
-    assert all(piece.startswith("Return") for piece in found)
-    assert all(len(piece.split()) <= fabric_corpus.MOST for piece in found)
-
-
-def test_a_text_that_differs_in_case_and_spaces_comes_once() -> None:
-    twice = [Passage("a", "a.py", 0, PROSE), Passage("b", "b.py", 0, PROSE.upper() + " ")]
-    assert fabric_corpus.distinct(twice) == twice[:1]
-
-
-def test_a_part_is_spread_evenly_and_too_many_are_refused() -> None:
-    whole = Corpus(tuple(passages(10)), 10, {"one": "1.0"})
-    assert [one.offset for one in whole.thinned(5).passages] == [0, 2, 4, 6, 8]
-    with pytest.raises(ConfigError, match="10 distinct passages, 11 were asked for"):
-        whole.thinned(11)
-
-
-def test_the_package_nearest_to_a_share_is_found() -> None:
-    many = [Passage("big", "b.py", n, str(n)) for n in range(97)]
-    few = [Passage("small", "s.py", n, str(n)) for n in range(3)]
-    assert Corpus((*many, *few), 100, {}).package_near(0.01) == "small"
 
 
 def test_an_environment_gives_the_same_passages_again(
@@ -84,13 +45,6 @@ def test_an_environment_gives_the_same_passages_again(
     assert fabric_corpus.read(3, tmp_path / "cache") == first
 
 
-def test_this_environment_has_documentation() -> None:
-    listed = {name: files for name, _, files in fabric_corpus.installed()}
-    assert "numpy" in listed
-    found = list(fabric_corpus.of_package("numpy", listed["numpy"][:40]))
-    assert found == list(fabric_corpus.of_package("numpy", listed["numpy"][:40]))
-
-
 # --- vectors ---------------------------------------------------------------------------
 
 
@@ -104,51 +58,7 @@ def test_vectors_are_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert np.array_equal(fabric_corpus.vectors("hash", texts[::-1], tmp_path), first[::-1])
 
 
-def test_a_cache_of_other_rows_is_refused(tmp_path: Path) -> None:
-    fabric_corpus.vectors("hash", ["a"], tmp_path)
-    (path,) = tmp_path.glob("*.npz")
-    np.savez(path, hashes=np.zeros((1, 32), np.uint8), rows=np.zeros((1, 3), np.float32))
-    with pytest.raises(EngineError, match=r"\(1, 3\), wanted \(1, 256\)"):
-        fabric_corpus.vectors("hash", ["a"], tmp_path)
-
-
-def test_known_texts_are_looked_up_and_others_embedded() -> None:
-    rows = np.eye(2, 256, dtype=np.float32)
-    known = fabric_corpus.Known(fabric_corpus.HashEmbedder(), ["a", "b"], rows)
-    found = known.embed_passages(["b", "c"])
-    assert np.array_equal(found[0], rows[1])
-    assert np.array_equal(found[1], fabric_corpus.HashEmbedder().embed_query("c"))
-
-
 # --- measuring -------------------------------------------------------------------------
-
-
-def test_recall_counts_what_is_as_near_as_the_last_one() -> None:
-    exact = np.array([[0.9, 0.8, 0.8, 0.1]])
-    place = {"a": 0, "b": 1, "c": 2, "d": 3}
-    assert recall([[("a", 0.9), ("c", 0.8)]], exact, place, 2) == 1.0
-    assert recall([[("a", 0.9), ("d", 0.1)]], exact, place, 2) == 0.5
-    assert recall([[]], exact, place, 2) == 0.0
-
-
-def test_every_passage_becomes_one_fact_and_one_block() -> None:
-    given = passages(9)
-    assert len({fact.fact_id for fact in facts_of(given)}) == 9
-    documents = documents_of(given)
-    assert [len(document.blocks) for document in documents] == [3, 3, 3]
-    assert documents[0].blocks[1].start == documents[0].blocks[0].end + 2
-
-
-def test_a_missed_demand_and_a_missing_peer_are_said() -> None:
-    search = {
-        "ours": {"query_ms": 1.0, "recall": 1.0},
-        "langchain": {"query_ms": 90.0, "recall": 1.0},
-    }
-    found = {bar["name"]: bar for bar in bars({"10000": {"search": search}}, {})}
-    assert found["query at 10000"]["met"] is False
-    absent = bars({"100000": {}}, {})
-    assert {bar["met"] for bar in absent} == {None}
-    assert bars({}, {"ms_per_passage": 1.5})[0]["met"] is True
 
 
 @pytest.fixture(scope="module")

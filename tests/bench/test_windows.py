@@ -9,7 +9,7 @@ import pytest
 
 from tests.bench.distortions.text import Document, read
 from tests.bench.measure import ONE_THREAD
-from tests.bench.windows import Seen, Session, articles, figures, main, sessions, windows
+from tests.bench.windows import Session, main, sessions
 
 TITLED = [
     Document("made", name, name, f"{name} is a town in the hills. It has a school and two mills.")
@@ -41,38 +41,6 @@ def test_each_kind_is_broken_in_one_thing(made: list[Session]) -> None:
         if kind == "contradicted":
             assert answer != pairs[key, "restated"]
             assert abs(len(answer) - len(pairs[key, "restated"])) < 12
-
-
-def test_a_truncated_session_lacks_what_was_asked(made: list[Session]) -> None:
-    (complete,) = [one for one in made if one.kind == "complete"]
-    assert sorted(complete.sub_queries) == [f"What is {one.name}?" for one in TITLED]
-    for one in made:
-        if one.kind == "truncated":
-            told = " ".join((*one.prior, one.answer))
-            unmet = [name for name in complete.sub_queries if f"{name[8:-1]} is a town" not in told]
-            assert len(unmet) == 2
-
-
-def test_windows_are_whole_paragraphs() -> None:
-    paragraph = "The mill stands at the end of the long valley road. " * 5
-    found = windows("\n".join([paragraph.strip(), "| a | b |", *[paragraph.strip()] * 3]))
-    assert len(found) == 2 and all("|" not in one for one in found)
-
-
-def test_articles_are_documents_of_their_own() -> None:
-    whole = Document("s", "n", "", "PMID: 1\nOne.\nPMID: 2\nTwo.")
-    assert [one.text for one in articles([whole])] == ["PMID: 1\nOne.", "PMID: 2\nTwo."]
-
-
-def test_figures_are_auroc_by_stage_and_rule() -> None:
-    def seen(kind: str, rule: str, flow: float) -> Seen:
-        signals = {"coherence": 0.0, "repetition": 0.0, "completeness": 0.0, "flow": flow}
-        return Seen(Session("k", kind, rule, (), "", ()), signals)
-
-    found = figures([seen("coherent", "next", 0.2), seen("shuffled", "other_document", 0.8)])
-    assert found["flow"]["auroc"] == 1.0 and found["flow"]["met"] is True
-    assert found["flow"]["rules"] == {"other_document": 1.0}
-    assert set(found) == {"flow"}
 
 
 def test_the_command_writes_an_auroc_for_each_stage(

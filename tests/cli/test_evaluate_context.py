@@ -6,8 +6,8 @@ import gzip
 import json
 from pathlib import Path
 
-from tests.bench.test_selection import made_up
 from tests.cli.conftest import Here
+from tests.evaluation.test_selection import made_up
 
 
 def test_the_evidence_in_the_context_is_measured(here: Here, tmp_path: Path) -> None:
