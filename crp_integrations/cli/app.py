@@ -77,15 +77,11 @@ COMMANDS = {
     ),
     "slo": (
         "slo:app",
-        "Service levels of what was sealed, drift of a golden set, evidence.",
+        "Service levels of what was sealed, and evidence.",
     ),
     "eval": (
         "evaluate:app",
         "Figures on your own data.",
-    ),
-    "bench": (
-        "benches:app",
-        "Measure this machine.",
     ),
     "keys": (
         "serve:app",

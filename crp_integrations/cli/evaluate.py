@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from crp_integrations.cli import evaluate_context
 from crp_integrations.cli.loading import PLAIN
 from crp_integrations.dpe.judge.inquiry import JudgeTerms
 from crp_integrations.dpe.judge.prompt import JudgePrompt
@@ -53,11 +54,6 @@ _COLUMNS = (
     ("stretch_overlap", "overlap"),
     ("one_call", "one call"),
 )
-
-
-@app.callback()
-def _group() -> None:
-    """Figures on your own data."""
 
 
 @app.command("answers")
@@ -135,6 +131,11 @@ def answers(
     if json_path is not None:
         json_path.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
     _show(found)
+
+
+app.command("selection")(evaluate_context.selection)
+app.command("rot")(evaluate_context.rot)
+app.command("drift")(evaluate_context.drift)
 
 
 def _terms() -> JudgeTerms:

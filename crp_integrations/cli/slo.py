@@ -1,8 +1,7 @@
-"""`crp slo …`: service levels from what was sealed, drift of a golden set, evidence."""
+"""`crp slo …`: service levels from what was sealed, and evidence."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -21,16 +20,6 @@ from crp_integrations.cli.receipt_files import data_of, keys_of
 from crp_integrations.cli.show import many, terminal
 from crp_integrations.errors import ConfigError, RequestError
 from crp_integrations.observability import bundle as bundles
-from crp_integrations.observability.drift import (
-    PRECISION,
-    RECALL,
-    Drift,
-    GoldenRun,
-    Shown,
-    compare,
-    read_golden,
-    run_golden,
-)
 from crp_integrations.observability.evaluations import (
     Evaluation,
     EvaluationLog,
@@ -46,7 +35,7 @@ if TYPE_CHECKING:
     from crp_integrations.observability.prometheus import Levels
 
 app = typer.Typer(
-    help="Service levels of what was sealed, drift of a golden set, evidence.",
+    help="Service levels of what was sealed, and evidence.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -89,13 +78,13 @@ def check(
     tenant: options.Tenant = "",
 ) -> None:
     """The table of service levels; status 1 when one is not met."""
-    before = _record(baseline, Baseline) if baseline else None
+    before = read_record(baseline, Baseline) if baseline else None
     with looking(store, shared, residency, tenant) as relay:
         found = _table(relay, residency, before, evaluations)
     if metrics:
         _write_levels(metrics, found, before)
     if json_path:
-        _save(found, json_path)
+        save_record(found, json_path)
     _draw(found)
     if found.missed or found.hard_failure or (strict and found.unmeasured):
         raise typer.Exit(1)
@@ -124,7 +113,7 @@ def baseline(
         found = baseline_of(_ledger(relay, residency), now)
     if found is None:
         raise RequestError("no window of this store has a measured assembly; ask something first")
-    _save(found, out)
+    save_record(found, out)
 
 
 @app.command("review")
@@ -172,45 +161,6 @@ def review(
     )
 
 
-@app.command("drift")
-def drift(
-    golden: Annotated[
-        str, typer.Argument(help="Golden questions, one JSON a line: id, question, sources.")
-    ],
-    baseline: BaselinePath = "",
-    json_path: JsonPath = "",
-    metrics: MetricsPath = "",
-    model: options.ModelName = None,
-    budget_tokens: options.BudgetTokens = None,
-    store: options.Store = options.DEFAULT_STORE,
-    shared: options.Shared = "",
-    residency: options.Residency = "",
-    tenant: options.Tenant = "",
-) -> None:
-    """Run a golden set; with a baseline, status 1 when recall or precision fell too far."""
-    questions = read_golden(Path(golden))
-    before = _record(baseline, GoldenRun) if baseline else None
-    with looking(store, shared, residency, tenant) as relay:
-        namespace = relay.region(residency or None)
-        uris = {source.source_id: source.uri for source in namespace.sources()}
-
-        def retrieve(question: str) -> Iterator[Shown]:
-            envelope = relay.turn(question, model=model, budget_tokens=budget_tokens).preview()
-            for fact in envelope.facts:
-                yield Shown(source_id=fact.source_id, uri=uris.get(fact.source_id) or "")
-
-        now = clock(relay.settings).now()
-        run = run_golden(questions, retrieve, now=now, state_hash=namespace.state_hash())
-    found = compare(run, before) if before else None
-    if metrics:
-        _write_golden(metrics, run, before)
-    if json_path:
-        _save(found or run, json_path)
-    _draw_golden(run, before, found)
-    if found and found.alerts:
-        raise typer.Exit(1)
-
-
 @app.command("bundle")
 def bundle(
     reports: Annotated[
@@ -227,7 +177,7 @@ def bundle(
     tenant: options.Tenant = "",
 ) -> None:
     """Put traces, service levels, trail, log head and given reports into a signed bundle."""
-    before = _record(baseline, Baseline) if baseline else None
+    before = read_record(baseline, Baseline) if baseline else None
     files = {f"reports/{path.name}": data_of(str(path)) for path in reports or ()}
     if len(files) < len(reports or ()):
         raise RequestError("two reports have one name; rename one of them")
@@ -263,7 +213,7 @@ def verify(
     terminal().print(f"verifies: {many(len(manifest.files), 'file')}: {names}", soft_wrap=True)
 
 
-def _record(path: str, kind: type[_Read]) -> _Read:
+def read_record(path: str, kind: type[_Read]) -> _Read:
     """A record of a file.
 
     Raises:
@@ -292,7 +242,8 @@ def _write_whole(data: bytes, path: str) -> None:
         raise ConfigError(f"{path!r:.200} cannot be written: {error.strerror}") from error
 
 
-def _save(record: Record, path: str) -> None:
+def save_record(record: Record, path: str) -> None:
+    """Write a record as JSON into a new file."""
     with opened(path) as target:
         target.write(record.model_dump_json(indent=2) + "\n")
 
@@ -305,19 +256,10 @@ def _write_levels(path: str, found: Table, before: Baseline | None) -> None:
         levels.level(level.name, level.value, level.met)
     if before is not None:
         levels.latency(before.p95_us / 1_000_000)
-    _write_metrics(levels, path)
+    write_metrics(levels, path)
 
 
-def _write_golden(path: str, run: GoldenRun, before: GoldenRun | None) -> None:
-    from crp_integrations.observability.prometheus import Levels
-
-    levels, at = Levels(), run.ran_at.timestamp()
-    levels.golden(RECALL, run.recall, before.recall if before else None, at)
-    levels.golden(PRECISION, run.precision, before.precision if before else None, at)
-    _write_metrics(levels, path)
-
-
-def _write_metrics(levels: Levels, path: str) -> None:
+def write_metrics(levels: Levels, path: str) -> None:
     """Write a file of metrics.
 
     Raises:
@@ -345,17 +287,3 @@ def _met(met: bool | None) -> Text:
     if met is None:
         return Text("not measured", "yellow")
     return Text("met", "green") if met else Text("missed", "bold red")
-
-
-def _draw_golden(run: GoldenRun, before: GoldenRun | None, found: Drift | None) -> None:
-    drawn = Drawn(title=f"Golden set of {many(len(run.scores), 'question')}")
-    for name in ("score", "now", "baseline", "state"):
-        drawn.add_column(name)
-    for name in (RECALL, PRECISION):
-        then = f"{getattr(before, name):.3f}" if before else "–"
-        fell = found is not None and name in found.alerts
-        state = Text("fell", "bold red") if fell else Text("" if found is None else "holds")
-        drawn.add_row(name, f"{getattr(run, name):.3f}", then, state)
-    terminal().print(drawn)
-    if found and found.worse:
-        terminal().print(Text("worse: " + ", ".join(found.worse)), soft_wrap=True)

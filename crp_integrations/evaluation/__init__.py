@@ -1,6 +1,7 @@
-"""What a user measures on his own data: how often a verdict on an answer is right.
+"""What users measure on their own data.
 
 `answers` scores verdicts on labelled answers, in both directions, and `figures` counts them;
-`crp eval answers` is its command. `data_rows` reads the files. `rows` scores rows without labels
-by a judge, with `scoring`, as the evaluators of the adapters do.
+`selection` and `context_rot` measure contexts.
+`crp eval answers|selection|rot|drift` are their commands. `data_rows` reads the files. `rows`
+scores rows without labels by a judge, with `answer_score`, as the evaluators of the adapters do.
 """

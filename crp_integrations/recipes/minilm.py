@@ -39,7 +39,7 @@ LIMITS: Final = (
     "averaged, which blurs long texts: pass passages. Similarity is topical: a sentence and its "
     "negation have nearly the same vector, so no threshold here speaks of truth."
 )
-# Measured with `python -m crp_integrations.bench.embedder` and `…bench.quality`; CARD.md has the
+# Measured with `python -m tests.bench.embedder` and `tests.bench.quality`; CARD.md has the
 # tables.
 THRESHOLDS: Final = {
     "relevance_floor": 0.50,

@@ -1,0 +1,1 @@
+"""Measurements on public data, each runnable as `python -m tests.bench.NAME`, and their tests."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from crp_integrations.bench import compaction
+from tests.bench import compaction
 
 
 def _lines(path: Path, rows: list[dict[str, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""The cases of `crp bench distortions`: what each label claims is checked by other means here."""
+"""The cases of `python -m tests.bench.distortions`: what each label claims is checked by other means here."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from random import Random
 
 import pytest
 
-import crp_integrations.bench.distortions as room
-from crp_integrations.bench.distortions.__main__ import main
-from crp_integrations.bench.distortions.amounts import magnitude, number, unit
-from crp_integrations.bench.distortions.case import CLEAN, DISTORTED, Case, Maker, Pool, Sentence
-from crp_integrations.bench.distortions.conditions import condition
-from crp_integrations.bench.distortions.dates import date
-from crp_integrations.bench.distortions.make import digest, make
-from crp_integrations.bench.distortions.names import entity
-from crp_integrations.bench.distortions.phrasing import paraphrase
-from crp_integrations.bench.distortions.reformat import reformatted
-from crp_integrations.bench.distortions.roles import role
-from crp_integrations.bench.distortions.score import Seen, figures
-from crp_integrations.bench.distortions.sense import negation
-from crp_integrations.bench.distortions.text import Document, passages, read, sentences
-from crp_integrations.bench.measure import ONE_THREAD
+import tests.bench.distortions as room
+from tests.bench.distortions.__main__ import digest, main, make
+from tests.bench.distortions.amounts import date, magnitude, number, unit
+from tests.bench.distortions.names import entity, role
+from tests.bench.distortions.sense import condition, negation
+from tests.bench.distortions.text import (
+    CLEAN,
+    DISTORTED,
+    Document,
+    Maker,
+    Pool,
+    Sentence,
+    read,
+)
+from tests.bench.measure import ONE_THREAD
 
 POOL = Pool(("Henry Lockwood", "Alice Merton"))
 MADE = [
@@ -59,56 +59,9 @@ def test_an_edit_changes_the_sentence_where_it_says(maker: Maker, text: str) -> 
             assert edit.expected in text and edit.expected not in edit.claim
 
 
-def test_a_bound_is_not_changed_to_what_it_implies() -> None:
-    for seed in range(20):
-        edit = number(a_sentence("The hall seats more than 400 guests."), Random(seed), POOL)
-        assert edit is not None
-        assert int(edit.claim[edit.start : edit.end]) > 400
-        edit = magnitude(a_sentence("The gain varies no more than 40% here."), Random(seed), POOL)
-        assert edit is not None
-        assert int(edit.claim[edit.start : edit.end]) < 40
-
-
-@pytest.mark.parametrize(
-    ("maker", "text"),
-    [
-        (number, "The band released its second album in 2004 on Route 66."),
-        (negation, "It may be closed on some days of the year."),
-        (condition, "The user can see if the file is there and open it."),
-        (condition, "The call may return nothing if the file has been removed from it."),
-        (role, "Ferris and Langley played in the final of the open tournament."),
-        (unit, "The tower is 300 metres (980 feet) high and 20 years old."),
-    ],
-)
-def test_what_would_be_no_clear_case_is_left_out(maker: Maker, text: str) -> None:
-    edits = [maker(a_sentence(text), Random(seed), POOL) for seed in range(5)]
-    assert all(edit is None or "metres" not in edit.expected for edit in edits)
-    if maker is not unit:
-        assert edits == [None] * 5
-
-
-def test_clean_cases_keep_their_values() -> None:
-    sentence = a_sentence("In 1931, the mill had 1,200 workers and was bought by Ellen Marsh.")
-    for seed in range(40):
-        for maker in (reformatted, paraphrase):
-            edit = maker(sentence, Random(seed), POOL)
-            if edit is not None:
-                plain = edit.claim.replace(",", "").lower()
-                assert "1931" in plain and "1200" in plain and "workers" in plain
-
-
-def test_sentences_do_not_end_at_abbreviations() -> None:
-    text = "He met Dr. Lowe in St. Ives. They left at noon. J. Smith stayed."
-    assert sentences(text) == [
-        "He met Dr. Lowe in St. Ives.",
-        "They left at noon.",
-        "J. Smith stayed.",
-    ]
-
-
 # Of ours, what knows nothing of texts.
 PLAIN = (
-    "crp_integrations.bench.distortions",
+    "tests.bench.distortions",
     "crp_integrations.evaluation.data_rows",
     "crp_integrations.errors",
 )
@@ -116,8 +69,8 @@ PLAIN = (
 
 def test_the_generator_imports_nothing_of_the_engine() -> None:
     folder = Path(room.__file__).parent
-    makers = [path for path in folder.glob("*.py") if path.stem not in ("score", "__main__")]
-    assert len(makers) > 10
+    makers = [path for path in folder.glob("*.py") if path.stem != "__main__"]
+    assert len(makers) >= 5
     for path in makers:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
@@ -147,45 +100,12 @@ def test_parts_share_no_document_and_cases_are_the_same_each_time(
             assert case.claim not in " ".join(case.facts)
 
 
-def test_passages_have_three_to_eight_sentences(documents: list[Document]) -> None:
-    found = [one for document in documents for one in passages(document)]
-    assert found
-    assert all(3 <= len(one.passage) <= 8 and one.text in one.passage for one in found)
-
-
-def test_figures_count_findings_at_the_edit() -> None:
-    changed = Case("a", "NUMBER_CHANGED", "figure", "s", "d", ("x",), "It has 7.", 7, 8)
-    clean = Case("b", "verbatim", "one", "s", "d", ("x",), "It has 5.", 0, 9)
-    found = figures(
-        [
-            Seen(changed, at=True, named=True, flagged=True, risk=0.5, kinds=("NUMBER_CHANGED",)),
-            Seen(changed, at=False, named=False, flagged=True, risk=0.5, kinds=()),
-            Seen(clean, at=False, named=False, flagged=False, risk=0.0, kinds=()),
-        ]
-    )
-    assert found["NUMBER_CHANGED"]["found"] == 0.5
-    assert found["NUMBER_CHANGED"]["either"] == 1.0
-    assert found["NUMBER_CHANGED"]["met"] is False
-    assert found["verbatim+reformatted"]["met"] is True
-
-
-def test_a_bar_is_met_by_the_findings_and_by_the_risk() -> None:
-    changed = Case("a", "NUMBER_CHANGED", "figure", "s", "d", ("x",), "It has 7.", 7, 8)
-    clean = Case("b", "verbatim", "one", "s", "d", ("x",), "It has 5.", 0, 9)
-    for at, flagged in ((True, False), (False, True), (True, True)):
-        kinds = ("NUMBER_CHANGED",) if at else ()
-        found = figures([Seen(changed, at, at, flagged, 0.5, kinds)])
-        assert found["NUMBER_CHANGED"]["met"] is (at and flagged)
-        found = figures([Seen(clean, at, at, flagged, 0.5, kinds)])
-        assert found["verbatim"]["met"] is found["verbatim+reformatted"]["met"] is False
-
-
 def test_the_command_runs_without_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, value in ONE_THREAD.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("crp_integrations.bench.distortions.text.PACKAGES", ())
+    monkeypatch.setattr("tests.bench.distortions.text.PACKAGES", ())
     out, cases = tmp_path / "out.json", tmp_path / "cases.jsonl"
     main(["--json", str(out), "--cases", str(cases), "--most", "5", "--lexical"])
     report = json.loads(out.read_text())

@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.bench.gateway.run import STEADY_MB, STEADY_SHARE, steady
+from tests.bench.gateway import STEADY_MB, STEADY_SHARE, steady
 
 
 def samples(*mb: float) -> list[tuple[float, float]]:

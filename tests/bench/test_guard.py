@@ -1,4 +1,4 @@
-"""What `crp bench guard` tells of decisions: every class, also the dearest one."""
+"""What `python -m tests.bench.guard` tells of decisions: every class, also the dearest one."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from crp_integrations.bench.guard.speed import WORST, decisions
 from crp_integrations.engines.rego import RegoEngine
 from crp_integrations.guard.access import access
+from tests.bench.guard import WORST, decisions
 
 
 def test_the_dearest_questions_are_classes_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from crp_integrations.bench import hash as bench
+from tests.bench import hash as bench
 
 
 def test_a_small_measurement_is_bit_equal() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from crp_integrations.bench import decomposition, ingestion
 from crp_integrations.engines.tokens import counter_for
+from tests.bench import decomposition, ingestion
 from tests.doubles import HashEmbedder
 
 

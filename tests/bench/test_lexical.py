@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from crp_integrations.bench import lexical
-from crp_integrations.bench.fabric import corpus
-from crp_integrations.bench.fabric.corpus import Corpus, Passage
+from tests.bench import fabric_corpus, lexical
+from tests.bench.fabric_corpus import Corpus, Passage
 
 TEXTS = [
     f"Engine number {n} burns methane in chamber {n % 7}, and the operator of plant {n % 5} "
@@ -40,7 +39,7 @@ def test_every_engine_answers_and_what_is_missing_is_said(
 ) -> None:
     pytest.importorskip("tantivy")
     passages = tuple(Passage("p", "p.py", n, text) for n, text in enumerate(TEXTS))
-    monkeypatch.setattr(corpus, "read", lambda *given: Corpus(passages, 120, {"p": "1"}))
+    monkeypatch.setattr(fabric_corpus, "read", lambda *given: Corpus(passages, 120, {"p": "1"}))
     monkeypatch.setattr(lexical, "has_one_thread", lambda: True)
     monkeypatch.setattr(lexical, "memory_of", lambda *given: 1.0)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from crp_integrations.bench.pii import main, ours, score
 from crp_integrations.dpe.pii.spans import KINDS
+from tests.bench.pii import main, ours, score
 
 
 def test_spans_match_exactly_or_by_overlap_and_once() -> None:
@@ -27,7 +27,7 @@ def test_spans_match_exactly_or_by_overlap_and_once() -> None:
 
 
 def test_our_kinds_bear_the_names_of_the_data_set() -> None:
-    from crp_integrations.bench.pii import SAME
+    from tests.bench.pii import SAME
 
     assert set(SAME) <= set(KINDS)
     text = "Write to ann@example.org."
@@ -37,7 +37,7 @@ def test_our_kinds_bear_the_names_of_the_data_set() -> None:
 def test_presidio_runs_without_fetching_anything() -> None:
     pytest.importorskip("presidio_analyzer")
     pytest.importorskip("spacy")
-    from crp_integrations.bench.peers.presidio import patterns
+    from tests.bench.peers.presidio import patterns
 
     # The suite lets no call out of this machine through.
     _, find = patterns()

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from crp_integrations.bench.receipts import costs
+from tests.bench import receipts
 
 
-def test_a_small_measurement_replays_what_it_measured(tmp_path: Path) -> None:
+def test_a_small_measurement_replays_what_it_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receipts, "has_one_thread", lambda: True)
     arguments = ["--facts", "50", "--joined", "2", "--questions", "3", "--rounds", "2"]
-    costs.main([*arguments, "--json", str(tmp_path / "out.json")])
+    receipts.main([*arguments, "--json", str(tmp_path / "out.json")])
     found = json.loads((tmp_path / "out.json").read_text())
     assert (found["facts"], found["questions"], found["candidates"]) == (50, 3, 50)
     # How much text that is: two passages, of the fewest words that one has, and what is between.
@@ -29,6 +32,6 @@ def test_a_small_measurement_replays_what_it_measured(tmp_path: Path) -> None:
 
 def test_a_replay_that_differs_is_no_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = type("Found", (), {"place": "here"})()
-    monkeypatch.setattr(costs.replay_context, "context", lambda made: (wrong, ""))
+    monkeypatch.setattr(receipts.replay_context, "context", lambda made: (wrong, ""))
     with pytest.raises(AssertionError, match="differs at here"):
-        costs.measure(50, questions=1, rounds=1)
+        receipts.measure(50, questions=1, rounds=1)

@@ -7,13 +7,9 @@ import time
 
 import pytest
 
-from crp_integrations.bench.measure import ONE_THREAD
-from crp_integrations.bench.relay import run as bench
-from crp_integrations.bench.relay.__main__ import main
-from crp_integrations.bench.relay.server import quoted
-from crp_integrations.bench.relay.steps import EMBEDDING, Steps, TimedEmbedder
-from crp_integrations.bench.relay.table import ROWS, table
-from tests.doubles import HashEmbedder
+from tests.bench import relay as bench
+from tests.bench.measure import ONE_THREAD
+from tests.bench.relay import ROWS, Steps, main, table
 
 
 def busy(seconds: float) -> None:
@@ -44,22 +40,6 @@ def test_a_step_is_what_it_takes_without_the_steps_inside_it() -> None:
 def _in(steps: Steps, name: str, seconds: float) -> None:
     with steps.step(name):
         busy(seconds)
-
-
-def test_an_embedders_time_is_a_step_and_its_vectors_are_its_own() -> None:
-    steps, plain = Steps(), HashEmbedder()
-    timed = TimedEmbedder(plain, steps)
-    assert (timed.embed_query("tier") == plain.embed_query("tier")).all()
-    assert (timed.embed_passages(["a", "b"]) == plain.embed_passages(["a", "b"])).all()
-    assert steps.taken()[EMBEDDING] > 0
-    assert timed.identity == plain.identity
-
-
-def test_the_server_quotes_the_first_sentences_of_the_context() -> None:
-    context = "<context>\n[1] A is one. A is more.\n\n[2] B is two.\n</context>"
-    messages = [{"role": "system", "content": context}, {"role": "user", "content": "What is A?"}]
-    assert quoted(messages) == "A is one. B is two."
-    assert quoted(messages[1:]) == "There is no context."
 
 
 def test_a_small_run_tells_what_the_relay_costs_and_where(

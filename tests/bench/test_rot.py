@@ -10,19 +10,23 @@ from typing import Any
 
 import pytest
 
-from crp_integrations.bench.fabric.embeddings import HashEmbedder
-from crp_integrations.bench.rot import scenarios
-from crp_integrations.bench.rot.__main__ import main
-from crp_integrations.bench.rot.data import Asked, collections, find, read
-from crp_integrations.bench.rot.plots import plots
-from crp_integrations.bench.rot.report import page
-from crp_integrations.bench.rot.run import NAMES, Plan, run
-from crp_integrations.bench.rot.systems import CRP
-from crp_integrations.bench.selection.metrics import Packed
-from crp_integrations.bench.selection.units import units
 from crp_integrations.engines.tokens import counter_for
 from crp_integrations.errors import RequestError
+from crp_integrations.evaluation.context_metrics import MeasuredContext
+from crp_integrations.evaluation.context_rot import (
+    CRP,
+    RotPlan,
+    RotQuestion,
+    collections,
+    find_questions,
+    read_questions,
+)
 from crp_integrations.messages import ModelCall, Reply
+from tests.bench import rot
+from tests.bench.fabric_corpus import HashEmbedder
+from tests.bench.rot import NAMES, Plan, main, run
+from tests.bench.rot_report import page, plots
+from tests.bench.selection_peers import units
 
 COUNT = 12
 DOCS = Path(__file__).parents[2] / "docs"
@@ -105,7 +109,7 @@ def test_no_canary_reaches_another_tenant(report: dict[str, Any]) -> None:
 
 @pytest.mark.requirement("SUM-select-8")
 def test_injected_passages_are_screened_where_that_is_set(report: dict[str, Any]) -> None:
-    (screened,) = points(report, "noise", system=scenarios.SCREENED)
+    (screened,) = points(report, "noise", system=rot.SCREENED)
     (plain,) = points(report, "noise", system=CRP)
     assert plain["clean"] < 0.5
     assert screened["clean"] > 0.9
@@ -113,7 +117,7 @@ def test_injected_passages_are_screened_where_that_is_set(report: dict[str, Any]
 
 
 def test_a_prefix_is_reused_where_the_layout_keeps_it(report: dict[str, Any]) -> None:
-    (stable,) = points(report, "prefix", system=scenarios.STABLE)
+    (stable,) = points(report, "prefix", system=rot.STABLE)
     (plain,) = points(report, "prefix", system=CRP)
     assert stable["reused"] > plain["reused"]
 
@@ -132,29 +136,26 @@ def test_the_order_of_the_store_is_nothing_to_us(report: dict[str, Any]) -> None
 
 
 @pytest.mark.requirement("SUM-pipe-11")
-def test_a_system_that_prefers_a_position_is_seen(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_system_that_prefers_a_position_is_seen(file: Path) -> None:
     class FirstHalf:
         """Searches nothing: takes what was stored first."""
 
-        def __init__(self, collection: Any, axis: Any, counter: Any) -> None:
+        def __init__(self, collection: Any, axis: Any, embedder: Any, counter: Any) -> None:
             self.units = units(collection.texts, axis, counter)[: COUNT // 2]
 
-        def pack(self, question: str, budget: int, k: int | None = None) -> Packed:
+        def pack(self, question: str, budget: int, k: int | None = None) -> MeasuredContext:
             tokens = sum(unit.tokens for unit in self.units)
-            return Packed(tuple(self.units), tuple(unit.unit_id for unit in self.units), tokens)
+            return MeasuredContext(
+                tuple(self.units), tuple(unit.unit_id for unit in self.units), tokens
+            )
 
         def close(self) -> None: ...
 
-    def opened(name: str, collection: Any, axis: Any, embedder: Any, counter: Any, _: Any) -> Any:
-        return FirstHalf(collection, axis, counter)
-
-    monkeypatch.setattr(scenarios, "opened", opened)
-    bench = scenarios.Bench(
-        read(file), HashEmbedder(), counter_for("gpt-4o"), ["first"], COUNT, [COUNT], [512], 512
-    )
-    (point,) = scenarios.order(bench)
+    plan = RotPlan(
+        read_questions(file), HashEmbedder(), counter_for("gpt-4o"), COUNT, [COUNT], [512], 512,
+        ["first"], {"first": FirstHalf},
+    )  # fmt: skip
+    (point,) = rot.order(plan)
     assert point["first"] == 1.0
     assert point["last"] == 0.0
     assert point["same"] < 1.0
@@ -184,10 +185,10 @@ def test_the_command_writes_what_is_asked_for(file: Path, tmp_path: Path) -> Non
 
 
 def test_the_distractors_of_a_question_do_not_answer_it() -> None:
-    same = Asked(
+    same = RotQuestion(
         "who built the mill", ("Ada Quill the 1th",), "", "Ada Quill the 1th built it all."
     )
-    group = [Asked(**{**asked(n), "answers": tuple(asked(n)["answers"])}) for n in range(3)]
+    group = [RotQuestion(**{**asked(n), "answers": tuple(asked(n)["answers"])}) for n in range(3)]
     (made,) = collections([*group, same], 4, 4)
     assert {question.query for question in made.questions} == {
         group[0].query,
@@ -208,16 +209,16 @@ def test_the_distractors_of_a_question_do_not_answer_it() -> None:
 )
 def test_a_file_of_another_form_is_refused(tmp_path: Path, row: Any, said: str) -> None:
     with pytest.raises(RequestError, match=said):
-        read(write(tmp_path / "a.jsonl.gz", [row]))
+        read_questions(write(tmp_path / "a.jsonl.gz", [row]))
 
 
 def test_no_file_and_no_name_are_refused(tmp_path: Path, file: Path) -> None:
     with pytest.raises(RequestError, match="wanted a file of query"):
-        find(tmp_path)
+        find_questions(tmp_path)
     with pytest.raises(RequestError, match="scenario 'rotting' is not one of distractors"):
         run(file, Plan(scenarios=["rotting"]))
     with pytest.raises(RequestError, match="cannot be read"):
-        read(tmp_path / "none.jsonl.gz")
+        read_questions(tmp_path / "none.jsonl.gz")
     assert main(["--data", str(tmp_path)]) == 1
 
 

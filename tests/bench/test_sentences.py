@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from crp_integrations.bench.peers.splitters import ends, installed
-from crp_integrations.bench.sentences import main, score
+from tests.bench.peers.splitters import ends, installed
+from tests.bench.sentences import main, score
 
 
 def test_score_counts_inner_boundaries() -> None:

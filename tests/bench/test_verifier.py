@@ -8,21 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from crp_integrations.bench.verifier.__main__ import main
-from crp_integrations.bench.verifier.data import Case, read
-from crp_integrations.bench.verifier.folds import by_folds, seen
-from crp_integrations.bench.verifier.metrics import (
+from tests.bench.verifier import main, markdown
+from tests.bench.verifier_systems import (
+    Case,
     auroc,
-    by_task,
+    by_folds,
     calibration_error,
     figures,
-    sentence_scores,
-    span_f1,
+    seen,
 )
-from crp_integrations.bench.verifier.run import markdown
-from crp_integrations.bench.verifier.speed import cost, sized
-from crp_integrations.bench.verifier.systems import Word, always_positive
-from crp_integrations.errors import RequestError
 from tests.dpe.test_features_verifier import content
 
 ROWS = [
@@ -65,23 +59,6 @@ def test_the_file_holds_systems_datasets_tasks_and_metrics(
     assert "| made | all | crp | 1.000 |" in markdown(report)
 
 
-def test_files_are_given_at_once_or_one_by_one(tmp_path: Path) -> None:
-    one, two = (written(tmp_path / f"{name}.jsonl.gz", ROWS) for name in ("one", "two"))
-    out = tmp_path / "out.json"
-    for given in (["--data", str(one), str(two)], ["--data", str(one), "--data", str(two)]):
-        main([*given, "--json", str(out), "--systems", "alignment"])
-        assert set(json.loads(out.read_text())["results"]["alignment"]) == {"one", "two"}
-
-
-def test_a_file_of_another_shape_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="line 1 is not an object with answer, context"):
-        read(written(tmp_path / "odd.jsonl.gz", [{"text": "x"}]))
-    with pytest.raises(SystemExit):
-        main(["--data", str(tmp_path / "none.gz"), "--systems", "crp"])
-    with pytest.raises(SystemExit):
-        main(["--data", "x", "--systems", "magic"])
-
-
 def test_figures_of_known_scores() -> None:
     found = figures([0.9, 0.1, 0.8, 0.3], [True, True, False, False], cut=0.5)
     assert (found["balanced_accuracy"], found["f1"], found["flagged"]) == (0.5, 0.5, 0.5)
@@ -89,19 +66,6 @@ def test_figures_of_known_scores() -> None:
     assert auroc([0.9, 0.1, 0.5, 0.5], [True, False, True, False]) == 0.875
     assert calibration_error([0.1, 0.1, 0.9, 0.9], [False, False, True, True]) == pytest.approx(0.1)
     assert calibration_error([0.75] * 4, [True, True, True, False]) == 0.0
-
-
-def test_spans_and_sentences() -> None:
-    case = Case("t", "", "c", "One two. Three four.", True, ((9, 14),))
-    half = Word(0.5, 0.5, ((0, 8, 0.2), (9, 20, 0.7)), ((9, 20),))
-    assert sentence_scores([case], [half]) == ([0.2, 0.7], [False, True])
-    assert span_f1([case], [half]) == pytest.approx(2 * 5 / 16)
-    assert span_f1([case], [Word(0.0, 0.0)]) == 0.0
-    assert span_f1([case], [always_positive(case)]) == pytest.approx(2 * 5 / 25)
-    clean = Case("u", "", "c", "One.", False, ())
-    found = by_task([case, clean], [half, Word(0.1, 0.1, ((0, 4, 0.1),))])
-    assert set(found) == {"t", "u", "macro", "all"}
-    assert found["all"]["sentence_auroc"] == 1.0
 
 
 def test_folds_read_each_answer_by_a_file_that_did_not_see_it(tmp_path: Path) -> None:
@@ -121,9 +85,3 @@ def test_folds_read_each_answer_by_a_file_that_did_not_see_it(tmp_path: Path) ->
     assert seen(cases, tmp_path, (), "x") == "by folds"
     assert seen(cases[:0], tmp_path, (), "x") == "unseen"
     assert seen(cases, None, ("x",), "x") == "seen"
-
-
-def test_text_for_speed_has_the_length_and_a_verdict_costs_time() -> None:
-    assert abs(len(sized(2_000)) - 2_000) < 300
-    assert sized(500) != sized(500, 3)
-    assert cost(30, 200, stored=True) > 0.0

@@ -1,4 +1,4 @@
-"""The sessions of `crp bench windows`: what is broken in each, and what its figures mean."""
+"""The sessions of `python -m tests.bench.windows`: what is broken in each, and what its figures mean."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from crp_integrations.bench.distortions.text import Document, read
-from crp_integrations.bench.measure import ONE_THREAD
-from crp_integrations.bench.windows.__main__ import main
-from crp_integrations.bench.windows.data import Session, articles, sessions, windows
-from crp_integrations.bench.windows.score import Seen, figures
+from tests.bench.distortions.text import Document, read
+from tests.bench.measure import ONE_THREAD
+from tests.bench.windows import Session, main, sessions
 
 TITLED = [
     Document("made", name, name, f"{name} is a town in the hills. It has a school and two mills.")
@@ -45,44 +43,12 @@ def test_each_kind_is_broken_in_one_thing(made: list[Session]) -> None:
             assert abs(len(answer) - len(pairs[key, "restated"])) < 12
 
 
-def test_a_truncated_session_lacks_what_was_asked(made: list[Session]) -> None:
-    (complete,) = [one for one in made if one.kind == "complete"]
-    assert sorted(complete.sub_queries) == [f"What is {one.name}?" for one in TITLED]
-    for one in made:
-        if one.kind == "truncated":
-            told = " ".join((*one.prior, one.answer))
-            unmet = [name for name in complete.sub_queries if f"{name[8:-1]} is a town" not in told]
-            assert len(unmet) == 2
-
-
-def test_windows_are_whole_paragraphs() -> None:
-    paragraph = "The mill stands at the end of the long valley road. " * 5
-    found = windows("\n".join([paragraph.strip(), "| a | b |", *[paragraph.strip()] * 3]))
-    assert len(found) == 2 and all("|" not in one for one in found)
-
-
-def test_articles_are_documents_of_their_own() -> None:
-    whole = Document("s", "n", "", "PMID: 1\nOne.\nPMID: 2\nTwo.")
-    assert [one.text for one in articles([whole])] == ["PMID: 1\nOne.", "PMID: 2\nTwo."]
-
-
-def test_figures_are_auroc_by_stage_and_rule() -> None:
-    def seen(kind: str, rule: str, flow: float) -> Seen:
-        signals = {"coherence": 0.0, "repetition": 0.0, "completeness": 0.0, "flow": flow}
-        return Seen(Session("k", kind, rule, (), "", ()), signals)
-
-    found = figures([seen("coherent", "next", 0.2), seen("shuffled", "other_document", 0.8)])
-    assert found["flow"]["auroc"] == 1.0 and found["flow"]["met"] is True
-    assert found["flow"]["rules"] == {"other_document": 1.0}
-    assert set(found) == {"flow"}
-
-
 def test_the_command_writes_an_auroc_for_each_stage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, value in ONE_THREAD.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("crp_integrations.bench.distortions.text.PACKAGES", ())
+    monkeypatch.setattr("tests.bench.distortions.text.PACKAGES", ())
     out = tmp_path / "out.json"
     main(["--json", str(out), "--most", "6", "--lexical"])
     report = json.loads(out.read_text())

@@ -59,7 +59,6 @@ def test_the_list_of_commands_loads_none_of_them(words: list[str], tmp_path: Pat
 @pytest.mark.parametrize(
     "words",
     [
-        ["bench", "--help"],
         ["fabric", "stats", "--help"],
         ["keys", "new", "--help"],
         ["serve", "--help"],
@@ -70,9 +69,7 @@ def test_the_help_of_a_command_loads_no_heavy_library(words: list[str], tmp_path
     assert (status, of(modules)) == (0, [])
 
 
-@pytest.mark.parametrize(
-    "words", [["memory", "lint", "items"], ["receipt", "verify", "receipt"], ["bench", "pii"]]
-)
+@pytest.mark.parametrize("words", [["memory", "lint", "items"], ["receipt", "verify", "receipt"]])
 def test_what_needs_no_store_opens_no_relay(words: list[str], tmp_path: Path) -> None:
     (tmp_path / "items").write_text("")
     _, modules = after(words, tmp_path)

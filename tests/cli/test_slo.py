@@ -77,7 +77,7 @@ def test_a_persons_word_is_recorded_and_counts(here: Here, asked: Path) -> None:
 @pytest.mark.requirement("SUM-fail-4")
 def test_a_golden_set_that_loses_a_source_alerts(here: Here, asked: Path) -> None:
     (asked / "golden.ndjson").write_text(GOLDEN)
-    drift = ("slo", "drift", "golden.ndjson", "--store", "kb", "--metrics", "golden.prom")
+    drift = ("eval", "drift", "golden.ndjson", "--store", "kb", "--metrics", "golden.prom")
     first = here(*drift, "--json", "base.json", cwd=asked)
     assert first.returncode == 0, first.stderr
     assert json.loads((asked / "base.json").read_text())["recall"] == 1.0

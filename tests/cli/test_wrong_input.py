@@ -115,7 +115,7 @@ def test_metrics_that_cannot_be_written_are_named_as_they_were_given(
     ],
 )
 def test_a_golden_set_that_cannot_be_read_says_why(run: Any, file: str, said: str) -> None:
-    assert sentence(run("slo", "drift", file)) == f"{file!r} cannot be read: {said}"
+    assert sentence(run("eval", "drift", file)) == f"{file!r} cannot be read: {said}"
 
 
 def test_a_bundle_that_cannot_be_written_whole_is_removed(
@@ -146,7 +146,7 @@ def test_a_bundle_that_cannot_be_written_whole_is_removed(
         ("slo", "check"),
         ("slo", "baseline"),
         ("slo", "bundle", "-o", "made.tar.gz"),
-        ("slo", "drift", "golden.jsonl"),
+        ("eval", "drift", "golden.jsonl"),
     ],
 )
 def test_a_tenant_that_nobody_is_is_refused(

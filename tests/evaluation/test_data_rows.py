@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 
-from crp_integrations.bench import compaction, embedder, pii, sentences
-from crp_integrations.bench.distortions import __main__ as distortions
-from crp_integrations.bench.injection import __main__ as injections
-from crp_integrations.bench.verifier.data import read as verifier_cases
-from crp_integrations.bench.windows import __main__ as windows
 from crp_integrations.errors import RequestError
 from crp_integrations.evaluation.data_rows import each, rows, rows_of, text_in
+from tests.bench import compaction, embedder, injection, pii, sentences, windows
+from tests.bench.distortions import __main__ as distortions
+from tests.bench.verifier_systems import read as verifier_cases
 
 
 def packed(path: Path, text: str) -> Path:
@@ -121,7 +119,7 @@ def test_the_command_ends_with_a_sentence(tmp_path: Path, name: str) -> None:
     main, data, file = {
         "pii": (pii.main, "a.gz", "a.gz"),
         "sentences": (sentences.main, ".", "sentences/ewt_dev.jsonl.gz"),
-        "injection": (injections.main, ".", "set/documents.jsonl.gz"),
+        "injection": (injection.main, ".", "set/documents.jsonl.gz"),
         "compaction": (compaction.main, ".", "rot/a.jsonl.gz"),
     }[name]
     packed(tmp_path / file, odd)

@@ -1,11 +1,11 @@
-"""Twenty tenants and their canaries; `crp bench guard` asks 10,000 queries, here are fewer."""
+"""Twenty tenants and their canaries; `python -m tests.bench.guard` asks 10,000 queries, here are fewer."""
 
 from __future__ import annotations
 
 import pytest
 
-from crp_integrations.bench.guard.canaries import TENANTS, Canaries
 from crp_integrations.guard.decisions import AllowAll
+from tests.bench.canaries import TENANTS, Canaries
 
 QUERIES = 1_000
 WAYS = ["count", "edge", "filter", "id", "question", "vector", "vector of an id", "word"]

@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.bench.injection.__main__ import recall
-from crp_integrations.bench.injection.cases import KINDS, cases, plain
 from crp_integrations.errors import EngineError
 from crp_integrations.guard.injection.detect import RULES, detect, detect_many
 from crp_integrations.guard.injection.records import InjectionSettings
 from crp_integrations.guard.injection.screening import ScreeningSettings, screen
 from crp_integrations.scores import SCALE
+from tests.bench.injection import KINDS, cases, plain, recall
 
 CLEAN = (
     "The quarterly report says that revenue rose by 4 percent to 1.2 million euros.",

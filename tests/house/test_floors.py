@@ -12,7 +12,7 @@ from tests.house.imports import OWN, Import, files, imports, path_of, room_of_fi
 # From the roof down; rooms of one floor are strangers.
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("cli",),
-    ("bench", "recipes"),
+    ("recipes",),
     ("langchain", "llama_index", "litellm", "gateway", "testing"),
     # Above relay, since it examines answers and asks judges.
     ("evaluation",),
@@ -38,10 +38,10 @@ GROUND = LEVEL["records"]
 
 # Which files may import a framework or a heavy library, by the start of their path.
 HOMES: dict[str, tuple[str, ...]] = {
-    "langchain": ("langchain/", "bench/peers/"),
-    "langchain_core": ("langchain/", "bench/peers/"),
+    "langchain": ("langchain/",),
+    "langchain_core": ("langchain/",),
     "langgraph": ("langchain/",),
-    "llama_index": ("llama_index/", "bench/peers/"),
+    "llama_index": ("llama_index/",),
     "litellm": ("litellm/", "engines/litellm"),
     "torch": ("recipes/", "engines/verifiers/"),
     "safetensors": ("recipes/", "engines/verifiers/"),
@@ -52,16 +52,17 @@ HOMES: dict[str, tuple[str, ...]] = {
     "tiktoken": ("engines/",),
     "sentencepiece": ("engines/",),
     "mistral_common": ("engines/",),
-    "hnswlib": ("engines/", "bench/peers/"),
+    "hnswlib": ("engines/",),
     "graspologic_native": ("engines/",),
     "networkx": ("engines/",),
     "igraph": ("engines/",),
     "leidenalg": ("engines/",),
-    "sqlite3": ("stores/", "testing/", "bench/peers/"),
+    "sqlite3": ("stores/", "testing/"),
     "tantivy": ("engines/",),
     "obstore": ("engines/",),
-    "bm25s": ("bench/peers/",),
-    "opentelemetry": ("observability/", "bench/tracing.py"),
+    # Peers of the benchmarks, which are outside the package.
+    "bm25s": (),
+    "opentelemetry": ("observability/",),
     "prometheus_client": ("observability/",),
     "pypdf": ("loaders/",),
     "selectolax": ("loaders/",),
@@ -205,7 +206,7 @@ def test_only_the_roof_prints() -> None:
     printing = {
         f"{file}:{node.lineno}"
         for file, tree in files().items()
-        if room_of_file(file) not in ("cli", "bench", "recipes")
+        if room_of_file(file) not in ("cli", "recipes")
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and _dotted(node.func) == "print"
     }

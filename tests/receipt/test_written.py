@@ -9,12 +9,12 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.bench.receipts.packs import pack
 from crp_integrations.receipt.canonical import dumps
 from crp_integrations.receipt.issue import issue
 from crp_integrations.receipt.records import Draft, read, write
 from crp_integrations.receipt.statement import SUBJECTS
 from crp_integrations.receipt.written import Written, part, together
+from tests.bench.receipt_packs import pack
 from tests.receipt.made import CHAIN, CONTENT, KEY, SALT_KEY, leaves
 
 VALUES: st.SearchStrategy[Any] = st.recursive(

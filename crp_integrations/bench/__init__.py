@@ -1,1 +1,0 @@
-"""Measurements on public data, each runnable as `python -m crp_integrations.bench.NAME`."""

@@ -1,1 +1,0 @@
-"""Injections that the rules see, and their false alarms over passages of data sets."""

@@ -1,0 +1,109 @@
+"""The shipped embedder with its vectors kept on disk, so that a text is embedded once."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from crp_integrations import seals
+from crp_integrations.errors import EngineError
+from crp_integrations.ports import Embedder
+from crp_integrations.vectors import FloatRows
+
+SAVE_EVERY = 2_000
+
+
+class KeptVectors:
+    """An embedder that looks texts up before it embeds them. Safe under threads.
+
+    Attributes:
+        identity, dimensions, thresholds: those of the embedder that makes the vectors.
+    """
+
+    def __init__(self, base: Embedder, folder: Path | None) -> None:
+        """Read what the folder holds of this embedder's vectors.
+
+        Raises:
+            EngineError: its file is of rows of another length, or cannot be read.
+        """
+        self._base = base
+        self._lock = threading.Lock()
+        name = f"selection-{seals.digest(base.identity)[7:23]}.npz"
+        self._path = None if folder is None else folder / name
+        self._rows: dict[bytes, FloatRows] = {}
+        self._unsaved = 0
+        if self._path is not None and self._path.exists():
+            self._read(self._path)
+
+    @property
+    def identity(self) -> str:
+        """Name and version of the embedder that makes the vectors."""
+        return self._base.identity
+
+    @property
+    def dimensions(self) -> int:
+        """Length of a vector."""
+        return self._base.dimensions
+
+    @property
+    def thresholds(self) -> Mapping[str, float]:
+        """The embedder's thresholds."""
+        return self._base.thresholds
+
+    def embed_passages(self, texts: Sequence[str]) -> FloatRows:
+        """Unit rows, shape (n, dimensions)."""
+        rows = np.empty((len(texts), self.dimensions), dtype=np.float32)
+        for number, text in enumerate(texts):
+            rows[number] = self.embed_query(text)
+        return rows
+
+    def embed_query(self, text: str) -> FloatRows:
+        """A unit vector, shape (dimensions,)."""
+        key = hashlib.sha256(text.encode()).digest()
+        with self._lock:
+            row = self._rows.get(key)
+        if row is None:
+            row = self._base.embed_query(text)
+            with self._lock:
+                self._rows[key] = row
+                self._unsaved += 1
+                if self._unsaved >= SAVE_EVERY:
+                    self._save()
+        # A caller may change what it is given.
+        return row.copy()
+
+    def save(self) -> None:
+        """Write what is new to the folder."""
+        with self._lock:
+            if self._unsaved:
+                self._save()
+
+    def _save(self) -> None:
+        self._unsaved = 0
+        if self._path is None:
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        hashes = np.frombuffer(b"".join(self._rows), dtype=np.uint8).reshape(-1, 32)
+        with tempfile.NamedTemporaryFile(
+            dir=self._path.parent, suffix=".part", delete=False
+        ) as file:
+            np.savez(file, hashes=hashes, rows=np.stack(list(self._rows.values())))
+        Path(file.name).replace(self._path)
+
+    def _read(self, path: Path) -> None:
+        try:
+            with np.load(path, allow_pickle=False) as stored:
+                hashes, rows = stored["hashes"], stored["rows"]
+        except (OSError, ValueError, KeyError) as error:
+            raise EngineError(f"the cache {path.name} cannot be read; remove it") from error
+        if rows.shape != (len(hashes), self.dimensions):
+            raise EngineError(
+                f"the cache {path.name} holds rows of shape {rows.shape}, "
+                f"wanted ({len(hashes)}, {self.dimensions}); remove it"
+            )
+        self._rows = {one.tobytes(): row for one, row in zip(hashes, rows, strict=True)}

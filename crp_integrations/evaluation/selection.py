@@ -1,0 +1,445 @@
+"""How much of the evidence for a question stands in a context of so many tokens.
+
+In: a folder of data sets (`selection_data` describes the format). Out: a report of what a relay
+packs for every question, under the default preset and the specification's letter. `context_metrics`
+says what is counted, `text_axis` how packed text is found again in the documents. Other systems
+may be handed in. Nothing here is fitted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from crp_integrations.engines.onnx import OnnxEmbedder
+from crp_integrations.engines.tokens import counter_for
+from crp_integrations.envelope.records import Envelope, PackedFact
+from crp_integrations.envelope.render import ELLIPSIS
+from crp_integrations.errors import RequestError
+from crp_integrations.evaluation.context_metrics import (
+    MRR,
+    PER_BUDGET,
+    MeasuredContext,
+    WantedEvidence,
+    measure,
+    reciprocal_rank,
+)
+from crp_integrations.evaluation.kept_vectors import KeptVectors
+from crp_integrations.evaluation.selection_data import Collection, DataSet, read
+from crp_integrations.evaluation.text_axis import ContextUnit, TextAxis
+from crp_integrations.fabric.records import Document, source_id
+from crp_integrations.loaders.text import paragraphs
+from crp_integrations.ports import Embedder, TokenCounter
+from crp_integrations.relay.build import open_relay
+from crp_integrations.relay.settings import load
+from crp_integrations.seals import sha256
+
+# Counts with o200k, as all the systems are counted.
+MODEL: Final = "gpt-4o"
+# All facts are of one moment, so that no run depends on the day.
+NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)
+BUDGETS: Final = (256, 512, 1_024, 2_048, 4_096)
+# The budget of a headline number, where a set has none of its own.
+USUAL_BUDGET: Final = 1_024
+HEADLINE: Final = "evidence_recall"
+MACRO: Final = "macro"
+# Systems of ours and the settings that they are opened with.
+PRESETS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
+    {"crp": {"preset": "default"}, "literal": {"preset": "literal"}}
+)
+_OFFSETS: Final = re.compile(r"(\d+)-(\d+)\Z")
+_NONE: Final = "–"
+Say = Callable[[str], None]
+SetValues = dict[str, list[float]]
+
+
+class ContextSystem(Protocol):
+    """Makes the contexts of a collection's questions.
+
+    Attributes:
+        size: how many units of text it packs from.
+        digest: of its settings, or the library's name and version.
+        unplaced: ids of packed units that no document holds.
+    """
+
+    size: int
+    digest: str
+    unplaced: set[str]
+
+    def contexts(
+        self, question: str, budgets: Sequence[int]
+    ) -> tuple[dict[int, MeasuredContext], Sequence[ContextUnit]]:
+        """The context for each budget, and the units as ranked, best first."""
+        ...
+
+    def close(self) -> None:
+        """Release what it holds."""
+        ...
+
+
+SystemOpener = Callable[[Collection, TextAxis, Embedder, TokenCounter], ContextSystem]
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionPlan:
+    """What is measured.
+
+    Attributes:
+        systems: names, in the order of the report.
+        budgets: tokens, ascending, at least one.
+        queries: at most so many questions of a set, None for all.
+        usual: budgets of the headline numbers of sets that have one of their own.
+    """
+
+    systems: Sequence[str] = tuple(PRESETS)
+    budgets: Sequence[int] = BUDGETS
+    queries: int | None = None
+    usual: Mapping[str, int] = field(default_factory=dict)
+
+    def headline_budget(self, name: str) -> int:
+        """The budget of a set's headline number, or the nearest below it that is measured."""
+        wanted = self.usual.get(name, USUAL_BUDGET)
+        below = [budget for budget in self.budgets if budget <= wanted]
+        return max(below) if below else min(self.budgets)
+
+
+def plan_of(
+    systems: Sequence[str],
+    budgets: Sequence[int],
+    queries: int | None,
+    *,
+    known: Sequence[str] = tuple(PRESETS),
+    usual: Mapping[str, int] = MappingProxyType({}),
+) -> SelectionPlan:
+    """The plan of a command's options.
+
+    Args:
+        systems: names; empty for all that are known.
+        budgets: tokens; empty for the usual five.
+
+    Raises:
+        RequestError: a system is not known, or a number is below 1.
+    """
+    if unknown := [name for name in systems if name not in known]:
+        raise RequestError(f"system {unknown[0]!r:.40} is not one of {', '.join(known)}")
+    sizes = tuple(sorted(set(budgets))) or BUDGETS
+    if sizes[0] < 1 or (queries is not None and queries < 1):
+        raise RequestError("a budget or --queries is below 1, wanted at least 1")
+    return SelectionPlan(tuple(dict.fromkeys(systems or known)), sizes, queries, usual)
+
+
+@dataclass
+class SelectionValues:
+    """Every value of every question, by system and set, and what there is to report beside it."""
+
+    values: dict[str, dict[str, SetValues]] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+    unplaced: dict[str, int] = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)
+    sizes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    budgets: dict[str, int] = field(default_factory=dict)
+    engines: dict[str, str] = field(default_factory=dict)
+
+    def add(self, system: str, name: str, values: Mapping[str, float]) -> None:
+        """Keep what one question gave."""
+        held = self.values.setdefault(system, {}).setdefault(name, {})
+        for metric, value in values.items():
+            held.setdefault(metric, []).append(value)
+
+    def report(self, plan: SelectionPlan) -> dict[str, Any]:
+        """Means by system, set and metric, macro means, and what they were measured with."""
+        results = {
+            system: {name: _means(values) for name, values in sets.items()}
+            for system, sets in self.values.items()
+        }
+        return {
+            "results": results,
+            "macro": {
+                system: _macro(sets, self.budgets)
+                for system, sets in results.items()
+                if sets.keys() == self.budgets.keys()
+            },
+            "settings": {
+                "model": MODEL,
+                **self.engines,
+                "budgets": list(plan.budgets),
+                "usual_budgets": self.budgets,
+                "queries": plan.queries,
+                "sets": self.sizes,
+                "systems": self.digests,
+                "missing": self.missing,
+                "facts_found_in_no_document": self.unplaced,
+            },
+        }
+
+
+def measure_sets(
+    folders: Sequence[Path],
+    plan: SelectionPlan,
+    *,
+    cache: Path | None = None,
+    embedder: Embedder | None = None,
+    openers: Mapping[str, SystemOpener] = MappingProxyType({}),
+    say: Say = lambda line: None,
+) -> SelectionValues:
+    """Measure every system of a plan on every set.
+
+    Args:
+        folders: of the sets, see `selection_data.find`.
+        cache: folder that keeps vectors between runs.
+        embedder: None for the one that ships.
+        openers: further systems by name; an ImportError of one names it as missing.
+        say: called with a line about what is being done.
+
+    Raises:
+        RequestError: a set is not of the format.
+        ConfigError: a setting is not usable.
+    """
+    kept = KeptVectors(embedder or OnnxEmbedder(), cache)
+    counter = counter_for(MODEL)
+    found = SelectionValues(engines={"tokenizer": counter.identity, "embedder": kept.identity})
+    makers = {**{name: _preset(name) for name in PRESETS}, **openers}
+    try:
+        for folder in folders:
+            whole = read(folder, queries=plan.queries)
+            found.budgets[whole.name] = plan.headline_budget(whole.name)
+            _measure_set(whole, plan, kept, counter, makers, found, say)
+            kept.save()
+    finally:
+        kept.save()
+    return found
+
+
+def _preset(name: str) -> SystemOpener:
+    def opened(
+        collection: Collection, axis: TextAxis, embedder: Embedder, counter: TokenCounter
+    ) -> ContextSystem:
+        return RelayContexts(collection, axis, embedder, PRESETS[name])
+
+    return opened
+
+
+def _measure_set(
+    whole: DataSet,
+    plan: SelectionPlan,
+    kept: KeptVectors,
+    counter: TokenCounter,
+    makers: Mapping[str, SystemOpener],
+    found: SelectionValues,
+    say: Say,
+) -> None:
+    units: dict[str, int] = {}
+    documents = sum(len(collection.texts) for collection in whole.collections)
+    for collection in whole.collections:
+        say(f"{whole.name}: {len(collection.texts)} documents of {collection.name}")
+        axis = TextAxis(collection.texts)
+        asked = [(one.query, WantedEvidence(one, axis)) for one in collection.questions]
+        for name in plan.systems:
+            say(f"  {name}")
+            try:
+                system = makers[name](collection, axis, kept, counter)
+            except ImportError as error:
+                found.missing[name] = f"{error.name or error} is not installed"
+                continue
+            with closing(system):
+                found.digests[name] = system.digest
+                units[name] = units.get(name, 0) + system.size
+                for query, wanted in asked:
+                    packs, ranked = system.contexts(query, plan.budgets)
+                    found.add(name, whole.name, _values(wanted, packs, ranked))
+                found.unplaced[name] = found.unplaced.get(name, 0) + len(system.unplaced)
+    found.sizes[whole.name] = {
+        "documents": documents,
+        "questions": whole.questions,
+        "units": units,
+    }
+
+
+def _values(
+    wanted: WantedEvidence, packs: Mapping[int, MeasuredContext], ranked: Sequence[ContextUnit]
+) -> dict[str, float]:
+    values = {MRR: reciprocal_rank(wanted, ranked)}
+    for budget, packed in packs.items():
+        measured = measure(wanted, packed, budget)
+        values.update({f"{metric}@{budget}": measured[metric] for metric in PER_BUDGET})
+    return values
+
+
+def _means(values: SetValues) -> dict[str, float | None]:
+    """Means over the questions for which a metric has a meaning; None when it has for none."""
+    means = {}
+    for metric, found in values.items():
+        known = np.array(found)[~np.isnan(found)]
+        means[metric] = round(float(known.mean()), 6) if len(known) else None
+    return means
+
+
+def _macro(
+    sets: Mapping[str, Mapping[str, float | None]], usual: Mapping[str, int]
+) -> dict[str, float]:
+    """Means over the sets at the budgets of their headline numbers."""
+    return {
+        metric: round(
+            float(np.mean([sets[name][f"{metric}@{budget}"] for name, budget in usual.items()])), 6
+        )
+        for metric in (HEADLINE, "full_recall", "precision")
+    }
+
+
+def headings(report: Mapping[str, Any]) -> tuple[str, ...]:
+    """System, the sets with the budget of their numbers, and the macro mean."""
+    usual = report["settings"]["usual_budgets"]
+    return ("system", *(f"{name} @{budget:,}" for name, budget in usual.items()), MACRO)
+
+
+def table(report: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    """Evidence recall in per cent at each set's usual budget, one row a system, in order.
+
+    The macro mean is over the sets; it is left out for a system that did not run on all.
+    """
+    usual = report["settings"]["usual_budgets"]
+    for system, sets in report["results"].items():
+        cells = (
+            percent(sets.get(name, {}).get(f"{HEADLINE}@{budget}"))
+            for name, budget in usual.items()
+        )
+        yield (system, *cells, percent(report["macro"].get(system, {}).get(HEADLINE)))
+
+
+def percent(value: float | None) -> str:
+    """A share in per cent with one digit; a dash for none."""
+    return _NONE if value is None else f"{100 * value:.1f}"
+
+
+class RelayContexts:
+    """Our own path: documents are ingested into a relay in memory, and a turn makes the envelope.
+
+    Attributes:
+        digest: of the settings in force.
+        size: how many facts the collection became.
+        unplaced: ids of facts that were packed although no document holds their text.
+    """
+
+    def __init__(
+        self,
+        collection: Collection,
+        axis: TextAxis,
+        embedder: Embedder,
+        settings: Mapping[str, Any],
+    ) -> None:
+        """Ingest the documents as text files would be.
+
+        Args:
+            settings: arguments of `relay.settings.load`, such as the preset.
+
+        Raises:
+            ConfigError: a setting is not usable.
+        """
+        self._axis = axis
+        self._sources: dict[str, str] = {}
+        self._units: dict[tuple[str, tuple[tuple[int, int], ...]], ContextUnit] = {}
+        self.unplaced: set[str] = set()
+        chosen = load(**settings)
+        self.digest = chosen.digest
+        self._relay = open_relay(None, embedder=embedder, settings=chosen, clock=_Still())
+        documents = []
+        for one in collection.texts:
+            uri = f"bench:{collection.name}/{one.doc_id}"
+            self._sources[source_id(uri)] = one.doc_id
+            documents.append(
+                Document(
+                    uri=uri,
+                    title=one.title or one.doc_id,
+                    blocks=tuple(paragraphs(one.text)),
+                    document_hash=sha256(one.text),
+                )
+            )
+        self._relay.ingest(documents)
+        if chosen.fabric.maintain_on_open:
+            # What opening a stored fabric does.
+            self._relay.fabric.maintain(graph=False)
+        self.size = self._relay.fabric.size()
+
+    def packs(self, question: str, budgets: Sequence[int]) -> dict[int, MeasuredContext]:
+        """The context for each budget: the envelope that a model call would carry.
+
+        Selection does not know the budget, so a turn selects once and packs again for each.
+        """
+        turn = self._relay.turn(question, model=MODEL)
+        made = {}
+        for budget in budgets:
+            turn.request = turn.request.changed(budget_tokens=budget)
+            made[budget] = self._packed(turn.preview())
+        return made
+
+    def contexts(
+        self, question: str, budgets: Sequence[int]
+    ) -> tuple[dict[int, MeasuredContext], Sequence[ContextUnit]]:
+        """The context for each budget, and the ranking of the largest, which holds no more."""
+        packs = self.packs(question, budgets)
+        largest = packs[budgets[-1]]
+        by_id = {unit.unit_id: unit for unit in largest.units}
+        return packs, [by_id[unit_id] for unit_id in largest.ranked]
+
+    def pack(self, question: str, budget: int, k: int | None = None) -> MeasuredContext:
+        """The context for one budget; `k` is the number of passages that other systems ask for."""
+        return self.packs(question, (budget,))[budget]
+
+    def conversation(self, questions: Sequence[str], budget: int) -> list[str]:
+        """The contexts of questions that follow each other, each made with the one before."""
+        made: list[Envelope] = []
+        for question in questions:
+            before = made[-1] if made else None
+            turn = self._relay.turn(question, model=MODEL, budget_tokens=budget, previous=before)
+            made.append(turn.preview())
+        return [one.text for one in made]
+
+    def close(self) -> None:
+        """Release the store."""
+        self._relay.close()
+
+    def _packed(self, envelope: Envelope) -> MeasuredContext:
+        best = sorted(envelope.facts, key=lambda fact: (-fact.composite_score, fact.fact_id))
+        return MeasuredContext(
+            tuple(self._unit(fact, envelope.text) for fact in envelope.facts),
+            tuple(fact.fact_id for fact in best),
+            envelope.token_count,
+        )
+
+    def _unit(self, fact: PackedFact, text: str) -> ContextUnit:
+        key = (fact.fact_id, fact.spans)
+        unit = self._units.get(key)
+        if unit is None:
+            doc_id = self._sources.get(fact.source_id)
+            said = _OFFSETS.search(fact.source_location)
+            start, end = (int(said[1]), int(said[2])) if said else (0, 0)
+            # A fact that is shown in part is placed part by part.
+            pieces = fact.content.split(ELLIPSIS) if fact.spans else [fact.content]
+            places = [self._axis.place(piece, doc_id, start, end) for piece in pieces]
+            stretches = tuple(place for place in places if place is not None)
+            if len(stretches) < len(pieces):
+                stretches = ()
+            unit = ContextUnit(
+                fact.fact_id, doc_id or "", fact.content, fact.token_count, stretches
+            )
+            self._units[key] = unit
+        # What counts is what the model reads.
+        if unit.stretches and fact.content in text:
+            return unit
+        self.unplaced.add(fact.fact_id)
+        return ContextUnit(unit.unit_id, unit.doc_id, unit.text, unit.tokens, ())
+
+
+class _Still:
+    """A clock that stands still."""
+
+    def now(self) -> datetime:
+        return NOW
