@@ -34,7 +34,7 @@ from crp_integrations.policy.settling import (
 )
 from crp_integrations.receipt import bare
 from crp_integrations.receipt.again import NotRun, Outcome, Tools
-from crp_integrations.receipt.disclosed import Withheld, dpe_names, dpe_settings
+from crp_integrations.receipt.disclosed import Withheld, dpe_settings
 from crp_integrations.receipt.places import Difference, first
 from crp_integrations.receipt.predicate import Content
 from crp_integrations.receipt.predicate_verdict import Examined, PolicyTold
@@ -114,7 +114,7 @@ class Verdict:
             flagged = with_judge(made, self.examination, self.told.flags, decides=decides)
         except ConfigError as error:
             raise ReceiptBroken("content.examined.judged.language", str(error)) from None
-        return _named(_of_its_time(flagged, self.content), self.receipt, self.content)
+        return _named(_classified(flagged, self.content), self.receipt, self.content)
 
 
 def with_judge(
@@ -136,20 +136,11 @@ def with_judge(
     return found.model_copy(update={"flags": (*made.flags, *kept, *missing)})
 
 
-def _of_its_time(report: Report, content: Content) -> Report:
-    """The report without what the package has learnt since the receipt was made.
+def _classified(report: Report, content: Content) -> Report:
+    """The report under the name of the catalogue that classified the use.
 
-    Settings that came later name no number of it, and the catalogue has the name that it had. What
-    the catalogue said is a signal like those of other engines.
+    Rules of the operator's own are not at hand; what they said is a signal like other engines'.
     """
-    settings = content.settings
-    since = dpe_names() - {
-        *settings.dpe,
-        *(one.removeprefix("dpe.") for one in settings.withheld),
-    }
-    if since:
-        kept = {name: value for name, value in report.thresholds.items() if name not in since}
-        report = report.model_copy(update={"thresholds": kept})
     name = str(content.report["classification"]["engine"])
     own = report.classification.engine
     if not own or shipped().digest in name:

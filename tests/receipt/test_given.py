@@ -72,7 +72,7 @@ def test_a_proof_without_a_head_is_not_passed_over() -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", ["answer/4", "receipt-head/1", "receipt/2", "conversation\x1b[2J/1"], ids=ascii
+    "kind", ["answer/1", "receipt-head/1", "receipt/2", "conversation\x1b[2J/1"], ids=ascii
 )
 @pytest.mark.parametrize("end", ["\n", "", "\n\n"], ids=["line", "none", "two"])
 def test_a_file_of_another_kind_is_named_by_its_kind(kind: str, end: str) -> None:

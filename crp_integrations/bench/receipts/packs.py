@@ -199,7 +199,7 @@ def _candidates(chance: random.Random) -> Candidates:
         conflicts=pairs[False],
         memory_tier_hit=chance.randint(0, 3),
         tier_hits=(0, 0, 0, len(facts)),
-        algorithms=chance.choice([(), ("hybrid@2",)]),
+        algorithms=chance.choice([(), ("hybrid@1",)]),
         relevant_floor=chance.choice([None, 300_000]),
     )
 
