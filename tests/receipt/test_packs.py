@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from crp_integrations.bench.receipts.again import replayed
 from crp_integrations.bench.receipts.packs import Words, pack
 from crp_integrations.bench.receipts.replays import run
-from crp_integrations.receipt.again import EQUAL, NOT_RUN, Tools
 from crp_integrations.receipt.predicate import Content
 from crp_integrations.receipt.records import read, write
-from crp_integrations.receipt.redact import redact
+from crp_integrations.receipt.redaction import redact
 from crp_integrations.receipt.replay import replay
+from crp_integrations.receipt.replay_records import EQUAL, NOT_RUN, Tools
 from crp_integrations.receipt.verify import verify
 from tests.receipt.relayed import changed
 

@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from crp_integrations.receipt.again import EQUAL
 from crp_integrations.receipt.records import read
 from crp_integrations.receipt.replay import replay
+from crp_integrations.receipt.replay_records import EQUAL
 from crp_integrations.receipt.verify import verify
 
 BYTES = ("selection", "context", "prompt")

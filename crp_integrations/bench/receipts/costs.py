@@ -28,10 +28,10 @@ from crp_integrations.bench.fabric.embeddings import HashEmbedder
 from crp_integrations.bench.measure import loop_ms, median_ms
 from crp_integrations.bench.relay.data import passages, question
 from crp_integrations.receipt import replay_context
-from crp_integrations.receipt.again import NOTHING
-from crp_integrations.receipt.reading import Texts, content_of
+from crp_integrations.receipt.reconstruction import Texts, content_of
 from crp_integrations.receipt.records import LeftOut, Receipt, read, write
 from crp_integrations.receipt.replay import replay
+from crp_integrations.receipt.replay_records import NOTHING
 from crp_integrations.receipt.verify import verify
 from crp_integrations.relay.build import open_relay
 

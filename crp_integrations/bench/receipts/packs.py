@@ -26,12 +26,11 @@ from crp_integrations.envelope.records import Candidate, Candidates, Stretch
 from crp_integrations.envelope.render import marker_text
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.messages import Message
-from crp_integrations.receipt.building import draft
+from crp_integrations.receipt.draft import draft
 from crp_integrations.receipt.dsse import SigningKey
-from crp_integrations.receipt.issue import issue
-from crp_integrations.receipt.records import Receipt
+from crp_integrations.receipt.records import Receipt, issue
 from crp_integrations.receipt.statement import Chain
-from crp_integrations.receipt.told import Asked, Call, InForce, Told
+from crp_integrations.receipt.window_values import Asked, Call, InForce, Told
 from crp_integrations.scores import SCALE
 from crp_integrations.vocabulary import Exactness, GroundingMode, QualityTier, Strategy
 

@@ -16,9 +16,8 @@ from pydantic import ValidationError
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import CRPError
-from crp_integrations.receipt.canonical import dumps
-from crp_integrations.receipt.told import InForce
-from crp_integrations.receipt.written import part
+from crp_integrations.receipt.canonical import dumps, part
+from crp_integrations.receipt.window_values import InForce
 from crp_integrations.records import Part
 
 Kind = TypeVar("Kind", EnvelopeSettings, DpeSettings)
@@ -45,11 +44,7 @@ class Withheld(Exception):
 
 @lru_cache(maxsize=16)
 def disclosed(in_force: InForce) -> dict[str, Any]:
-    """Settings as content.
-
-    Returns:
-        As `SettingsInForce` has it; not to be changed, since it is kept by the settings' digest.
-    """
+    """Settings as content."""
     withheld: list[str] = []
     told = {}
     for name, settings in (("envelope", in_force.envelope), ("dpe", in_force.dpe)):
@@ -72,21 +67,12 @@ def disclosed_part(in_force: InForce) -> Any:
 
 
 def envelope_settings(content: Mapping[str, Any], withheld: tuple[str, ...]) -> EnvelopeSettings:
-    """The envelope's settings out of content.
-
-    Raises:
-        Withheld: weights were not told.
-        ValueError: they are none.
-    """
+    """The envelope's settings out of content."""
     return _read(EnvelopeSettings, "envelope", content, withheld)
 
 
 def dpe_settings(content: Mapping[str, Any], withheld: tuple[str, ...]) -> DpeSettings:
-    """The provenance engine's settings out of content.
-
-    Raises:
-        Withheld, ValueError: as above.
-    """
+    """The provenance engine's settings out of content."""
     return _read(DpeSettings, "dpe", content, withheld)
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from crp_integrations.errors import ReceiptBroken, RequestError
-from crp_integrations.receipt.comparing import diff
+from crp_integrations.receipt.comparison import diff
 from crp_integrations.receipt.ledger import Consistency, Inclusion, SignedHead
 from crp_integrations.receipt.records import Receipt, read, write
-from crp_integrations.receipt.redact import redact
+from crp_integrations.receipt.redaction import redact
 from crp_integrations.receipt.replay import replay
 from crp_integrations.receipt.verify import verify
 from crp_integrations.receipt.whatif import Change, whatif
