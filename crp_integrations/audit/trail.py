@@ -20,9 +20,7 @@ from crp_integrations.errors import ChainBroken
 from crp_integrations.vocabulary import TrailState
 
 CLOSING_FIELD = "window_hmac"
-# Said of a seal since version 0.1; the seal's own HMAC covers them.
-_SEALED_FIELDS = ("response_hash", "report_hash", "parent_hmac")
-_TEXTS = (*_SEALED_FIELDS, "outcome", "etag", "risk_level")
+_TEXTS = ("response_hash", "report_hash", "parent_hmac", "outcome", "etag", "risk_level")
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,12 +237,7 @@ def _unlike(
 def _differing(event: Event, seal: WindowSeal) -> list[str]:
     wanted = {"timestamp": seal.timestamp, **closing(seal)}
     found = {**event.data, "timestamp": event.timestamp}
-    # Events of the first versions left out what the seal's own HMAC covers.
-    return [
-        name
-        for name, value in wanted.items()
-        if found.get(name, value if name in _SEALED_FIELDS else None) != value
-    ]
+    return [name for name, value in wanted.items() if found.get(name) != value]
 
 
 def _name(session_id: str, number: Any) -> str:

@@ -20,8 +20,8 @@ from crp_integrations.cli.receipt_files import (
 from crp_integrations.errors import ReceiptBroken, RequestError
 from crp_integrations.receipt.ledger import Inclusion, SignedHead
 from crp_integrations.receipt.page import page
-from crp_integrations.receipt.reading import content_of
-from crp_integrations.receipt.redact import redact as without
+from crp_integrations.receipt.reconstruction import content_of
+from crp_integrations.receipt.redaction import redact as without
 from crp_integrations.receipt.verify import verify as check
 
 app = typer.Typer(

@@ -16,10 +16,10 @@ from crp_integrations.cli.receipt_files import File, data_of
 from crp_integrations.dpe.catalogue import ENTRYPOINT, catalogue
 from crp_integrations.errors import ConfigError, CRPError, ReceiptBroken, RequestError
 from crp_integrations.guard.ports import Bundle
-from crp_integrations.receipt.again import Tools
-from crp_integrations.receipt.comparing import diff as compare
+from crp_integrations.receipt.comparison import diff as compare
 from crp_integrations.receipt.records import Receipt, read
 from crp_integrations.receipt.replay import replay as again
+from crp_integrations.receipt.replay_records import Tools
 from crp_integrations.receipt.verify import verify
 from crp_integrations.receipt.whatif import Change, whatif
 

@@ -24,7 +24,7 @@ from crp_integrations.cli.show import (
 from crp_integrations.envelope.render import ELLIPSIS
 from crp_integrations.errors import ReceiptBroken
 from crp_integrations.receipt.leaves import composed
-from crp_integrations.receipt.reading import MALFORMED
+from crp_integrations.receipt.reconstruction import MALFORMED
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.receipt.verify import Verified
 from crp_integrations.vocabulary import Attribution, ClaimStatus, RiskLevel

@@ -10,10 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from crp_integrations.cli.show import plain, terminal
-from crp_integrations.receipt.again import DIFFERS, EQUAL, Replayed
-from crp_integrations.receipt.comparing import Compared
+from crp_integrations.receipt.comparison import Compared
 from crp_integrations.receipt.records import Receipt
-from crp_integrations.receipt.supposed import ContextChange, Supposed, Two, VerdictChange
+from crp_integrations.receipt.replay_records import DIFFERS, EQUAL, Replayed
+from crp_integrations.receipt.supposition import ContextChange, Supposed, Two, VerdictChange
 from crp_integrations.scores import SCALE
 
 STYLE = {EQUAL: "green", DIFFERS: "bold red"}

@@ -352,7 +352,7 @@ class Report(Record):
         attribution_breakdown: count of each attribution over the factual claims.
         quality: what stages 6 to 9 found in full; the fields before it are the document's.
         rqa_score: the quality score of §18.2, [0, 1], higher is better (decision D9).
-        base_score: the composite before amplifiers, None in a report of version 1 (D8).
+        base_score: the composite before amplifiers (D8).
         hallucination_probability: calibrated probability that some claim is not supported, None
             where the verifier is not a fitted one.
         composite_score: the document's composite, [0, 1], higher is worse.
@@ -372,7 +372,7 @@ class Report(Record):
             and `chain_integrity`; it goes into the window's HMAC.
     """
 
-    SCHEMA = "dpe-report/3"
+    SCHEMA = "dpe-report/1"
 
     session_id: str = ""
     window_id: str = ""
@@ -405,7 +405,7 @@ class Report(Record):
     cross_window_contradictions: tuple[CrossContradiction, ...] = ()
     quality: Quality = Quality()
     rqa_score: float = 1.0
-    base_score: float | None = None
+    base_score: float
     composite_score: float
     risk_score: float
     verification: Verification = Verification.SCREENED

@@ -1,4 +1,4 @@
-"""Relevance from vectors, words, neighbours and a second hop (`hybrid@2`).
+"""Relevance from vectors, words, neighbours and a second hop (`hybrid@1`).
 
 The cosine alone misses exact words, words alone miss paraphrase, and both miss a passage that
 the question does not speak of although the answer lies in it: the one about the person that the
@@ -28,7 +28,7 @@ import numpy.typing as npt
 from crp_integrations.envelope.selection import HybridSettings
 from crp_integrations.language.profile import Found, Profile, asked, named, profiles
 
-HYBRID = "hybrid@2"
+HYBRID = "hybrid@1"
 
 Floats = npt.NDArray[np.float64]
 _K1, _B = 1.2, 0.75

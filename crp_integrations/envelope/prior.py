@@ -49,7 +49,7 @@ class PriorWindow(Record):
         quality_tier: tier of its envelope.
     """
 
-    SCHEMA = "prior-window/2"
+    SCHEMA = "prior-window/1"
 
     window_number: int = Field(ge=1)
     etag: str

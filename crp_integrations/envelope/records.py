@@ -274,7 +274,7 @@ class Envelope(Record):
         settings_digest: hash of every setting in force.
     """
 
-    SCHEMA = "envelope/2"
+    SCHEMA = "envelope/1"
 
     session_id: str = ""
     window_number: int = Field(default=1, ge=1)
@@ -350,7 +350,7 @@ class EnvelopePreview(Record):
     Spec: CRP-SPEC-003 §12.2
     """
 
-    SCHEMA = "envelope-preview/2"
+    SCHEMA = "envelope-preview/1"
 
     facts_available: int
     facts_included: int

@@ -162,7 +162,7 @@ class Fact(Record):
         supersedes: id of the fact that this one replaces.
     """
 
-    SCHEMA = "fact/2"
+    SCHEMA = "fact/1"
 
     content: str = Field(min_length=1)
     fact_id: str = ""
@@ -386,7 +386,7 @@ class IngestReport(Record):
             that gave facts before keeps its source, and these facts become STALE.
     """
 
-    SCHEMA = "ingest-report/2"
+    SCHEMA = "ingest-report/1"
 
     sources: tuple[str, ...] = ()
     # A long file brings hundreds of thousands.

@@ -318,7 +318,7 @@ def drops_by_reason(dropped: Sequence[Drop]) -> list[tuple[DropReason, int, int,
 def pack_traces(events: Iterable[Event]) -> Iterator[PackTrace]:
     """The traces that a journal holds, in its order.
 
-    An event of an older journal gives what it has. The call's hash stands in the event after it.
+    The call's hash stands in the event after the selection's.
     """
     waiting: PackTrace | None = None
     for event in events:

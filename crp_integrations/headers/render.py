@@ -152,7 +152,7 @@ def _of_report(report: Report) -> dict[str, Any]:
 
 
 def _of_quality(report: Report, flow_remedy: str) -> dict[str, Any]:
-    """What stages 6 to 9 said, as far as they ran: an older report has nothing of it."""
+    """What stages 6 to 9 said, as far as they ran."""
     ran = {run.number for run in report.stages}
     said: dict[str, Any] = {}
     complete = report.quality.completeness

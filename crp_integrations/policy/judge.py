@@ -97,7 +97,7 @@ def _halt(
     report: Report, unmet: Sequence[Unmet], mode: Oversight | None, *, enforced: bool
 ) -> HaltReason | None:
     """The gravest reason: first those that no other answer could remove."""
-    # Reports of crp-controls@1 tell the class alone; since then the rules say what halts.
+    # The rules may forbid more than the Act does.
     unacceptable = report.eu_ai_act_class is AiActClass.UNACCEPTABLE
     if unacceptable or report.classification.halts:
         return HaltReason.UNACCEPTABLE

@@ -11,8 +11,9 @@ from __future__ import annotations
 import binascii
 import json
 import re
-from collections.abc import Mapping
-from typing import Any, Final, NoReturn
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property, partial
+from typing import Any, Final, NamedTuple, NoReturn
 
 import orjson
 
@@ -42,13 +43,6 @@ def dumps(value: Any, *, texts_alone: bool = False) -> bytes:
     r"""Canonical JSON of a value of objects, lists, strings, whole numbers, booleans and null.
 
     A NaN is written as null, since JSON has no word for it; nothing that is signed is one.
-
-    Args:
-        texts_alone: every value is a text by the types of the caller, and every key a literal of
-            his, so neither is looked at.
-
-    Raises:
-        ValueError: it holds something else; says what.
 
     >>> dumps({"b": [1, True, None], "a": "\n"})
     b'{"a":"\\n","b":[1,true,null]}'
@@ -81,16 +75,7 @@ def is_bare(text: str) -> bool:
 
 
 def loads(data: bytes, place: str, *, texts_alone: bool = False) -> Any:
-    """Read canonical JSON; the same value written in any other way is refused.
-
-    Args:
-        place: what is read, for the error.
-        texts_alone: the caller refuses every value that is no text, and every key that he does
-            not know, so neither is looked for here.
-
-    Raises:
-        ReceiptBroken: names the place, and the first byte that is not as it should be.
-    """
+    """Read canonical JSON; the same value written in any other way is refused."""
     try:
         value = orjson.loads(data)
         if orjson.dumps(value, option=_ONE_WAY) == data:
@@ -147,14 +132,7 @@ def b64(data: bytes) -> str:
 
 
 def unb64(text: Any, place: str, length: int | None = None) -> bytes:
-    """Bytes out of base64 that is written as `b64` writes it.
-
-    Args:
-        length: in bytes; None for any.
-
-    Raises:
-        ReceiptBroken: it is another writing, or of another length.
-    """
+    """Bytes out of base64 that is written as `b64` writes it."""
     if not isinstance(text, str):
         raise ReceiptBroken(place, "no text")
     try:
@@ -170,11 +148,7 @@ def unb64(text: Any, place: str, length: int | None = None) -> bytes:
 
 
 def fields(value: Any, names: frozenset[str], place: str) -> Mapping[str, Any]:
-    """An object with exactly these keys.
-
-    Raises:
-        ReceiptBroken: it is none, or has others.
-    """
+    """An object with exactly these keys."""
     if not isinstance(value, dict):
         raise ReceiptBroken(place, "no object")
     if value.keys() != names:
@@ -184,22 +158,14 @@ def fields(value: Any, names: frozenset[str], place: str) -> Mapping[str, Any]:
 
 
 def text_of(value: Any, place: str) -> str:
-    """A string.
-
-    Raises:
-        ReceiptBroken: it is none.
-    """
+    """A string."""
     if not isinstance(value, str):
         raise ReceiptBroken(place, "no text")
     return value
 
 
 def hex_of(value: Any, place: str) -> bytes:
-    """32 bytes as 64 hexadecimal digits in lower case.
-
-    Raises:
-        ReceiptBroken: they are not.
-    """
+    """32 bytes as 64 hexadecimal digits in lower case."""
     if isinstance(value, str) and len(value) == 64:
         try:
             data = bytes.fromhex(value)
@@ -211,14 +177,60 @@ def hex_of(value: Any, place: str) -> bytes:
 
 
 def whole(value: Any, place: str, *, least: int = 0) -> int:
-    """A whole number.
-
-    Raises:
-        ReceiptBroken: it is none, or too small.
-    """
+    """A whole number."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise ReceiptBroken(place, f"no whole number of at least {least}")
     return value
+
+
+class Kind(NamedTuple):
+    """How the values of a field are written as JSON, and read from it with the place of a fault."""
+
+    write: Callable[[Any], Any]
+    read: Callable[[Any, str], Any]
+
+
+def whole_number(least: int = 0) -> Kind:
+    """Whole numbers of at least so much."""
+    return Kind(int, partial(whole, least=least))
+
+
+def listed(kind: Kind) -> Kind:
+    """Tuples of one kind, as arrays."""
+
+    def read(value: Any, place: str) -> tuple[Any, ...]:
+        if not isinstance(value, list):
+            raise ReceiptBroken(place, "no list")
+        return tuple(kind.read(one, f"{place}[{n}]") for n, one in enumerate(value))
+
+    return Kind(lambda value: [kind.write(one) for one in value], read)
+
+
+TEXT: Final = Kind(str, text_of)
+HASH: Final = Kind(bytes.hex, hex_of)
+
+
+class Shape:
+    """The declared fields of an object, from which it is both written and read."""
+
+    def __init__(self, schema: str = "", /, **kinds: Kind) -> None:
+        """Declare the fields by their names, and the schema where the object names one."""
+        self._schema, self._kinds = schema, kinds
+        self._names = frozenset(kinds) | ({"schema"} if schema else frozenset())
+
+    def write(self, value: Any) -> dict[str, Any]:
+        """The object of a value that has the declared fields as attributes."""
+        told = {name: kind.write(getattr(value, name)) for name, kind in self._kinds.items()}
+        return {"schema": self._schema, **told} if self._schema else told
+
+    def read(self, value: Any, place: str) -> dict[str, Any]:
+        """The values of the declared fields; every other object is refused at its place."""
+        found = fields(value, self._names, place)
+        if self._schema and found["schema"] != self._schema:
+            raise ReceiptBroken(f"{place}.schema", f"is not {self._schema!r}")
+        return {
+            name: kind.read(found[name], f"{place}.{name}") for name, kind in self._kinds.items()
+        }
 
 
 def _maybe_floats(data: bytes) -> bool:
@@ -278,3 +290,42 @@ def _small(text: str) -> int:
     if not -LARGEST <= value <= LARGEST:
         raise ValueError("a number of 2^53 or more")
     return value
+
+
+class Written(Mapping[str, Any]):
+    """An object by its canonical JSON.
+
+    Attributes:
+        data: UTF-8.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        """Take canonical JSON of an object as it is."""
+        self.data = data
+
+    @cached_property
+    def told(self) -> dict[str, Any]:
+        """The object, read on first use."""
+        found: dict[str, Any] = orjson.loads(self.data)
+        return found
+
+    def __getitem__(self, name: str) -> Any:
+        return self.told[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.told)
+
+    def __len__(self) -> int:
+        return len(self.told)
+
+
+def part(value: Any) -> Any:
+    """Canonical JSON of a part, in its place in what `together` puts together."""
+    return as_written(dumps(value))
+
+
+def together(parts: Mapping[str, Any], rest: Mapping[str, Any]) -> Written:
+    """An object of parts that are written, and of others."""
+    dumps(rest)
+    # Everything has been looked at, alone.
+    return Written(dumps({**rest, **parts}, texts_alone=True))

@@ -83,14 +83,7 @@ class Entry(NamedTuple):
 
     @classmethod
     def from_json(cls, value: Any, count: int, place: str) -> Entry:
-        """Read a leaf.
-
-        Args:
-            count: of all leaves, which its numbers stay below.
-
-        Raises:
-            ReceiptBroken: it is none.
-        """
+        """Read a leaf."""
         if isinstance(value, dict) and "fact" in value:
             found = fields(value, _OF_FACT, place)
             fact_id = text_of(found["fact"], f"{place}.fact")
@@ -114,11 +107,7 @@ class Entry(NamedTuple):
 
 
 def entries_of(listed: Any, place: str) -> tuple[Entry, ...]:
-    """Read the leaves of a receipt.
-
-    Raises:
-        ReceiptBroken: one of them is none, has another's name, or they are no list.
-    """
+    """Read the leaves of a receipt."""
     listed = _list(listed, place)
     found = _of_facts(listed)
     count = len(listed)
@@ -171,9 +160,6 @@ def salts(key: bytes, scope: str, count: int) -> list[bytes]:
 
     An HMAC of the scope gives the receipt's secret, and SHAKE256 of that the salts one after the
     other (FIPS 202); a call of a hash for each took as long as hashing the leaves.
-
-    Args:
-        scope: what no other receipt has, such as the window's HMAC.
     """
     secret = hmac.digest(key, scope.encode(), "sha256")
     size = SALT_BYTES * count
@@ -194,16 +180,7 @@ def leaf_hash(salt: bytes, text: str) -> bytes:
 def composed(
     parts: Sequence[Part], text: Callable[[int], str | None], most: int = LONGEST
 ) -> str | None:
-    """The text of a composed leaf.
-
-    Args:
-        text: of a leaf by its number, None for one that is left out.
-        most: characters that it may have, where those are fewer than any may.
-
-    Returns:
-        None when something that it is put together from is left out or is not as long, or when it
-        would be longer than any context: a small file could ask for more than there is memory.
-    """
+    """The text of a composed leaf."""
     most = min(most, LONGEST)
     if {*map(type, parts)} <= _LITERALS:
         return _of_whole(parts, text, most)
@@ -248,11 +225,7 @@ def quoted(parts: Sequence[Part]) -> frozenset[int]:
 
 
 def check_parts(leaves: Sequence[Leaf | Entry], place: str) -> None:
-    """Refuse leaves of one name, those of facts that are named otherwise, and nested ones.
-
-    Raises:
-        ReceiptBroken: names the leaf.
-    """
+    """Refuse leaves of one name, those of facts that are named otherwise, and nested ones."""
     names = [leaf.name for leaf in leaves]
     if len(set(names)) < len(names):
         first = {name: number for number, name in reversed([*enumerate(names)])}

@@ -15,15 +15,17 @@ from typing import Any, Final
 
 from crp_integrations.errors import ReceiptBroken
 from crp_integrations.receipt.canonical import (
+    HASH,
+    TEXT,
+    Shape,
     b64,
     dumps,
     fields,
-    hex_of,
     kind_of,
+    listed,
     loads,
-    text_of,
     unb64,
-    whole,
+    whole_number,
 )
 from crp_integrations.receipt.dsse import KEY_BYTES, Signed, SigningKey, keyid_of
 from crp_integrations.receipt.merkle import consistent, included
@@ -33,10 +35,12 @@ HEAD_TYPE: Final = "application/vnd.crp-integrations.receipt-head+json"
 HEAD_SCHEMA: Final = "receipt-head/1"
 PROOF_SCHEMA: Final = "receipt-proof/1"
 CONSISTENCY_SCHEMA: Final = "receipt-consistency/1"
-_HEAD = frozenset({"log", "root", "schema", "size", "timestamp"})
+_HEAD: Final = Shape(HEAD_SCHEMA, log=TEXT, size=whole_number(), root=HASH, timestamp=TEXT)
+_PROOF: Final = Shape(PROOF_SCHEMA, index=whole_number(), size=whole_number(1), path=listed(HASH))
+_CONSISTENCY: Final = Shape(
+    CONSISTENCY_SCHEMA, first=whole_number(), second=whole_number(), path=listed(HASH)
+)
 _SIGNED = frozenset({"envelope", "key", "schema"})
-_PROOF = frozenset({"index", "path", "schema", "size"})
-_CONSISTENCY = frozenset({"first", "path", "schema", "second"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +65,7 @@ class Head:
 
     def to_payload(self) -> bytes:
         """The bytes that are signed."""
-        return dumps(
-            {
-                "log": self.log,
-                "root": self.root.hex(),
-                "schema": HEAD_SCHEMA,
-                "size": self.size,
-                "timestamp": self.timestamp,
-            }
-        )
+        return dumps(_HEAD.write(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,16 +106,10 @@ class SignedHead:
             ReceiptBroken: it is none, or not in its one encoding.
         """
         found = fields(_read(data, "head", HEAD_SCHEMA), _SIGNED, "head")
-        _schema(found, HEAD_SCHEMA, "head")
+        if found["schema"] != HEAD_SCHEMA:
+            raise ReceiptBroken("head.schema", f"is not {HEAD_SCHEMA!r}")
         signed = Signed.from_json(found["envelope"], HEAD_TYPE, "head.envelope")
-        said = fields(loads(signed.payload, "head.payload"), _HEAD, "head.payload")
-        _schema(said, HEAD_SCHEMA, "head.payload")
-        head = Head(
-            text_of(said["log"], "head.log"),
-            whole(said["size"], "head.size"),
-            hex_of(said["root"], "head.root"),
-            text_of(said["timestamp"], "head.timestamp"),
-        )
+        head = Head(**_HEAD.read(loads(signed.payload, "head.payload"), "head.payload"))
         return cls(head, signed, unb64(found["key"], "head.key", KEY_BYTES))
 
 
@@ -138,8 +128,7 @@ class Inclusion:
 
     def write(self) -> bytes:
         """The proof as a file."""
-        path = [one.hex() for one in self.path]
-        return _file({"index": self.index, "path": path, "schema": PROOF_SCHEMA, "size": self.size})
+        return _file(_PROOF.write(self))
 
     @classmethod
     def read(cls, data: bytes) -> Inclusion:
@@ -148,13 +137,7 @@ class Inclusion:
         Raises:
             ReceiptBroken: it is none, or not in its one encoding.
         """
-        found = fields(_read(data, "proof", PROOF_SCHEMA), _PROOF, "proof")
-        _schema(found, PROOF_SCHEMA, "proof")
-        return cls(
-            whole(found["index"], "proof.index"),
-            whole(found["size"], "proof.size", least=1),
-            _path(found["path"]),
-        )
+        return cls(**_PROOF.read(_read(data, "proof", PROOF_SCHEMA), "proof"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,15 +150,7 @@ class Consistency:
 
     def write(self) -> bytes:
         """The proof as a file."""
-        path = [one.hex() for one in self.path]
-        return _file(
-            {
-                "first": self.first,
-                "path": path,
-                "schema": CONSISTENCY_SCHEMA,
-                "second": self.second,
-            }
-        )
+        return _file(_CONSISTENCY.write(self))
 
     @classmethod
     def read(cls, data: bytes) -> Consistency:
@@ -184,13 +159,7 @@ class Consistency:
         Raises:
             ReceiptBroken: it is none, or not in its one encoding.
         """
-        found = fields(_read(data, "proof", CONSISTENCY_SCHEMA), _CONSISTENCY, "proof")
-        _schema(found, CONSISTENCY_SCHEMA, "proof")
-        return cls(
-            whole(found["first"], "proof.first"),
-            whole(found["second"], "proof.second"),
-            _path(found["path"]),
-        )
+        return cls(**_CONSISTENCY.read(_read(data, "proof", CONSISTENCY_SCHEMA), "proof"))
 
 
 def log_name(tenant: str, residency: str = "") -> str:
@@ -239,14 +208,3 @@ def _read(data: bytes, place: str, wanted: str) -> Any:
     if not data.endswith(b"\n"):
         raise ReceiptBroken(f"{place}, byte {len(data)}", "does not end with a line feed")
     return loads(data[:-1], place)
-
-
-def _schema(found: Any, wanted: str, place: str) -> None:
-    if found["schema"] != wanted:
-        raise ReceiptBroken(f"{place}.schema", f"is not {wanted!r}")
-
-
-def _path(value: Any) -> tuple[bytes, ...]:
-    if not isinstance(value, list):
-        raise ReceiptBroken("proof.path", "no list")
-    return tuple(hex_of(one, f"proof.path[{n}]") for n, one in enumerate(value))

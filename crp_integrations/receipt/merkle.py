@@ -32,12 +32,7 @@ def node_hash(left: bytes, right: bytes) -> bytes:
 
 
 def grown(size: int, leaf: bytes, nodes: Nodes) -> Iterator[tuple[int, int, bytes]]:
-    """The complete subtrees that appending one leaf completes: level, place, root.
-
-    Args:
-        size: leaves before.
-        nodes: of the tree before.
-    """
+    """The complete subtrees that appending one leaf completes: level, place, root."""
     level, place, root = 0, size, leaf
     yield level, place, root
     while place & 1:
@@ -64,14 +59,7 @@ def root_of(size: int, nodes: Nodes) -> bytes:
 
 
 def inclusion(index: int, size: int, nodes: Nodes) -> list[bytes]:
-    """The inclusion proof of a leaf (RFC 9162 §2.1.3.1), from the leaf up.
-
-    Args:
-        index: in [0, size).
-
-    Raises:
-        ValueError: there is no such leaf.
-    """
+    """The inclusion proof of a leaf (RFC 9162 §2.1.3.1), from the leaf up."""
     if not 0 <= index < size:
         raise ValueError(f"leaf {index} is not in a tree of {size}")
     path: list[bytes] = []
@@ -89,14 +77,7 @@ def inclusion(index: int, size: int, nodes: Nodes) -> list[bytes]:
 
 
 def consistency(first: int, second: int, nodes: Nodes) -> list[bytes]:
-    """The proof that a tree of a size begins with that of a smaller one (RFC 9162 §2.1.4.1).
-
-    Args:
-        first: in [1, second].
-
-    Raises:
-        ValueError: there is no such tree.
-    """
+    """The proof that a tree of a size begins with that of a smaller one (RFC 9162 §2.1.4.1)."""
     if not 1 <= first <= second:
         raise ValueError(f"no tree of {first} leaves is the beginning of one of {second}")
     path: list[bytes] = []
@@ -116,11 +97,7 @@ def consistency(first: int, second: int, nodes: Nodes) -> list[bytes]:
 
 
 def included(leaf: bytes, index: int, size: int, path: Sequence[bytes], root: bytes) -> bool:
-    """Whether an inclusion proof holds (RFC 9162 §2.1.3.2).
-
-    Args:
-        leaf: the leaf's hash.
-    """
+    """Whether an inclusion proof holds (RFC 9162 §2.1.3.2)."""
     if not 0 <= index < size:
         return False
     place, last, made = index, size - 1, leaf
@@ -178,11 +155,7 @@ class Tree:
     __slots__ = ("_levels",)
 
     def __init__(self, leaves: Iterable[bytes] = ()) -> None:
-        """Make the tree.
-
-        Args:
-            leaves: the leaves' hashes.
-        """
+        """Make the tree."""
         self._levels: list[list[bytes]] = [list(leaves)]
         while len(below := self._levels[-1]) > 1:
             pairs = range(0, len(below) - 1, 2)

@@ -8,12 +8,23 @@ what it tells of the whole receipt.
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from crp_integrations.receipt.numbers import Count, Decimal, Whole
-from crp_integrations.receipt.predicate_verdict import Examined, PolicyTold
+from crp_integrations.receipt.predicate_verdict import (
+    CANDIDATE,
+    Count,
+    Decimal,
+    Examined,
+    LeafNumber,
+    LeafNumbers,
+    LeafOrNone,
+    Millionths,
+    PolicyTold,
+    Whole,
+)
 from crp_integrations.records import Part
 from crp_integrations.vocabulary import (
     DropReason,
@@ -45,13 +56,13 @@ class AskedFor(Part):
         shaped: the messages are those of `prompt@1`.
     """
 
-    question: Count
-    needs: tuple[Count, ...] = ()
-    system_prompt: Count | None = None
-    instructions: tuple[Count, ...] = ()
+    question: LeafNumber
+    needs: LeafNumbers = ()
+    system_prompt: LeafOrNone = None
+    instructions: LeafNumbers = ()
     history: tuple[MessageSent, ...] = ()
     results: Count = 0
-    tools: Count | None = None
+    tools: LeafOrNone = None
     grounding: GroundingMode
     strategy: Strategy
     oversight: Oversight | None = None
@@ -70,8 +81,8 @@ class MessageSent(Part):
     """
 
     role: str
-    leaf: Count
-    frame: Count | None = None
+    leaf: LeafNumber
+    frame: LeafOrNone = None
 
 
 class CallMade(Part):
@@ -218,7 +229,7 @@ class FactShown(Part):
         spans: what of it is shown, in characters of its leaf; empty for all.
     """
 
-    at: Count
+    at: Annotated[Count, CANDIDATE]
     position: Count
     tokens: Count
     composite: Count
@@ -234,9 +245,9 @@ class FactDropped(Part):
         kept: position of the fact that stands for a duplicate.
     """
 
-    at: Count
+    at: Annotated[Count, CANDIDATE]
     reason: DropReason
-    kept: Count | None = None
+    kept: Annotated[Count | None, CANDIDATE] = None
 
 
 class EnvelopeTold(Part):
@@ -252,10 +263,10 @@ class EnvelopeTold(Part):
     communities: tuple[Whole, ...] = ()
     layout: str
     quality_tier: QualityTier
-    envelope_score: Whole
-    coverage_score: Whole
-    relevance_mean: Whole
-    saturation: Whole
+    envelope_score: Millionths
+    coverage_score: Millionths
+    relevance_mean: Millionths
+    saturation: Millionths
     saturation_label: SaturationLabel
     token_count: Count
     token_budget: Count
@@ -294,3 +305,17 @@ class Content(Part):
 
 
 AskedFor.model_rebuild()
+
+
+def content_schema() -> dict[str, Any]:
+    """JSON Schema 2020-12 of the predicate's `content` as it is signed."""
+    made = Content.model_json_schema()
+    made["properties"]["schema"] = {"const": SCHEMA}
+    # What a reader refuses to be without: every key is written, also where it says nothing.
+    made["required"] = sorted(made["properties"])
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA, **made}
+
+
+def published_schema() -> str:
+    """The published file's text."""
+    return json.dumps(content_schema(), indent=2, ensure_ascii=False, sort_keys=True) + "\n"

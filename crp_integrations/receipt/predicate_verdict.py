@@ -1,13 +1,102 @@
-"""What the content of a receipt says of the examination and of the policies."""
+"""What the content of a receipt says of the examination, of its judge and of the policies."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Final
 
-from crp_integrations.receipt.numbers import Count, Decimal, Piece, Whole
-from crp_integrations.receipt.predicate_judged import JudgedTold
+from pydantic import Field
+
 from crp_integrations.records import Part
 from crp_integrations.vocabulary import GroundingMode, PersonalCategory, QualityTier, RiskLevel
+
+_MOST: Final = 2**53 - 1
+
+Whole = Annotated[int, Field(strict=True, ge=-_MOST, le=_MOST)]
+Count = Annotated[int, Field(strict=True, ge=0, le=_MOST)]
+# What a share of 1 is a million of; `outline.declared` makes it of a float.
+SHARE: Final = "a share"
+Millionths = Annotated[Whole, SHARE]
+# What is a number of a leaf, and what a position among the candidates: both mean something in one
+# receipt alone.
+LEAF: Final = "a leaf"
+CANDIDATE: Final = "a candidate"
+LeafNumber = Annotated[Count, LEAF]
+LeafOrNone = Annotated[Count | None, LEAF]
+LeafNumbers = Annotated[tuple[Count, ...], LEAF]
+# Number of a leaf; a stretch of one, from and to a character; or a literal between such.
+Stretch = tuple[Count, Count, Count]
+Piece = Count | Stretch | str
+# A decimal as Python prints it, so that it is read back to the same float.
+Decimal = Annotated[str, Field(pattern=r"^-?(\d+(\.\d+)?([eE][-+]?\d+)?|inf|nan)$")]
+
+
+class JudgeCallTold(Part):
+    """One call of a judge.
+
+    Attributes:
+        id: hash of what was asked, which the reply repeats.
+        first, last: numbers of the claims that were asked about, from 1.
+        passages: numbers of the passages that were shown, from 1.
+        pieces: number, start and end of each of them that was shown in part.
+        prompt_hash: of the messages that were sent.
+        error: name of the error in the place of a reply; empty for none.
+        cost: in USD; None where no price is known.
+        leaf: of the reply's text; None where no reply came.
+    """
+
+    id: str
+    first: Count
+    last: Count
+    passages: tuple[Count, ...] = ()
+    pieces: tuple[tuple[Count, Count, Count], ...] = ()
+    prompt_hash: str
+    model: str = ""
+    error: str = ""
+    cached: bool = False
+    milliseconds: Count = 0
+    prompt_tokens: Count = 0
+    completion_tokens: Count = 0
+    cost: Decimal | None = None
+    leaf: LeafOrNone = None
+
+
+class Spoken(Part):
+    """A message before the question, as the judge was told of it.
+
+    Attributes:
+        leaf: of its text.
+    """
+
+    role: str
+    leaf: LeafNumber
+
+
+class JudgedTold(Part):
+    """What a judge was asked about the answer.
+
+    Attributes:
+        model: the judge as it was named.
+        prompt: name of its prompt, and hash of the system message.
+        own_answer: the model judged an answer of its own.
+        skipped: why none was asked; empty where one was.
+        language: of the reasons.
+        passages: how many there are.
+        left_out: id and reason of each passage that no call showed whole.
+        calls: in order.
+        conversation: messages before the question, as far as they were spoken.
+        instructions: leaf of the system prompt; None for none.
+    """
+
+    model: str = ""
+    prompt: str = ""
+    own_answer: bool = False
+    skipped: str = ""
+    language: str = "en"
+    passages: Count = 0
+    left_out: tuple[tuple[str, str], ...] = ()
+    calls: tuple[JudgeCallTold, ...] = ()
+    conversation: tuple[Spoken, ...] = ()
+    instructions: LeafOrNone = None
 
 
 class EntryTold(Part):
@@ -30,7 +119,7 @@ class PriorTold(Part):
 
     window_id: str
     number: Whole
-    leaf: Count
+    leaf: LeafNumber
     summarised: bool = False
     outdated: bool = False
 
@@ -62,8 +151,8 @@ class Passage(Part):
     """A fact as the model was shown it."""
 
     id: str
-    pieces: tuple[Piece, ...]
-    importance: Count | None = None
+    pieces: Annotated[tuple[Piece, ...], LEAF]
+    importance: Annotated[Count | None, SHARE] = None
 
 
 class Examined(Part):
@@ -80,13 +169,13 @@ class Examined(Part):
         judged: what a judge was asked; None where none was configured.
     """
 
-    answer: Count
-    question: Count | None = None
+    answer: LeafNumber
+    question: LeafOrNone = None
     passages: tuple[Passage, ...] | None = None
-    needs: tuple[Count, ...] = ()
+    needs: LeafNumbers = ()
     prior: tuple[PriorTold, ...] = ()
     windows_left: Whole = 0
-    prompt: Count | str | None = None
+    prompt: Annotated[Count | str | None, LEAF] = None
     system: RegisteredSystem = RegisteredSystem()
     grounding: GroundingMode
     loop_depth: Count = 0
@@ -110,7 +199,7 @@ class TermsTold(Part):
     accept_quality: tuple[QualityTier, ...] = ()
     part: bool = False
     unanswered: bool = False
-    review_below: Count = 0
+    review_below: Annotated[Count, SHARE] = 0
 
 
 class PolicyTold(Part):
@@ -135,6 +224,6 @@ class PolicyTold(Part):
     reason: str = ""
     approved: bool = False
     reviewed: bool = False
-    safety_budget: Count
+    safety_budget: Annotated[Count, SHARE]
     catalogue: str = ""
     terms: TermsTold | None = None

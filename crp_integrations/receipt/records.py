@@ -12,11 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
+from itertools import repeat
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from crp_integrations.errors import ReceiptBroken, RequestError
 from crp_integrations.given import of_kind
 from crp_integrations.receipt.canonical import (
+    Written,
     b64,
     dumps,
     fields,
@@ -25,11 +27,19 @@ from crp_integrations.receipt.canonical import (
     text_of,
     unb64,
 )
-from crp_integrations.receipt.dsse import IN_TOTO, KEY_BYTES, Signed
-from crp_integrations.receipt.leaves import SALT_BYTES, Entry, Leaf, composed
+from crp_integrations.receipt.dsse import IN_TOTO, KEY_BYTES, Signed, SigningKey
+from crp_integrations.receipt.leaves import (
+    SALT_BYTES,
+    Entry,
+    Leaf,
+    check_parts,
+    composed,
+    leaf_hashes,
+    salts,
+)
+from crp_integrations.receipt.merkle import Tree
 from crp_integrations.receipt.merkle import leaf_hash as log_entry
-from crp_integrations.receipt.statement import Chain, Statement
-from crp_integrations.receipt.written import Written
+from crp_integrations.receipt.statement import SUBJECTS, Chain, Statement
 
 SCHEMA: Final = "receipt/1"
 ID_PREFIX: Final = "crp_rcpt_"
@@ -132,11 +142,7 @@ class Receipt:
         return [None if isinstance(one, LeftOut) else one.text for one in self.texts]
 
     def number(self, name: str) -> int:
-        """The number of a leaf.
-
-        Raises:
-            KeyError: there is none of that name.
-        """
+        """The number of a leaf."""
         return self.numbers[name]
 
     def text(self, number: int) -> str | None:
@@ -164,11 +170,7 @@ def id_of(log_hash: bytes) -> str:
 
 
 def given(receipt: Receipt, name: str = "receipt") -> Receipt:
-    """A receipt that a caller gave.
-
-    Raises:
-        RequestError: it is something else, such as the bytes of one.
-    """
+    """A receipt that a caller gave."""
     return of_kind(
         receipt, Receipt, name, "a Receipt, such as read(Path('answer.json').read_bytes())"
     )
@@ -252,12 +254,7 @@ def texts_to_json(texts: Sequence[Text]) -> list[Any]:
 
 
 def texts_from_json(values: Sequence[Any], leaves: Sequence[Entry]) -> tuple[Text, ...]:
-    """Read the texts of a receipt, one for each leaf.
-
-    Raises:
-        ReceiptBroken: one of them is neither a text nor a word in its place.
-        ValueError: they are not as many.
-    """
+    """Read the texts of a receipt, one for each leaf."""
     decoded, made = binascii.a2b_base64, tuple.__new__
     found: list[Text] = []
     for number, (one, leaf) in enumerate(zip(values, leaves, strict=True)):
@@ -276,11 +273,7 @@ def texts_from_json(values: Sequence[Any], leaves: Sequence[Entry]) -> tuple[Tex
 
 
 def text_from_json(value: Any, leaf: Entry, place: str) -> Text:
-    """Read a text, or the word in its place.
-
-    Raises:
-        ReceiptBroken: it is neither.
-    """
+    """Read a text, or the word in its place."""
     if isinstance(value, str):
         try:
             return LeftOut(value)
@@ -289,3 +282,47 @@ def text_from_json(value: Any, leaf: Entry, place: str) -> Text:
     found = fields(value, _COMPOSED if leaf.parts else _PLAIN, place)
     salt = unb64(found["salt"], f"{place}.salt", SALT_BYTES)
     return Shown(salt, None if leaf.parts else text_of(found["text"], f"{place}.text"))
+
+
+ALGORITHMS: Final = ("receipt@1", "leaf@1")
+
+
+def issue(draft: Draft, chain: Chain, key: SigningKey, salt_key: bytes) -> Receipt:
+    """Sign what a window leaves."""
+    leaves = draft.leaves
+    try:
+        check_parts(leaves, "leaves")
+    except ReceiptBroken as error:
+        raise ValueError(str(error)) from None
+    hidden = salts(salt_key, chain.hmac, len(leaves))
+    said = [_text(leaf, leaves) if leaf.parts else leaf.text for leaf in leaves]
+    digests = leaf_hashes(zip(hidden, said, strict=True))
+    names, _, ids, _, ofs, follows, parts = zip(*leaves, strict=True) if leaves else [()] * 7
+    # As tuples, without a call of their class for each.
+    columns = zip(names, digests, ids, ofs, follows, parts, strict=True)
+    entries = tuple(map(tuple.__new__, repeat(Entry), columns))
+    hashes = dict(zip(names, digests, strict=True))
+    missing = [name for name in SUBJECTS if name not in hashes]
+    if missing:
+        raise ValueError(f"no leaf is named {missing[0]!r}")
+    statement = Statement(
+        {name: hashes[name] for name in SUBJECTS},
+        chain,
+        entries,
+        Tree(digests).root,
+        draft.content,
+    )
+    signed = key.sign(IN_TOTO, statement.to_payload())
+    texts = [None if own else text for own, text in zip(parts, said, strict=True)]
+    shown = tuple(map(tuple.__new__, repeat(Shown), zip(hidden, texts, strict=True)))
+    return Receipt(signed, key.public, statement, shown)
+
+
+def _text(leaf: Leaf, leaves: Sequence[Leaf]) -> str:
+    """What a composed leaf says."""
+    if leaf.text:
+        return leaf.text
+    found = composed(leaf.parts, lambda number: leaves[number].text)
+    if found is None:
+        raise ValueError(f"leaf {leaf.name!r:.60} has a stretch that its leaf is too short for")
+    return found

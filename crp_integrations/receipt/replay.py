@@ -10,9 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from crp_integrations.receipt import replay_context as first_half
-from crp_integrations.receipt import replay_verdict as second_half
-from crp_integrations.receipt.again import (
+from crp_integrations.receipt import replay_context as making
+from crp_integrations.receipt import replay_examination as judging
+from crp_integrations.receipt.predicate import Content
+from crp_integrations.receipt.reconstruction import (
+    MALFORMED,
+    LeftOutError,
+    Texts,
+    content_of,
+    malformed,
+)
+from crp_integrations.receipt.records import Receipt
+from crp_integrations.receipt.replay_policy import policies
+from crp_integrations.receipt.replay_records import (
     DIFFERS,
     EQUAL,
     NOT_RUN,
@@ -24,9 +34,6 @@ from crp_integrations.receipt.again import (
     Replayed,
     Tools,
 )
-from crp_integrations.receipt.predicate import Content
-from crp_integrations.receipt.reading import MALFORMED, LeftOutError, Texts, content_of, malformed
-from crp_integrations.receipt.records import Receipt
 
 
 def replay(receipt: Receipt, tools: Tools = NOTHING) -> Replayed:
@@ -46,20 +53,20 @@ def replay(receipt: Receipt, tools: Tools = NOTHING) -> Replayed:
         ReceiptBroken: the content is malformed; names the place.
     """
     content, texts = content_of(receipt), Texts(receipt)
-    made = first_half.Context(receipt.content["envelope"] or {}, content, texts, tools)
-    verdict = second_half.Verdict(receipt, content, texts, tools)
+    made = making.Context(receipt.content["envelope"] or {}, content, texts, tools)
+    verdict = judging.Verdict(receipt, content, texts, tools)
     run: Mapping[str, Callable[[], Outcome]] = {
-        "budget": lambda: first_half.budget(made),
-        "selection": lambda: first_half.selection(made),
-        "context": lambda: first_half.context(made),
-        "prompt": lambda: first_half.prompt(made),
-        "counts": lambda: first_half.counts(made),
-        "answer": lambda: second_half.answer(content, texts),
-        "examination": lambda: second_half.examination(verdict),
-        "judge": lambda: second_half.judged(verdict),
-        "policy": lambda: second_half.policies(verdict),
-        "catalogue": lambda: second_half.catalogue(content, texts, tools),
-        "signals": lambda: second_half.signals(content, texts, tools),
+        "budget": lambda: making.budget(made),
+        "selection": lambda: making.selection(made),
+        "context": lambda: making.context(made),
+        "prompt": lambda: making.prompt(made),
+        "counts": lambda: making.counts(made),
+        "answer": lambda: judging.answer(content, texts),
+        "examination": lambda: judging.examination(verdict),
+        "judge": lambda: judging.judged(verdict),
+        "policy": lambda: policies(verdict),
+        "catalogue": lambda: judging.catalogue(content, texts, tools),
+        "signals": lambda: judging.signals(content, texts, tools),
     }
     if content.examined is None or content.examined.judged is None:
         # Of most windows nobody expects a judge; where one was configured, it is told.

@@ -18,12 +18,26 @@ from crp_integrations.envelope.render import marker_text
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import CRPError, EngineError, ReceiptBroken
 from crp_integrations.messages import Message
-from crp_integrations.receipt import bare
-from crp_integrations.receipt.again import Differs, NotRun, Outcome, Tools
-from crp_integrations.receipt.disclosed import Withheld, envelope_settings
-from crp_integrations.receipt.places import Difference, first, in_text
+from crp_integrations.ports import TokenCounter
+from crp_integrations.receipt import outline
+from crp_integrations.receipt.disclosure import Withheld, envelope_settings
 from crp_integrations.receipt.predicate import Content, FitTold, Tokenizer
-from crp_integrations.receipt.reading import Texts, candidates_of, label_of, message_of, moment
+from crp_integrations.receipt.reconstruction import (
+    Texts,
+    candidates_of,
+    label_of,
+    message_of,
+    moment,
+)
+from crp_integrations.receipt.replay_records import (
+    Difference,
+    Differs,
+    NotRun,
+    Outcome,
+    Tools,
+    first,
+    in_text,
+)
 from crp_integrations.receipt.texts import rendered
 from crp_integrations.vocabulary import Purpose
 
@@ -77,6 +91,36 @@ class Context:
         except ValueError as error:
             raise ReceiptBroken("content.settings.envelope", str(error)) from None
 
+    def assembled(
+        self,
+        candidates: Candidates,
+        counter: TokenCounter,
+        settings: EnvelopeSettings,
+        *,
+        budget_tokens: int,
+        model: str,
+        salt: str = "",
+    ) -> Envelope:
+        """An envelope of candidates, everything else as it is recorded."""
+        fit, request = self.fit, self.content.request
+        return assemble(
+            candidates,
+            budget_tokens=budget_tokens,
+            counter=counter,
+            grounding=request.grounding,
+            settings=settings,
+            now=moment(fit.now, "content.fit.now"),
+            k=fit.k,
+            model=model,
+            window_number=fit.window_number,
+            strategy=request.strategy,
+            max_age_seconds=fit.max_age_seconds,
+            tiers_before=fit.tiers_before,
+            pinned=fit.pinned,
+            previous=Shown(fit.previous),
+            salt=salt,
+        )
+
     @cached_property
     def envelope(self) -> Envelope:
         """The envelope, made again."""
@@ -89,21 +133,12 @@ class Context:
         )
         candidates, _ = self.seam
         try:
-            made = assemble(
+            made = self.assembled(
                 candidates,
+                counter,
+                self.settings,
                 budget_tokens=fit.budget_tokens,
-                counter=counter,
-                grounding=self.content.request.grounding,
-                settings=self.settings,
-                now=moment(fit.now, "content.fit.now"),
-                k=fit.k,
                 model=self.content.model.asked,
-                window_number=fit.window_number,
-                strategy=self.content.request.strategy,
-                max_age_seconds=fit.max_age_seconds,
-                tiers_before=fit.tiers_before,
-                pinned=fit.pinned,
-                previous=Shown(fit.previous),
                 salt=_SECRET if fit.salted else "",
             )
         except EngineError as error:
@@ -157,7 +192,7 @@ def selection(made: Context) -> Outcome:
     recorded = dict(made.told)
     numbers = {one.community for one in made.content.candidates if one.community is not None}
     labels = {label_of(number): number for number in numbers}
-    replayed: dict[str, Any] = bare.envelope(envelope, places, labels)
+    replayed: dict[str, Any] = outline.envelope(envelope, places, labels)
     # Who took the question apart is told in front of what was done with it.
     names = recorded["algorithms"]
     if names and names[0].startswith(_DECOMPOSED):

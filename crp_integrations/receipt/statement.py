@@ -15,16 +15,18 @@ from typing import Any, Final
 from crp_integrations.audit.records import WindowSeal
 from crp_integrations.errors import ReceiptBroken
 from crp_integrations.receipt.canonical import (
+    TEXT,
+    Shape,
+    Written,
     dumps,
     fields,
     hex_of,
     is_bare,
+    listed,
     loads,
-    text_of,
-    whole,
+    whole_number,
 )
 from crp_integrations.receipt.leaves import Entry, entries_of
-from crp_integrations.receipt.written import Written
 
 TYPE: Final = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE: Final = "https://crp-integrations.dev/receipt/v1"
@@ -34,8 +36,14 @@ _PREDICATE = frozenset({"chain", "content", "texts"})
 _SUBJECT = frozenset({"digest", "name"})
 _DIGEST = frozenset({"sha256"})
 _TEXTS = frozenset({"leaves", "root"})
-_CHAIN = frozenset(
-    {"hmac", "outcome", "parents", "session_id", "timestamp", "window_id", "window_number"}
+_CHAIN: Final = Shape(
+    session_id=TEXT,
+    window_id=TEXT,
+    window_number=whole_number(1),
+    timestamp=TEXT,
+    hmac=TEXT,
+    parents=listed(TEXT),
+    outcome=TEXT,
 )
 
 
@@ -73,36 +81,12 @@ class Chain:
 
     def to_json(self) -> dict[str, Any]:
         """The place as a JSON object."""
-        return {
-            "hmac": self.hmac,
-            "outcome": self.outcome,
-            "parents": list(self.parents),
-            "session_id": self.session_id,
-            "timestamp": self.timestamp,
-            "window_id": self.window_id,
-            "window_number": self.window_number,
-        }
+        return _CHAIN.write(self)
 
     @classmethod
     def from_json(cls, value: Any, place: str) -> Chain:
-        """Read a place.
-
-        Raises:
-            ReceiptBroken: it is none.
-        """
-        found = fields(value, _CHAIN, place)
-        parents = found["parents"]
-        if not isinstance(parents, list):
-            raise ReceiptBroken(f"{place}.parents", "no list")
-        return cls(
-            text_of(found["session_id"], f"{place}.session_id"),
-            text_of(found["window_id"], f"{place}.window_id"),
-            whole(found["window_number"], f"{place}.window_number", least=1),
-            text_of(found["timestamp"], f"{place}.timestamp"),
-            text_of(found["hmac"], f"{place}.hmac"),
-            tuple(text_of(one, f"{place}.parents[{n}]") for n, one in enumerate(parents)),
-            text_of(found["outcome"], f"{place}.outcome"),
-        )
+        """Read a place."""
+        return cls(**_CHAIN.read(value, place))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +106,7 @@ class Statement:
     content: Mapping[str, Any]
 
     def to_payload(self) -> bytes:
-        """The bytes that are signed.
-
-        Raises:
-            ValueError: the content holds a float or something else that is not signed.
-        """
+        """The bytes that are signed."""
         content = self.content
         told = content.data if isinstance(content, Written) else dumps(content)
         subjects = ",".join(
@@ -151,11 +131,7 @@ class Statement:
 
     @classmethod
     def from_payload(cls, payload: bytes, place: str = "payload") -> Statement:
-        """Read what was signed.
-
-        Raises:
-            ReceiptBroken: it is no statement of a receipt, or not in its one encoding.
-        """
+        """Read what was signed."""
         found = fields(loads(payload, place), _STATEMENT, place)
         for name, wanted in (("_type", TYPE), ("predicateType", PREDICATE_TYPE)):
             if found[name] != wanted:

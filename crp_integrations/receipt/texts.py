@@ -19,7 +19,7 @@ _encoded = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",",
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-class Texts:
+class TextLeaves:
     """Leaves, by number.
 
     Attributes:
@@ -74,13 +74,7 @@ class Texts:
         follows: bool = False,
         parts: Sequence[Part] = (),
     ) -> int:
-        """A further leaf.
-
-        Args:
-            of: numbers of facts that it may quote.
-            follows: whether it may repeat what earlier windows said.
-            parts: what it is put together from; where that is not the text, the text stands.
-        """
+        """A further leaf."""
         text = text if text.isascii() else _written(text)
         if parts and self.composed(parts) == text:
             leaf = Leaf(name, text, of=tuple(of), follows=follows, parts=tuple(parts))

@@ -16,8 +16,6 @@ from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages.compliance import VERDICT
-from crp_integrations.envelope.assemble import assemble
-from crp_integrations.envelope.layouts import Shown
 from crp_integrations.envelope.offered import recounted
 from crp_integrations.envelope.pairs import as_pairs
 from crp_integrations.envelope.records import Candidates, Envelope
@@ -28,10 +26,8 @@ from crp_integrations.policy.judge import judge
 from crp_integrations.policy.parse import parse
 from crp_integrations.policy.settling import DELIVER, reviewed, settled
 from crp_integrations.ports import TokenCounter
-from crp_integrations.receipt.again import NOTHING, Differs, NotRun, Tools
 from crp_integrations.receipt.predicate import Content
-from crp_integrations.receipt.proportion import Proportion
-from crp_integrations.receipt.reading import (
+from crp_integrations.receipt.reconstruction import (
     MALFORMED,
     LeftOutError,
     Texts,
@@ -39,20 +35,15 @@ from crp_integrations.receipt.reading import (
     content_of,
     examination_of,
     malformed,
-    moment,
 )
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.receipt.replay_context import Context
-from crp_integrations.receipt.replay_verdict import (
-    CLAIMS,
-    capped,
-    policy_of,
-    settings_of,
-    terms_of,
-    with_judge,
-)
-from crp_integrations.receipt.supposed import (
+from crp_integrations.receipt.replay_examination import CLAIMS, settings_of, with_judge
+from crp_integrations.receipt.replay_policy import capped, policy_of, terms_of
+from crp_integrations.receipt.replay_records import NOTHING, Differs, NotRun, Tools
+from crp_integrations.receipt.supposition import (
     ContextChange,
+    Proportion,
     Ruling,
     Supposed,
     VerdictChange,
@@ -179,7 +170,6 @@ def _whole(made: Context) -> None:
 
 def _packed(made: Context, change: Change, notes: list[str]) -> Envelope:
     """The envelope under a change."""
-    fit = made.fit
     candidates, _ = made.seam
     counter = _counter(made, change, candidates, notes)
     if change.without:
@@ -190,21 +180,12 @@ def _packed(made: Context, change: Change, notes: list[str]) -> Envelope:
     if change.preset is not None:
         settings = EnvelopeSettings.preset(change.preset)
         notes.append("the candidates and their scores are those of the settings that were in force")
-    return assemble(
+    return made.assembled(
         replace(candidates, tokenizer=counter.identity),
+        counter,
+        settings,
         budget_tokens=_budget(made, change, notes),
-        counter=counter,
-        grounding=made.content.request.grounding,
-        settings=settings,
-        now=moment(fit.now, "content.fit.now"),
-        k=fit.k,
         model=change.model or made.content.model.asked,
-        window_number=fit.window_number,
-        strategy=made.content.request.strategy,
-        max_age_seconds=fit.max_age_seconds,
-        tiers_before=fit.tiers_before,
-        pinned=fit.pinned,
-        previous=Shown(fit.previous),
     )
 
 
@@ -280,11 +261,7 @@ class _Bundled:
             raise
 
     def refuse(self) -> NoReturn:
-        """Say why nothing was classified; a use of no class would look like one of this bundle.
-
-        Raises:
-            RequestError: always.
-        """
+        """Say why nothing was classified; a use of no class would look like one of this bundle."""
         why = self.failure or f"what {self._bundle.entrypoint} says has another form"
         raise RequestError(f"bundle {self._bundle.name!r:.60} classifies nothing: {why}")
 

@@ -234,7 +234,7 @@ def _policy(
     Returns:
         None where nobody states one.
     """
-    # The strictest of each directive holds, so an older session follows its operator.
+    # The strictest of each directive holds, so a session that is under way follows its operator.
     layers = [
         parse(text)
         for text in (

@@ -77,7 +77,7 @@ class Request(Record):
         compaction: what was left out of the conversation; None where nobody looked at it.
     """
 
-    SCHEMA = "request/6"
+    SCHEMA = "request/1"
 
     query: str = Field(min_length=1)
     sub_queries: tuple[str, ...] = ()
@@ -225,7 +225,7 @@ class Answer(Record):
         compaction: what was left out of the conversation; None where nobody looked at it.
     """
 
-    SCHEMA = "answer/4"
+    SCHEMA = "answer/1"
 
     text: str
     envelope: Envelope

@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 
 from crp_integrations.fabric.ports import Store
-from crp_integrations.receipt.issue import issue
 from crp_integrations.receipt.leaves import Leaf
-from crp_integrations.receipt.records import Draft
+from crp_integrations.receipt.records import Draft, issue
 from crp_integrations.session.ports import sessions_of
 from crp_integrations.testing.conformance_receipts import SIGNER, receipt, receipts_in
 from crp_integrations.testing.conformance_sessions import prior, session, window

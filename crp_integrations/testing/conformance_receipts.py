@@ -10,11 +10,10 @@ import pytest
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.ports import Store, Transaction
 from crp_integrations.receipt.dsse import SigningKey
-from crp_integrations.receipt.issue import issue
 from crp_integrations.receipt.leaves import Leaf
 from crp_integrations.receipt.merkle import Tree, inclusion, root_of
 from crp_integrations.receipt.ports import ReceiptsFacet, receipts_of
-from crp_integrations.receipt.records import Draft, Receipt, write
+from crp_integrations.receipt.records import Draft, Receipt, issue, write
 from crp_integrations.receipt.statement import Chain
 from crp_integrations.receipt.verify import verify
 from crp_integrations.session.ports import sessions_of

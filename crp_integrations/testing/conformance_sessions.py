@@ -82,7 +82,7 @@ def add(store: Store, node: WindowNode, *fact_ids: str, **content: Any) -> None:
 def report(*fact_ids: str) -> str:
     """A report whose one claim rests on some facts."""
     evidence = [{"fact_id": id_, "start": 0} for id_ in fact_ids]
-    return json.dumps({"schema": "dpe-report/2", "claims": [{"evidence": evidence}]})
+    return json.dumps({"schema": "dpe-report/1", "claims": [{"evidence": evidence}]})
 
 
 def saying(store: Store, *names: str) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import ConfigError, ReceiptBroken, RequestError
-from crp_integrations.receipt.reading import content_of
+from crp_integrations.receipt.reconstruction import content_of
 from crp_integrations.receipt.records import Receipt, read
 from crp_integrations.receipt.records import write as file_of
 from crp_integrations.relay.records import Answer

@@ -15,9 +15,9 @@ from crp_integrations.langchain import (
     DPECallbackHandler,
     envelope_text,
 )
-from crp_integrations.receipt.again import EQUAL
 from crp_integrations.receipt.records import Receipt, read, write
 from crp_integrations.receipt.replay import replay
+from crp_integrations.receipt.replay_records import EQUAL
 from crp_integrations.receipt.verify import verify
 from tests.adapters.langchain_doubles import opened, scripted
 from tests.adapters.test_langchain import PROMPT, QUESTION, Chat, Listed

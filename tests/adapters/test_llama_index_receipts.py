@@ -21,9 +21,9 @@ from crp_integrations.llama_index import (
     ReportEvent,
 )
 from crp_integrations.llama_index.packing import hide
-from crp_integrations.receipt.again import EQUAL
 from crp_integrations.receipt.records import Receipt, read, write
 from crp_integrations.receipt.replay import replay
+from crp_integrations.receipt.replay_records import EQUAL
 from crp_integrations.receipt.verify import verify
 from tests.adapters.llama_index_doubles import (
     FACTS,

@@ -30,10 +30,10 @@ from typing import Any, Final
 
 import crp_integrations
 from crp_integrations.receipt import replay_context
-from crp_integrations.receipt.again import NOTHING
-from crp_integrations.receipt.reading import Texts, content_of
+from crp_integrations.receipt.reconstruction import Texts, content_of
 from crp_integrations.receipt.records import LeftOut, Receipt, read, write
 from crp_integrations.receipt.replay import replay
+from crp_integrations.receipt.replay_records import NOTHING
 from crp_integrations.receipt.verify import verify
 from crp_integrations.relay.build import open_relay
 from tests.bench.fabric_corpus import HashEmbedder

@@ -278,7 +278,7 @@ def word_of(report: Report) -> Word:
     )
     marked = {(f.start, f.end) for f in report.findings}
     # Amplifiers tell what is at stake, not whether the answer is supported.
-    score = report.composite_score if report.base_score is None else report.base_score
+    score = report.base_score
     if report.hallucination_probability is None:
         marked |= {(a, b) for a, b, risk in claims if 1.0 - risk < LEAST_ENTAILED}
         return Word(score, score, claims, tuple(sorted(marked)))

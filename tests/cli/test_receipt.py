@@ -438,11 +438,11 @@ def test_ask_writes_the_receipt(here, kb: Path) -> None:
 
 
 def test_a_file_of_another_kind_is_told_by_its_name_and_kind(receipt, alone: Path) -> None:
-    (alone / "answer.json").write_text(json.dumps({"schema": "answer/4", "score": 0.5}, indent=2))
+    (alone / "answer.json").write_text(json.dumps({"schema": "answer/1", "score": 0.5}, indent=2))
     run = receipt("show", "answer.json")
-    assert run.stderr == "crp: 'answer.json', schema: is 'answer/4', wanted 'receipt/1'\n"
+    assert run.stderr == "crp: 'answer.json', schema: is 'answer/1', wanted 'receipt/1'\n"
     run = receipt("verify", "3.json", "--proof", "2.json", "--head", "1.json")
     assert run.stderr == ("crp: '2.json', proof.schema: is 'receipt/1', wanted 'receipt-proof/1'\n")
     run = receipt("verify", "answer.json")
     assert run.returncode == 1
-    assert "is 'answer/4', wanted 'receipt/1'" in run.stdout
+    assert "is 'answer/1', wanted 'receipt/1'" in run.stdout

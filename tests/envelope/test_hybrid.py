@@ -223,7 +223,7 @@ def test_the_cosine_stays_the_relevance_beside_the_mixed_score() -> None:
         assert one.hop_score * SCALE == pytest.approx(held.hop)
     mean = sum(one.relevance_score for one in envelope.facts) / len(envelope.facts)
     assert envelope.relevance_mean == pytest.approx(mean, abs=1e-6)
-    assert "hybrid@2" in envelope.algorithms
+    assert "hybrid@1" in envelope.algorithms
 
 
 def test_the_literal_preset_has_none_of_it() -> None:
@@ -235,7 +235,7 @@ def test_the_literal_preset_has_none_of_it() -> None:
     envelope = made(found, budget_tokens=200, settings=LITERAL)
     assert envelope.facts
     assert not any(one.spans or one.selection_score is not None for one in envelope.facts)
-    assert not {"hybrid@2", "excerpt@1"} & set(envelope.algorithms)
+    assert not {"hybrid@1", "excerpt@1"} & set(envelope.algorithms)
     by_cosine = sorted(found.facts, key=lambda fact: (-fact.relevance, fact.fact_id))
     plain = LITERAL.model_copy(update={"importance_factor": 0.0, "freshness_weight": 0.0})
     first = made(found, k=3, settings=plain).facts
@@ -448,6 +448,6 @@ def test_a_relay_takes_the_numbers() -> None:
     for relay in (plain, off):
         relay.add([BRIDGE, BORN])
     one, other = (relay.turn(QUESTION).preview() for relay in (plain, off))
-    assert "hybrid@2" in one.algorithms
-    assert "hybrid@2" not in other.algorithms
+    assert "hybrid@1" in one.algorithms
+    assert "hybrid@1" not in other.algorithms
     assert one.settings_digest != other.settings_digest

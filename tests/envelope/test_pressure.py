@@ -195,7 +195,7 @@ def test_three_falling_tiers_suggest_aggregation(history: str, falling: bool) ->
         assert advice.word is WORDS.HIERARCHICAL
 
 
-def test_the_advice_reads_back_and_an_older_envelope_has_none() -> None:
+def test_the_advice_reads_back_and_an_empty_envelope_has_none() -> None:
     whole = made(candidates(fact("a", content="x" * 20)), budget_tokens=100)
     assert whole.advice
     assert type(whole).model_validate_json(whole.model_dump_json()) == whole

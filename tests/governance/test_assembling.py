@@ -342,7 +342,7 @@ def test_each_item_says_who_found_it_and_how() -> None:
         names |= {one.retriever for one in found}
     assert names == {"keyword", "vector", "graph"}
     assert "graph@1" in made.envelope.algorithms
-    assert {"hybrid@2", "composite@1"} <= set(made.envelope.algorithms)
+    assert {"hybrid@1", "composite@1"} <= set(made.envelope.algorithms)
     offered = by_id["tool:crane_tool_1"].evidence
     assert (offered.retriever, offered.reranker.partition("@")[0]) == ("tool-rag", "tool-rag")
 

@@ -109,6 +109,7 @@ def report(**fields: Any) -> Report:
             "contradiction_probability": 0.02,
             "neutral_probability": 0.0677,
             "signals": {},
+            "base_score": 0.0,
             "composite_score": 0.0,
             "risk_score": 0.0,
             "flagged": False,

@@ -72,7 +72,7 @@ def test_what_did_not_run_has_no_header(missing: int) -> None:
     assert QUALITY - {names.QUALITY_SCORE, gone.get(missing)} <= set(headers)
 
 
-def test_no_needs_and_older_reports_have_none() -> None:
+def test_no_needs_and_reports_of_other_stages_have_none() -> None:
     assert names.COMPLETENESS not in said(8)
     assert not QUALITY & set(said())
     failed = render(

@@ -6,9 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from crp_integrations.receipt.dsse import SigningKey
-from crp_integrations.receipt.issue import issue
 from crp_integrations.receipt.leaves import Leaf, Part
-from crp_integrations.receipt.records import Draft, Receipt
+from crp_integrations.receipt.records import Draft, Receipt, issue
 from crp_integrations.receipt.statement import Chain
 
 SEED = bytes(range(32))

@@ -8,10 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from crp_integrations import Relay
-from crp_integrations.receipt.issue import issue
 from crp_integrations.receipt.leaves import Leaf
-from crp_integrations.receipt.records import Draft, LeftOut, Receipt, read, write
-from crp_integrations.receipt.schema import content_schema
+from crp_integrations.receipt.predicate import content_schema
+from crp_integrations.receipt.records import Draft, LeftOut, Receipt, issue, read, write
 from crp_integrations.stores.memory import MemoryStore
 from tests.doubles import NOON, HashEmbedder, ScriptedModel
 from tests.receipt.made import KEY, SALT_KEY

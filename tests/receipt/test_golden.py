@@ -1,4 +1,4 @@
-"""Receipts of the first version of the format must verify and replay, from its release on for ever.
+"""Frozen receipts verify and replay.
 
 `golden/make.py` says where the files are from.
 """
@@ -18,10 +18,9 @@ from crp_integrations.receipt.ledger import (
     check_consistency,
 )
 from crp_integrations.receipt.merkle import root_of
-from crp_integrations.receipt.predicate import Content
+from crp_integrations.receipt.predicate import Content, content_schema, published_schema
 from crp_integrations.receipt.records import read, write
 from crp_integrations.receipt.replay import replay
-from crp_integrations.receipt.schema import content_schema, written
 from crp_integrations.receipt.verify import verify
 
 GOLDEN = Path(__file__).parent / "golden" / "receipt-1"
@@ -36,14 +35,14 @@ def file(name: str) -> bytes:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_old_receipt_verifies(name: str) -> None:
+def test_a_frozen_receipt_verifies(name: str) -> None:
     found = verify(file(name))
     assert found.ok, (found.place, found.reason)
     assert found.keyid == KEYID
     assert write(read(file(name))) == file(name)
 
 
-def test_old_copies_say_what_was_left_out() -> None:
+def test_frozen_copies_say_what_was_left_out() -> None:
     first, redacted, erased = (verify(file(name)) for name in ("first", "redacted", "erased"))
     assert first.receipt_id == redacted.receipt_id == erased.receipt_id
     assert (first.redacted, first.erased, first.facts_left_out) == (0, 0, 0)
@@ -56,14 +55,14 @@ def test_old_copies_say_what_was_left_out() -> None:
 
 
 @pytest.mark.parametrize("name", ["first", "second", "judged"])
-def test_an_old_receipt_replays(name: str) -> None:
+def test_a_frozen_receipt_replays(name: str) -> None:
     found = replay(read(file(name)))
     assert [(one.name, one.place) for one in found.parts if one.state == "differs"] == []
     assert found.same
     assert found.whole
 
 
-def test_old_receipts_are_a_chain_in_a_log() -> None:
+def test_frozen_receipts_are_a_chain_in_a_log() -> None:
     first, second = read(file("first")), read(file("second"))
     head, proof = SignedHead.read(file("head")), Inclusion.read(file("proof"))
     found = verify(file("second"), key=first.key, parents=[first], inclusion=proof, head=head)
@@ -87,7 +86,7 @@ def test_the_published_schema_names_the_fields_of_the_content() -> None:
 
 def test_the_schema_is_published_and_reads_what_is_signed() -> None:
     path = DOCS / "schemas" / "receipt-content.schema.json"
-    assert path.read_text(encoding="utf-8") == written()
+    assert path.read_text(encoding="utf-8") == published_schema()
     checker = pytest.importorskip("jsonschema").Draft202012Validator(content_schema())
     for name in NAMES:
         # As JSON, since what was read is frozen.

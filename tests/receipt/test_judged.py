@@ -14,13 +14,12 @@ from crp_integrations.dpe.records import Claim, Report
 from crp_integrations.errors import ReceiptBroken, SafetyHalt
 from crp_integrations.governance.evaluating import consistent
 from crp_integrations.messages import Message
-from crp_integrations.receipt import bare
-from crp_integrations.receipt.again import DIFFERS, EQUAL, NOT_RUN
-from crp_integrations.receipt.comparing import diff
-from crp_integrations.receipt.erase import erased
+from crp_integrations.receipt import outline
+from crp_integrations.receipt.comparison import diff
 from crp_integrations.receipt.records import Receipt, read, write
-from crp_integrations.receipt.redact import redact
+from crp_integrations.receipt.redaction import erased, redact
 from crp_integrations.receipt.replay import replay
+from crp_integrations.receipt.replay_records import DIFFERS, EQUAL, NOT_RUN
 from crp_integrations.receipt.verify import verify
 from crp_integrations.receipt.whatif import Change, whatif
 from tests.receipt.judging import failing, judged, lenient, misquoting, nonsense, place_of, right
@@ -92,8 +91,8 @@ def test_no_text_of_a_reply_stands_in_what_is_signed() -> None:
 
 
 def test_every_field_of_a_report_is_told_or_left_out_on_purpose() -> None:
-    assert {*bare.OF_REPORT, *bare.ELSEWHERE} == set(Report.model_fields)
-    assert not {*bare.OF_REPORT} & {*bare.ELSEWHERE}
+    assert {*outline.OF_REPORT, *outline.ELSEWHERE} == set(Report.model_fields)
+    assert not {*outline.OF_REPORT} & {*outline.ELSEWHERE}
     receipt, _, _ = judged()
     told = {name for one in receipt.content["report"]["claims"] for name in one}
     left = {"text", "reads_as", "entities", "reason"}

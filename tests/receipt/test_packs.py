@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crp_integrations.receipt.again import EQUAL, NOT_RUN, Tools
 from crp_integrations.receipt.predicate import Content
 from crp_integrations.receipt.records import read, write
-from crp_integrations.receipt.redact import redact
+from crp_integrations.receipt.redaction import redact
 from crp_integrations.receipt.replay import replay
+from crp_integrations.receipt.replay_records import EQUAL, NOT_RUN, Tools
 from crp_integrations.receipt.verify import verify
 from tests.bench.receipt_packs import Words, pack, replayed
 from tests.bench.receipts import run

@@ -15,12 +15,12 @@ from crp_integrations import Relay
 from crp_integrations.engines.rego import RegoEngine
 from crp_integrations.errors import ReceiptBroken, SafetyHalt
 from crp_integrations.messages import Message
-from crp_integrations.receipt.again import DIFFERS, EQUAL, NOT_RUN, Tools
 from crp_integrations.receipt.predicate import Content
-from crp_integrations.receipt.reading import Texts, message_of
+from crp_integrations.receipt.reconstruction import Texts, message_of
 from crp_integrations.receipt.records import Receipt, write
-from crp_integrations.receipt.redact import redact
+from crp_integrations.receipt.redaction import redact
 from crp_integrations.receipt.replay import replay
+from crp_integrations.receipt.replay_records import DIFFERS, EQUAL, NOT_RUN, Tools
 from crp_integrations.receipt.verify import verify
 from crp_integrations.relay.build import default_verifier
 from crp_integrations.stores.memory import MemoryStore

@@ -9,10 +9,10 @@ import pytest
 from crp_integrations.engines.rego import RegoEngine
 from crp_integrations.errors import CRPError, PolicySyntaxError, RequestError
 from crp_integrations.guard.ports import Bundle
-from crp_integrations.receipt.again import Tools
-from crp_integrations.receipt.comparing import diff
+from crp_integrations.receipt.comparison import diff
 from crp_integrations.receipt.records import Receipt
-from crp_integrations.receipt.redact import redact
+from crp_integrations.receipt.redaction import redact
+from crp_integrations.receipt.replay_records import Tools
 from crp_integrations.receipt.whatif import Change, whatif
 from crp_integrations.relay.adapting.witnessing import witness
 from crp_integrations.relay.build import default_verifier

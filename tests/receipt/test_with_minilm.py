@@ -11,9 +11,9 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.engines.rego import RegoEngine
-from crp_integrations.receipt.again import EQUAL, Replayed, Tools
 from crp_integrations.receipt.records import Receipt, read, write
 from crp_integrations.receipt.replay import replay
+from crp_integrations.receipt.replay_records import EQUAL, Replayed, Tools
 from crp_integrations.receipt.verify import verify
 from crp_integrations.relay.build import default_embedder, default_verifier
 from crp_integrations.stores.memory import MemoryStore

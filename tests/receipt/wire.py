@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from crp_integrations.receipt.again import EQUAL
 from crp_integrations.receipt.records import Receipt, read, write
 from crp_integrations.receipt.replay import replay
+from crp_integrations.receipt.replay_records import EQUAL
 from crp_integrations.receipt.verify import verify
 
 Sent = list[tuple[str, str]]

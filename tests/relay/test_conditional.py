@@ -17,7 +17,6 @@ from crp_integrations.headers.parse import parse
 from crp_integrations.messages import Reply
 from crp_integrations.relay import fitting as turn_module
 from crp_integrations.relay.outcomes import status
-from crp_integrations.relay.records import Request
 from crp_integrations.relay.settings import load
 from crp_integrations.relay.steps import Dispatch, NotModified, Release
 from crp_integrations.vectors import FloatRows
@@ -449,8 +448,6 @@ def test_an_etag_is_read_in_any_case(relay: Relay) -> None:
     wanted = parse({"crp-context-if-match": etag.upper()})
     assert wanted.if_match == etag
     assert isinstance(began(relay, etag.upper()), NotModified)
-    old = {"schema": "request/2", "query": "q", "model": "m"}
-    assert Request.model_validate(old).if_match == ""
 
 
 def test_threads_that_ask_the_same_all_get_the_same(relay: Relay) -> None:

@@ -202,7 +202,7 @@ def test_a_request_with_prior_windows_reads_back(relay: Relay) -> None:
     prior = ask(relay, 4_000).envelope.as_prior(SUMMARY)
     asked = Request(query=QUESTION, model="extractive", prior=(prior,))
     assert Request.model_validate_json(asked.model_dump_json()) == asked
-    assert json.loads(asked.model_dump_json())["prior"][0]["schema"] == "prior-window/2"
+    assert json.loads(asked.model_dump_json())["prior"][0]["schema"] == "prior-window/1"
 
 
 @settings(max_examples=15, deadline=None)

@@ -154,7 +154,7 @@ def test_what_fails_policy_is_no_candidate_and_in_no_pack(store: MemoryStore) ->
     # Nothing tells that there was one: it is no drop either.
     assert preview.facts_available == 3
     assert answer.envelope.total_facts_available == 3
-    assert "policy crp-access@5" in next(f for f in answer.report.flags if f.startswith("guard="))
+    assert "policy crp-access@1" in next(f for f in answer.report.flags if f.startswith("guard="))
 
 
 @pytest.mark.requirement("SUM-policy-2")

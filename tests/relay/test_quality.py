@@ -141,4 +141,4 @@ def test_no_quality_header_for_a_window_without_an_answer(full: Relay) -> None:
 
 
 def test_reports_in_the_trail_are_the_same_version(full: Relay) -> None:
-    assert json.loads(ask(full).report.model_dump_json())["schema"] == "dpe-report/3"
+    assert json.loads(ask(full).report.model_dump_json())["schema"] == "dpe-report/1"

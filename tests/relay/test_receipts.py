@@ -17,7 +17,7 @@ from crp_integrations.messages import Reply
 from crp_integrations.receipt.dsse import keyid_of
 from crp_integrations.receipt.ledger import check_consistency
 from crp_integrations.receipt.records import Receipt, read, write
-from crp_integrations.receipt.redact import redact
+from crp_integrations.receipt.redaction import redact
 from crp_integrations.receipt.verify import verify
 from crp_integrations.relay.records import Answer
 from crp_integrations.stores.keys import FixedKeyRing

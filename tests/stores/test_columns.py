@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from crp_integrations.receipt.issue import issue
 from crp_integrations.receipt.leaves import Leaf
-from crp_integrations.receipt.records import Draft
+from crp_integrations.receipt.records import Draft, issue
 from crp_integrations.session.ports import sessions_of
 from crp_integrations.session.records import Session, WindowNode
 from crp_integrations.stores.sqlite import SqliteStore

@@ -293,7 +293,7 @@ def _read(verdict: Mapping[str, Any]) -> Classification:
             nist_tier=verdict["nist_tier"],
             iso_42001_controls=tuple(verdict["iso_42001"]),
             controls=dict(sorted({**unmet, **met}.items())),
-            # Rules that do not say what they forbid forbid what the Act does, as the first did.
+            # Rules that do not say what halts stop what the Act forbids.
             halts=bool(verdict.get("halts", verdict["ai_act_class"] == AiActClass.UNACCEPTABLE)),
             controls_met=len(met),
             controls_total=len(met) + len(unmet),

@@ -95,7 +95,7 @@ def analyse_flow(state: State) -> State:
         remediation=None if expected else remediation(score, settings),
     )
     how = f"cosine with {embedder.identity}" if embedder else "common words, no embedder"
-    run = StageRun(number=9, name=NAME, engine=f"{how}, keywords@2, register@1")
+    run = StageRun(number=9, name=NAME, engine=f"{how}, keywords@1, register@1")
     return replace(state, flow=flow, stages=(*state.stages, run))
 
 

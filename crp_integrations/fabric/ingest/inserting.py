@@ -220,7 +220,7 @@ def _events(change: Change, ids: Sequence[str]) -> Iterator[dict[str, Any]]:
         part = slice(start, start + _EVENT_IDS)
         data: dict[str, Any] = {**base, "facts": list(ids[part])}
         for name, told in rest.items():
-            # The two older lists are always there, so that a reader need not ask.
+            # The facts that came and went are always listed, so that a reader need not ask.
             if told[part] or (start == 0 and name != "relabelled"):
                 data[name] = list(told[part])
         yield data

@@ -72,7 +72,7 @@ class MaintenanceReport(Record):
             left, False when a reader held an old state.
     """
 
-    SCHEMA = "maintenance-report/2"
+    SCHEMA = "maintenance-report/1"
 
     stale: int = 0
     purged: int = 0

@@ -47,7 +47,7 @@ class GraphFile(Record):
         strays: ids for which that state has another row, or none, or one that the file lacks.
     """
 
-    SCHEMA = "graph-file/2"
+    SCHEMA = "graph-file/1"
 
     sequence: int = Field(ge=0)
     token: str

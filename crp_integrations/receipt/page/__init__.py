@@ -14,11 +14,15 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from collections.abc import Sequence
+from functools import cache
 from importlib.resources import files
 from string import Template
 
-from crp_integrations.receipt.page.judge_constants import constants
+from crp_integrations.dpe.judge import quotation, reasons, reply, verdict
+from crp_integrations.scores import to_fixed
+from crp_integrations.vocabulary import ErrorKind
 
 # In this order they are one script.
 SCRIPTS = (
@@ -46,7 +50,9 @@ def page(receipt: bytes, others: Sequence[bytes] = ()) -> str:
         receipt: the bytes of its file.
         others: files of receipts of other windows of the session, for its graph.
     """
-    script = '"use strict";\n(() => {\n' + constants() + "\n".join(map(_part, SCRIPTS)) + "})();\n"
+    script = (
+        '"use strict";\n(() => {\n' + judge_constants() + "\n".join(map(_part, SCRIPTS)) + "})();\n"
+    )
     style = _part("page.css")
     return Template(_part("page.html")).substitute(
         policy=POLICY.format(script=_source(script), style=_source(style)),
@@ -68,3 +74,41 @@ def _source(text: str) -> str:
     """A content security policy's name of an inline script or style: its SHA-256."""
     digest = hashlib.sha256(text.encode()).digest()
     return "sha256-" + base64.b64encode(digest).decode("ascii")
+
+
+@cache
+def judge_constants() -> str:
+    """The words and numbers by which a judge's replies are read, as a line of JavaScript."""
+    told = {
+        "apostrophes": "".join(sorted(quotation.APOSTROPHES)),
+        "base": {level.value: to_fixed(score) for level, score in verdict.BASE.items()},
+        "checkable": [kind.value for kind in verdict.CHECKABLE],
+        "dashes": "".join(sorted(quotation.DASHES)),
+        "edges": quotation.EDGES,
+        "first": [status.value for status in verdict.FIRST],
+        "further": to_fixed(verdict.FURTHER),
+        "group": quotation.GROUP,
+        "hanFigures": "".join(sorted(quotation.HAN_FIGURES)),
+        "kinds": [kind.value for kind in ErrorKind],
+        "levels": [level.value for level in verdict.ORDER],
+        "longestName": reply.LONGEST_NAME,
+        "longestQuote": reply.LONGEST_QUOTE,
+        "longestReason": reasons.LONGEST,
+        "marks": "".join(sorted(quotation.MARKS)),
+        "mostBraces": reply.MOST_BRACES,
+        "mostFurther": verdict.MOST_FURTHER,
+        "mostQuotes": reply.MOST_QUOTES,
+        "mostReasons": reasons.MOST,
+        "mostUnnumbered": reply.MOST_UNNUMBERED,
+        "nothing": "".join(sorted(quotation.NOTHING)),
+        "sentences": {name: dict(words) for name, words in reasons.SENTENCES.items()},
+        "separators": "".join(sorted(quotation.SEPARATORS)),
+        "specific": sorted(kind.value for kind in verdict.SPECIFIC),
+        "stops": "".join(sorted(quotation.STOPS)),
+        "unspaced": quotation.UNSPACED,
+        "unsupported": {
+            mode.value: level.value for mode, level in verdict.UNSUPPORTED_LEVEL.items()
+        },
+    }
+    # Nothing in it ends the script that it stands in.
+    return f"const JUDGING = {json.dumps(told, sort_keys=True)};\n".replace("<", "\\u003c")

@@ -21,7 +21,7 @@ from crp_integrations.fabric.records import Fact
 from crp_integrations.messages import Message
 from crp_integrations.policy.records import Judgement, Policy
 from crp_integrations.receipt.records import Receipt
-from crp_integrations.receipt.told import Asked, Call, Decided, Told
+from crp_integrations.receipt.window_values import Asked, Call, Decided, Told
 from crp_integrations.relay.adapting.judge_arguments import before_question
 from crp_integrations.relay.close import close
 from crp_integrations.relay.doors import barred, handed, judged_answer

@@ -11,10 +11,10 @@ from crp_integrations.envelope.evolution import SUMMARY_SOURCE
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Transaction
 from crp_integrations.receipt.dsse import signing_key
-from crp_integrations.receipt.erase import erased
-from crp_integrations.receipt.issue import issue
 from crp_integrations.receipt.leaves import salt_key
 from crp_integrations.receipt.ports import receipts_of
+from crp_integrations.receipt.records import issue
+from crp_integrations.receipt.redaction import erased
 from crp_integrations.receipt.statement import Chain
 from crp_integrations.relay.sealing.ending import Ending
 from crp_integrations.relay.sealing.leaving import Left

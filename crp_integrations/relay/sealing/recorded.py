@@ -13,9 +13,9 @@ from crp_integrations.envelope.records import Envelope
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.policy.records import Policy
 from crp_integrations.policy.settling import DELIVER, UNREACHABLE, WITHHOLD, reviewed
-from crp_integrations.receipt.building import draft
+from crp_integrations.receipt.draft import draft
 from crp_integrations.receipt.records import Draft
-from crp_integrations.receipt.told import Asked, Call, Decided, InForce, Told
+from crp_integrations.receipt.window_values import Asked, Call, Decided, InForce, Told
 from crp_integrations.relay.deciding import Unreachable, Withhold
 from crp_integrations.relay.entering import Entered
 from crp_integrations.relay.fitting import Fitting

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from crp_integrations.errors import StoreError
-from crp_integrations.receipt.erase import emptied, erased
 from crp_integrations.receipt.merkle import grown, position
 from crp_integrations.receipt.records import LeftOut, Receipt
+from crp_integrations.receipt.redaction import emptied, erased
 from crp_integrations.stores.memory.state import Draft
 from crp_integrations.vocabulary import FactStatus
 

@@ -11,7 +11,6 @@ from typing import Any
 from crp_integrations.errors import ReceiptBroken, StoreDamaged, StoreError
 from crp_integrations.receipt.canonical import dumps
 from crp_integrations.receipt.dsse import IN_TOTO, Signed, keyid_of
-from crp_integrations.receipt.erase import erased, silent
 from crp_integrations.receipt.merkle import grown, position
 from crp_integrations.receipt.records import (
     LeftOut,
@@ -20,6 +19,7 @@ from crp_integrations.receipt.records import (
     texts_from_json,
     texts_to_json,
 )
+from crp_integrations.receipt.redaction import erased, silent
 from crp_integrations.receipt.statement import Statement
 from crp_integrations.stores import rules
 from crp_integrations.stores.sqlite import packed

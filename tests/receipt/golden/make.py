@@ -13,7 +13,7 @@ from pathlib import Path
 
 from crp_integrations import Relay
 from crp_integrations.receipt.records import Receipt, write
-from crp_integrations.receipt.redact import redact
+from crp_integrations.receipt.redaction import redact
 from tests.doubles import NOON, HashEmbedder, ScriptedModel
 from tests.receipt.judging import judged
 from tests.relay.conftest import FACTS, KEY

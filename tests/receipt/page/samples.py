@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crp_integrations.receipt.dsse import SigningKey
-from crp_integrations.receipt.issue import issue
 from crp_integrations.receipt.leaves import Leaf, Part
-from crp_integrations.receipt.records import Draft, LeftOut, write
+from crp_integrations.receipt.records import Draft, LeftOut, issue, write
 from crp_integrations.receipt.statement import Chain
 from crp_integrations.scores import SCALE, to_fixed
 

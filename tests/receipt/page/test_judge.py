@@ -19,9 +19,9 @@ from crp_integrations.dpe.judge.quotation import Folded, locate
 from crp_integrations.dpe.judge.records import JudgeExchange, JudgeRun, LeftOut
 from crp_integrations.dpe.judge.verdict import judged as by_package
 from crp_integrations.dpe.records import Claim, Report
-from crp_integrations.receipt.page.judge_constants import constants
+from crp_integrations.receipt.page import judge_constants
 from crp_integrations.receipt.records import Receipt, write
-from crp_integrations.receipt.redact import redact
+from crp_integrations.receipt.redaction import redact
 from crp_integrations.relay.doors import examine
 from crp_integrations.vocabulary import Checked, ClaimType, GroundingMode
 from tests.receipt.judging import judged, lenient, misquoting, nonsense, right
@@ -325,7 +325,7 @@ def _told(claim: Claim) -> dict[str, Any]:
 def by_page(folder: Path, given: list[dict[str, Any]]) -> list[Any]:
     """What the page's script makes of cases, in Node."""
     ours = files("crp_integrations.receipt.page")
-    parts = [constants()]
+    parts = [judge_constants()]
     parts += [ours.joinpath(name).read_text(encoding="utf-8") for name in ("bytes.js", "judge.js")]
     parts.append((Path(__file__).parent / "judge.js").read_text(encoding="utf-8"))
     script = folder / "judge.js"

@@ -12,7 +12,7 @@ import pytest
 from crp_integrations import Relay
 from crp_integrations.errors import CRPError, SafetyHalt
 from crp_integrations.receipt.page import page
-from crp_integrations.receipt.reading import content_of
+from crp_integrations.receipt.reconstruction import content_of
 from crp_integrations.receipt.records import read, write
 from crp_integrations.relay.adapting.witnessing import witness
 from crp_integrations.stores.memory import MemoryStore

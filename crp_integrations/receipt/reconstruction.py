@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import cache
 from typing import Any, Final
@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from crp_integrations.dpe.dossier import Dossier, PriorWindow, System
 from crp_integrations.dpe.engine_signals import Entry
 from crp_integrations.dpe.examination import Engines, Examination
+from crp_integrations.dpe.judge.records import JudgeExchange, JudgeRun, LeftOut
 from crp_integrations.envelope.making import made
 from crp_integrations.envelope.pairs import Listed
 from crp_integrations.envelope.prompt import BETWEEN
@@ -21,16 +22,57 @@ from crp_integrations.envelope.render import ELLIPSIS
 from crp_integrations.envelope.stretches import Stretches
 from crp_integrations.errors import CRPError, ReceiptBroken
 from crp_integrations.messages import Message
-from crp_integrations.receipt.bare import NAMELESS
 from crp_integrations.receipt.leaves import LONGEST, composed
-from crp_integrations.receipt.numbers import Piece
+from crp_integrations.receipt.outline import NAMELESS
 from crp_integrations.receipt.predicate import CandidateTold, Content, MessageSent
-from crp_integrations.receipt.predicate_judged import JudgedTold
-from crp_integrations.receipt.predicate_verdict import EnginesTold, Examined, Passage
-from crp_integrations.receipt.reading_judged import run_of
+from crp_integrations.receipt.predicate_verdict import (
+    EnginesTold,
+    Examined,
+    JudgeCallTold,
+    JudgedTold,
+    Passage,
+    Piece,
+)
 from crp_integrations.receipt.records import Receipt, given
+from crp_integrations.records import Part
 from crp_integrations.scores import SCALE, from_fixed
 from crp_integrations.vocabulary import Domain, Sector
+
+
+def run_of(told: JudgedTold, text: Callable[[int], str]) -> JudgeRun:
+    """A judge's run."""
+    try:
+        return JudgeRun(
+            **_fields(
+                told,
+                "conversation",
+                "instructions",
+                calls=tuple(_exchange(call, text) for call in told.calls),
+                left_out=tuple(LeftOut(fact_id=id_, reason=why) for id_, why in told.left_out),
+            )
+        )
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        place = ".".join(str(one) for one in ("content.examined.judged", *first["loc"]))
+        raise ReceiptBroken(place, str(first["msg"])) from None
+
+
+def _exchange(call: JudgeCallTold, text: Callable[[int], str]) -> JudgeExchange:
+    return JudgeExchange(
+        **_fields(
+            call,
+            "cost",
+            "leaf",
+            reply="" if call.leaf is None else text(call.leaf),
+            cost_usd=None if call.cost is None else float(call.cost),
+        )
+    )
+
+
+def _fields(told: Part, *but: str, **made: Any) -> dict[str, Any]:
+    """The declared fields of a part, for the record that it tells of."""
+    return {name: value for name, value in told if name not in but} | made
+
 
 # In the place of a question that was left out, so that the same rules for time hold.
 _TEMPORAL: Final = "current"
@@ -70,11 +112,7 @@ class Texts:
         self._plain = receipt.plain
 
     def get(self, number: int) -> str | None:
-        """A text; None for one that was left out.
-
-        Raises:
-            ReceiptBroken: there is no such leaf.
-        """
+        """A text; None for one that was left out."""
         if not 0 <= number < len(self._plain):
             raise ReceiptBroken("content", f"names leaf {number}, and there is none")
         found = self._plain[number]
@@ -101,11 +139,7 @@ class Texts:
         return state
 
     def pieces(self, pieces: Sequence[Piece], most: int = LONGEST) -> str:
-        """A text that is put together from others.
-
-        Args:
-            most: characters that it may have.
-        """
+        """A text that is put together from others."""
         for piece in pieces:
             if not isinstance(piece, str):
                 self[piece if isinstance(piece, int) else piece[0]]
@@ -124,12 +158,7 @@ class Texts:
 
 
 def content_of(receipt: Receipt) -> Content:
-    """The content of a receipt, its shape checked.
-
-    Raises:
-        ReceiptBroken: it has another shape; names the place.
-        RequestError: it is no receipt.
-    """
+    """The content of a receipt, its shape checked."""
     given(receipt)
     missing = sorted(_names() - receipt.content.keys())
     if missing:
@@ -152,9 +181,6 @@ def candidates_of(content: Content, texts: Texts) -> tuple[Candidates, tuple[str
     """The candidates as they were ranked, and ids of those whose text was left out.
 
     A text that was left out has a filler of its length, so that everything but bytes is as it was.
-
-    Raises:
-        ReceiptBroken: there are none, or they are malformed.
     """
     selected, fit, tokenizer = content.selected, content.fit, content.model.tokenizer
     if selected is None or fit is None or tokenizer is None:
@@ -186,25 +212,21 @@ def candidates_of(content: Content, texts: Texts) -> tuple[Candidates, tuple[str
         if any(not left < right < count for left, right in pairs):
             raise ReceiptBroken(f"content.selected.{name}", "a pair is of no two candidates")
     return Candidates(
-        query=question,
-        sub_queries=needs or (question,),
-        facts=tuple(facts),
-        tokenizer=tokenizer.identity,
-        duplicates=Listed(selected.duplicates),
-        conflicts=Listed(selected.conflicts),
-        memory_tier_hit=selected.memory_tier_hit,
-        tier_hits=selected.tier_hits,
-        algorithms=selected.algorithms,
-        relevant_floor=selected.relevant_floor,
+        **_fields(
+            selected,
+            "all_pairs",
+            query=question,
+            sub_queries=needs or (question,),
+            facts=tuple(facts),
+            tokenizer=tokenizer.identity,
+            duplicates=Listed(selected.duplicates),
+            conflicts=Listed(selected.conflicts),
+        )
     ), tuple(hidden)
 
 
 def moment(text: str, place: str) -> datetime:
-    """A moment of content.
-
-    Raises:
-        ReceiptBroken: it is none with a time zone.
-    """
+    """A moment of content."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
@@ -272,12 +294,7 @@ def _ring() -> str:
 
 
 def message_of(sent: MessageSent, texts: Texts) -> Message:
-    """A message as it was sent.
-
-    Raises:
-        LeftOutError: a text of it was left out.
-        ReceiptBroken: it is none.
-    """
+    """A message as it was sent."""
     try:
         frame = {} if sent.frame is None else json.loads(texts[sent.frame])
         return Message(role=sent.role, content=texts[sent.leaf], **frame)
@@ -286,12 +303,7 @@ def message_of(sent: MessageSent, texts: Texts) -> Message:
 
 
 def examination_of(content: Content, examined: Examined, texts: Texts) -> Examination:
-    """What was examined.
-
-    Raises:
-        LeftOutError: a text of it was left out.
-        ReceiptBroken: it is malformed.
-    """
+    """What was examined."""
     shown = _passages(content, examined)
     importances = [one.importance for one in shown]
     known = [from_fixed(value) for value in importances if value is not None]
@@ -305,18 +317,16 @@ def examination_of(content: Content, examined: Examined, texts: Texts) -> Examin
             importances=tuple(known) if len(known) == len(importances) else (),
             sub_queries=tuple(texts[number] for number in examined.needs),
             prior=tuple(
-                PriorWindow(
-                    one.window_id, one.number, texts[one.leaf], one.summarised, one.outdated
-                )
-                for one in examined.prior
+                PriorWindow(**_fields(one, "leaf", text=texts[one.leaf])) for one in examined.prior
             ),
             windows_left=examined.windows_left,
             prompt=_prompt(content, examined, texts),
             system=System(
-                domain=Domain(examined.system.domain) if examined.system.domain else None,
-                sector=Sector(examined.system.sector) if examined.system.sector else None,
-                decides=examined.system.decides,
-                evidence=examined.system.evidence,
+                **_fields(
+                    examined.system,
+                    domain=Domain(examined.system.domain) if examined.system.domain else None,
+                    sector=Sector(examined.system.sector) if examined.system.sector else None,
+                )
             ),
             loop_depth=examined.loop_depth,
             no_store=examined.no_store,
@@ -364,15 +374,11 @@ def _passages(content: Content, examined: Examined) -> tuple[Passage, ...]:
 def engines_of(told: EnginesTold) -> Engines:
     """What the engines were."""
     return Engines(
-        embedder=told.embedder,
-        embedder_thresholds={k: float(v) for k, v in told.embedder_thresholds.items()},
-        dimensions=told.dimensions,
-        verifier=told.verifier,
-        verifier_thresholds={k: float(v) for k, v in told.verifier_thresholds.items()},
-        passage=told.passage,
-        reads=told.reads,
-        recognisers=tuple((identity, dict(kinds)) for identity, kinds in told.recognisers),
-        policy=told.policy,
+        **_fields(
+            told,
+            embedder_thresholds={k: float(v) for k, v in told.embedder_thresholds.items()},
+            verifier_thresholds={k: float(v) for k, v in told.verifier_thresholds.items()},
+        )
     )
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from crp_integrations.cli import show_replay
 from crp_integrations.messages import Message, ToolCall
-from crp_integrations.receipt.comparing import diff
+from crp_integrations.receipt.comparison import diff
 from crp_integrations.receipt.records import Receipt
-from crp_integrations.receipt.redact import redact
+from crp_integrations.receipt.redaction import redact
 from crp_integrations.relay.adapting.witnessing import witness
 from tests.receipt.relayed import MODEL, SESSION, asked, changed, opened, receipt_of
 from tests.relay.conftest import FACTS

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
@@ -16,9 +16,8 @@ from pydantic import ValidationError
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import CRPError
-from crp_integrations.receipt.canonical import dumps
-from crp_integrations.receipt.told import InForce
-from crp_integrations.receipt.written import part
+from crp_integrations.receipt.canonical import dumps, part
+from crp_integrations.receipt.window_values import InForce
 from crp_integrations.records import Part
 
 Kind = TypeVar("Kind", EnvelopeSettings, DpeSettings)
@@ -26,8 +25,6 @@ PRESETS: Final = ("default", "literal")
 # What is used before the scores only, or for another kind of context.
 _BEFORE: Final = frozenset({"assembly", "decompose", "graph", "reuse", "screening"})
 _BEFORE_PATHS: Final = re.compile(r"hybrid\.(?!enabled$|whole_share$|passed_over$|stretches_seen$)")
-# Receipts that do not tell these are older than the setting, and were made in this way.
-_AT_FIRST: Final[Mapping[str, Mapping[str, Any]]] = {"envelope": {"hybrid.passed_over": None}}
 # Bytes of settings that are kept by what is told of them: those of a receipt are a tenth of it.
 _LONGEST: Final = 65_536
 _WEIGHTS: Final = ("_weight", "_factor", "_shift")
@@ -47,11 +44,7 @@ class Withheld(Exception):
 
 @lru_cache(maxsize=16)
 def disclosed(in_force: InForce) -> dict[str, Any]:
-    """Settings as content.
-
-    Returns:
-        As `SettingsInForce` has it; not to be changed, since it is kept by the settings' digest.
-    """
+    """Settings as content."""
     withheld: list[str] = []
     told = {}
     for name, settings in (("envelope", in_force.envelope), ("dpe", in_force.dpe)):
@@ -73,28 +66,13 @@ def disclosed_part(in_force: InForce) -> Any:
     return part(disclosed(in_force))
 
 
-@cache
-def dpe_names() -> frozenset[str]:
-    """The paths under which a receipt of today tells settings of the provenance engine."""
-    return frozenset(_flat(DpeSettings().model_dump()))
-
-
 def envelope_settings(content: Mapping[str, Any], withheld: tuple[str, ...]) -> EnvelopeSettings:
-    """The envelope's settings out of content.
-
-    Raises:
-        Withheld: weights were not told.
-        ValueError: they are none.
-    """
+    """The envelope's settings out of content."""
     return _read(EnvelopeSettings, "envelope", content, withheld)
 
 
 def dpe_settings(content: Mapping[str, Any], withheld: tuple[str, ...]) -> DpeSettings:
-    """The provenance engine's settings out of content.
-
-    Raises:
-        Withheld, ValueError: as above.
-    """
+    """The provenance engine's settings out of content."""
     return _read(DpeSettings, "dpe", content, withheld)
 
 
@@ -119,11 +97,8 @@ def _kept(kind: type[Kind], name: str, told: bytes) -> Any:
 
 def _made(kind: type[Kind], name: str, content: Mapping[str, Any]) -> Kind:
     tree: dict[str, Any] = {}
-    for path, value in {**_AT_FIRST.get(name, {}), **content}.items():
+    for path, value in content.items():
         *rooms, last = path.split(".")
-        if rooms and rooms[0] in _BEFORE:
-            # Earlier receipts tell of it too, and its names change.
-            continue
         at = tree
         for room in rooms:
             at = at.setdefault(room, {})

@@ -1,4 +1,8 @@
-"""Leaving texts out of a copy: the signature stays, and the tree still verifies."""
+"""Leaving texts out of a receipt: by wish in a copy, or because their facts are gone.
+
+The signature stays, and the tree still verifies. The word in a text's place is not signed. That
+there was a text, of which fact, and its salted hash are; so a copy shows where something was.
+"""
 
 from __future__ import annotations
 
@@ -128,11 +132,7 @@ def _again(receipt: Receipt, names: Collection[str]) -> set[int]:
 
 
 def _word_for_word(receipt: Receipt, chosen: Collection[int], *, facts: bool) -> set[int]:
-    """Numbers of plain texts, none of a fact, that have the whole of a chosen one in them.
-
-    Args:
-        facts: whether it may be a fact that they have.
-    """
+    """Numbers of plain texts, none of a fact, that have the whole of a chosen one in them."""
     leaves = receipt.leaves
     said = {
         (receipt.text(number) or "").strip()
@@ -187,3 +187,28 @@ def _ids(receipt: Receipt, wanted: Callable[[str], bool]) -> set[str]:
         and isinstance(one.get("source"), str)
         and wanted(one["source"])
     }
+
+
+def erased(receipt: Receipt, facts: Collection[str], *, said: bool = False) -> Receipt:
+    """A receipt without the texts of some facts and what may quote them."""
+    if not facts and not said:
+        return receipt
+    leaves = receipt.leaves
+    chosen = {n for n, leaf in enumerate(leaves) if leaf.fact_id and leaf.fact_id in facts}
+    if said:
+        before = repeating(receipt)
+        chosen |= {n for n in before if leaves[n].fact_id}
+        gone = with_composed(leaves, with_quoting(leaves, chosen) | before)
+    else:
+        gone = with_quoting(leaves, chosen)
+    return receipt.without(dict.fromkeys(gone, LeftOut.ERASED)) if gone else receipt
+
+
+def emptied(receipt: Receipt) -> Receipt:
+    """A receipt without any text, as for a session that is forgotten."""
+    return receipt.without(dict.fromkeys(range(len(receipt.texts)), LeftOut.ERASED))
+
+
+def silent(receipt: Receipt) -> bool:
+    """Whether no text is left in a receipt."""
+    return all(isinstance(one, LeftOut) for one in receipt.texts)

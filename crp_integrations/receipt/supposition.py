@@ -1,17 +1,51 @@
-"""What would change: the context and the verdict, beside each other."""
+"""What would have been, beside what was; and counts for whoever has not the tokenizer."""
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from crp_integrations.dpe.records import Claim, Report
-from crp_integrations.envelope.records import Envelope
+from crp_integrations.envelope.records import Candidates, Envelope
+from crp_integrations.envelope.render import marker_text
+from crp_integrations.messages import Message
 from crp_integrations.policy.records import Judgement
 from crp_integrations.policy.settling import Settled
-from crp_integrations.receipt.bare import fixed
-from crp_integrations.receipt.places import in_text
+from crp_integrations.receipt.outline import fixed
+from crp_integrations.receipt.replay_records import in_text
 from crp_integrations.records import Part, Record
-from crp_integrations.vocabulary import HaltReason, QualityTier, RiskLevel
+from crp_integrations.vocabulary import Exactness, HaltReason, QualityTier, RiskLevel
+
+
+class Proportion:
+    """Counts tokens in proportion to characters, as recorded counts of facts have them."""
+
+    exactness = Exactness.ESTIMATE
+    source = "in proportion to recorded counts"
+
+    def __init__(self, candidates: Candidates, identity: str) -> None:
+        """Take the proportion of candidates."""
+        self.identity = identity
+        around = len(marker_text(""))
+        self._characters = max(1, sum(len(one.content) + around for one in candidates.facts))
+        self._tokens = sum(one.tokens for one in candidates.facts)
+
+    def count(self, text: str) -> int:
+        """Tokens of a text, rounded up."""
+        return -(-len(text) * self._tokens // self._characters)
+
+    def count_many(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text."""
+        return [self.count(text) for text in texts]
+
+    def count_messages(self, messages: Sequence[Message]) -> int:
+        """Tokens of the messages' texts."""
+        return sum(self.count(message.content) for message in messages)
+
+    def count_tools(self, tools: Sequence[Mapping[str, Any]]) -> int:
+        """None are counted."""
+        return 0
+
 
 _REVIEW: Final = "review"
 LIMITS = (

@@ -134,9 +134,5 @@ class Told:
     state: Mapping[str, str] = field(default_factory=dict)
 
     def sealed(self, report: Report, **state: str) -> Told:
-        """The same window once its report has its identity.
-
-        Args:
-            state: hashes that its seal holds, by name.
-        """
+        """The same window once its report has its identity."""
         return replace(self, report=report, state={**self.state, **state})

@@ -1,4 +1,7 @@
-"""The second half of a replay: the examination from what engines said, and the policies."""
+"""A replay of the examination: from what engines said, and from what a judge was asked.
+
+Spec: CRP-SPEC-005 §6.2, §15.4 (decision D13)
+"""
 
 from __future__ import annotations
 
@@ -8,42 +11,30 @@ from functools import cached_property
 from typing import Any, Final
 
 from crp_integrations.dpe.catalogue import catalogue as shipped
+from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.engine_signals import Compared, Deviation, SignalsMissing
 from crp_integrations.dpe.examination import Examination, again, stand_ins
+from crp_integrations.dpe.judge import prompt as words
+from crp_integrations.dpe.judge.prompt import JudgePrompt
+from crp_integrations.dpe.judge.records import JudgeExchange, JudgeRun
+from crp_integrations.dpe.judge.reply import read_reply
 from crp_integrations.dpe.judge.verdict import concluded, of_judge
 from crp_integrations.dpe.pipeline import examine
-from crp_integrations.dpe.records import Report
-from crp_integrations.dpe.risk import ceiling
+from crp_integrations.dpe.records import Claim, Report
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages.compliance import VERDICT
 from crp_integrations.dpe.stages.report import finish
-from crp_integrations.errors import ConfigError, CRPError, PolicySyntaxError, ReceiptBroken
-from crp_integrations.policy.judge import judge
-from crp_integrations.policy.parse import parse
-from crp_integrations.policy.records import Judgement, Policy
-from crp_integrations.policy.render import policy_hash
-from crp_integrations.policy.settling import (
-    DELIVER,
-    UNREACHABLE,
-    WITHHOLD,
-    Settled,
-    Terms,
-    overseen,
-    reviewed,
-    settled,
-)
-from crp_integrations.receipt import bare
-from crp_integrations.receipt.again import NotRun, Outcome, Tools
-from crp_integrations.receipt.disclosed import Withheld, dpe_names, dpe_settings
-from crp_integrations.receipt.places import Difference, first
+from crp_integrations.errors import ConfigError, CRPError, ReceiptBroken
+from crp_integrations.messages import Message
+from crp_integrations.receipt import outline
+from crp_integrations.receipt.disclosure import Withheld, dpe_settings
 from crp_integrations.receipt.predicate import Content
-from crp_integrations.receipt.predicate_verdict import Examined, PolicyTold
-from crp_integrations.receipt.reading import Texts, budget_of, examination_of, sealed
+from crp_integrations.receipt.predicate_verdict import Examined
+from crp_integrations.receipt.reconstruction import Texts, examination_of, sealed
 from crp_integrations.receipt.records import Receipt
-from crp_integrations.receipt.replay_judged import asked_again
+from crp_integrations.receipt.replay_records import Difference, NotRun, Outcome, Tools, first
 from crp_integrations.scores import SCALE
 from crp_integrations.seals import sha256
-from crp_integrations.vocabulary import HaltReason, QualityTier
 
 # What each engine is asked, by how the names of signals begin.
 VERIFIER: Final = ("attribution.reading", "risk.", "entailment.", "coherence.")
@@ -54,8 +45,6 @@ EMBEDDER: Final = (
 RECOGNISERS: Final = "personal."
 # What the level comes from where somebody read the claims.
 CLAIMS: Final = "claims"
-# How a window ends with each decision.
-_OUTCOMES: Final = {DELIVER: "released", WITHHOLD: "halted", UNREACHABLE: "refused"}
 
 
 def answer(content: Content, texts: Texts) -> Outcome:
@@ -77,11 +66,7 @@ class Verdict:
 
     @property
     def told(self) -> Examined:
-        """What was examined beside what.
-
-        Raises:
-            NotRun: nothing was.
-        """
+        """What was examined beside what."""
         if self.content.examined is None:
             raise NotRun("nothing was examined")
         return self.content.examined
@@ -114,17 +99,13 @@ class Verdict:
             flagged = with_judge(made, self.examination, self.told.flags, decides=decides)
         except ConfigError as error:
             raise ReceiptBroken("content.examined.judged.language", str(error)) from None
-        return _named(_of_its_time(flagged, self.content), self.receipt, self.content)
+        return _named(_classified(flagged, self.content), self.receipt, self.content)
 
 
 def with_judge(
     made: Report, examination: Examination, flags: Sequence[str], *, decides: bool
 ) -> Report:
-    """The report with what was heard of its judge, and with flags that were added to it.
-
-    Args:
-        flags: as recorded; those that follow from the judge are made again.
-    """
+    """The report with what was heard of its judge, and with flags that were added to it."""
     run = examination.judged
     if run is None:
         return made.changed(flags=(*made.flags, *flags))
@@ -136,20 +117,11 @@ def with_judge(
     return found.model_copy(update={"flags": (*made.flags, *kept, *missing)})
 
 
-def _of_its_time(report: Report, content: Content) -> Report:
-    """The report without what the package has learnt since the receipt was made.
+def _classified(report: Report, content: Content) -> Report:
+    """The report under the name of the catalogue that classified the use.
 
-    Settings that came later name no number of it, and the catalogue has the name that it had. What
-    the catalogue said is a signal like those of other engines.
+    Rules of the operator's own are not at hand; what they said is a signal like other engines'.
     """
-    settings = content.settings
-    since = dpe_names() - {
-        *settings.dpe,
-        *(one.removeprefix("dpe.") for one in settings.withheld),
-    }
-    if since:
-        kept = {name: value for name, value in report.thresholds.items() if name not in since}
-        report = report.model_copy(update={"thresholds": kept})
     name = str(content.report["classification"]["engine"])
     own = report.classification.engine
     if not own or shipped().digest in name:
@@ -171,7 +143,7 @@ def examination(verdict: Verdict) -> Outcome:
     if isinstance(report, Difference):
         return report, ""
     needs = verdict.examination.dossier.sub_queries
-    found = first(verdict.content.report, bare.report(report, needs), "report")
+    found = first(verdict.content.report, outline.report(report, needs), "report")
     if found is not None:
         return found, ""
     known = str(sealed(verdict.texts).get("report_hash", ""))
@@ -192,109 +164,6 @@ def judged(verdict: Verdict) -> Outcome:
         raise NotRun("the claims cannot be made again")
     told = verdict.examination
     return asked_again(told.judged, told.dossier, made.claims)
-
-
-def policies(verdict: Verdict) -> Outcome:
-    """What the policies in force say of the report, and what is decided by that.
-
-    Spec: CRP-SPEC-005 §7.4; related facts §6
-    """
-    content, told = verdict.content, verdict.content.policy
-    policy = policy_of(told.text, "content.policy.text")
-    found = first(told.hash, policy_hash(policy), "policy.hash")
-    if found is not None or told.judgement is None:
-        return found, "" if found else "no answer was judged"
-    report = verdict.report
-    if isinstance(report, Difference):
-        return report, ""
-    tier = _tier(verdict, report)
-    found = first(told.tier and told.tier.value, tier and tier.value, "policy.tier")
-    judgement = judge(policy, report, tier=tier, oversight=content.request.oversight)
-    found = found or first(told.judgement, bare.plain(judgement), "policy.judgement")
-    reported = None
-    if told.report_only is not None:
-        only = policy_of(told.report_only, "content.policy.report_only")
-        reported = bare.plain(judge(only, report, tier=tier, enforced=False))
-    found = found or first(told.reported, reported, "policy.reported")
-    found = found or first(told.catalogue, report.classification.engine, "policy.catalogue")
-    return found or _decision(verdict, report, judgement, tier), ""
-
-
-def _tier(verdict: Verdict, report: Report) -> QualityTier | None:
-    envelope = verdict.content.envelope
-    if envelope is None:
-        return None
-    return capped(envelope.quality_tier, report, settings_of(verdict.content, verdict.tools))
-
-
-def _decision(
-    verdict: Verdict, report: Report, judgement: Judgement, tier: QualityTier | None
-) -> Difference | None:
-    """What becomes of the answer, decided again; that a person approved it is told."""
-    told = verdict.content.policy
-    if told.terms is None:
-        if verdict.content.fit is not None:
-            raise NotRun("what the answer was held against besides the policies is not told")
-        # Somebody else's call: the policy alone was asked.
-        terms, wanted = Terms(), False
-        halt = judgement.halt
-        found = Settled(DELIVER) if halt is None else Settled(WITHHOLD, halt)
-    else:
-        terms = terms_of(told)
-        wanted = reviewed(judgement, budget_of(told.safety_budget), terms)
-        found = settled(report, tier, judgement, terms)
-    if told.reason == HaltReason.JUDGE_FAILED and found.word == DELIVER:
-        # That its owner wants the answer withheld then is told; that the judge failed is not.
-        if report.judge is None or not report.judge.failed:
-            return Difference("policy.reason", told.reason, "the judge did not fail")
-        found = Settled(WITHHOLD, HaltReason.JUDGE_FAILED)
-    asked = wanted and found.word == DELIVER and not terms.unanswered
-    found = overseen(found, wanted=wanted, approved=told.approved, terms=terms)
-    recorded = {
-        "decision": told.decision,
-        "reason": told.reason,
-        "reviewed": told.reviewed,
-        "approved": told.approved,
-    }
-    replayed = {
-        "decision": found.word,
-        "reason": found.reason.value if found.reason else "",
-        "reviewed": wanted,
-        "approved": told.approved and asked,
-    }
-    return first(recorded, replayed, "policy") or first(
-        verdict.receipt.chain.outcome, _OUTCOMES[found.word], "chain.outcome"
-    )
-
-
-def terms_of(told: PolicyTold) -> Terms:
-    """What an answer was held against besides the policies; nothing where that is not told."""
-    if told.terms is None:
-        return Terms()
-    return Terms(
-        accept_risk=told.terms.accept_risk,
-        accept_quality=told.terms.accept_quality,
-        part=told.terms.part,
-        unanswered=told.terms.unanswered,
-        review_below=budget_of(told.terms.review_below),
-    )
-
-
-def capped(tier: QualityTier, report: Report, settings: DpeSettings) -> QualityTier:
-    """What the policies are told of an envelope: its tier, capped by the answer's quality."""
-    return tier.capped(ceiling(report.rqa_score, settings.quality)[0])
-
-
-def policy_of(text: str, place: str) -> Policy:
-    """A policy of content.
-
-    Raises:
-        ReceiptBroken: it is none.
-    """
-    try:
-        return parse(text)
-    except PolicySyntaxError as error:
-        raise ReceiptBroken(place, str(error)) from None
 
 
 def catalogue(content: Content, texts: Texts, tools: Tools) -> Outcome:
@@ -374,11 +243,7 @@ def _compared(
 
 
 def settings_of(content: Content, tools: Tools) -> DpeSettings:
-    """The provenance engine's settings in force.
-
-    Raises:
-        NotRun: weights were withheld and are not at hand.
-    """
+    """The provenance engine's settings in force."""
     if tools.dpe is not None:
         return tools.dpe
     told = content.settings
@@ -401,3 +266,74 @@ def _named(report: Report, receipt: Receipt, content: Content) -> Report:
         timestamp=chain.timestamp,
         settings_digest=content.settings.digest,
     )
+
+
+_AT = "content.examined.judged"
+UNREADABLE = "Unreadable"
+
+
+def asked_again(run: JudgeRun | None, dossier: Dossier, claims: tuple[Claim, ...]) -> Outcome:
+    """What each call asked, put together again."""
+    if run is None:
+        raise NotRun("no judge was configured")
+    if not run.calls:
+        raise NotRun(f"the judge was not asked: {run.skipped or 'there is no claim'}")
+    found = first(run.passages, len(dossier.passages), "examined.judged.passages")
+    if found is not None:
+        return found, ""
+    shipped = JudgePrompt(language=run.language) if run.language in words.LANGUAGES else None
+    known = shipped is not None and shipped.identity == run.prompt
+    before: tuple[Message, ...] = ()
+    for number, call in enumerate(run.calls):
+        place = f"examined.judged.calls[{number}]"
+        id_, user = words.material(
+            dossier,
+            claims,
+            _claims(call, len(claims), place),
+            _shown(call, dossier, place),
+            len(dossier.passages),
+        )
+        if call.id != id_:
+            return Difference(f"{place}.id", call.id, id_), ""
+        read = read_reply(call.reply, id_) is not None
+        if call.error in ("", UNREADABLE) and read is bool(call.error):
+            return Difference(f"{place}.error", call.error, UNREADABLE if not read else ""), ""
+        if shipped is None or not known:
+            continue
+        sent = words.messages(shipped, user)
+        if number and run.calls[number - 1].id == id_:
+            # A reply that could not be read is asked for once more.
+            again = run.calls[number - 1].reply or "-"
+            sent = (
+                *before,
+                Message(role="assistant", content=again),
+                Message(role="user", content=words.AGAIN),
+            )
+        before = sent
+        found = first(call.prompt_hash, words.prompt_hash(sent), f"{place}.prompt_hash")
+        if found is not None:
+            return found, ""
+    why = "" if known else f"the prompt {run.prompt!r:.60} is not one that ships, and is told"
+    return None, why
+
+
+def _claims(call: JudgeExchange, count: int, place: str) -> tuple[int, int]:
+    if not 1 <= call.first <= call.last <= count:
+        raise ReceiptBroken(f"{_AT}: {place}", f"asks about claims that are none of {count}")
+    return call.first, call.last
+
+
+def _shown(call: JudgeExchange, dossier: Dossier, place: str) -> list[tuple[int, str]]:
+    """Number and text of each passage, or piece of one, that a call showed."""
+    parts: dict[int, list[tuple[int, int]]] = {}
+    for number, start, end in call.pieces:
+        parts.setdefault(number, []).append((start, end))
+    if not {*parts} <= {*call.passages} or len({*call.passages}) < len(call.passages):
+        raise ReceiptBroken(f"{_AT}: {place}", "its pieces are not of its passages")
+    found = []
+    for number in call.passages:
+        if not 1 <= number <= len(dossier.passages):
+            raise ReceiptBroken(f"{_AT}: {place}", f"names passage {number}")
+        text = dossier.passages[number - 1][1]
+        found += [(number, text[start:end]) for start, end in parts.get(number, [(0, len(text))])]
+    return found

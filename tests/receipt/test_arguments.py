@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from crp_integrations.errors import ReceiptBroken, RequestError
-from crp_integrations.receipt.comparing import diff
+from crp_integrations.receipt.comparison import diff
 from crp_integrations.receipt.ledger import Consistency, Inclusion, SignedHead
 from crp_integrations.receipt.records import Receipt, read, write
-from crp_integrations.receipt.redact import redact
+from crp_integrations.receipt.redaction import redact
 from crp_integrations.receipt.replay import replay
 from crp_integrations.receipt.verify import verify
 from crp_integrations.receipt.whatif import Change, whatif
@@ -72,7 +72,7 @@ def test_a_proof_without_a_head_is_not_passed_over() -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", ["answer/4", "receipt-head/1", "receipt/2", "conversation\x1b[2J/1"], ids=ascii
+    "kind", ["answer/1", "receipt-head/1", "receipt/2", "conversation\x1b[2J/1"], ids=ascii
 )
 @pytest.mark.parametrize("end", ["\n", "", "\n\n"], ids=["line", "none", "two"])
 def test_a_file_of_another_kind_is_named_by_its_kind(kind: str, end: str) -> None:

@@ -1,17 +1,122 @@
-"""Two receipts beside each other: what was asked, seen, said and decided otherwise."""
+"""Two receipts beside each other: what was asked, seen, said and decided otherwise.
+
+A number of a leaf or of a candidate means something in one receipt alone; the leaf's name and the
+candidate's id mean the same in another. Ids of windows and of decisions, and times, are left out.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any, Final, get_args
 
-from crp_integrations.receipt.comparable import Comparable
+from pydantic.fields import FieldInfo
+
 from crp_integrations.receipt.leaves import FACT
-from crp_integrations.receipt.places import first, in_text
-from crp_integrations.receipt.reading import MALFORMED, LeftOutError, Texts, content_of, malformed
+from crp_integrations.receipt.predicate import CandidateTold, Content, FitTold
+from crp_integrations.receipt.predicate_verdict import (
+    CANDIDATE,
+    LEAF,
+    Examined,
+    JudgeCallTold,
+    PriorTold,
+)
+from crp_integrations.receipt.reconstruction import (
+    MALFORMED,
+    LeftOutError,
+    Texts,
+    content_of,
+    malformed,
+)
 from crp_integrations.receipt.records import Receipt
+from crp_integrations.receipt.replay_records import first, in_text
 from crp_integrations.records import Part, Record
+
+Told = dict[str, Any]
+# What differs between windows that are alike: ids of windows and decisions, times, and what is
+# compared by itself.
+_APART: Final[Mapping[type[Part], frozenset[str]]] = {
+    CandidateTold: frozenset({"leaf", "ingested_at", "decision"}),
+    FitTold: frozenset({"now", "window_number"}),
+    PriorTold: frozenset({"window_id", "number"}),
+    Examined: frozenset({"signals"}),
+    JudgeCallTold: frozenset({"cached", "cost", "milliseconds"}),
+}
+
+
+class Comparable:
+    """One receipt's side of a comparison.
+
+    Attributes:
+        candidates: without texts, by their ids.
+    """
+
+    def __init__(self, receipt: Receipt) -> None:
+        """Take a receipt whose content has its shape."""
+        self._content = receipt.content
+        self._names = [leaf.name for leaf in receipt.leaves]
+        self._ids = [one["id"] for one in self._content["candidates"]]
+        self.candidates: dict[str, Told] = {
+            one["id"]: self._laid(CandidateTold, one) for one in self._content["candidates"]
+        }
+
+    def part(self, name: str) -> Any:
+        """A part of the content; None where there is none."""
+        return self._told(Content.model_fields[name], self._content[name])
+
+    @property
+    def salted(self) -> bool:
+        """Whether a secret of the session is in the ETag."""
+        return bool((self._content["fit"] or {}).get("salted"))
+
+    @property
+    def shown(self) -> list[str]:
+        """Ids of what the model was shown, in order."""
+        envelope, examined = self._content["envelope"], self._content["examined"]
+        if envelope is not None:
+            return [self._ids[fact["at"]] for fact in envelope["facts"]]
+        return [] if examined is None else [one["id"] for one in examined["passages"] or ()]
+
+    def _laid(self, kind: type[Part], value: Mapping[str, Any]) -> Told:
+        """A part of the content with names and ids in the place of numbers."""
+        fields, apart = kind.model_fields, _APART.get(kind, ())
+        return {n: self._told(fields[n], inner) for n, inner in value.items() if n not in apart}
+
+    def _told(self, field: FieldInfo, value: Any) -> Any:
+        if value is None:
+            return None
+        if LEAF in field.metadata:
+            return self._named(value)
+        if CANDIDATE in field.metadata:
+            return self._ids[value]
+        annotation: Any = field.annotation
+        kind = _part_in(annotation)
+        if kind is None:
+            return value
+        if isinstance(value, (list, tuple)):
+            return [self._laid(kind, one) for one in value]
+        return self._laid(kind, value)
+
+    def _named(self, value: Any) -> Any:
+        """The name of a leaf, or those of a list with the stretches that are shown of them."""
+        if isinstance(value, int):
+            return self._names[value]
+        if not isinstance(value, (list, tuple)):
+            return value
+        return [
+            [self._names[one[0]], *one[1:]] if isinstance(one, (list, tuple)) else self._named(one)
+            for one in value
+        ]
+
+
+@cache
+def _part_in(annotation: Any) -> type[Part] | None:
+    """The part of content of which a field holds one or several; None for another field."""
+    if isinstance(annotation, type) and issubclass(annotation, Part):
+        return annotation
+    return next(filter(None, map(_part_in, get_args(annotation))), None)
+
 
 # Parts of the content that are laid beside each other, in the order of a window.
 _PARTS: Final = (
@@ -118,11 +223,7 @@ def _of_parts(left: Comparable, right: Comparable) -> Iterator[Unlike]:
 
 
 def _of_texts(left: Receipt, right: Receipt, lacking: list[str]) -> Iterator[Unlike]:
-    """Texts by the names of their leaves; of facts those that both receipts have.
-
-    Args:
-        lacking: gets the names of those that are not in one of the copies.
-    """
+    """Texts by the names of their leaves; of facts those that both receipts have."""
     names = dict.fromkeys([leaf.name for leaf in (*left.leaves, *right.leaves)])
     for name in names:
         here, there = name in left.numbers, name in right.numbers

@@ -8,9 +8,9 @@ from crp_integrations.fabric.records import Fact
 from crp_integrations.messages import Message
 from crp_integrations.policy.judge import judge
 from crp_integrations.policy.parse import parse
-from crp_integrations.receipt.again import EQUAL, NOT_RUN
 from crp_integrations.receipt.records import Receipt, read, write
 from crp_integrations.receipt.replay import replay
+from crp_integrations.receipt.replay_records import EQUAL, NOT_RUN
 from crp_integrations.receipt.verify import verify
 from crp_integrations.relay.adapting.witnessing import Witnessed, witness
 from crp_integrations.relay.doors import examine

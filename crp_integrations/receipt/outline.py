@@ -14,6 +14,9 @@ from typing import Any, Final, get_args, get_origin
 from crp_integrations.dpe.records import Claim, Evidence, Finding, Report
 from crp_integrations.envelope.dropped import Drop, DropRow, rows_of
 from crp_integrations.envelope.records import Envelope, PackedFact
+from crp_integrations.receipt.predicate import EnvelopeTold
+from crp_integrations.receipt.predicate_verdict import SHARE
+from crp_integrations.receipt.texts import small
 from crp_integrations.records import Part
 from crp_integrations.scores import SCALE
 
@@ -40,6 +43,13 @@ ELSEWHERE: Final = (
     "response_content_hash", "report_hash", "hmac", "settings_digest", "session_id",
     "window_id", "window_number", "timestamp", "omissions", "personal", "classification",
     "stages", "reasons", "judge",
+)  # fmt: skip
+# Entities are read out of the answer again; what most claims have not is left out.
+_OF_CLAIM: Final = (
+    "claim_id", "start", "end", "sentence_index", "claim_type", "checked", "attribution", "status",
+)  # fmt: skip
+_SHARES_OF_CLAIM: Final = (
+    "specificity", "similarity", "unsupported", "entailment", "contradiction", "neutral",
 )  # fmt: skip
 _OF_COHERENCE: Final = ("compared", "contradicted", "unread")
 _OF_CONTRADICTION: Final = (
@@ -76,6 +86,29 @@ def plain(value: Any) -> Any:
     if isinstance(value, (int, float, list, tuple)):
         raise TypeError(f"{kind.__name__} is not told")
     return plain(value.__dict__)
+
+
+def declared(kind: type[Part], value: Any, **made: Any) -> dict[str, Any]:
+    """A part of the content out of the record that it tells of: the fields that `kind` declares."""
+    told = {}
+    for name, is_share in _declared(kind):
+        if name in made:
+            told[name] = made.pop(name)
+            continue
+        found = getattr(value, name)
+        if is_share:
+            told[name] = fixed(found)
+        else:
+            told[name] = small(found) if type(found) is int else plain(found)
+    if made:
+        raise TypeError(f"{kind.__name__} declares no field {min(made)}")
+    return told
+
+
+@cache
+def _declared(kind: type[Part]) -> tuple[tuple[str, bool], ...]:
+    """The names that a part declares, and whether each is a share."""
+    return tuple([(name, SHARE in field.metadata) for name, field in kind.model_fields.items()])
 
 
 def written(value: Any) -> Any:
@@ -126,12 +159,7 @@ def _of_report() -> tuple[tuple[str, ...], tuple[str, ...]]:
 def report(
     found: Report, needs: Sequence[str], told_as: Callable[[Any], Any] = plain
 ) -> dict[str, Any]:
-    """A report without texts, under its own field names.
-
-    Args:
-        needs: what the answer was to cover; a need is told by its number among them.
-        told_as: `plain` to compare it, `written` to write it down alone.
-    """
+    """A report without texts, under its own field names."""
     numbers = {need: number for number, need in enumerate(needs)}
     fields = found.__dict__
     as_they_are, others = _of_report()
@@ -169,26 +197,10 @@ def report(
 
 
 def _claim(claim: Claim) -> dict[str, Any]:
-    # Entities are read out of the answer again.
-    told: dict[str, Any] = {
-        "claim_id": claim.claim_id,
-        "start": claim.start,
-        "end": claim.end,
-        "sentence_index": claim.sentence_index,
-        "claim_type": claim.claim_type.value,
-        "checked": claim.checked.value,
-        "specificity": round(claim.specificity * SCALE),
-        "attribution": None if claim.attribution is None else claim.attribution.value,
-        "similarity": fixed(claim.similarity),
-        "unsupported": fixed(claim.unsupported),
-        "entailment": fixed(claim.entailment),
-        "contradiction": fixed(claim.contradiction),
-        "neutral": fixed(claim.neutral),
-        "evidence": [_evidence(one) for one in claim.evidence],
-        "findings": [_finding(one) for one in claim.findings],
-        "status": claim.status.value,
-    }
-    # What most claims have not, is left out.
+    told = {name: plain(getattr(claim, name)) for name in _OF_CLAIM}
+    told |= {name: fixed(getattr(claim, name)) for name in _SHARES_OF_CLAIM}
+    told["evidence"] = [_evidence(one) for one in claim.evidence]
+    told["findings"] = [_finding(one) for one in claim.findings]
     if claim.error is not None:
         told["error"] = claim.error.value
     if claim.wrong is not None:
@@ -227,36 +239,18 @@ def _finding(one: Finding) -> dict[str, Any]:
 def envelope(
     made: Envelope, place_of: Mapping[str, int], labels: Mapping[str, int]
 ) -> dict[str, Any]:
-    """An envelope without texts.
-
-    Args:
-        place_of: position of each candidate by its fact's id.
-        labels: number of each community by its label.
-    """
-    return {
-        "facts": _facts(made.facts, place_of),
-        "dropped": [_drop(drop, place_of) for drop in rows_of(made.dropped)],
-        "conflicts": [[one.left, one.right] for one in made.conflicts],
-        "caps": [[one.ceiling.value, one.reason] for one in made.caps],
-        "advice": [[one.word.value, one.reason] for one in made.advice],
-        "deferred": list(made.deferred),
-        "promoted": list(made.promoted),
-        "communities": [labels[label] for label in made.ckf_communities],
-        "layout": made.layout,
-        "quality_tier": made.quality_tier.value,
-        "envelope_score": round(made.envelope_score * SCALE),
-        "coverage_score": round(made.coverage_score * SCALE),
-        "relevance_mean": round(made.relevance_mean * SCALE),
-        "saturation": round(made.saturation * SCALE),
-        "saturation_label": made.saturation_label.value,
-        "token_count": made.token_count,
-        "token_budget": made.token_budget,
-        "facts_available": made.total_facts_available,
-        "prefix_tokens": made.prefix_tokens,
-        "prefix_characters": made.prefix_characters,
-        "etag": made.etag,
-        "algorithms": list(made.algorithms),
-    }
+    """An envelope without texts."""
+    return declared(
+        EnvelopeTold,
+        made,
+        facts=_facts(made.facts, place_of),
+        dropped=[_drop(drop, place_of) for drop in rows_of(made.dropped)],
+        conflicts=[[one.left, one.right] for one in made.conflicts],
+        caps=[[one.ceiling.value, one.reason] for one in made.caps],
+        advice=[[one.word.value, one.reason] for one in made.advice],
+        communities=[labels[label] for label in made.ckf_communities],
+        facts_available=made.total_facts_available,
+    )
 
 
 def _facts(facts: Sequence[PackedFact], place_of: Mapping[str, int]) -> list[dict[str, Any]]:

@@ -14,11 +14,10 @@ from crp_integrations import Relay
 from crp_integrations.cli import receipt_replay, show_receipt
 from crp_integrations.errors import ReceiptBroken
 from crp_integrations.messages import Message
-from crp_integrations.receipt.comparing import diff
-from crp_integrations.receipt.issue import issue
+from crp_integrations.receipt.comparison import diff
 from crp_integrations.receipt.leaves import Leaf
-from crp_integrations.receipt.records import Draft, Receipt, write
-from crp_integrations.receipt.redact import redact
+from crp_integrations.receipt.records import Draft, Receipt, issue, write
+from crp_integrations.receipt.redaction import redact
 from crp_integrations.receipt.replay import replay
 from crp_integrations.receipt.verify import verify
 from crp_integrations.receipt.whatif import Change, whatif

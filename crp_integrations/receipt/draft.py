@@ -1,0 +1,338 @@
+"""From the values of one window to the draft of its receipt.
+
+Everything is written down once, as plain JSON, and the greater parts as soon as they are made;
+nothing is validated on the way, since it comes from records that are. `predicate.Content` declares
+the fields and reads them back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any, Final
+
+from crp_integrations.envelope.fit import Fit
+from crp_integrations.envelope.pairs import Pairs, as_pairs
+from crp_integrations.envelope.prompt import BETWEEN, CONTEXT_CLOSE, CONTEXT_OPEN, before
+from crp_integrations.envelope.stretches import Stretch, Stretches
+from crp_integrations.envelope.temporal import is_temporal
+from crp_integrations.messages import Message, ToolCall
+from crp_integrations.receipt import outline
+from crp_integrations.receipt.canonical import part, together
+from crp_integrations.receipt.disclosure import disclosed_part
+from crp_integrations.receipt.draft_verdict import examined_told, policy_told
+from crp_integrations.receipt.leaves import Part, quoted
+from crp_integrations.receipt.outline import declared
+from crp_integrations.receipt.predicate import (
+    SCHEMA,
+    AskedFor,
+    FitTold,
+    Models,
+    RoomTold,
+    Selected,
+    Tokenizer,
+)
+from crp_integrations.receipt.records import Draft
+from crp_integrations.receipt.texts import TextLeaves, as_json, rendered, texts_as_json
+from crp_integrations.receipt.window_values import Asked, Told
+from crp_integrations.scores import SCALE
+from crp_integrations.seals import iso
+
+# Candidates up to which every near-identical pair is worked out for the receipt.
+ALL_PAIRS: Final = 300
+NAME: Final = "crp-integrations"
+
+
+def draft(told: Told, version: str) -> Draft:
+    """The receipt of a window, before it is signed.
+
+    Spec: CRP-SPEC-005 §15.4
+    """
+    texts = TextLeaves()
+    labels = _labels(told.fit)
+    candidates = part(_candidates(told.fit, labels, texts))
+    # Of passages that no envelope tells of.
+    shown: list[tuple[Part, ...]] = []
+    envelope = None
+    if told.envelope is not None and told.fit is not None:
+        facts = told.fit.candidates.facts
+        places = {one.fact_id: n for n, one in enumerate(facts)}
+        envelope = part(outline.envelope(told.envelope, places, labels))
+        context = texts.rendered(told.envelope)
+    else:
+        if told.examined is not None:
+            shown = [(texts.fact(name, text),) for name, text in told.examined.dossier.passages]
+        context = rendered(shown)
+    texts.of = tuple(sorted(quoted(context)))
+    text = told.envelope.text if told.envelope else texts.composed(context)
+    texts.add("context", text, of=texts.of, parts=context)
+    question = texts.add("request", told.asked.query)
+    request = request_told(told.asked, texts, question, told)
+    calls = calls_told(told, texts, question, context)
+    texts.add("answer", told.text, of=texts.of, follows=True)
+    examined = examined_told(told, told.examined, texts, question, shown) if told.examined else None
+    needs = told.examined.dossier.sub_queries if told.examined else ()
+    seal = texts.add("seal", texts_as_json(dict(told.state)), of=range(len(texts.leaves)))
+    fit = told.fit
+    parts = {
+        "candidates": candidates,
+        "envelope": envelope,
+        "examined": part(examined),
+        "report": part(outline.report(told.report, needs, outline.written)),
+        "settings": disclosed_part(told.settings),
+    }
+    rest = {
+        "schema": SCHEMA,
+        "scale": SCALE,
+        "package": {"name": NAME, "version": version},
+        "request": request,
+        "model": declared(
+            Models,
+            told,
+            asked=fit.model if fit else next((call.model for call in told.calls), ""),
+            answered=told.answered_by,
+            tokenizer=declared(Tokenizer, fit, identity=fit.tokenizer) if fit else None,
+        ),
+        "selected": None if fit is None else _selected(fit),
+        "fit": None if fit is None else _fit(fit),
+        "calls": calls,
+        "policy": policy_told(told.decided, told),
+        "seal": seal,
+    }
+    return Draft(together(parts, rest), tuple(texts.leaves))
+
+
+def _selected(fit: Fit) -> dict[str, Any]:
+    chosen = fit.candidates
+    every = len(chosen.facts) <= ALL_PAIRS
+    return declared(
+        Selected,
+        chosen,
+        duplicates=_pairs(as_pairs(chosen.duplicates), every=every),
+        conflicts=_pairs(as_pairs(chosen.conflicts), every=every),
+        all_pairs=every,
+    )
+
+
+def _pairs(pairs: Pairs, *, every: bool) -> list[list[int]]:
+    return [list(pair) for pair in (pairs if every else pairs.asked())]
+
+
+def _labels(fit: Fit | None) -> dict[str, int]:
+    """A number for the label of each community; the label is made of words of its facts."""
+    labels = (one.community for one in fit.candidates.facts) if fit else ()
+    found = {label: number for number, label in enumerate(dict.fromkeys(filter(None, labels)))}
+    # A community without a name is one all the same, and is not told of.
+    return {**found, "": outline.NAMELESS}
+
+
+def _candidates(
+    fit: Fit | None, labels: Mapping[str, int], texts: TextLeaves
+) -> list[dict[str, Any]]:
+    if fit is None:
+        return []
+    facts = fit.candidates.facts
+    # Facts of one ingestion share their time.
+    times = {time: iso(time) for time in {one.ingested_at for one in facts} if time}
+    found = []
+    # In one loop: a receipt has hundreds of candidates, and a call of each takes a third as long.
+    for leaf, one in zip(texts.facts(facts), facts, strict=True):
+        told: dict[str, Any] = {
+            "characters": len(one.content),
+            "id": one.fact_id,
+            "importance": one.importance,
+            "leaf": leaf,
+            "relevance": one.relevance,
+            "source": one.source_id,
+            "tokens": one.tokens,
+        }
+        # What is as it mostly is, is left out.
+        if one.score is not None:
+            told["score"] = one.score
+        if one.lexical:
+            told["lexical"] = one.lexical
+        if one.hop:
+            told["hop"] = one.hop
+        if one.ingested_at is not None:
+            told["ingested_at"] = times[one.ingested_at]
+        if one.stale:
+            told["stale"] = True
+        if one.community is not None:
+            told["community"] = labels[one.community]
+        if stretches := _flat(one.stretches):
+            told["stretches"] = stretches
+        if one.spans:
+            told["spans"] = [list(span) for span in one.spans]
+        if one.decay is not None:
+            told["decay"] = one.decay
+        if one.decision:
+            told["decision"] = one.decision
+        if one.refused is not None:
+            told["refused"] = one.refused.value
+        found.append(told)
+    named = [label for label in labels if label]
+    if named:
+        texts.add("communities", texts_as_json(named), of=range(len(texts.leaves)))
+    return found
+
+
+def _flat(found: Sequence[Stretch]) -> list[int]:
+    """Start, end and score of each stretch, one after the other."""
+    if type(found) is not Stretches:
+        return [*chain.from_iterable(found)]
+    # Asked for once: it may have to be made.
+    scores = found.scores
+    if len(scores) == 1:
+        return [*found.starts, *found.ends, *scores]
+    flat = [0] * (3 * len(scores))
+    flat[0::3], flat[1::3], flat[2::3] = found.starts, found.ends, scores
+    return flat
+
+
+def _fit(fit: Fit) -> dict[str, Any]:
+    return declared(
+        FitTold,
+        fit,
+        now=iso(fit.now),
+        room=None if fit.room is None else declared(RoomTold, fit.room),
+        temporal=is_temporal(fit.candidates.query, fit.now),
+        pinned=list(fit.pinned),
+        previous=list(fit.previous),
+    )
+
+
+def request_told(asked: Asked, texts: TextLeaves, question: int, told: Told) -> dict[str, Any]:
+    """The request; its texts get leaves."""
+    needs: tuple[str, ...] = ()
+    if told.envelope is not None and told.envelope.sub_queries != (asked.query,):
+        needs = told.envelope.sub_queries
+    tools = [dict(tool) for tool in asked.tools]
+    return declared(
+        AskedFor,
+        asked,
+        question=question,
+        needs=[texts.add(f"need/{n}", need) for n, need in enumerate(needs, start=1)],
+        system_prompt=texts.add("system-prompt", asked.system_prompt)
+        if asked.system_prompt
+        else None,
+        instructions=[
+            # The words of a remedy quote claims of the answer before.
+            texts.add(f"instruction/{n}", words, of=texts.of, follows=True)
+            for n, words in enumerate(asked.instructions, start=1)
+        ],
+        history=[
+            _message(message, texts, f"history/{n}")
+            for n, message in enumerate(asked.history, start=1)
+        ],
+        tools=texts.add("tools", as_json(tools)) if tools else None,
+        temperature=None if asked.temperature is None else repr(asked.temperature),
+        # A provider takes seeds that canonical JSON has no number for.
+        seed=None if asked.seed is None else str(asked.seed),
+    )
+
+
+def _message(
+    message: Message,
+    texts: TextLeaves,
+    name: str,
+    parts: Sequence[Part] = (),
+    leaf: int | None = None,
+) -> dict[str, Any]:
+    if leaf is None:
+        leaf = texts.add(name, message.content, of=texts.of, follows=not parts, parts=parts)
+    told: dict[str, Any] = {"role": str(message.role), "leaf": leaf}
+    frame: dict[str, Any] = {}
+    if message.name is not None:
+        frame["name"] = message.name
+    if message.tool_call_id is not None:
+        frame["tool_call_id"] = message.tool_call_id
+    if message.tool_calls:
+        frame["tool_calls"] = [_tool_call(one) for one in message.tool_calls]
+    if frame:
+        told["frame"] = texts.add(f"{name}/frame", as_json(frame), of=texts.of, follows=True)
+    return told
+
+
+def _tool_call(one: ToolCall) -> dict[str, str]:
+    return {"id": one.id, "name": one.name, "arguments": one.arguments}
+
+
+def calls_told(
+    told: Told, texts: TextLeaves, question: int, parts: Sequence[Part]
+) -> list[dict[str, Any]]:
+    """The calls of the answer; what a later one repeats of the first is told once."""
+    found = []
+    first: tuple[Message, ...] = ()
+    earlier: dict[Message, int] = {}
+    for place, message in enumerate(told.asked.history, start=1):
+        earlier.setdefault(message, place)
+    for number, call in enumerate(told.calls):
+        follows = number > 0 and call.messages[: len(first)] == first
+        own = call.messages[len(first) :] if follows else call.messages
+        sent = [
+            _sent(message, texts, f"call/{number + 1}/{at}", told, earlier, question, parts)
+            for at, message in enumerate(own, start=1)
+        ]
+        found.append(
+            {
+                "purpose": str(call.purpose),
+                "model": call.model,
+                "follows": follows,
+                "messages": sent,
+            }
+        )
+        first = first or call.messages
+    return found
+
+
+def _sent(
+    message: Message,
+    texts: TextLeaves,
+    name: str,
+    told: Told,
+    earlier: Mapping[Message, int],
+    question: int,
+    parts: Sequence[Part],
+) -> dict[str, Any]:
+    """A message as it was sent; the question and the context have leaves of their own."""
+    if message.role == "user" and message.content == told.asked.query:
+        return _message(message, texts, name, leaf=question)
+    if place := earlier.get(message):
+        return _message(message, texts, name, leaf=texts.number(f"history/{place}"))
+    if message.role == "system" and told.asked.shaped:
+        return _message(message, texts, name, _system(told.asked, texts, parts))
+    rendered_text = texts.composed(parts)
+    if not rendered_text or rendered_text not in message.content:
+        return _message(message, texts, name)
+    ahead, _, behind = message.content.partition(rendered_text)
+    return _message(message, texts, name, _around(ahead, behind, texts, name, parts))
+
+
+def _system(asked: Asked, texts: TextLeaves, parts: Sequence[Part]) -> tuple[Part, ...]:
+    """The system message of `prompt@1` as parts: the caller's own words are in leaves."""
+    own, rules, strategy, *_ = before(asked.system_prompt, asked.grounding, asked.strategy)
+    pieces: list[tuple[Part, ...]] = []
+    if own:
+        pieces.append((texts.number("system-prompt"),))
+    pieces += [(words,) for words in (rules, strategy) if words]
+    for number, words in enumerate(asked.instructions, start=1):
+        if words:
+            pieces.append((texts.number(f"instruction/{number}"),))
+    if parts:
+        pieces.append((CONTEXT_OPEN, *parts, CONTEXT_CLOSE))
+    joined: list[Part] = []
+    for piece in pieces:
+        joined += (BETWEEN, *piece) if joined else piece
+    return tuple(joined)
+
+
+def _around(
+    before: str, after: str, texts: TextLeaves, name: str, parts: Sequence[Part]
+) -> list[Part]:
+    """A caller's own message around a context, as parts."""
+    found: list[Part] = list(parts)
+    if before:
+        found.insert(0, texts.add(f"{name}/before", before, of=texts.of, follows=True))
+    if after:
+        found.append(texts.add(f"{name}/after", after, of=texts.of, follows=True))
+    return found

@@ -1,0 +1,126 @@
+"""A replay of the verdict: what the policies in force say of the report, and what follows."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from crp_integrations.dpe.records import Report
+from crp_integrations.dpe.risk import ceiling
+from crp_integrations.dpe.settings import DpeSettings
+from crp_integrations.errors import PolicySyntaxError, ReceiptBroken
+from crp_integrations.policy.judge import judge
+from crp_integrations.policy.parse import parse
+from crp_integrations.policy.records import Judgement, Policy
+from crp_integrations.policy.render import policy_hash
+from crp_integrations.policy.settling import (
+    DELIVER,
+    UNREACHABLE,
+    WITHHOLD,
+    Settled,
+    Terms,
+    overseen,
+    reviewed,
+    settled,
+)
+from crp_integrations.receipt import outline
+from crp_integrations.receipt.predicate_verdict import PolicyTold
+from crp_integrations.receipt.reconstruction import budget_of
+from crp_integrations.receipt.replay_examination import Verdict, settings_of
+from crp_integrations.receipt.replay_records import Difference, NotRun, Outcome, first
+from crp_integrations.vocabulary import HaltReason, QualityTier
+
+# How a window ends with each decision.
+_OUTCOMES: Final = {DELIVER: "released", WITHHOLD: "halted", UNREACHABLE: "refused"}
+
+
+def policies(verdict: Verdict) -> Outcome:
+    """What the policies in force say of the report, and what is decided by that.
+
+    Spec: CRP-SPEC-005 §7.4; related facts §6
+    """
+    content, told = verdict.content, verdict.content.policy
+    policy = policy_of(told.text, "content.policy.text")
+    found = first(told.hash, policy_hash(policy), "policy.hash")
+    if found is not None or told.judgement is None:
+        return found, "" if found else "no answer was judged"
+    report = verdict.report
+    if isinstance(report, Difference):
+        return report, ""
+    tier = _tier(verdict, report)
+    found = first(told.tier and told.tier.value, tier and tier.value, "policy.tier")
+    judgement = judge(policy, report, tier=tier, oversight=content.request.oversight)
+    found = found or first(told.judgement, outline.plain(judgement), "policy.judgement")
+    reported = None
+    if told.report_only is not None:
+        only = policy_of(told.report_only, "content.policy.report_only")
+        reported = outline.plain(judge(only, report, tier=tier, enforced=False))
+    found = found or first(told.reported, reported, "policy.reported")
+    found = found or first(told.catalogue, report.classification.engine, "policy.catalogue")
+    return found or _decision(verdict, report, judgement, tier), ""
+
+
+def _tier(verdict: Verdict, report: Report) -> QualityTier | None:
+    envelope = verdict.content.envelope
+    if envelope is None:
+        return None
+    return capped(envelope.quality_tier, report, settings_of(verdict.content, verdict.tools))
+
+
+def _decision(
+    verdict: Verdict, report: Report, judgement: Judgement, tier: QualityTier | None
+) -> Difference | None:
+    """What becomes of the answer, decided again; that a person approved it is told."""
+    told = verdict.content.policy
+    if told.terms is None:
+        if verdict.content.fit is not None:
+            raise NotRun("what the answer was held against besides the policies is not told")
+        # Somebody else's call: the policy alone was asked.
+        terms, wanted = Terms(), False
+        halt = judgement.halt
+        found = Settled(DELIVER) if halt is None else Settled(WITHHOLD, halt)
+    else:
+        terms = terms_of(told)
+        wanted = reviewed(judgement, budget_of(told.safety_budget), terms)
+        found = settled(report, tier, judgement, terms)
+    if told.reason == HaltReason.JUDGE_FAILED and found.word == DELIVER:
+        # That its owner wants the answer withheld then is told; that the judge failed is not.
+        if report.judge is None or not report.judge.failed:
+            return Difference("policy.reason", told.reason, "the judge did not fail")
+        found = Settled(WITHHOLD, HaltReason.JUDGE_FAILED)
+    asked = wanted and found.word == DELIVER and not terms.unanswered
+    found = overseen(found, wanted=wanted, approved=told.approved, terms=terms)
+    recorded = {
+        "decision": told.decision,
+        "reason": told.reason,
+        "reviewed": told.reviewed,
+        "approved": told.approved,
+    }
+    replayed = {
+        "decision": found.word,
+        "reason": found.reason.value if found.reason else "",
+        "reviewed": wanted,
+        "approved": told.approved and asked,
+    }
+    return first(recorded, replayed, "policy") or first(
+        verdict.receipt.chain.outcome, _OUTCOMES[found.word], "chain.outcome"
+    )
+
+
+def terms_of(told: PolicyTold) -> Terms:
+    """What an answer was held against besides the policies; nothing where that is not told."""
+    if told.terms is None:
+        return Terms()
+    return Terms(**{**dict(told.terms), "review_below": budget_of(told.terms.review_below)})
+
+
+def capped(tier: QualityTier, report: Report, settings: DpeSettings) -> QualityTier:
+    """What the policies are told of an envelope: its tier, capped by the answer's quality."""
+    return tier.capped(ceiling(report.rqa_score, settings.quality)[0])
+
+
+def policy_of(text: str, place: str) -> Policy:
+    """A policy of content."""
+    try:
+        return parse(text)
+    except PolicySyntaxError as error:
+        raise ReceiptBroken(place, str(error)) from None
