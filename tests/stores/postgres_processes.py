@@ -16,7 +16,7 @@ from crp_integrations.errors import ConfigError, StoreBusy
 from crp_integrations.fabric import reembedding
 from crp_integrations.fabric.settings import FabricSettings, GraphSettings
 from crp_integrations.stores.postgres import PostgresStore
-from crp_integrations.testing.records import KEY, NAMESPACE, NOON, fact, rows
+from crp_integrations.testing.fixtures import KEY, NAMESPACE, NOON, fact, rows
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import EventType
 from tests.doubles import HashEmbedder

@@ -9,7 +9,7 @@ from pathlib import Path
 from crp_integrations.audit.journal import EventDraft, append
 from crp_integrations.stores.keys import FileKeyRing
 from crp_integrations.stores.sqlite import SqliteStore
-from crp_integrations.testing.records import KEY, NAMESPACE, NOON, fact, rows
+from crp_integrations.testing.fixtures import KEY, NAMESPACE, NOON, fact, rows
 from crp_integrations.vocabulary import EventType, FactStatus
 
 BATCH = 5

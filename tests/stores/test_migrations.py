@@ -20,8 +20,17 @@ from crp_integrations.seals import iso, sha256, sha256_hex, window_hmac
 from crp_integrations.session.ports import sessions_of
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.stores.sqlite.migrations import APPLICATION_ID, MIGRATIONS, VERSION
-from crp_integrations.testing.conformance_sessions import prior, session, window
-from crp_integrations.testing.records import KEY, NAMESPACE, NOON, fact, rows, source
+from crp_integrations.testing.fixtures import (
+    KEY,
+    NAMESPACE,
+    NOON,
+    fact,
+    prior,
+    rows,
+    session,
+    source,
+    window,
+)
 from crp_integrations.vectors import to_bytes
 from crp_integrations.vocabulary import ChainIntegrity, EventType, FactStatus
 

@@ -14,7 +14,7 @@ from crp_integrations import Relay
 from crp_integrations.audit.journal import verify
 from crp_integrations.errors import StoreBusy, StoreError
 from crp_integrations.stores.postgres import PostgresStore
-from crp_integrations.testing.records import KEY, NAMESPACE, fact, fill
+from crp_integrations.testing.fixtures import KEY, NAMESPACE, fact, fill
 from tests.forking import BEGUN
 from tests.postgres import Server, postgres_address  # noqa: F401 - a fixture
 from tests.stores.postgres_processes import (

@@ -24,7 +24,7 @@ from crp_integrations.errors import (
 from crp_integrations.stores.sqlite import SqliteStore, pool
 from crp_integrations.stores.sqlite.connection import Connection
 from crp_integrations.stores.sqlite.migrations import MIGRATIONS, VERSION
-from crp_integrations.testing.records import KEY, NAMESPACE, OTHER
+from crp_integrations.testing.fixtures import KEY, NAMESPACE, OTHER
 from tests.stores import processes
 
 READ = False

@@ -1,8 +1,4 @@
-"""The same changes made to two stores, one after the other, and all that each then shows.
-
-Few words, ids and values come again and again, so that changes meet one another. Every choice
-follows from a seed.
-"""
+"""The same random changes give the same results in a store and in one of another kind."""
 
 from __future__ import annotations
 
@@ -12,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import numpy as np
+import pytest
 
 from crp_integrations.audit.journal import EventDraft, chained
 from crp_integrations.errors import StoreError
@@ -20,8 +17,21 @@ from crp_integrations.fabric.records import Edge, Fact, Where
 from crp_integrations.fabric.state_hash import state_hash
 from crp_integrations.seals import iso
 from crp_integrations.session.ports import sessions_of
-from crp_integrations.testing.conformance_sessions import prior, report, session, window
-from crp_integrations.testing.records import KEY, NAMESPACE, NOON, fact, rows, seal, source
+from crp_integrations.testing.fixtures import (
+    KEY,
+    NAMESPACE,
+    NOON,
+    StoreAccess,
+    fact,
+    facts,
+    prior,
+    report,
+    rows,
+    seal,
+    session,
+    source,
+    window,
+)
 from crp_integrations.vocabulary import EventType, FactStatus
 
 WORDS = ("tier", "tiers", "envelope", "envelopes", "GPT-4", "sky", "naïve", "naive", "sealed")
@@ -41,7 +51,7 @@ class Stop(Exception):
     """Raised in the middle of a transaction, which then leaves nothing."""
 
 
-class Walk:
+class RandomWalk:
     """Changes chosen by a seed."""
 
     def __init__(self, seed: int) -> None:
@@ -264,3 +274,52 @@ class Walk:
 
 def _once(ids: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(ids))
+
+
+STEPS = 40
+
+
+class EqualityConformance(StoreAccess):
+    """Equal content has an equal state hash, whichever way it came there."""
+
+    @pytest.mark.parametrize("seed", range(8))
+    def test_two_stores_do_the_same_with_the_same(self, store: Store, seed: int) -> None:
+        walk, other, changed = RandomWalk(seed), self.reference(), 0
+        for step in range(STEPS):
+            change, fails = walk.step(), walk.chance.random() < 0.15
+            told = [walk.outcome(one, change, fails=fails) for one in (store, other)]
+            assert told[0] == told[1], f"step {step}"
+            changed += told[0].startswith("done")
+            if step % 10 == 9:
+                assert store.scrub(NAMESPACE) is True
+                store.compact(NAMESPACE)
+            ours, theirs = walk.shown(store), walk.shown(other)
+            assert ours == theirs, f"step {step}"
+            for found, wanted in zip(walk.hits(store), walk.hits(other), strict=True):
+                assert found == pytest.approx(wanted, rel=1e-9)
+        assert changed > STEPS // 2
+        assert store.check(NAMESPACE) == []
+        other.close()
+
+    def test_equal_content_has_an_equal_state_hash_whatever_came_before(self, store: Store) -> None:
+        made, passing = facts(*"abcdefgh"), facts("x", "y")
+        other = self.reference()
+        batches = [made[:3], made[3:]]
+        for one, order, more in ((store, batches, passing), (other, batches[::-1], [])):
+            for batch in [*order, more]:
+                with one.begin(NAMESPACE) as transaction:
+                    transaction.facts.add(batch, rows(batch))
+            with one.begin(NAMESPACE) as transaction:
+                transaction.facts.remove([old.fact_id for old in more])
+                transaction.facts.set_status([made[0].fact_id], FactStatus.STALE, NOON)
+                transaction.facts.add_source(source(one.name))
+        hashes = []
+        for one in (store, other):
+            with one.begin(NAMESPACE, write=False) as transaction:
+                hashes.append(state_hash(transaction.facts.state()))
+        assert hashes[0] == hashes[1] != state_hash([])
+        with store.begin(NAMESPACE) as transaction:
+            transaction.facts.set_status([made[1].fact_id], FactStatus.DELETED, NOON)
+        with store.begin(NAMESPACE, write=False) as transaction:
+            assert state_hash(transaction.facts.state()) != hashes[0]
+        other.close()

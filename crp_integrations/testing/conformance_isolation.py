@@ -1,4 +1,4 @@
-"""What a tenant reaches of another one's namespace: nothing, through any path."""
+"""No path of reading or writing reaches the namespace of another tenant."""
 
 from __future__ import annotations
 
@@ -16,18 +16,22 @@ from crp_integrations.fabric.ports.jobs import jobs_of
 from crp_integrations.fabric.ports.searching import searching_in
 from crp_integrations.fabric.records import Edge, Where
 from crp_integrations.session.ports import sessions_of
-from crp_integrations.testing.conformance_receipts import receipt, receipts_in
-from crp_integrations.testing.conformance_sessions import prior, report, session, window
-from crp_integrations.testing.hooks import Hooks
-from crp_integrations.testing.records import (
+from crp_integrations.testing.fixtures import (
     KEY,
     NAMESPACE,
     NOON,
     OTHER,
+    StoreAccess,
     fact,
+    prior,
+    receipt,
+    receipts_in,
+    report,
     rows,
     seal,
+    session,
     source,
+    window,
 )
 from crp_integrations.vocabulary import EventType, FactStatus
 
@@ -35,10 +39,10 @@ SECRET = "zqwalrus"
 SHARED = "shared:law"
 EVERY = Where(statuses=tuple(FactStatus))
 BATCH = "a batch"
-Try = Callable[[Transaction], Any]
+Attempt = Callable[[Transaction], Any]
 
 
-def fill(store: Store, namespace: str) -> list[str]:
+def fill_namespace(store: Store, namespace: str) -> list[str]:
     """Put something into every facet of a namespace; the ids of its facts."""
     made = [
         fact(f"{SECRET} {number} of {namespace}", namespace=namespace, source_id="doc")
@@ -70,7 +74,7 @@ def fill(store: Store, namespace: str) -> list[str]:
     return ids
 
 
-def looks(ids: Sequence[str], vector: Any) -> dict[str, Try]:
+def read_attempts(ids: Sequence[str], vector: Any) -> dict[str, Attempt]:
     """Every way of reading, with what another namespace knows; each finds nothing."""
 
     def near(transaction: Transaction) -> list[str]:
@@ -122,7 +126,7 @@ def faults(transaction: Transaction, ids: Sequence[str]) -> Iterator[str]:
         yield from faulted.due(0, 0.0)
 
 
-def blows(ids: Sequence[str]) -> dict[str, Try]:
+def write_attempts(ids: Sequence[str]) -> dict[str, Attempt]:
     """Every way of writing at another namespace's ids; refused, or without an effect there."""
     changed = [fact("overwritten", fact_id=id_, namespace=OTHER) for id_ in ids]
     return {
@@ -145,18 +149,18 @@ def blows(ids: Sequence[str]) -> dict[str, Try]:
     }
 
 
-def picture(store: Store, namespace: str, ids: Sequence[str]) -> dict[str, Any]:
+def snapshot(store: Store, namespace: str, ids: Sequence[str]) -> dict[str, Any]:
     """What a namespace shows to itself through every way of reading."""
     vector = rows([fact(SECRET)])[0]
     with store.begin(namespace, write=False) as transaction:
-        seen = {name: look(transaction) for name, look in looks(ids, vector).items()}
+        seen = {name: look(transaction) for name, look in read_attempts(ids, vector).items()}
         seen["vectors"] = transaction.facts.vectors(ids).tolist()
     jobs = jobs_of(store)
     seen["jobs"] = None if jobs is None else jobs.results(namespace, BATCH)
     return seen
 
 
-def write_at(store: Store, namespace: str, name: str, blow: Try) -> None:
+def write_at(store: Store, namespace: str, name: str, blow: Attempt) -> None:
     """Try a way of writing in a namespace, and a setting, since some do nothing with these ids."""
     with store.begin(namespace) as transaction:
         blow(transaction)
@@ -164,7 +168,7 @@ def write_at(store: Store, namespace: str, name: str, blow: Try) -> None:
 
 
 @contextmanager
-def logged_in(made: Store) -> Iterator[Store]:
+def opened_login(made: Store) -> Iterator[Store]:
     """A login's store for the length of a block."""
     try:
         yield made
@@ -172,21 +176,20 @@ def logged_in(made: Store) -> Iterator[Store]:
         made.close()
 
 
-class AttackConformance(Hooks):
+class IsolationConformance(StoreAccess):
     """No id, name or word of one namespace opens anything of it to another."""
 
     def test_no_way_of_reading_shows_another_namespace(self, store: Store) -> None:
-        """With its ids, words and names; the same ways show it to itself."""
-        ids = fill(store, NAMESPACE)
+        ids = fill_namespace(store, NAMESPACE)
         with store.begin(OTHER) as transaction:
             transaction.facts.set_setting("mine", "yes")
-        own = picture(store, NAMESPACE, ids)
+        own = snapshot(store, NAMESPACE, ids)
         # Each way does show something to whom it belongs; not every store counts or searches.
         silent = {name for name, found in own.items() if not found}
         assert silent <= {"near", "faults", "jobs", "unprepared", "changes"}
         vector = rows([fact(SECRET)])[0]
         with store.begin(OTHER, write=False) as transaction:
-            for name, look in looks(ids, vector).items():
+            for name, look in read_attempts(ids, vector).items():
                 assert not look(transaction), name
             with pytest.raises(StoreError):
                 transaction.facts.vectors(ids)
@@ -197,30 +200,28 @@ class AttackConformance(Hooks):
                 assert claim is None
 
     def test_no_way_of_writing_changes_another_namespace(self, store: Store) -> None:
-        """Each is refused, or does nothing there."""
-        ids = fill(store, NAMESPACE)
-        before = picture(store, NAMESPACE, ids)
+        ids = fill_namespace(store, NAMESPACE)
+        before = snapshot(store, NAMESPACE, ids)
         with store.begin(OTHER) as transaction:
             transaction.facts.set_setting("mine", "yes")
-        for name, blow in blows(ids).items():
+        for name, blow in write_attempts(ids).items():
             with suppress(StoreError), store.begin(OTHER) as transaction:
                 blow(transaction)
-            assert picture(store, NAMESPACE, ids) == before, name
+            assert snapshot(store, NAMESPACE, ids) == before, name
         for upkeep in (store.scrub, store.compact):
             upkeep(OTHER)
         jobs = jobs_of(store)
         if jobs is not None:
             assert jobs.forget(OTHER, BATCH) == 0
-        assert picture(store, NAMESPACE, ids) == before
+        assert snapshot(store, NAMESPACE, ids) == before
         assert store.check(NAMESPACE) == store.check(OTHER) == []
 
     def test_a_login_has_the_whole_of_its_own(self, store: Store) -> None:
-        """Reading, writing, removing and upkeep; what is shared it reads."""
-        ids = fill(store, OTHER)
-        fill(store, SHARED)
-        with logged_in(self.login(store, OTHER, reads=[SHARED])) as own:
+        ids = fill_namespace(store, OTHER)
+        fill_namespace(store, SHARED)
+        with opened_login(self.login(store, OTHER, reads=[SHARED])) as own:
             assert own.namespaces() == sorted([OTHER, SHARED])
-            assert picture(own, OTHER, ids) == picture(store, OTHER, ids)
+            assert snapshot(own, OTHER, ids) == snapshot(store, OTHER, ids)
             new = fact("one more", namespace=OTHER)
             with own.begin(OTHER) as transaction:
                 transaction.facts.add([new], rows([new]))
@@ -230,19 +231,18 @@ class AttackConformance(Hooks):
             assert own.check(OTHER) == []
             with own.begin(SHARED, write=False) as transaction:
                 assert len(transaction.facts.search_text([SECRET], 9)) == 3
-            for name, blow in blows(ids).items():
+            for name, blow in write_attempts(ids).items():
                 with pytest.raises((AccessDenied, StoreError)):
                     write_at(own, SHARED, name, blow)
 
     def test_a_login_reaches_no_other_namespace(self, store: Store) -> None:
-        """Every verb of the store is refused, and so is every way of reading and writing."""
-        ids = fill(store, NAMESPACE)
-        fill(store, OTHER)
-        before = picture(store, NAMESPACE, ids)
+        ids = fill_namespace(store, NAMESPACE)
+        fill_namespace(store, OTHER)
+        before = snapshot(store, NAMESPACE, ids)
         vector = rows([fact(SECRET)])[0]
-        with logged_in(self.login(store, OTHER)) as own:
+        with opened_login(self.login(store, OTHER)) as own:
             assert own.namespaces() == [OTHER]
-            tries = {**looks(ids, vector), **blows(ids)}
+            tries = {**read_attempts(ids, vector), **write_attempts(ids)}
             for name, attempt in tries.items():
                 for write in (False, True):
                     with pytest.raises(AccessDenied), own.begin(NAMESPACE, write=write) as tx:
@@ -262,5 +262,5 @@ class AttackConformance(Hooks):
                 ):
                     with pytest.raises(AccessDenied):
                         asked()
-        assert picture(store, NAMESPACE, ids) == before
+        assert snapshot(store, NAMESPACE, ids) == before
         assert store.check(NAMESPACE) == []

@@ -1,26 +1,168 @@
-"""Windows closed as the relay closes them, by other processes, and what must hold of them."""
+"""What other processes write to a store, and what must hold of it at any moment.
+
+A batch is one transaction over facts, vectors, words, a setting and the journal, and its event
+says what was done; a window is closed as the relay closes it. So the journal tells what there must
+be, and each facet shows whether the others were committed.
+"""
 
 from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 
 from crp_integrations.audit import windows
-from crp_integrations.audit.journal import EventDraft, append
+from crp_integrations.audit.journal import EventDraft, append, verify
 from crp_integrations.audit.trail import closing, verify_trail
 from crp_integrations.errors import StoreBusy, StoreError
 from crp_integrations.fabric.ports import Store, Transaction
-from crp_integrations.fabric.records import Fact
+from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.seals import iso, sha256, sha256_hex
 from crp_integrations.session import graph
 from crp_integrations.session.ports import sessions_of
 from crp_integrations.session.records import Session, WindowNode
 from crp_integrations.session.settings import GraphSettings
-from crp_integrations.testing.conformance_sessions import prior, report
-from crp_integrations.testing.records import KEY, NAMESPACE, NOON, fact, rows
-from crp_integrations.testing.writing import PAUSE_SECONDS, Opener
-from crp_integrations.vocabulary import EventType, Pattern
+from crp_integrations.testing.fixtures import KEY, NAMESPACE, NOON, fact, prior, report, rows
+from crp_integrations.vocabulary import EventType, FactStatus, Pattern
+
+# Opens the place of a store in any process.
+Opener = Callable[[], Store]
+# `add` or `remove`, and the name of a batch.
+Deed = tuple[str, str]
+BATCH = 5
+PAUSE_SECONDS = 0.02
+# Batches of a writer that stay; one of them is removed when there are more.
+LIVE = 6
+SCRUB_EVERY = 9
+
+
+def batch(name: str) -> list[Fact]:
+    """The facts of one batch."""
+    return [fact(f"batch {name} part {part}", source_id=name) for part in range(BATCH)]
+
+
+def deeds(transaction: Transaction) -> list[Deed]:
+    """What was done so far, as the journal says."""
+    told = [str(event.data["source"]).partition(":") for event in transaction.journal.events()]
+    return [(what, name) for what, _, name in told]
+
+
+def apply_deed(store: Store, deed: Deed) -> None:
+    """Add or remove a batch, again and again while the store is busy."""
+    again = False
+    while True:
+        try:
+            with store.begin(NAMESPACE) as transaction:
+                # A commit whose answer was lost may have been carried out.
+                if not (again and deed in deeds(transaction)):
+                    record_deed(transaction, *deed)
+            return
+        except StoreBusy:
+            again = True
+            time.sleep(PAUSE_SECONDS)
+
+
+def record_deed(transaction: Transaction, what: str, name: str) -> None:
+    """Add or remove a batch, with the event that says so."""
+    made = batch(name)
+    facts = transaction.facts
+    if what == "add":
+        facts.add(made, rows(made))
+        facts.set_status([made[0].fact_id], FactStatus.STALE, NOON)
+    else:
+        facts.remove([one.fact_id for one in made])
+    facts.set_setting("count", str(int(facts.setting("count") or 0) + 1))
+    draft = EventDraft(EventType.FACT_INGESTED, {"source": f"{what}:{name}"})
+    append(transaction.journal, KEY, [draft], "2026-05-25T10:00:00Z")
+
+
+def check_deeds(transaction: Transaction) -> list[Deed]:
+    """What was done so far; every facet holds what that leaves, and nothing else.
+
+    Raises:
+        AssertionError: a batch is there in part, or one facet knows of what another does not.
+    """
+    facts = transaction.facts
+    done = deeds(transaction)
+    assert verify(transaction.journal.events(), KEY) == len(done) == len({*done})
+    assert int(facts.setting("count") or 0) == len(done)
+    live: set[str] = set()
+    for what, name in done:
+        # Nothing is removed that was not added before.
+        assert (what == "add") is (name not in live)
+        live ^= {name}
+    wanted = {one.fact_id: one for name in live for one in batch(name)}
+    ids = [id_ for id_, _ in facts.retrievable()]
+    assert ids == sorted(wanted) == facts.find(Where(statuses=tuple(FactStatus)))
+    found = facts.get(ids)
+    assert [one.content for one in found] == [wanted[id_].content for id_ in ids]
+    assert facts.vectors(ids).tolist() == rows(found).tolist()
+    hits = facts.search_text(["batch"], len(ids) + 1)
+    assert sorted(id_ for id_, _ in hits) == ids
+    stale = {one.fact_id for one in found if one.status is FactStatus.STALE}
+    assert stale == {batch(name)[0].fact_id for name in live}
+    return done
+
+
+def check_batches(store: Store) -> set[Deed]:
+    """What was done to a store, which is sound and holds whole batches alone."""
+    with store.begin(NAMESPACE, write=False) as transaction:
+        done = check_deeds(transaction)
+    assert store.check(NAMESPACE) == []
+    return {*done}
+
+
+# --- what other processes do ---------------------------------------------------------------
+
+
+def write_until_killed(wire: Connection, opener: Opener, run: int) -> None:
+    """Add and remove batches; tell of each once it is committed."""
+    store = opener()
+    chance = random.Random(run)  # noqa: S311 - which batch goes, no secret
+    live: list[str] = []
+    number = 0
+    while True:
+        if len(live) >= LIVE:
+            deed = "remove", live.pop(chance.randrange(len(live)))
+        else:
+            deed = "add", f"{run}-{number}"
+            live.append(deed[1])
+        apply_deed(store, deed)
+        wire.send(deed)
+        number += 1
+        if number % SCRUB_EVERY == 0:
+            store.scrub(NAMESPACE)
+
+
+def write_batches(wire: Connection, opener: Opener, writer: int, batches: int) -> None:
+    """Add batches beside other writers, remove every third, and say when that is done."""
+    store = opener()
+    wire.send("ready")
+    wire.recv()
+    for number in range(batches):
+        apply_deed(store, ("add", f"{writer}-{number}"))
+        if number % 3 == 2:
+            apply_deed(store, ("remove", f"{writer}-{number - 1}"))
+    store.close()
+    wire.send("done")
+
+
+def read_until_stopped(wire: Connection, opener: Opener) -> None:
+    """Look again and again; say how often, and how much was seen at last."""
+    store = opener()
+    wire.send("ready")
+    wire.recv()
+    looks, before = 0, 0
+    while not wire.poll():
+        with store.begin(NAMESPACE, write=False) as transaction:
+            count = len(check_deeds(transaction))
+        # What was once seen is not taken back.
+        assert count >= before
+        looks, before = looks + 1, count
+    store.close()
+    wire.send((looks, before))
+
 
 SESSIONS = tuple(f"crp_sess_{number:016}" for number in range(24))
 # What a window takes from the budget: every one shows in the sum.
@@ -114,7 +256,7 @@ def close_until_killed(wire: Connection, opener: Opener, run: int) -> None:
         number += 1
 
 
-def close_some(wire: Connection, opener: Opener, writer: int, count: int) -> None:
+def close_windows(wire: Connection, opener: Opener, writer: int, count: int) -> None:
     """Close windows of one session beside another process that does the same."""
     store = opener()
     wire.send("ready")
@@ -147,7 +289,7 @@ def keep_stale(wire: Connection, opener: Opener) -> None:
         wire.send(str(error))
 
 
-def check(store: Store) -> set[str]:
+def check_windows(store: Store) -> set[str]:
     """Whole windows alone: seal, event, node, content, charge and fact each where the others are.
 
     Returns:

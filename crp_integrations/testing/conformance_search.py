@@ -1,4 +1,4 @@
-"""What every store must find, list and prepare."""
+"""What every store promises of finding, listing and prepared vectors."""
 
 from __future__ import annotations
 
@@ -11,15 +11,7 @@ from crp_integrations.errors import StoreError
 from crp_integrations.fabric.ports import Brief, Outline, Store
 from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.seals import sha256
-from crp_integrations.testing.records import (
-    NAMESPACE,
-    NOON,
-    OTHER,
-    fact,
-    facts,
-    fill,
-    rows,
-)
+from crp_integrations.testing.fixtures import NAMESPACE, NOON, OTHER, fact, facts, fill, rows
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import FactStatus, SourceKind
 
@@ -49,7 +41,7 @@ def put(store: Store, *made: Fact) -> None:
         transaction.facts.add(made, rows(made))
 
 
-class FindingConformance:
+class SearchConformance:
     """Facts by conditions, lists without texts, and vectors that are prepared."""
 
     def test_no_condition_means_every_retrievable_fact(self, store: Store) -> None:
@@ -67,7 +59,6 @@ class FindingConformance:
         assert len(meant(store, statuses=tuple(FactStatus))) == 8
 
     def test_any_of_the_sources_kinds_and_communities(self, store: Store) -> None:
-        """None of an empty list; conditions of several kinds must all hold."""
         put(
             store,
             fact("a", source_id="doc-1", kind=SourceKind.WEB, community_label="seas"),
@@ -83,7 +74,6 @@ class FindingConformance:
             assert meant(store, **{empty: ()}) == []
 
     def test_all_of_the_labels(self, store: Store) -> None:
-        """A label is found whole, not within another one, whatever is in it."""
         strange = ('x"a', "a", ", ", '["b"', "\\", "%", "a\0b")
         put(store, *(fact(f"has {n}", labels=(label,)) for n, label in enumerate(strange)))
         put(store, fact("has all", labels=strange))
@@ -110,7 +100,6 @@ class FindingConformance:
         assert meant(store, metadata={'k": 1, "': 3, "j": 1}) == ["other key"]
 
     def test_times_are_bounds_to_the_microsecond(self, store: Store) -> None:
-        """The first is inclusive, the others are not; a fact without the time is outside."""
         put(
             store,
             fact("noon", modified_at=NOON, ttl="P1D"),
@@ -133,7 +122,6 @@ class FindingConformance:
         assert meant(store, expired_at=LATER + timedelta(microseconds=2)) == ["noon", "soon"]
 
     def test_a_ttl_follows_its_fact(self, store: Store) -> None:
-        """A record that takes another's place expires when it says."""
         one = fact("one", ttl="P1D")
         put(store, one)
         with store.begin(NAMESPACE) as transaction:
@@ -142,7 +130,6 @@ class FindingConformance:
         assert meant(store, expired_at=NOON + timedelta(days=4)) == ["one"]
 
     def test_lists_without_texts(self, store: Store) -> None:
-        """Passages of a source, a tally, an outline, and parts of what is retrievable."""
         made = [
             fact(f"text {n}", source_id="doc", community_label="x", importance_weight=n / 4)
             for n in range(4)
@@ -175,7 +162,6 @@ class FindingConformance:
             assert found.briefs([]) == []
 
     def test_what_selection_reads_of_a_fact_is_that_of_the_whole_one(self, store: Store) -> None:
-        """Texts, labels, moments and places of any kind."""
         made = [
             fact("plain"),
             fact("Grüße, 世界 \u0301\t\n\x00", source_location='p. 3 · "§" > 1-2', source_id="d"),
@@ -196,7 +182,6 @@ class FindingConformance:
     # --- prepared vectors -------------------------------------------------------------------
 
     def test_prepared_vectors_wait_by_text(self, store: Store) -> None:
-        """For each embedder its own, before a fact has the text; the last one stands."""
         a, b = sha256("a"), sha256("b")
         with store.begin(NAMESPACE) as transaction:
             transaction.facts.prepare("e", [a, b], longer(2))
@@ -218,7 +203,6 @@ class FindingConformance:
             assert transaction.facts.prepared("e", [a]) == {}
 
     def test_prepared_vectors_are_forgotten(self, store: Store) -> None:
-        """Some, those of one embedder, or all."""
         a, b = sha256("a"), sha256("b")
         with store.begin(NAMESPACE) as transaction:
             for embedder in ("e", "f", "g"):
@@ -232,7 +216,6 @@ class FindingConformance:
             assert transaction.facts.prepared("g", [a, b]) == {}
 
     def test_what_has_no_prepared_vector_is_listed(self, store: Store) -> None:
-        """Each text once, of facts of any status, by hash; a limit is kept."""
         first, again = fact("same"), fact("same", source_id="doc-2")
         gone, other = fact("gone", status=FactStatus.DELETED), fact("other")
         put(store, first, again, gone, other)
@@ -254,7 +237,6 @@ class FindingConformance:
             assert transaction.facts.vectors([], prepared_for="e").shape[0] == 0
 
     def test_prepared_vectors_are_put_to_use_as_a_whole(self, store: Store) -> None:
-        """Not while a fact has none; then the old length is gone, and so is all that waited."""
         a, b = facts("a", "b")
         put(store, a, b)
         ids = [a.fact_id, b.fact_id]
@@ -278,7 +260,6 @@ class FindingConformance:
             transaction.facts.add(new, longer(1))
 
     def test_without_facts_another_length_may_come(self, store: Store) -> None:
-        """A namespace whose facts are all gone changes its embedder freely."""
         (id,) = fill(store, "a")
         with store.begin(NAMESPACE) as transaction:
             transaction.facts.remove([id])
