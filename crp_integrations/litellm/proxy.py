@@ -14,7 +14,7 @@ from crp_integrations.engines.litellm_headers import ARGUMENTS, PREFIX, refuse_c
 from crp_integrations.engines.litellm_provider import register_extractive
 from crp_integrations.engines.litellm_versions import library, proxy_router
 from crp_integrations.errors import ConfigError, CRPError, EngineError, RequestError
-from crp_integrations.headers import bodies
+from crp_integrations.headers import refusal_bodies
 from crp_integrations.litellm.deployments import Deployments
 from crp_integrations.litellm.entries import first_model
 from crp_integrations.litellm.handing import Handing
@@ -326,7 +326,7 @@ def _withheld(outcome: Outcome) -> HTTPException:
 
 
 def _refused(error: CRPError) -> HTTPException:
-    body = bodies.refused(error)
+    body = refusal_bodies.refusal_body(error)
     told = body.model_dump(mode="json", exclude_none=True)
     return HTTPException(error.status_hint, told, dict(body.headers))
 

@@ -17,7 +17,7 @@ from crp_integrations.errors import RequestError
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Document, Fact, IngestReport, StreamedDocument
-from crp_integrations.headers.cache import CacheDirectives
+from crp_integrations.headers.records import CacheDirectives
 from crp_integrations.ports import Model
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.relay.admit import checked_session

@@ -7,7 +7,7 @@ import pytest
 from crp_integrations import asked_by
 from crp_integrations.errors import SafetyHalt
 from crp_integrations.headers import names
-from crp_integrations.headers.bodies import HaltBody
+from crp_integrations.headers.refusal_bodies import HaltBody
 from crp_integrations.policy.parse import parse
 from crp_integrations.policy.render import policy_hash
 from crp_integrations.relay import outcomes

@@ -14,7 +14,7 @@ from crp_integrations.errors import (
     StaleTip,
     UnknownContinuation,
 )
-from crp_integrations.headers.parse import read
+from crp_integrations.headers.codec import parse_response
 from crp_integrations.messages import Reply
 from crp_integrations.relay.drive import drive_live
 from crp_integrations.relay.records import Answer
@@ -239,5 +239,5 @@ def test_branches_that_failed_take_no_place(open_relay: Opener) -> None:
     first = answered(relay)
     for turn in branches(relay, first, 2):
         turn.fail(RuntimeError("gone"))
-    assert read(continued(relay, first, QUESTION).headers).session_id == SESSION
+    assert parse_response(continued(relay, first, QUESTION).headers).session_id == SESSION
     check(nodes(relay), relay.settings.sessions.graph)

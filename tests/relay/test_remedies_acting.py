@@ -16,7 +16,7 @@ from crp_integrations.fabric.ports.faulted import faulted_in
 from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.guard.decisions import AllowAll, Decision
 from crp_integrations.headers import names
-from crp_integrations.headers.parse import read
+from crp_integrations.headers.codec import parse_response
 from crp_integrations.relay.records import Answer
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
@@ -301,7 +301,7 @@ def test_the_report_is_stored_and_its_header_refers_to_it(
     answer = answered(relay)
     uri = answer.headers[names.REPORT_URI]
     assert uri == f"/crp/windows/{answer.window_id}/report"
-    assert read(answer.headers).report_uri == uri
+    assert parse_response(answer.headers).report_uri == uri
     kept = relay.report(uri.split("/")[-2])
     assert kept is not None
     assert kept.changed(hmac=answer.report.hmac) == answer.report

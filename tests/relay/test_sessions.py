@@ -18,7 +18,7 @@ from crp_integrations.errors import (
 )
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.headers import names
-from crp_integrations.headers.parse import read
+from crp_integrations.headers.codec import parse_response
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.steps import NotModified
 from crp_integrations.session.graph import check
@@ -49,7 +49,7 @@ OTHER = "crp_sess_" + "b" * 16
 
 def token_of(answer: Answer) -> str:
     """The session token that an answer's headers bring."""
-    said = read(answer.headers).set_session
+    said = parse_response(answer.headers).set_session
     assert said is not None
     return said.token
 
@@ -68,7 +68,7 @@ def test_every_answer_brings_a_token_with_its_windows_history(open_relay: Opener
     relay, _ = opened(open_relay, LOW, FACTS[1])
     first = answered(relay)
     second = continued(relay, first)
-    said = read(second.headers).set_session
+    said = parse_response(second.headers).set_session
     assert said is not None
     assert said.window == 2
     assert said.quality_history == (first.envelope.quality_tier, second.envelope.quality_tier)
@@ -181,7 +181,7 @@ def test_a_long_session_keeps_a_token_that_can_be_sent(open_relay: Opener) -> No
     relay, _ = opened(open_relay, LOW, sessions={"graph": {"nodes": 3}})
     for _ in range(6):
         answer = answered(relay)
-    said = read(answer.headers).set_session
+    said = parse_response(answer.headers).set_session
     assert said is not None
     assert len(said.quality_history) == 3
     assert said.window == 6

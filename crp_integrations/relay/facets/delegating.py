@@ -1,7 +1,7 @@
 """Agents that ask other agents: what a session hands down, and what it takes back.
 
 The values travel as they are within a process and as CRP headers between processes
-(`headers/propagate.py`).
+(`headers/agent_headers.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from crp_integrations.dpe.records import Report
 from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Transaction
-from crp_integrations.headers.parse import read
+from crp_integrations.headers.codec import parse_response
 from crp_integrations.relay.asking import Asking
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.world import World
@@ -93,7 +93,7 @@ def result_of(answered: Answer | SafetyHalt, safety_budget: float | None = None)
             quality_score=round(found.rqa_score, 3) if found else None,
             halted=True,
         )
-    said = read(answered.headers)
+    said = parse_response(answered.headers)
     return Upward(
         session_id=answered.session_id,
         safety_budget=said.safety_budget if safety_budget is None else safety_budget,

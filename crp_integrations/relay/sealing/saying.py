@@ -7,10 +7,9 @@ from typing import Final
 
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import CRPError, PolicyRelaxed, SafetyHalt, StoreDamaged
-from crp_integrations.headers.passed import Passed, retry_for
-from crp_integrations.headers.records import CacheOutcome, ResponseHeaders, SetSession
-from crp_integrations.headers.render import render
-from crp_integrations.headers.write import write
+from crp_integrations.headers.codec import write_response
+from crp_integrations.headers.records import CacheOutcome, ResponseHeaders, SetSessionValue
+from crp_integrations.headers.response_headers import WindowContext, render_headers, retry_for
 from crp_integrations.policy.render import policy_hash
 from crp_integrations.policy.render import render as written
 from crp_integrations.relay.attempts import Attempts
@@ -57,7 +56,7 @@ def said(about: Said, world: World) -> dict[str, str]:
     """
     closed = about.closed
     number = closed.seal.window_number
-    return render(
+    return render_headers(
         about.envelope,
         closed.report,
         session_id=closed.seal.session_id,
@@ -72,7 +71,7 @@ def said(about: Said, world: World) -> dict[str, str]:
     )
 
 
-def passed(about: Said, world: World) -> Passed:
+def passed(about: Said, world: World) -> WindowContext:
     """What session, policy and agents say of a sealed window.
 
     Spec: related facts §3
@@ -86,7 +85,7 @@ def passed(about: Said, world: World) -> Passed:
     policy = about.entered.policy if about.entered else None
     names, settings = _places(closed), world.settings.headers
     seed = request.seed
-    return Passed(
+    return WindowContext(
         policy_applied=written(policy) if policy else "",
         violation=tuple(dict.fromkeys(one.directive.partition(" ")[0] for one in told)),
         oversight_mode=policy.overseen(request.oversight) if policy else None,
@@ -124,7 +123,7 @@ def refused(error: CRPError, closed: Closed, world: World, residency: str = "") 
     reason = HaltReason(error.reason) if isinstance(error, SafetyHalt) and error.reason else None
     relaxed = isinstance(error, PolicyRelaxed)
     left = closed.left.session.safety_budget
-    return write(
+    return write_response(
         ResponseHeaders(
             session_id=closed.seal.session_id,
             violation=(INHERITANCE,) if relaxed else None,
@@ -171,7 +170,9 @@ def _history(windows: tuple[WindowNode, ...], world: World) -> tuple[QualityTier
     return tiers(windows)[-world.settings.sessions.graph.nodes :]
 
 
-def _set_session(about: Said, windows: tuple[WindowNode, ...], world: World) -> SetSession | None:
+def _set_session(
+    about: Said, windows: tuple[WindowNode, ...], world: World
+) -> SetSessionValue | None:
     """The token for the next window; none where the session has ended or was not entered.
 
     Spec: CRP-SPEC-003 §14.3; related facts §5
@@ -202,7 +203,7 @@ def _set_session(about: Said, windows: tuple[WindowNode, ...], world: World) -> 
         token.signing_key(world.keyring, session.session_id),
         settings,
     )
-    return SetSession(
+    return SetSessionValue(
         token=signed,
         window=node.window_number,
         quality_history=history,

@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from crp_integrations.headers import names
-from crp_integrations.headers.parse import read
+from crp_integrations.headers.codec import parse_response, write_request
 from crp_integrations.headers.records import RequestHeaders
-from crp_integrations.headers.write import ask
 from crp_integrations.session.agents import Downward, Upward
 from crp_integrations.vocabulary import ChainIntegrity
 
@@ -42,7 +41,7 @@ UP: Final = frozenset(
 _READ: Final = UP | {names.SESSION_ID}
 
 
-def down(values: Downward) -> dict[str, str]:
+def write_downward(values: Downward) -> dict[str, str]:
     """The request headers of a sub-agent's call.
 
     Spec: related facts §8
@@ -51,7 +50,7 @@ def down(values: Downward) -> dict[str, str]:
         HeaderSyntaxError: a value cannot be said in a header, such as a region whose name is not
             two letters: what is bound to a region must not go on without it.
     """
-    return ask(
+    return write_request(
         RequestHeaders(
             safety_budget=values.safety_budget,
             session_parent=values.session_parent or None,
@@ -63,7 +62,7 @@ def down(values: Downward) -> dict[str, str]:
     )
 
 
-def handed(asked: RequestHeaders) -> Downward | None:
+def read_downward(asked: RequestHeaders) -> Downward | None:
     """What a parent agent handed down in the headers of a request; None where none asks.
 
     Spec: related facts §8
@@ -83,7 +82,7 @@ def handed(asked: RequestHeaders) -> Downward | None:
     )
 
 
-def up(headers: Mapping[str, str], *, status: int = 200) -> Upward:
+def read_upward(headers: Mapping[str, str], *, status: int = 200) -> Upward:
     """What a sub-agent's response says to its parent; its other headers are not looked at.
 
     Spec: related facts §8
@@ -94,7 +93,7 @@ def up(headers: Mapping[str, str], *, status: int = 200) -> Upward:
     Raises:
         HeaderSyntaxError: one of these headers is malformed or stands twice.
     """
-    said = read(_those(headers, _READ))
+    said = parse_response(_select(headers, _READ))
     return Upward(
         session_id=said.session_id or "",
         safety_budget=said.safety_budget,
@@ -107,12 +106,12 @@ def up(headers: Mapping[str, str], *, status: int = 200) -> Upward:
     )
 
 
-def returned(headers: Mapping[str, str]) -> dict[str, str]:
+def upward_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """Those headers of a sub-agent's response that a parent passes on, as they came."""
-    return _those(headers, UP)
+    return _select(headers, UP)
 
 
-def _those(headers: Mapping[str, str], wanted: frozenset[str]) -> dict[str, str]:
+def _select(headers: Mapping[str, str], wanted: frozenset[str]) -> dict[str, str]:
     return {
         given: value
         for given, value in headers.items()

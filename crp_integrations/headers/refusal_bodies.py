@@ -16,10 +16,10 @@ from crp_integrations.errors import (
     QualityUnreachable,
     SafetyHalt,
 )
-from crp_integrations.headers import forms, names
-from crp_integrations.headers.passed import retry_for
+from crp_integrations.headers import names, values
+from crp_integrations.headers.names import RetryCondition
 from crp_integrations.headers.records import RetryAfter
-from crp_integrations.headers.words import Retry
+from crp_integrations.headers.response_headers import retry_for
 from crp_integrations.records import Record
 from crp_integrations.vocabulary import HaltReason, QualityTier
 
@@ -154,7 +154,7 @@ class RefusalBody(Record):
 Body: TypeAlias = HaltBody | QualityGapBody | InheritanceBody | PolicySyntaxBody | RefusalBody
 
 
-def halted(
+def halt_body(
     reason: HaltReason,
     *,
     session_id: str,
@@ -173,12 +173,12 @@ def halted(
         crp_halt_reason=reason,
         session_id=session_id,
         audit_trail_uri=audit_trail_uri,
-        oversight_required=after is Retry.OVERSIGHT or reason is HaltReason.OVERSIGHT,
-        retry_condition=forms.write_retry(after),
+        oversight_required=after is RetryCondition.OVERSIGHT or reason is HaltReason.OVERSIGHT,
+        retry_condition=values.write_retry(after),
     )
 
 
-def quality_gap(
+def quality_gap_body(
     error: QualityUnreachable, envelope: Envelope | None = None, *, session_id: str = ""
 ) -> QualityGapBody:
     """The body of a demand for quality that cannot be met.
@@ -208,7 +208,7 @@ def quality_gap(
     )
 
 
-def refused(
+def refusal_body(
     error: CRPError,
     envelope: Envelope | None = None,
     *,
@@ -224,13 +224,13 @@ def refused(
     """
     match error:
         case SafetyHalt(reason=reason):
-            return halted(
+            return halt_body(
                 HaltReason(reason) if reason in tuple(HaltReason) else HaltReason.OVERSIGHT,
                 session_id=session_id or error.session_id,
                 audit_trail_uri=audit_trail_uri,
             )
         case QualityUnreachable():
-            return quality_gap(error, envelope, session_id=session_id)
+            return quality_gap_body(error, envelope, session_id=session_id)
         case PolicyRelaxed(directive=directive, parent=parent, child=child):
             return InheritanceBody(
                 message=str(error), directive=directive, parent=parent, child=child

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from crp_integrations.errors import HeaderSyntaxError
 from crp_integrations.headers import grammar, names
-from crp_integrations.headers.render import render
+from crp_integrations.headers.response_headers import render_headers
 from crp_integrations.vocabulary import (
     Attribution,
     ChainIntegrity,
@@ -20,13 +20,13 @@ from crp_integrations.vocabulary import (
     RiskLevel,
     Strategy,
 )
-from tests.headers.samples import CONTENT, ETAG, NOW, SESSION, envelope, fact, report, seal
+from tests.headers.header_samples import CONTENT, ETAG, NOW, SESSION, envelope, fact, report, seal
 
 
 def said(**changes: object) -> dict[str, str]:
     """Headers of a window; `envelope`, `report` and `seal` hold changed fields of each."""
     sealed = changes.get("seal", {})
-    return render(
+    return render_headers(
         envelope(**changes.get("envelope", {})),
         report(**changes.get("report", {})),
         session_id=SESSION,
@@ -245,7 +245,7 @@ def test_no_header_holds_content(content: str) -> None:
 def test_every_value_follows_its_rule_and_every_name_is_a_response_name() -> None:
     for name, value in said(seal={"parent_hmac": ""}).items():
         assert grammar.GRAMMAR[name].fullmatch(value)
-        assert names.DIRECTIONS[name] is not names.Direction.REQUEST
+        assert names.DIRECTIONS[name] is not names.HeaderDirection.REQUEST
         assert not any(ord(character) < 32 for character in name + value)
 
 
@@ -254,7 +254,7 @@ def test_every_value_follows_its_rule_and_every_name_is_a_response_name() -> Non
 )
 def test_a_malformed_session_id_is_refused(session: str) -> None:
     with pytest.raises(HeaderSyntaxError, match="CRP-Context-Session-Id"):
-        render(envelope(), report(), session_id=session, window_number=1, window_total=5)
+        render_headers(envelope(), report(), session_id=session, window_number=1, window_total=5)
 
 
 def test_an_etag_of_another_shape_is_refused() -> None:

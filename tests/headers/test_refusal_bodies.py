@@ -24,23 +24,23 @@ from crp_integrations.errors import (
     TokenRefused,
     UnknownContinuation,
 )
-from crp_integrations.headers.bodies import (
+from crp_integrations.headers.codec import parse_response
+from crp_integrations.headers.names import RetryCondition
+from crp_integrations.headers.refusal_bodies import (
     Body,
     HaltBody,
     InheritanceBody,
     PolicySyntaxBody,
     QualityGapBody,
     RefusalBody,
-    halted,
-    quality_gap,
-    refused,
+    halt_body,
+    quality_gap_body,
+    refusal_body,
 )
-from crp_integrations.headers.parse import read
-from crp_integrations.headers.words import Retry
 from crp_integrations.policy.inherit import tightened
 from crp_integrations.policy.parse import parse as parse_policy
 from crp_integrations.vocabulary import HaltReason, QualityTier
-from tests.headers.samples import SESSION, envelope
+from tests.headers.header_samples import SESSION, envelope
 
 TRAIL = "https://a.example/trail/1"
 
@@ -62,7 +62,7 @@ def printed(body: Body) -> dict[str, Any]:
     ],
 )
 def test_a_451(reason: HaltReason, word: str, person: bool, wait: str) -> None:
-    body = halted(reason, session_id=SESSION, audit_trail_uri=TRAIL)
+    body = halt_body(reason, session_id=SESSION, audit_trail_uri=TRAIL)
     assert printed(body) == {
         "schema": "halt-body/1",
         "crp_halt_reason": word,
@@ -73,20 +73,22 @@ def test_a_451(reason: HaltReason, word: str, person: bool, wait: str) -> None:
     }
     assert body.STATUS == 451
     # The header goes with the status, and says the same.
-    assert read(body.headers).retry_after == Retry(wait)
+    assert parse_response(body.headers).retry_after == RetryCondition(wait)
 
 
 def test_a_451_with_a_time() -> None:
-    body = halted(HaltReason.CRITICAL_RISK, session_id=SESSION, retry_after=60)
+    body = halt_body(HaltReason.CRITICAL_RISK, session_id=SESSION, retry_after=60)
     assert (body.retry_condition, body.oversight_required) == ("60", False)
-    assert read(body.headers).retry_after == 60
+    assert parse_response(body.headers).retry_after == 60
 
 
 @pytest.mark.requirement("003-8.4-4")
 def test_a_503_explains_the_gap() -> None:
     error = QualityUnreachable("tier B is the best; S, A wanted", tier="B", wanted=("S", "A"))
     cap = Cap(ceiling=QualityTier.B, reason="2 facts of importance 0.90 or more did not fit")
-    body = quality_gap(error, envelope(quality_tier=QualityTier.A, caps=(cap,)), session_id=SESSION)
+    body = quality_gap_body(
+        error, envelope(quality_tier=QualityTier.A, caps=(cap,)), session_id=SESSION
+    )
     made = printed(body)
     assert made["message"] == "tier B is the best; S, A wanted"
     assert (made["accepted"], made["best_achievable"]) == (["S", "A"], "B")
@@ -94,22 +96,22 @@ def test_a_503_explains_the_gap() -> None:
     assert made["envelope_score"] == 0.8
     assert (made["facts_included"], made["facts_available"]) == (2, 4)
     assert body.STATUS == 503
-    assert read(body.headers).quality_tier is QualityTier.B
+    assert parse_response(body.headers).quality_tier is QualityTier.B
     # Nothing of what the envelope holds is told.
     assert "secret" not in json.dumps(made)
 
 
 def test_a_503_without_an_envelope() -> None:
-    body = quality_gap(QualityUnreachable("no envelope was made"))
+    body = quality_gap_body(QualityUnreachable("no envelope was made"))
     assert body.best_achievable is None
     assert body.headers == {}
-    assert quality_gap(QualityUnreachable("x"), envelope()).best_achievable is QualityTier.A
+    assert quality_gap_body(QualityUnreachable("x"), envelope()).best_achievable is QualityTier.A
 
 
 def test_a_403_names_directive_parent_and_child() -> None:
     with pytest.raises(PolicyRelaxed) as caught:
         tightened(parse_policy("require-grounding 0.90"), parse_policy("require-grounding 0.50"))
-    body = refused(caught.value)
+    body = refusal_body(caught.value)
     made = printed(body)
     assert made["error"] == "safety_policy_inheritance_violation"
     assert made["directive"] == "require-grounding"
@@ -117,13 +119,13 @@ def test_a_403_names_directive_parent_and_child() -> None:
     assert isinstance(body, InheritanceBody)
     assert body.STATUS == 403
     assert body.headers == {"CRP-Safety-Violation": "inheritance"}
-    assert read(body.headers).violation == ("inheritance",)
+    assert parse_response(body.headers).violation == ("inheritance",)
 
 
 def test_a_400_says_unknown_directive_and_where() -> None:
     with pytest.raises(PolicySyntaxError) as caught:
         parse_policy("halt-on HIGH; blok-pii")
-    body = refused(caught.value)
+    body = refusal_body(caught.value)
     made = printed(body)
     assert (made["error"], made["column"]) == ("unknown directive", 15)
     assert "unknown directive 'blok-pii'" in made["message"]
@@ -134,7 +136,7 @@ def test_a_400_says_unknown_directive_and_where() -> None:
 def test_a_400_of_another_mistake_in_a_policy() -> None:
     with pytest.raises(PolicySyntaxError) as caught:
         parse_policy("halt-on SOMETIMES")
-    assert printed(refused(caught.value))["error"] == "policy_syntax"
+    assert printed(refusal_body(caught.value))["error"] == "policy_syntax"
 
 
 @pytest.mark.parametrize(
@@ -150,7 +152,7 @@ def test_a_400_of_another_mistake_in_a_policy() -> None:
     ],
 )
 def test_other_refusals_say_what_was_wrong(error: CRPError, status: int, word: str) -> None:
-    assert printed(refused(error)) == {
+    assert printed(refusal_body(error)) == {
         "schema": "refusal-body/1",
         "error": word,
         "message": str(error),
@@ -160,7 +162,7 @@ def test_other_refusals_say_what_was_wrong(error: CRPError, status: int, word: s
 
 @pytest.mark.parametrize("error", [StoreError("/srv/kb is full"), ModelTimeout("host db7 is slow")])
 def test_what_failed_inside_stays_in_the_log(error: CRPError) -> None:
-    body = refused(error)
+    body = refusal_body(error)
     assert isinstance(body, RefusalBody)
     assert (body.message, body.status) == ("", error.status_hint)
     assert body.headers == {}
@@ -168,14 +170,14 @@ def test_what_failed_inside_stays_in_the_log(error: CRPError) -> None:
 
 def test_a_halt_that_was_raised_has_the_same_body() -> None:
     error = SafetyHalt("withheld", reason="SAFETY_BUDGET_DEPLETED", session_id=SESSION)
-    assert refused(error, audit_trail_uri=TRAIL) == halted(
+    assert refusal_body(error, audit_trail_uri=TRAIL) == halt_body(
         HaltReason.BUDGET_DEPLETED, session_id=SESSION, audit_trail_uri=TRAIL
     )
-    untold = refused(SafetyHalt("withheld"), session_id=SESSION)
+    untold = refusal_body(SafetyHalt("withheld"), session_id=SESSION)
     assert isinstance(untold, HaltBody)
     assert untold.oversight_required
 
 
 def test_a_demand_for_quality_is_told_apart_from_other_503s() -> None:
     error = QualityUnreachable("tier C is the best", tier="C", wanted=("A",))
-    assert isinstance(refused(error, session_id=SESSION), QualityGapBody)
+    assert isinstance(refusal_body(error, session_id=SESSION), QualityGapBody)

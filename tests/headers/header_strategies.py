@@ -6,21 +6,21 @@ from datetime import UTC, datetime, timedelta
 
 from hypothesis import strategies as st
 
-from crp_integrations.headers.cache import CacheDirectives
 from crp_integrations.headers.grammar import FLOW_REMEDIES, SCOPES
+from crp_integrations.headers.names import AgentPhase, RetryCondition
 from crp_integrations.headers.records import (
+    CacheDirectives,
     CacheOutcome,
-    CompletenessSaid,
-    Contradictions,
-    Distortions,
-    FlowSaid,
-    OmissionsSaid,
-    RepetitionSaid,
+    CompletenessValue,
+    ContradictionsValue,
+    DistortionsValue,
+    FlowValue,
+    OmissionsValue,
+    RepetitionValue,
     RequestHeaders,
     ResponseHeaders,
-    SetSession,
+    SetSessionValue,
 )
-from crp_integrations.headers.words import Phase, Retry
 from crp_integrations.vocabulary import (
     AiActClass,
     Attribution,
@@ -82,26 +82,26 @@ SAID = {
     "attribution_score": FRACTION,
     "fabrications": COUNT,
     "distortions": st.one_of(
-        st.just(Distortions(count=0)),
+        st.just(DistortionsValue(count=0)),
         st.builds(
-            Distortions,
+            DistortionsValue,
             count=st.integers(1, 99),
             types=st.lists(st.sampled_from(DistortionType), min_size=1, unique=True).map(tuple),
         ),
     ),
     "contradictions": st.one_of(
-        st.just(Contradictions(count=0)),
-        st.builds(Contradictions, count=st.integers(1, 9), scope=st.sampled_from(SCOPES)),
+        st.just(ContradictionsValue(count=0)),
+        st.builds(ContradictionsValue, count=st.integers(1, 9), scope=st.sampled_from(SCOPES)),
     ),
     "entailment_score": FRACTION,
     "fidelity_score": FRACTION,
     "hallucination_risk": st.sampled_from(RiskLevel),
     "hallucination_score": FRACTION,
     "repetition": st.builds(
-        RepetitionSaid, level=st.sampled_from(RepetitionLevel), overlap=st.none() | FRACTION
+        RepetitionValue, level=st.sampled_from(RepetitionLevel), overlap=st.none() | FRACTION
     ),
     "completeness": st.builds(
-        CompletenessSaid,
+        CompletenessValue,
         level=st.sampled_from(CompletenessLevel),
         covered=COUNT,
         total=COUNT,
@@ -109,12 +109,12 @@ SAID = {
             tuple
         ),
     ),
-    "flow": st.builds(FlowSaid, score=FRACTION, remediation=st.sampled_from(("", *FLOW_REMEDIES))),
+    "flow": st.builds(FlowValue, score=FRACTION, remediation=st.sampled_from(("", *FLOW_REMEDIES))),
     "quality_score": FRACTION,
     "chained_hmac": HASH,
     "window_hmac": HASH,
     "chain_integrity": st.sampled_from(ChainIntegrity),
-    "omissions": st.builds(OmissionsSaid, critical=COUNT, high=COUNT, medium=COUNT),
+    "omissions": st.builds(OmissionsValue, critical=COUNT, high=COUNT, medium=COUNT),
     "personal_data": st.booleans(),
     "ai_act_class": st.sampled_from(AiActClass),
     "nist_tier": st.integers(1, 4).map(lambda n: f"TIER-{n}"),
@@ -135,11 +135,11 @@ SAID = {
         st.from_regex(r"[a-z][a-z-]{0,20}", fullmatch=True), min_size=1, max_size=3
     ).map(tuple),
     "oversight_mode": st.sampled_from(Oversight),
-    "retry_after": st.integers(0, 10**9 - 1) | MOMENT | st.sampled_from(Retry),
+    "retry_after": st.integers(0, 10**9 - 1) | MOMENT | st.sampled_from(RetryCondition),
     "nonce": NONCE,
     "seed": COUNT,
     "dispatch_strategy": st.sampled_from(Strategy),
-    "phase": st.sampled_from(Phase),
+    "phase": st.sampled_from(AgentPhase),
     "loop_depth": COUNT,
     "safety_budget": BUDGET,
     "budget_warning": st.sampled_from(BudgetWarning),
@@ -147,7 +147,7 @@ SAID = {
     "session_parent": SESSION_ID,
     "revision_round": PAIR,
     "set_session": st.builds(
-        SetSession,
+        SetSessionValue,
         token=TOKEN,
         window=st.integers(1, 50),
         quality_history=st.just(()) | TIERS,
@@ -183,7 +183,7 @@ ASKED = {
     "safety_budget": BUDGET,
     "loop_depth": COUNT,
     "session_parent": SESSION_ID,
-    "phase": st.sampled_from(Phase),
+    "phase": st.sampled_from(AgentPhase),
     "session_token": TOKEN,
     "oversight_token": HASH.map(lambda digest: "approved:" + digest),
 }

@@ -9,22 +9,26 @@ import pytest
 
 from crp_integrations.errors import HeaderSyntaxError
 from crp_integrations.headers import names
-from crp_integrations.headers.parse import read
-from crp_integrations.headers.passed import RETRY, Passed, retry_for
-from crp_integrations.headers.records import SetSession
-from crp_integrations.headers.render import render
+from crp_integrations.headers.codec import parse_response
+from crp_integrations.headers.names import AgentPhase, RetryCondition
+from crp_integrations.headers.records import SetSessionValue
+from crp_integrations.headers.response_headers import (
+    RETRY,
+    WindowContext,
+    render_headers,
+    retry_for,
+)
 from crp_integrations.headers.settings import HeaderSettings
-from crp_integrations.headers.words import Phase, Retry
 from crp_integrations.relay.settings import Settings
 from crp_integrations.vocabulary import BudgetWarning, HaltReason, Oversight, QualityTier, Strategy
-from tests.headers.samples import SESSION, envelope, report, seal
+from tests.headers.header_samples import SESSION, envelope, report, seal
 
 WINDOWS = ("crp_win_0123456789abcdef", "crp_win_fedcba9876543210")
 
 
-def said(passed: Passed | None = None, **fields: Any) -> dict[str, str]:
+def said(passed: WindowContext | None = None, **fields: Any) -> dict[str, str]:
     sealed = fields.pop("seal", {})
-    return render(
+    return render_headers(
         envelope(),
         report(),
         session_id=SESSION,
@@ -37,7 +41,7 @@ def said(passed: Passed | None = None, **fields: Any) -> dict[str, str]:
 
 
 def test_everything_that_can_be_passed() -> None:
-    passed = Passed(
+    passed = WindowContext(
         policy_applied="halt-on HIGH; block-pii",
         violation=("require-flow", "max-repetition"),
         oversight_mode=Oversight.HUMAN_REVIEW,
@@ -45,7 +49,7 @@ def test_everything_that_can_be_passed() -> None:
         seed=7,
         residency="de",
         dispatch_strategy=Strategy.AGENTIC,
-        phase=Phase.REFINE,
+        phase=AgentPhase.REFINE,
         loop_depth=1,
         safety_budget=0.2,
         budget_warning="low",
@@ -57,7 +61,7 @@ def test_everything_that_can_be_passed() -> None:
         report_uri="/crp/v3/reports/crp_win_fedcba9876543210",
         trail_id="crp_trail_0123456789abcdef",
         trail_uri="https://a.example/trail/1",
-        set_session=SetSession(token="abc.DEF", window=2, quality_history=(QualityTier.A,)),
+        set_session=SetSessionValue(token="abc.DEF", window=2, quality_history=(QualityTier.A,)),
         flow_remedy="stitched",
     )
     headers = said(passed)
@@ -86,35 +90,35 @@ def test_everything_that_can_be_passed() -> None:
             "QualityHistory=A"
         ),
     }
-    assert read(headers).budget_warning is BudgetWarning.LOW
+    assert parse_response(headers).budget_warning is BudgetWarning.LOW
 
 
 def test_nothing_passed_is_no_header() -> None:
-    assert said(Passed()) == said(None)
+    assert said(WindowContext()) == said(None)
 
 
 @pytest.mark.requirement("003-14.3-1")
 def test_the_session_carries_the_tier_of_every_window() -> None:
     history = (QualityTier.A, QualityTier.A, QualityTier.B)
-    text = said(Passed(set_session=SetSession(token="a.b", window=3, quality_history=history)))[
-        "CRP-Set-Session"
-    ]
+    text = said(
+        WindowContext(set_session=SetSessionValue(token="a.b", window=3, quality_history=history))
+    )["CRP-Set-Session"]
     assert text.endswith("; Window=3; QualityHistory=A,A,B")
-    again = read({"CRP-Set-Session": text}).set_session
+    again = parse_response({"CRP-Set-Session": text}).set_session
     assert again is not None
     assert again.quality_history == history
 
 
 @pytest.mark.parametrize("reason", HaltReason)
 def test_a_withheld_answer_always_says_what_to_wait_for(reason: HaltReason) -> None:
-    headers = said(Passed(halt_reason=reason), seal={"outcome": "halted"})
+    headers = said(WindowContext(halt_reason=reason), seal={"outcome": "halted"})
     assert headers["CRP-Safety-Retry-After"] == RETRY[reason] == retry_for(reason)
-    assert "CRP-Safety-Retry-After" not in said(Passed(halt_reason=reason))
+    assert "CRP-Safety-Retry-After" not in said(WindowContext(halt_reason=reason))
 
 
 def test_a_withheld_answer_without_a_reason_asks_for_a_person() -> None:
     assert said(seal={"outcome": "halted"})["CRP-Safety-Retry-After"] == "oversight-required"
-    assert RETRY[HaltReason.BUDGET_DEPLETED] is Retry.NEW_SESSION
+    assert RETRY[HaltReason.BUDGET_DEPLETED] is RetryCondition.NEW_SESSION
 
 
 @pytest.mark.parametrize(
@@ -123,11 +127,11 @@ def test_a_withheld_answer_without_a_reason_asks_for_a_person() -> None:
         (0, "0"),
         (120, "120"),
         (datetime(2026, 5, 25, 10, tzinfo=UTC), "2026-05-25T10:00:00Z"),
-        (Retry.NEW_SESSION, "new-session-required"),
+        (RetryCondition.NEW_SESSION, "new-session-required"),
     ],
 )
 def test_the_caller_s_own_word_goes_first(after: Any, text: str) -> None:
-    passed = Passed(halt_reason=HaltReason.POLICY, retry_after=after)
+    passed = WindowContext(halt_reason=HaltReason.POLICY, retry_after=after)
     assert said(passed, seal={"outcome": "halted"})["CRP-Safety-Retry-After"] == text
 
 
@@ -146,11 +150,11 @@ def test_the_caller_s_own_word_goes_first(after: Any, text: str) -> None:
 )
 def test_what_no_header_can_say_is_refused(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(HeaderSyntaxError, match=words):
-        said(Passed(**fields))
+        said(WindowContext(**fields))
 
 
 def test_a_region_of_another_form_has_no_header() -> None:
-    assert names.RESIDENCY not in said(Passed(residency="eu-west"))
+    assert names.RESIDENCY not in said(WindowContext(residency="eu-west"))
 
 
 @pytest.mark.requirement("003-16.3-1")
