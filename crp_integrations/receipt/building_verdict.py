@@ -9,9 +9,9 @@ from typing import Any, Final
 from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.examination import Engines, Examination
 from crp_integrations.envelope.prompt import BETWEEN
+from crp_integrations.policy.policy_text import render_policy
 from crp_integrations.policy.records import Policy
-from crp_integrations.policy.render import render
-from crp_integrations.policy.settling import Terms
+from crp_integrations.policy.verdict import AnswerTerms
 from crp_integrations.receipt import bare
 from crp_integrations.receipt.building_judged import judged_told
 from crp_integrations.receipt.leaves import Part
@@ -124,7 +124,7 @@ def _engines(engines: Engines) -> dict[str, Any]:
 @lru_cache(maxsize=64)
 def _written(policy: Policy) -> tuple[str, str]:
     """A policy's canonical text and its hash."""
-    text = render(policy)
+    text = render_policy(policy)
     return text, sha256(text)
 
 
@@ -134,7 +134,7 @@ def policy_told(decided: Decided, told: Told) -> dict[str, Any]:
     return {
         "text": text,
         "hash": digest,
-        "report_only": None if decided.report_only is None else render(decided.report_only),
+        "report_only": None if decided.report_only is None else render_policy(decided.report_only),
         "judgement": None if decided.judgement is None else bare.written(decided.judgement),
         "reported": None if decided.reported is None else bare.written(decided.reported),
         "tier": None if decided.tier is None else decided.tier.value,
@@ -148,7 +148,7 @@ def policy_told(decided: Decided, told: Told) -> dict[str, Any]:
     }
 
 
-def _terms(terms: Terms) -> dict[str, Any]:
+def _terms(terms: AnswerTerms) -> dict[str, Any]:
     return {
         "accept_risk": None if terms.accept_risk is None else terms.accept_risk.value,
         "accept_quality": [one.value for one in terms.accept_quality],

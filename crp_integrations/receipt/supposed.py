@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 
 from crp_integrations.dpe.records import Claim, Report
 from crp_integrations.envelope.records import Envelope
-from crp_integrations.policy.records import Judgement
-from crp_integrations.policy.settling import Settled
+from crp_integrations.policy.records import PolicyJudgement
+from crp_integrations.policy.verdict import AnswerDecision
 from crp_integrations.receipt.bare import fixed
 from crp_integrations.receipt.places import in_text
 from crp_integrations.records import Part, Record
@@ -150,8 +150,8 @@ class Ruling(NamedTuple):
         review: a person must look at an answer that nothing else withholds.
     """
 
-    judgement: Judgement
-    settled: Settled
+    judgement: PolicyJudgement
+    settled: AnswerDecision
     review: bool
 
 

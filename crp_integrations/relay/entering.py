@@ -15,11 +15,10 @@ from crp_integrations.audit.records import WindowSeal
 from crp_integrations.envelope.prior import PriorWindow
 from crp_integrations.errors import AccessDenied, PolicyRelaxed, TokenRefused
 from crp_integrations.fabric.namespace import Namespace
-from crp_integrations.policy.inherit import strictest, tightened
-from crp_integrations.policy.parse import parse
-from crp_integrations.policy.profiles import with_mode
+from crp_integrations.policy.inheritance import apply_mode, combine_strictest, tighten
+from crp_integrations.policy.policy_text import parse_policy
 from crp_integrations.policy.records import Policy
-from crp_integrations.policy.reports import inheritance_report
+from crp_integrations.policy.verdict import inheritance_report
 from crp_integrations.relay.earlier.hearing import unheard
 from crp_integrations.relay.nonces import checked
 from crp_integrations.relay.records import Request
@@ -171,7 +170,7 @@ def enter(
     if parents:
         room(nodes, [parent.window_id for parent in parents], settings.sessions.graph)
     follows = parents or after or last(nodes)
-    only = parse(request.report_only) if request.report_only else None
+    only = parse_policy(request.report_only) if request.report_only else None
     return Entered(
         session=session,
         policy=policy or Policy(),
@@ -236,7 +235,7 @@ def _policy(
     """
     # The strictest of each directive holds, so an older session follows its operator.
     layers = [
-        parse(text)
+        parse_policy(text)
         for text in (
             world.settings.policy,
             agent.safety_policy if agent else "",
@@ -245,14 +244,14 @@ def _policy(
         )
         if text
     ]
-    held = reduce(strictest, layers) if layers else None
+    held = reduce(combine_strictest, layers) if layers else None
     if not request.policy:
         return held
-    own = parse(request.policy)
+    own = parse_policy(request.policy)
     if held is None:
         return own
     try:
-        return tightened(held, own)
+        return tighten(held, own)
     except PolicyRelaxed as error:
         if world.sink is not None and (held.report_uri or held.report_to):
             at = iso(world.clock.now())
@@ -263,7 +262,7 @@ def _policy(
 def _moded(policy: Policy | None, request: Request) -> Policy | None:
     """The policy under the request's safety mode, which leaves what is stricter as it is."""
     plain = policy or Policy()
-    moded = with_mode(plain, request.safety_mode)
+    moded = apply_mode(plain, request.safety_mode)
     return policy if moded == plain else moded
 
 

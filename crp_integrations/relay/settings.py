@@ -34,7 +34,7 @@ from crp_integrations.governance.steps import StepSettings
 from crp_integrations.guard.settings import GuardSettings
 from crp_integrations.headers import grammar
 from crp_integrations.headers.settings import HeaderSettings
-from crp_integrations.policy.parse import parse
+from crp_integrations.policy.policy_text import parse_policy
 from crp_integrations.policy.settings import ReportSettings
 from crp_integrations.relay.settings_dispatch import DispatchSettings
 from crp_integrations.relay.settings_judge import JudgeSettings
@@ -153,7 +153,7 @@ class Settings(BaseSettings):
     def _in_grammar(cls, value: str) -> str:
         try:
             if value:
-                parse(value)
+                parse_policy(value)
         except PolicySyntaxError as error:
             raise ValueError(str(error)) from None
         return value

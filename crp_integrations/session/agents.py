@@ -12,9 +12,8 @@ from typing import Annotated
 from pydantic import Field, StringConstraints
 
 from crp_integrations.errors import AccessDenied, SafetyHalt
-from crp_integrations.policy.inherit import in_force
-from crp_integrations.policy.parse import parse
-from crp_integrations.policy.render import render
+from crp_integrations.policy.inheritance import effective_policy
+from crp_integrations.policy.policy_text import parse_policy, render_policy
 from crp_integrations.records import Record
 from crp_integrations.session import budget
 from crp_integrations.session.ids import SESSION_ID
@@ -139,8 +138,8 @@ def inherited(*layers: str) -> str:
         PolicySyntaxError: a text is no policy.
         PolicyRelaxed: a layer is less strict than the one before, on a directive that it names.
     """
-    given = [parse(layer) for layer in layers if layer.strip()]
-    return render(in_force(given)) if given else ""
+    given = [parse_policy(layer) for layer in layers if layer.strip()]
+    return render_policy(effective_policy(given)) if given else ""
 
 
 def delegated(

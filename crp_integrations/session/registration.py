@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field, field_validator
 
 from crp_integrations.errors import ConfigError, PolicySyntaxError
-from crp_integrations.policy.parse import parse
+from crp_integrations.policy.policy_text import parse_policy
 from crp_integrations.records import Part
 from crp_integrations.vocabulary import Strategy
 
@@ -34,7 +34,7 @@ class Agent(Part):
     def _a_policy(cls, value: str) -> str:
         try:
             if value.strip():
-                parse(value)
+                parse_policy(value)
         except PolicySyntaxError as error:
             raise ConfigError(f"safety_policy of a registered agent: {error}") from error
         return value

@@ -25,7 +25,7 @@ from crp_integrations.audit.journal import append
 from crp_integrations.audit.keys import journal_key
 from crp_integrations.errors import StoreError
 from crp_integrations.policy.directives import DIRECTIVES as POLICY
-from crp_integrations.policy.words import Demand
+from crp_integrations.policy.directives import Demand
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import (
     ChainIntegrity,

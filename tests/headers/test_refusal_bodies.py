@@ -37,8 +37,8 @@ from crp_integrations.headers.refusal_bodies import (
     quality_gap_body,
     refusal_body,
 )
-from crp_integrations.policy.inherit import tightened
-from crp_integrations.policy.parse import parse as parse_policy
+from crp_integrations.policy.inheritance import tighten
+from crp_integrations.policy.policy_text import parse_policy
 from crp_integrations.vocabulary import HaltReason, QualityTier
 from tests.headers.header_samples import SESSION, envelope
 
@@ -110,7 +110,7 @@ def test_a_503_without_an_envelope() -> None:
 
 def test_a_403_names_directive_parent_and_child() -> None:
     with pytest.raises(PolicyRelaxed) as caught:
-        tightened(parse_policy("require-grounding 0.90"), parse_policy("require-grounding 0.50"))
+        tighten(parse_policy("require-grounding 0.90"), parse_policy("require-grounding 0.50"))
     body = refusal_body(caught.value)
     made = printed(body)
     assert made["error"] == "safety_policy_inheritance_violation"

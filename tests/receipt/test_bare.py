@@ -9,7 +9,7 @@ import pytest
 
 from crp_integrations.dpe.compliance import Classification
 from crp_integrations.dpe.records import Report, StageRun
-from crp_integrations.policy.records import Judgement
+from crp_integrations.policy.records import PolicyJudgement
 from crp_integrations.receipt import bare
 from crp_integrations.receipt.canonical import dumps
 from crp_integrations.receipt.told import Told
@@ -78,4 +78,4 @@ def test_fields_that_may_hold_a_float_or_a_record_are_written_anew() -> None:
     floats = {"signals", "composite_score", "base_score", "thresholds", "quality", "claims"}
     assert floats <= changing
     assert changing.isdisjoint({"flags", "claims_by_type", "risk_level", "omission_summary"})
-    assert {"violations", "warnings"} == set(bare.changing(Judgement))
+    assert {"violations", "warnings"} == set(bare.changing(PolicyJudgement))

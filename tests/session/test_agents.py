@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from crp_integrations.errors import AccessDenied, ConfigError, PolicyRelaxed, SafetyHalt
 from crp_integrations.headers.names import NEVER_PASSED
-from crp_integrations.policy.parse import parse
-from crp_integrations.policy.render import render
+from crp_integrations.policy.policy_text import parse_policy, render_policy
 from crp_integrations.session import agents
 from crp_integrations.session.agents import Downward, Upward
 from crp_integrations.session.registration import Agent
@@ -31,7 +30,7 @@ SETTINGS = SessionSettings(agents=AgentSettings(registered=(READER,)))
 
 
 def canonical(policy: str) -> str:
-    return render(parse(policy))
+    return render_policy(parse_policy(policy))
 
 
 def admit(agent: Agent | None = None, strategy: Strategy = Strategy.PUSH, depth: int = 0) -> None:

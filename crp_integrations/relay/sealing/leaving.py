@@ -9,9 +9,8 @@ from datetime import datetime
 from crp_integrations.audit.records import WindowSeal
 from crp_integrations.envelope.prior import PriorWindow
 from crp_integrations.fabric.ports import Transaction
-from crp_integrations.policy.inherit import strictest
-from crp_integrations.policy.parse import parse
-from crp_integrations.policy.render import render
+from crp_integrations.policy.inheritance import combine_strictest
+from crp_integrations.policy.policy_text import parse_policy, render_policy
 from crp_integrations.relay.entering import Entered
 from crp_integrations.relay.sealing.ending import Ending
 from crp_integrations.relay.world import World
@@ -163,7 +162,9 @@ def _policy(kept: str, entered: Entered | None) -> str:
     """The session's policy: no window that began before a stricter one was stated relaxes it."""
     if entered is None or not entered.stated:
         return kept
-    return render(strictest(entered.policy, parse(kept)) if kept else entered.policy)
+    return render_policy(
+        combine_strictest(entered.policy, parse_policy(kept)) if kept else entered.policy
+    )
 
 
 def _prior(ending: Ending, seal: WindowSeal) -> PriorWindow | None:

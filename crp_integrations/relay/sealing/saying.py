@@ -10,8 +10,8 @@ from crp_integrations.errors import CRPError, PolicyRelaxed, SafetyHalt, StoreDa
 from crp_integrations.headers.codec import write_response
 from crp_integrations.headers.records import CacheOutcome, ResponseHeaders, SetSessionValue
 from crp_integrations.headers.response_headers import WindowContext, render_headers, retry_for
-from crp_integrations.policy.render import policy_hash
-from crp_integrations.policy.render import render as written
+from crp_integrations.policy.policy_text import policy_hash
+from crp_integrations.policy.policy_text import render_policy as written
 from crp_integrations.relay.attempts import Attempts
 from crp_integrations.relay.close import Closed
 from crp_integrations.relay.entering import Entered, token_scope

@@ -10,11 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crp_integrations.errors import PolicyRelaxed
-from crp_integrations.policy.inherit import in_force, tightened
-from crp_integrations.policy.parse import parse
-from crp_integrations.policy.profiles import MODES, PROFILES, with_mode
+from crp_integrations.policy.inheritance import (
+    MODES,
+    PROFILES,
+    apply_mode,
+    effective_policy,
+    tighten,
+)
+from crp_integrations.policy.policy_text import parse_policy, render_policy
 from crp_integrations.policy.records import Policy
-from crp_integrations.policy.render import render
 from crp_integrations.vocabulary import SafetyMode
 from tests.policy.policies import COARSE, policies
 
@@ -95,10 +99,10 @@ def test_a_child_is_accepted_exactly_when_it_is_tighter_everywhere(
     child = parent.changed(**{field: getattr(other, field) for field in fields})
     wrong = relaxed(parent, child)
     if not wrong:
-        assert tightened(parent, child) == child
+        assert tighten(parent, child) == child
         return
     with pytest.raises(PolicyRelaxed) as caught:
-        tightened(parent, child)
+        tighten(parent, child)
     assert caught.value.directive == wrong[0].replace("_", "-")
 
 
@@ -106,22 +110,22 @@ def test_a_child_is_accepted_exactly_when_it_is_tighter_everywhere(
 def test_two_policies_at_random(parent: Policy, child: Policy) -> None:
     if relaxed(parent, child):
         with pytest.raises(PolicyRelaxed):
-            tightened(parent, child)
+            tighten(parent, child)
     else:
-        assert tightened(parent, child) == child
+        assert tighten(parent, child) == child
 
 
 @given(policies(COARSE), policies(COARSE))
 def test_both_written_together_tighten_each(one: Policy, other: Policy) -> None:
     # Duplicates: the most restrictive of each directive holds, so the whole tightens both.
     fewer = one.changed(report_uri=(), report_to=())
-    both = parse(f"{render(fewer)}; {render(other)}")
+    both = parse_policy(f"{render_policy(fewer)}; {render_policy(other)}")
     assert relaxed(fewer, both) == relaxed(other, both) == []
 
 
 @given(policies())
 def test_without_a_child_the_parents_policy_holds(parent: Policy) -> None:
-    assert tightened(parent, None) == parent == tightened(parent, parent)
+    assert tighten(parent, None) == parent == tighten(parent, parent)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +164,7 @@ def test_a_refusal_names_directive_and_both_values(
     parent: str, child: str, directive: str, wanted: str, seen: str
 ) -> None:
     with pytest.raises(PolicyRelaxed, match="safety_policy_inheritance_violation") as caught:
-        tightened(parse(parent), parse(child))
+        tighten(parse_policy(parent), parse_policy(child))
     error = caught.value
     assert (error.directive, error.parent, error.child) == (directive, wanted, seen)
     assert error.status_hint == 403
@@ -168,23 +172,23 @@ def test_a_refusal_names_directive_and_both_values(
 
 
 def test_layers_inherit_one_from_the_other() -> None:
-    operator, session = parse("halt-on CRITICAL"), parse("halt-on HIGH; block-pii")
-    assert in_force([None, None]) == Policy()
-    assert in_force([operator, None, session]) == session
-    assert in_force([operator, session, None]) == session
+    operator, session = parse_policy("halt-on CRITICAL"), parse_policy("halt-on HIGH; block-pii")
+    assert effective_policy([None, None]) == Policy()
+    assert effective_policy([operator, None, session]) == session
+    assert effective_policy([operator, session, None]) == session
     # Nothing stands above the first: it may allow what is not allowed by default.
-    wide = parse("default-src context parametric ckf")
-    assert in_force([None, wide]) == wide
+    wide = parse_policy("default-src context parametric ckf")
+    assert effective_policy([None, wide]) == wide
     with pytest.raises(PolicyRelaxed):
-        in_force([operator, session, operator])
+        effective_policy([operator, session, operator])
 
 
 @given(policies(COARSE), st.sampled_from((*SafetyMode, None)))
 def test_a_safety_mode_adds_its_directives_and_relaxes_none(
     policy: Policy, mode: SafetyMode | None
 ) -> None:
-    moded = with_mode(policy, mode)
-    assert tightened(policy, moded) == moded
+    moded = apply_mode(policy, mode)
+    assert tighten(policy, moded) == moded
     assert moded.default_src == policy.default_src
     if mode in (None, SafetyMode.PERMISSIVE):
         assert moded == policy
@@ -195,7 +199,7 @@ def test_a_safety_mode_adds_its_directives_and_relaxes_none(
 
 def test_the_medical_profile_may_be_tightened_and_no_other_profile_does() -> None:
     medical = PROFILES["medical"]
-    assert tightened(medical, parse("profile=medical; halt-on MEDIUM")).halt_on == "MEDIUM"
+    assert tighten(medical, parse_policy("profile=medical; halt-on MEDIUM")).halt_on == "MEDIUM"
     for name in ("financial", "developer", "public-facing"):
         with pytest.raises(PolicyRelaxed):
-            tightened(medical, PROFILES[name])
+            tighten(medical, PROFILES[name])

@@ -1,10 +1,12 @@
-"""Reads the text of a policy, and says in which column it goes wrong.
+"""A policy parsed from its text, rendered in its one canonical form, and bound by a nonce.
 
-Spec: related facts §6
+Spec: related facts §3, §6
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 import unicodedata
 from collections.abc import Iterator
@@ -14,12 +16,14 @@ from crp_integrations.errors import PolicySyntaxError, RequestError
 from crp_integrations.policy.directives import (
     DIRECTIVES,
     MOST_ADDRESSES,
-    Word,
+    PROFILE_TEXTS,
+    PolicyWord,
     field_of,
-    refused,
+    word_error,
+    write_directive,
 )
-from crp_integrations.policy.records import Policy
-from crp_integrations.policy.words import PROFILE_TEXTS
+from crp_integrations.policy.records import Policy, require_policy
+from crp_integrations.seals import policy_nonce, same, sha256
 
 # The canonical form of every policy is shorter.
 MOST_CHARACTERS: Final = 4_096
@@ -28,7 +32,7 @@ _PROFILE: Final = "profile"
 _SHOWN: Final = 40
 
 
-def parse(text: str) -> Policy:
+def parse_policy(text: str) -> Policy:
     """Read a policy: directives apart by semicolons, blanks around them as you like.
 
     Words are read without regard to case. Of two directives of one name the most restrictive
@@ -41,9 +45,9 @@ def parse(text: str) -> Policy:
             most one after the last character.
         RequestError: it is no text.
 
-    >>> parse("halt-on HIGH; block-pii").halt_on.value
+    >>> parse_policy("halt-on HIGH; block-pii").halt_on.value
     'HIGH'
-    >>> parse("halt-on HIGH; blok-pii")
+    >>> parse_policy("halt-on HIGH; blok-pii")
     Traceback (most recent call last):
     crp_integrations.errors.PolicySyntaxError: unknown directive 'blok-pii' in column 15
     """
@@ -71,7 +75,7 @@ def _values(text: str) -> dict[str, Any]:
     for words, end in _directives(text):
         first = words[0]
         if first.folded.partition("=")[0] == _PROFILE:
-            given = _profile(words, end)
+            given = _profile_values(words, end)
         elif first.folded in DIRECTIVES:
             kind = DIRECTIVES[first.folded]
             given = {first.folded: kind.read(first.folded, words[1:], end)}
@@ -94,11 +98,11 @@ def _values(text: str) -> dict[str, Any]:
     return found
 
 
-def _directives(text: str) -> Iterator[tuple[list[Word], int]]:
+def _directives(text: str) -> Iterator[tuple[list[PolicyWord], int]]:
     """The words of each directive, and the column right after its last word."""
     start = 0
     for segment in text.split(";"):
-        words = [Word(m[0], start + m.start() + 1) for m in _WORD.finditer(segment)]
+        words = [PolicyWord(m[0], start + m.start() + 1) for m in _WORD.finditer(segment)]
         if not words:
             column = start + len(segment) + 1
             raise PolicySyntaxError(f"no directive in column {column}, wanted one", column=column)
@@ -106,15 +110,15 @@ def _directives(text: str) -> Iterator[tuple[list[Word], int]]:
         start += len(segment) + 1
 
 
-def _profile(words: list[Word], end: int) -> dict[str, Any]:
+def _profile_values(words: list[PolicyWord], end: int) -> dict[str, Any]:
     """The directives that a profile stands for."""
     first = words[0]
     name, equals, value = first.folded.partition("=")
     wanted = "one of " + ", ".join(f"{_PROFILE}={one}" for one in PROFILE_TEXTS)
     if not equals:
-        raise refused(first, name, wanted)
+        raise word_error(first, name, wanted)
     if len(words) > 1:
-        raise refused(words[1], name, "one value alone")
+        raise word_error(words[1], name, "one value alone")
     for known, text in PROFILE_TEXTS.items():
         if value == known.value:
             return {
@@ -122,4 +126,91 @@ def _profile(words: list[Word], end: int) -> dict[str, Any]:
                 for each, stop in _directives(text)
             }
     column = first.column + len(_PROFILE) + 1
-    raise refused(Word(first.text.partition("=")[2], column), name, wanted)
+    raise word_error(PolicyWord(first.text.partition("=")[2], column), name, wanted)
+
+
+def render_policy(policy: Policy) -> str:
+    """The canonical text: every directive that is there once, in the order of the table.
+
+    `default-src` is always written, since a policy without it has its default.
+
+    Spec: related facts §6
+
+    Raises:
+        RequestError: it is no policy, but the text of one, say.
+
+    >>> from crp_integrations.policy.policy_text import parse
+    >>> render_policy(parse_policy("block-pii;HALT-ON high ; halt-on critical"))
+    'default-src context parametric; halt-on HIGH; block-pii'
+    """
+    require_policy(policy)
+    return "; ".join(
+        write_directive(name, value)
+        for name in DIRECTIVES
+        if name == "default-src" or has_directive(policy, name)
+        for value in (getattr(policy, field_of(name)),)
+    )
+
+
+def has_directive(policy: Policy, name: str) -> bool:
+    """Whether a directive is there; `default-src` always is.
+
+    >>> has_directive(Policy(require_flow=0.0), "require-flow")
+    True
+    """
+    value = getattr(policy, field_of(name))
+    # A threshold of 0.00 was written, and an equality would call it False.
+    return name == "default-src" or not (value is None or value is False or value == ())
+
+
+def policy_hash(policy: Policy) -> str:
+    """`sha256:` hash of the canonical text."""
+    return sha256(render_policy(policy))
+
+
+PREFIX: Final = "base64:"
+RANDOM_BYTES: Final = 16
+_SEAL_BYTES: Final = 32
+
+
+def make_nonce(policy: Policy, *, random: bytes, key: bytes) -> str:
+    """A nonce for a policy.
+
+    Spec: related facts §3
+
+    Args:
+        random: 16 bytes that nobody can guess.
+        key: the secret that the nonce is checked with.
+
+    Returns:
+        `base64:` and 64 characters: the random bytes, and their seal with the policy's hash.
+
+    Raises:
+        ValueError: there are not 16 random bytes, or the key is empty.
+    """
+    if len(random) != RANDOM_BYTES or not key:
+        raise ValueError(
+            f"{len(random)} random bytes and a key of {len(key)}; wanted {RANDOM_BYTES} and a key"
+        )
+    sealed = policy_nonce(key, random=random, policy_hash=policy_hash(policy))
+    return PREFIX + base64.b64encode(random + bytes.fromhex(sealed)).decode()
+
+
+def check_nonce(nonce: str, policy: Policy, *, key: bytes) -> None:
+    """Whether a nonce was given out for exactly this policy.
+
+    Spec: related facts §3
+
+    Raises:
+        RequestError: it was not, or is malformed; both are 400.
+    """
+    try:
+        given = base64.b64decode(nonce.removeprefix(PREFIX), validate=True)
+    except (binascii.Error, ValueError):
+        given = b""
+    # The whole text is compared, so a nonce has one spelling.
+    wanted = len(given) == RANDOM_BYTES + _SEAL_BYTES
+    if not wanted or not same(nonce, make_nonce(policy, random=given[:RANDOM_BYTES], key=key)):
+        raise RequestError(
+            "the safety nonce does not belong to this policy; send the one that came with it"
+        )

@@ -9,11 +9,10 @@ import pytest
 from crp_integrations.dpe.stages.s13_report import finish
 from crp_integrations.errors import PolicyRelaxed
 from crp_integrations.headers.names import PROTOCOL_VERSION
-from crp_integrations.policy.inherit import tightened
-from crp_integrations.policy.judge import judge
-from crp_integrations.policy.parse import parse
+from crp_integrations.policy.inheritance import tighten
+from crp_integrations.policy.policy_text import parse_policy
 from crp_integrations.policy.records import CRP_VERSION
-from crp_integrations.policy.reports import inheritance_report, violation_report
+from crp_integrations.policy.verdict import inheritance_report, judge_answer, violation_report
 from tests.dpe.helpers import check
 
 FIELDS = [
@@ -38,7 +37,7 @@ def test_a_report_has_exactly_the_listed_fields() -> None:
         window_id="crp_win_0123456789abcdef",
         timestamp="2026-05-25T10:00:00Z",
     )
-    found = judge(parse("halt-on HIGH; block-fabrication"), report)
+    found = judge_answer(parse_policy("halt-on HIGH; block-fabrication"), report)
     one, other = (
         violation_report(violation, report, audit_trail_uri="https://a.example/t")
         for violation in found.violations
@@ -64,7 +63,7 @@ def test_a_report_has_exactly_the_listed_fields() -> None:
 
 def test_a_refused_policy_is_reported_without_numbers_of_an_answer() -> None:
     with pytest.raises(PolicyRelaxed) as caught:
-        tightened(parse("halt-on HIGH"), parse("halt-on CRITICAL"))
+        tighten(parse_policy("halt-on HIGH"), parse_policy("halt-on CRITICAL"))
     sent = inheritance_report(
         caught.value, session_id="crp_sess_0123456789abcdef", timestamp="2026-05-25T10:00:00Z"
     ).model_dump(mode="json")

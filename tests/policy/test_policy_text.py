@@ -7,12 +7,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from crp_integrations.errors import PolicySyntaxError
-from crp_integrations.policy.directives import DIRECTIVES
-from crp_integrations.policy.parse import MOST_CHARACTERS, parse
-from crp_integrations.policy.profiles import MODES, PROFILES
+from crp_integrations.policy.directives import DIRECTIVES, PolicyProfile, PolicySource
+from crp_integrations.policy.inheritance import MODES, PROFILES
+from crp_integrations.policy.policy_text import (
+    MOST_CHARACTERS,
+    parse_policy,
+    policy_hash,
+    render_policy,
+)
 from crp_integrations.policy.records import Policy
-from crp_integrations.policy.render import policy_hash, render
-from crp_integrations.policy.words import PolicySource, Profile
 from crp_integrations.vocabulary import (
     Oversight,
     QualityTier,
@@ -35,7 +38,7 @@ EVERYTHING = (
 
 def column(text: str) -> int:
     with pytest.raises(PolicySyntaxError) as caught:
-        parse(text)
+        parse_policy(text)
     assert caught.value.status_hint == 400
     return caught.value.column
 
@@ -43,22 +46,22 @@ def column(text: str) -> int:
 @given(policies())
 @example(Policy())
 def test_a_policy_that_is_printed_and_read_is_the_same(policy: Policy) -> None:
-    assert parse(render(policy)) == policy
+    assert parse_policy(render_policy(policy)) == policy
     assert Policy.model_validate_json(policy.model_dump_json()) == policy
 
 
 def test_the_longest_canonical_form_is_one_that_is_read() -> None:
-    longest = parse(EVERYTHING).changed(
+    longest = parse_policy(EVERYTHING).changed(
         report_uri=tuple("https://h.example/" + letter * 494 for letter in "abcd"),
         report_to=tuple(letter * 64 for letter in "abcd"),
     )
-    assert len(render(longest)) < MOST_CHARACTERS
-    assert parse(render(longest)) == longest
+    assert len(render_policy(longest)) < MOST_CHARACTERS
+    assert parse_policy(render_policy(longest)) == longest
 
 
 def test_every_directive_is_read_and_printed_as_it_stands() -> None:
     assert {part.split(" ")[0] for part in EVERYTHING.split("; ")} == set(DIRECTIVES)
-    assert parse(EVERYTHING) == Policy(
+    assert parse_policy(EVERYTHING) == Policy(
         default_src=(PolicySource.CONTEXT, PolicySource.CKF, PolicySource.CROSS_SESSION),
         halt_on=RiskLevel.CRITICAL,
         warn_on=RiskLevel.MEDIUM,
@@ -79,13 +82,13 @@ def test_every_directive_is_read_and_printed_as_it_stands() -> None:
         report_uri=("http://b.example:8080/", "https://a.example/r"),
         report_to=("audit", "ops"),
     )
-    assert parse(render(parse(EVERYTHING))) == parse(EVERYTHING)
+    assert parse_policy(render_policy(parse_policy(EVERYTHING))) == parse_policy(EVERYTHING)
 
 
 def test_sources_have_their_default_and_none_of_them_is_a_word() -> None:
-    assert parse("block-pii").default_src == (PolicySource.CONTEXT, PolicySource.PARAMETRIC)
-    assert parse("default-src 'NONE'").default_src == ()
-    assert render(parse("default-src 'none'")) == "default-src 'none'"
+    assert parse_policy("block-pii").default_src == (PolicySource.CONTEXT, PolicySource.PARAMETRIC)
+    assert parse_policy("default-src 'NONE'").default_src == ()
+    assert render_policy(parse_policy("default-src 'none'")) == "default-src 'none'"
 
 
 @pytest.mark.parametrize(
@@ -96,9 +99,9 @@ def test_sources_have_their_default_and_none_of_them_is_a_word() -> None:
     ],
 )
 def test_case_and_blanks_mean_nothing(text: str) -> None:
-    wanted = parse("halt-on HIGH; block-pii; require-quality S A; oversight human-review")
-    assert parse(text) == wanted
-    assert policy_hash(parse(text)) == policy_hash(wanted)
+    wanted = parse_policy("halt-on HIGH; block-pii; require-quality S A; oversight human-review")
+    assert parse_policy(text) == wanted
+    assert policy_hash(parse_policy(text)) == policy_hash(wanted)
 
 
 @pytest.mark.parametrize(
@@ -122,26 +125,33 @@ def test_case_and_blanks_mean_nothing(text: str) -> None:
     ],
 )
 def test_the_most_restrictive_of_duplicates_holds(lax: str, strict: str) -> None:
-    assert parse(f"{lax}; {strict}") == parse(f"{strict}; {lax}") == parse(strict) != parse(lax)
+    assert (
+        parse_policy(f"{lax}; {strict}")
+        == parse_policy(f"{strict}; {lax}")
+        == parse_policy(strict)
+        != parse_policy(lax)
+    )
 
 
 def test_duplicates_that_share_nothing_leave_nothing() -> None:
-    assert parse("default-src context; default-src ckf").default_src == ()
+    assert parse_policy("default-src context; default-src ckf").default_src == ()
 
 
 def test_reports_go_to_every_address_that_is_named() -> None:
-    policy = parse("report-uri https://b.example/; report-to ops; report-uri https://a.example/")
+    policy = parse_policy(
+        "report-uri https://b.example/; report-to ops; report-uri https://a.example/"
+    )
     assert policy.report_uri == ("https://a.example/", "https://b.example/")
 
 
-@pytest.mark.parametrize("name", list(Profile))
-def test_a_profile_stands_for_its_directives(name: Profile) -> None:
-    assert parse(f"Profile={name.upper()}") == PROFILES[name]
+@pytest.mark.parametrize("name", list(PolicyProfile))
+def test_a_profile_stands_for_its_directives(name: PolicyProfile) -> None:
+    assert parse_policy(f"Profile={name.upper()}") == PROFILES[name]
 
 
 def test_the_profiles_say_what_the_document_says() -> None:
     context, parametric = PolicySource.CONTEXT, PolicySource.PARAMETRIC
-    assert PROFILES[Profile.MEDICAL] == Policy(
+    assert PROFILES[PolicyProfile.MEDICAL] == Policy(
         default_src=(context,),
         halt_on=RiskLevel.HIGH,
         require_grounding=0.9,
@@ -153,7 +163,7 @@ def test_the_profiles_say_what_the_document_says() -> None:
         require_flow=0.7,
         require_completeness=0.9,
     )
-    assert PROFILES[Profile.FINANCIAL] == Policy(
+    assert PROFILES[PolicyProfile.FINANCIAL] == Policy(
         default_src=(context, parametric),
         halt_on=RiskLevel.CRITICAL,
         warn_on=RiskLevel.HIGH,
@@ -162,13 +172,13 @@ def test_the_profiles_say_what_the_document_says() -> None:
         upgrade_on_risk=Strategy.REFLEXIVE,
         require_completeness=0.8,
     )
-    assert PROFILES[Profile.DEVELOPER] == Policy(
+    assert PROFILES[PolicyProfile.DEVELOPER] == Policy(
         default_src=(context, parametric),
         warn_on=RiskLevel.CRITICAL,
         require_quality=(QualityTier.S, QualityTier.A, QualityTier.B),
         oversight=Oversight.AUTO,
     )
-    assert PROFILES[Profile.PUBLIC_FACING] == Policy(
+    assert PROFILES[PolicyProfile.PUBLIC_FACING] == Policy(
         default_src=(context, parametric),
         halt_on=RiskLevel.CRITICAL,
         warn_on=RiskLevel.HIGH,
@@ -180,7 +190,9 @@ def test_the_profiles_say_what_the_document_says() -> None:
 
 
 def test_the_safety_modes_are_policies() -> None:
-    assert MODES[SafetyMode.STRICT] == parse("halt-on CRITICAL; warn-on HIGH; block-ungrounded")
+    assert MODES[SafetyMode.STRICT] == parse_policy(
+        "halt-on CRITICAL; warn-on HIGH; block-ungrounded"
+    )
     assert MODES[SafetyMode.WARN] == Policy(warn_on=RiskLevel.HIGH)
     assert MODES[SafetyMode.PERMISSIVE] == Policy()
 
@@ -188,10 +200,10 @@ def test_the_safety_modes_are_policies() -> None:
 @pytest.mark.parametrize("other", ["halt-on CRITICAL", "require-grounding 0.99", "default-src ckf"])
 def test_a_profile_and_a_directive_the_stricter_holds(other: str) -> None:
     written = f"profile=medical; {other}"
-    assert parse(written) == parse(f"{other}; profile=medical")
-    assert parse("profile=medical; halt-on CRITICAL").halt_on is RiskLevel.HIGH
-    assert parse("profile=medical; require-grounding 0.99").require_grounding == 0.99
-    assert parse("profile=medical; default-src ckf").default_src == ()
+    assert parse_policy(written) == parse_policy(f"{other}; profile=medical")
+    assert parse_policy("profile=medical; halt-on CRITICAL").halt_on is RiskLevel.HIGH
+    assert parse_policy("profile=medical; require-grounding 0.99").require_grounding == 0.99
+    assert parse_policy("profile=medical; default-src ckf").default_src == ()
 
 
 @pytest.mark.parametrize(
@@ -251,13 +263,13 @@ def test_an_error_names_the_column(text: str, place: int) -> None:
 
 def test_an_unknown_directive_is_said_to_be_one() -> None:
     with pytest.raises(PolicySyntaxError, match="unknown directive 'halt-off' in column 12"):
-        parse("block-pii; halt-off CRITICAL")
+        parse_policy("block-pii; halt-off CRITICAL")
 
 
 WORDS = st.sampled_from(
     [
         *DIRECTIVES,
-        *map(str, (*RiskLevel, *Oversight, *PolicySource, *Profile, *QualityTier)),
+        *map(str, (*RiskLevel, *Oversight, *PolicySource, *PolicyProfile, *QualityTier)),
         *("profile=medical", "0.50", "1.0", "'none'", "https://a.example/", ";", "; ", "\t", "\n"),
     ]
 )
@@ -267,11 +279,11 @@ LINES = st.lists(WORDS, max_size=14).map(" ".join) | st.lists(WORDS).map("".join
 def read_or_refused(text: str) -> bool:
     """Whether a text is a policy, which then keeps its meaning; a refusal has its place."""
     try:
-        policy = parse(text)
+        policy = parse_policy(text)
     except PolicySyntaxError as error:
         place = error.column
     else:
-        assert parse(render(policy)) == policy
+        assert parse_policy(render_policy(policy)) == policy
         return True
     assert 1 <= place <= len(text) + 1
     return False
@@ -288,7 +300,7 @@ def test_any_text_is_a_policy_or_an_error_with_its_place(text: str) -> None:
 def test_one_changed_character_is_read_or_refused_at_its_place(
     policy: Policy, data: st.DataObject
 ) -> None:
-    text = render(policy)
+    text = render_policy(policy)
     assert read_or_refused(text)
     place = data.draw(st.integers(0, len(text) - 1))
     read_or_refused(text[:place] + data.draw(st.characters()) + text[place + 1 :])
