@@ -14,7 +14,7 @@ from crp_integrations.gateway.answers import Answered, record, refusal
 from crp_integrations.gateway.calls import Call
 from crp_integrations.gateway.records import SessionTrail
 from crp_integrations.receipt.records import ID_PREFIX, write
-from crp_integrations.session.ids import SESSION_ID, WINDOW_ID
+from crp_integrations.session.records import SESSION_ID, WINDOW_ID
 
 NDJSON: Final = "application/x-ndjson"
 RECEIPT_ID: Final = re.compile(re.escape(ID_PREFIX) + "[0-9a-f]{32}", re.ASCII)

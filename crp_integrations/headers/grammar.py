@@ -20,8 +20,7 @@ from typing import Final
 from crp_integrations.errors import HeaderSyntaxError
 from crp_integrations.headers import names
 from crp_integrations.headers.names import AgentPhase, RetryCondition
-from crp_integrations.session.ids import CONTINUATION_ID, SESSION_ID
-from crp_integrations.session.records import BUDGET_DIGITS
+from crp_integrations.session.records import BUDGET_DIGITS, CONTINUATION_ID, SESSION_ID
 from crp_integrations.vocabulary import (
     AiActClass,
     Attribution,

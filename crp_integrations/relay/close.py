@@ -29,7 +29,7 @@ from crp_integrations.relay.sealing.telling import told
 from crp_integrations.relay.sealing.tracing import observe, packed, trace_of
 from crp_integrations.relay.world import World
 from crp_integrations.seals import iso, sha256, window_hmac
-from crp_integrations.session.history import falling
+from crp_integrations.session.window_graph import find_degradation
 from crp_integrations.vocabulary import ChainIntegrity, EventType
 
 
@@ -206,7 +206,7 @@ def _fallen(entered: Entered | None, ending: Ending, world: World) -> Mapping[st
         return {}
     before = sorted(entered.prior, key=lambda window: window.window_number)
     history = [*(window.quality_tier for window in before), ending.envelope.quality_tier]
-    found = falling(history, world.settings.envelope)
+    found = find_degradation(history, world.settings.envelope)
     return found.data if found else {}
 
 

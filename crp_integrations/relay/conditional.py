@@ -20,9 +20,9 @@ from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.view import View
 from crp_integrations.headers import names
 from crp_integrations.headers.records import CacheOutcome
+from crp_integrations.policy.demands import RISKS
 from crp_integrations.policy.policy_text import render_policy
 from crp_integrations.policy.records import Policy
-from crp_integrations.policy.demands import RISKS
 from crp_integrations.policy.verdict import accepts_tier
 from crp_integrations.relay.emitting import before_its_answer
 from crp_integrations.relay.records import Request

@@ -100,7 +100,7 @@ class Verdict:
             )
         if judge_failed and isinstance(decision, Deliver):
             decision = Withhold(HaltReason.JUDGE_FAILED)
-        wanted = needs_review(judgement, safety.rounded(entered.safety_budget), terms)
+        wanted = needs_review(judgement, safety.round_budget(entered.safety_budget), terms)
         approved = False
         if isinstance(decision, Deliver) and wanted and not terms.unanswered:
             approved = _approved(request, report, reply, world)

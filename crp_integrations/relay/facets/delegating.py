@@ -45,8 +45,8 @@ def delegate(
     settings = world.settings.sessions
     with world.remembered.one_by_one(), namespace.begin(write=True) as transaction:
         session = _session(transaction, world, session_id)
-        agent = agents.registered(session.agent_id, settings.agents)
-        down = agents.delegated(
+        agent = agents.find_agent(session.agent_id, settings.agents)
+        down = agents.delegate(
             session,
             agent=agent,
             settings=settings,
@@ -54,7 +54,7 @@ def delegate(
             safety_mode=safety_mode,
         )
         now = iso(world.clock.now())
-        _keep(transaction, world, agents.after_delegating(session).changed(modified_at=now))
+        _keep(transaction, world, agents.count_delegation(session).changed(modified_at=now))
     return down
 
 
@@ -124,14 +124,14 @@ def take(namespace: Namespace, world: World, session_id: str, up: Upward) -> flo
         if up.hmac and up.hmac in session.taken:
             # Handed over twice, as after a lost reply, a result costs once.
             return before
-        session = agents.returned(session, up, world.settings.sessions)
+        session = agents.charge_return(session, up, world.settings.sessions)
         if up.hmac:
             session = session.changed(taken=(*session.taken, up.hmac))
         left = session.safety_budget
         spent = not safety.halts(before, budget) and safety.halts(left, budget)
         # One that has ended stays as it is; that the agent returned is journalled all the same.
         if not session.ended:
-            over = safety.ended(left)
+            over = safety.is_spent(left)
             _keep(transaction, world, session.changed(modified_at=now, ended=over))
         last = transaction.journal.last_seal(session_id)
         append(

@@ -16,9 +16,8 @@ from crp_integrations.relay.sealing.ending import Ending
 from crp_integrations.relay.world import World
 from crp_integrations.seals import iso
 from crp_integrations.session import budget as safety
-from crp_integrations.session.ids import new_continuation
 from crp_integrations.session.ports import sessions_of
-from crp_integrations.session.records import REFUSED, Session, WindowNode
+from crp_integrations.session.records import REFUSED, Session, WindowNode, new_continuation
 from crp_integrations.vocabulary import Pattern, RiskLevel
 
 
@@ -84,7 +83,7 @@ def leave(
     )
     before = session.safety_budget
     if entered is not None:
-        before = safety.ceiling(before, entered.safety_budget)
+        before = safety.apply_ceiling(before, entered.safety_budget)
         if ending.sibling:
             # Each window of a fan-out has the whole budget of the one that it hangs from, and
             # the smallest that is left goes on.
@@ -96,7 +95,7 @@ def leave(
         modified_at=at,
         safety_budget=min(session.safety_budget, left),
         policy=_policy(session.policy, entered),
-        ended=session.ended or safety.ended(min(session.safety_budget, left)),
+        ended=session.ended or safety.is_spent(min(session.safety_budget, left)),
         tool_calls=session.tool_calls + ending.tool_calls,
         **(ending.born if _begins(kept, entered, ending, earlier) else {}),
     )

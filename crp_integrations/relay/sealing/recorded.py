@@ -146,6 +146,6 @@ def decided(
         reason=str(verdict.reason or ""),
         approved=verdict.approved,
         safety_budget=left,
-        reviewed=needs_review(verdict.judgement, safety.rounded(left), verdict.terms),
+        reviewed=needs_review(verdict.judgement, safety.round_budget(left), verdict.terms),
         terms=verdict.terms,
     )

@@ -23,10 +23,9 @@ from crp_integrations.relay.world import World
 from crp_integrations.seals import sha256_hex
 from crp_integrations.session import budget as safety
 from crp_integrations.session import token
-from crp_integrations.session.graph import lineage, root
-from crp_integrations.session.history import tiers
 from crp_integrations.session.records import DELIVERED, WindowNode
 from crp_integrations.session.token import SessionToken
+from crp_integrations.session.window_graph import lineage, quality_tiers, root_of
 from crp_integrations.vocabulary import AdviceWord, HaltReason, QualityTier, Strategy
 
 INHERITANCE: Final = "inheritance"
@@ -96,11 +95,11 @@ def passed(about: Said, world: World) -> WindowContext:
         phase=request.phase,
         loop_depth=request.loop_depth,
         safety_budget=session.safety_budget,
-        budget_warning=safety.warning(session.safety_budget, world.settings.sessions.budget),
+        budget_warning=safety.warning_of(session.safety_budget, world.settings.sessions.budget),
         tool_calls=session.tool_calls or None,
         session_parent=session.parent_session,
         revision_round=about.passes.round if _revised(about) else None,
-        dag_root=line[0] if line else root(windows),
+        dag_root=line[0] if line else root_of(windows),
         lineage=line if len(line) <= LONGEST_LINE else (),
         report_uri=settings.report_uri.format(**names) if closed.left.kept else "",
         trail_id=trail_id(closed.seal.session_id, request.residency),
@@ -129,7 +128,9 @@ def refused(error: CRPError, closed: Closed, world: World, residency: str = "") 
             violation=(INHERITANCE,) if relaxed else None,
             retry_after=retry_for(reason) if halted else None,
             safety_budget=left if halted else None,
-            budget_warning=safety.warning(left, world.settings.sessions.budget) if halted else None,
+            budget_warning=safety.warning_of(left, world.settings.sessions.budget)
+            if halted
+            else None,
             trail_id=trail_id(closed.seal.session_id, residency),
             trail_uri=world.settings.headers.trail_uri.format(**_places(closed)) or None,
         )
@@ -167,7 +168,7 @@ def _line(windows: tuple[WindowNode, ...], node: WindowNode) -> tuple[str, ...]:
 
 def _history(windows: tuple[WindowNode, ...], world: World) -> tuple[QualityTier, ...]:
     """The tier of each window; of a session longer than its graph may be, of the last ones."""
-    return tiers(windows)[-world.settings.sessions.graph.nodes :]
+    return quality_tiers(windows)[-world.settings.sessions.graph.nodes :]
 
 
 def _set_session(
@@ -184,7 +185,7 @@ def _set_session(
     settings = world.settings.sessions.token
     now = int(world.clock.now().timestamp())
     history = _history(windows, world)
-    signed = token.sign(
+    signed = token.sign_token(
         SessionToken(
             session_id=session.session_id,
             window_number=node.window_number,
@@ -198,7 +199,7 @@ def _set_session(
             state_hash=about.envelope.state_hash,
             scope=token_scope(world),
             issued_at=now,
-            expires_at=token.expiry(now, settings),
+            expires_at=token.expiry_of(now, settings),
         ),
         token.signing_key(world.keyring, session.session_id),
         settings,

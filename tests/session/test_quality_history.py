@@ -10,11 +10,11 @@ from crp_integrations.envelope.evolution import deferred, evolve, seen
 from crp_integrations.envelope.prior import PriorWindow, Seen
 from crp_integrations.errors import RequestError, UnknownContinuation
 from crp_integrations.seals import sha256
-from crp_integrations.session import history
+from crp_integrations.session import window_graph
 from crp_integrations.session.transfer import Transfer
 from crp_integrations.vocabulary import AdviceWord, QualityTier, TransferType
 from tests.envelope.builders import SETTINGS, LetterCounter, candidates
-from tests.session.nodes import DIAMOND, chain
+from tests.session.window_nodes import DIAMOND, chain
 
 S, A, B, C, D = QualityTier
 
@@ -31,16 +31,16 @@ def prior(window_id: str, number: int, *shown: str, left: tuple[str, ...] = ()) 
 
 
 def test_a_sessions_tiers_one_for_each_window_with_an_envelope() -> None:
-    assert history.tiers(chain(A, A, B)) == (A, A, B)
-    assert history.tiers(chain(A, None, B)) == (A, B)
-    assert history.quality_history([A, A, B]) == "A,A,B"
-    assert history.quality_history([]) == ""
+    assert window_graph.quality_tiers(chain(A, A, B)) == (A, A, B)
+    assert window_graph.quality_tiers(chain(A, None, B)) == (A, B)
+    assert window_graph.quality_history([A, A, B]) == "A,A,B"
+    assert window_graph.quality_history([]) == ""
 
 
 @pytest.mark.requirement("003-14.3-2")
 @pytest.mark.parametrize("falls", [(A, B, C), (S, A, B, C), (A, A, B, C), (B, C, D), (D, S, A, D)])
 def test_falling_tiers_recommend_to_aggregate(falls: tuple[QualityTier, ...]) -> None:
-    found = history.falling(falls, SETTINGS)
+    found = window_graph.find_degradation(falls, SETTINGS)
     assert found is not None
     assert found.advice.word is AdviceWord.HIERARCHICAL
     assert found.data["recommended"] == "dispatch_hierarchical"
@@ -52,23 +52,23 @@ def test_falling_tiers_recommend_to_aggregate(falls: tuple[QualityTier, ...]) ->
 
 @pytest.mark.parametrize("holds", [(), (A,), (A, B), (A, A, B), (A, B, B), (C, B, A), (A, B, C, C)])
 def test_tiers_that_hold_recommend_nothing(holds: tuple[QualityTier, ...]) -> None:
-    assert history.falling(holds, SETTINGS) is None
+    assert window_graph.find_degradation(holds, SETTINGS) is None
 
 
 @given(st.lists(st.sampled_from(QualityTier), max_size=8))
 def test_only_three_falls_in_a_row_count(tiers: list[QualityTier]) -> None:
     last = [tier.place for tier in tiers[-3:]]
     falls = len(last) == 3 and last[0] < last[1] < last[2]
-    assert (history.falling(tiers, SETTINGS) is not None) is falls
+    assert (window_graph.find_degradation(tiers, SETTINGS) is not None) is falls
 
 
 def test_a_window_has_seen_what_those_before_it_were_shown() -> None:
-    assert history.before(DIAMOND, ["d"]) == ("root", "a", "d")
-    assert history.before(DIAMOND, ["b"]) == ("root", "b")
-    assert history.before(DIAMOND, ["e"]) == ("root", "a", "b", "c", "d", "e")
-    assert history.before(DIAMOND, []) == ()
+    assert window_graph.seen_windows(DIAMOND, ["d"]) == ("root", "a", "d")
+    assert window_graph.seen_windows(DIAMOND, ["b"]) == ("root", "b")
+    assert window_graph.seen_windows(DIAMOND, ["e"]) == ("root", "a", "b", "c", "d", "e")
+    assert window_graph.seen_windows(DIAMOND, []) == ()
     with pytest.raises(UnknownContinuation):
-        history.before(DIAMOND, ["z"])
+        window_graph.seen_windows(DIAMOND, ["z"])
 
 
 def test_a_fan_in_has_seen_the_facts_of_every_branch() -> None:
@@ -78,7 +78,7 @@ def test_a_fan_in_has_seen_the_facts_of_every_branch() -> None:
         "c": prior("c", 2, "f3", left=("f5",)),
     }
     told = {"c": Transfer(TransferType.RESULT_ONLY, "So it is.", 3).into(kept["c"])}
-    found = history.priors(history.before(DIAMOND, ["b", "c"]), kept, told)
+    found = window_graph.prior_windows(window_graph.seen_windows(DIAMOND, ["b", "c"]), kept, told)
     assert [one.window_id for one in found] == ["root", "b", "c"]
     assert set(seen(found)) == {"f1", "f2", "f3"}
     assert deferred(found) == ("f4", "f5")
@@ -87,7 +87,7 @@ def test_a_fan_in_has_seen_the_facts_of_every_branch() -> None:
 
 
 def test_what_the_store_no_longer_keeps_is_left_out() -> None:
-    found = history.priors(("root", "a"), {"root": prior("root", 1)}, {})
+    found = window_graph.prior_windows(("root", "a"), {"root": prior("root", 1)}, {})
     assert [one.window_id for one in found] == ["root"]
 
 

@@ -1,8 +1,6 @@
-"""The graph of a session's windows: what must hold of it, and where the next window goes.
+"""The graph of a session's windows: its invariants, its order, and what it tells of quality.
 
-A window's number is its depth: one more than the largest of the windows that it follows. So the
-windows of a fan-out share one, and numbers never fall along an edge. A test compares this with
-what networkx finds.
+Spec: related facts §5; CRP-SPEC-003 §14
 """
 
 from __future__ import annotations
@@ -12,15 +10,20 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from crp_integrations.audit.records import WindowSeal
+from crp_integrations.envelope.pressure import degradation
+from crp_integrations.envelope.prior import PriorWindow
+from crp_integrations.envelope.records import Advice
+from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import LimitReached, StoreDamaged, UnknownContinuation
 from crp_integrations.session.records import DELIVERED, REFUSED, WindowNode
-from crp_integrations.session.settings import GraphSettings
-from crp_integrations.vocabulary import Pattern
+from crp_integrations.session.settings import WindowGraphSettings
+from crp_integrations.vocabulary import Pattern, QualityTier
 
 
-class FaultKind(StrEnum):
+class GraphFaultKind(StrEnum):
     """What is wrong with a graph of windows."""
 
     REPEATED = "repeated"
@@ -39,14 +42,16 @@ class FaultKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Fault:
+class GraphFault:
     """One thing that is wrong with a graph, at a window."""
 
-    kind: FaultKind
+    kind: GraphFaultKind
     window_id: str
 
 
-def faults(windows: Sequence[WindowNode], settings: GraphSettings) -> tuple[Fault, ...]:
+def find_faults(
+    windows: Sequence[WindowNode], settings: WindowGraphSettings
+) -> tuple[GraphFault, ...]:
     """Everything that is wrong with a session's graph; nothing for none and for a sound one.
 
     Acyclic, one root, connected, every window sealed; numbers never fall, windows of a fan-out
@@ -56,10 +61,10 @@ def faults(windows: Sequence[WindowNode], settings: GraphSettings) -> tuple[Faul
     Spec: related facts §5
     """
     known: dict[str, WindowNode] = {}
-    found: set[Fault] = set()
+    found: set[GraphFault] = set()
     for node in windows:
         if node.window_id in known:
-            found.add(Fault(FaultKind.REPEATED, node.window_id))
+            found.add(GraphFault(GraphFaultKind.REPEATED, node.window_id))
         known.setdefault(node.window_id, node)
     if not known:
         return ()
@@ -67,36 +72,36 @@ def faults(windows: Sequence[WindowNode], settings: GraphSettings) -> tuple[Faul
     session = next(iter(known.values())).session_id
     for id_, node in known.items():
         if node.session_id != session:
-            found.add(Fault(FaultKind.SESSION, id_))
+            found.add(GraphFault(GraphFaultKind.SESSION, id_))
         if not node.hmac or seals.setdefault(node.hmac, id_) != id_:
-            found.add(Fault(FaultKind.UNSEALED, id_))
-        if not _fits(node.pattern, node.parents):
-            found.add(Fault(FaultKind.PATTERN, id_))
+            found.add(GraphFault(GraphFaultKind.UNSEALED, id_))
+        if not _pattern_fits(node.pattern, node.parents):
+            found.add(GraphFault(GraphFaultKind.PATTERN, id_))
         for parent in node.parents:
             if parent not in known:
-                found.add(Fault(FaultKind.PARENT, id_))
+                found.add(GraphFault(GraphFaultKind.PARENT, id_))
             elif known[parent].window_number > node.window_number:
-                found.add(Fault(FaultKind.NUMBER, id_))
+                found.add(GraphFault(GraphFaultKind.NUMBER, id_))
     roots = sorted(id_ for id_, node in known.items() if not node.parents)
     if len(roots) != 1:
-        found.update(Fault(FaultKind.ROOTS, id_) for id_ in roots[1:] or (min(known),))
-    straight = {node.window_id for node in order(known.values())}
-    found.update(Fault(FaultKind.CYCLE, id_) for id_ in set(known) - straight)
-    found.update(Fault(FaultKind.APART, id_) for id_ in _apart(known))
-    for parent, fan in _fans(known).items():
+        found.update(GraphFault(GraphFaultKind.ROOTS, id_) for id_ in roots[1:] or (min(known),))
+    straight = {node.window_id for node in sort_windows(known.values())}
+    found.update(GraphFault(GraphFaultKind.CYCLE, id_) for id_ in set(known) - straight)
+    found.update(GraphFault(GraphFaultKind.APART, id_) for id_ in _unconnected(known))
+    for parent, fan in _fan_outs(known).items():
         if len({node.window_number for node in fan}) > 1:
-            found.add(Fault(FaultKind.SIBLINGS, parent))
+            found.add(GraphFault(GraphFaultKind.SIBLINGS, parent))
     found.update(
-        Fault(FaultKind.FAN_OUT, parent)
-        for parent, count in _hanging(known).items()
+        GraphFault(GraphFaultKind.FAN_OUT, parent)
+        for parent, count in _count_followers(known).items()
         if count > settings.fan_out
     )
     if len(known) > settings.nodes:
-        found.add(Fault(FaultKind.NODES, session))
+        found.add(GraphFault(GraphFaultKind.NODES, session))
     return tuple(sorted(found))
 
 
-def check(windows: Sequence[WindowNode], settings: GraphSettings) -> None:
+def check_graph(windows: Sequence[WindowNode], settings: WindowGraphSettings) -> None:
     """Refuse a graph with anything wrong.
 
     Spec: related facts §5
@@ -104,7 +109,7 @@ def check(windows: Sequence[WindowNode], settings: GraphSettings) -> None:
     Raises:
         StoreDamaged: names the first fault and its window.
     """
-    found = faults(windows, settings)
+    found = find_faults(windows, settings)
     if found:
         first = found[0]
         raise StoreDamaged(
@@ -113,7 +118,9 @@ def check(windows: Sequence[WindowNode], settings: GraphSettings) -> None:
         )
 
 
-def unchained(windows: Sequence[WindowNode], seals: Iterable[WindowSeal]) -> tuple[Fault, ...]:
+def find_unchained(
+    windows: Sequence[WindowNode], seals: Iterable[WindowSeal]
+) -> tuple[GraphFault, ...]:
     """Windows whose node and seal differ, or whose seal is not chained to their parents'.
 
     The seals' own HMACs are verified by the audit room; this is about the edges of the graph.
@@ -132,11 +139,13 @@ def unchained(windows: Sequence[WindowNode], seals: Iterable[WindowSeal]) -> tup
             or len(parents) < len(node.parents)
             or seal.parent_hmac != "|".join(sorted(parents))
         ):
-            found.append(Fault(FaultKind.UNCHAINED, id_))
+            found.append(GraphFault(GraphFaultKind.UNCHAINED, id_))
     return tuple(sorted(found))
 
 
-def room(windows: Sequence[WindowNode], parents: Sequence[str], settings: GraphSettings) -> None:
+def check_room(
+    windows: Sequence[WindowNode], parents: Sequence[str], settings: WindowGraphSettings
+) -> None:
     """Refuse a window for which there is no room behind those that it names.
 
     Spec: related facts §5
@@ -155,14 +164,14 @@ def room(windows: Sequence[WindowNode], parents: Sequence[str], settings: GraphS
         )
     if len(parents) != 1:
         return
-    hanging = _hanging({node.window_id: node for node in windows}).get(parents[0], 0)
+    hanging = _count_followers({node.window_id: node for node in windows}).get(parents[0], 0)
     if hanging >= settings.fan_out:
         raise LimitReached(
             f"{hanging} windows go on from {parents[0]!r:.60}, at most {settings.fan_out} allowed"
         )
 
 
-def last(windows: Sequence[WindowNode]) -> tuple[WindowNode, ...]:
+def last_windows(windows: Sequence[WindowNode]) -> tuple[WindowNode, ...]:
     """The window that a question without a continuation id follows; none in a new session.
 
     Nothing follows a refused one, unless it is all that there is.
@@ -193,7 +202,7 @@ def pattern_of(
     return Pattern.BRANCH if followed else Pattern.LINEAR
 
 
-def order(windows: Iterable[WindowNode]) -> list[WindowNode]:
+def sort_windows(windows: Iterable[WindowNode]) -> list[WindowNode]:
     """Windows so that each comes after those that it follows; ties by number, then id.
 
     Windows on a cycle, and those that follow one, are left out.
@@ -230,7 +239,7 @@ def ancestors(windows: Sequence[WindowNode], parents: Sequence[str]) -> list[Win
         if id_ not in found:
             found.add(id_)
             waiting.extend(known[id_].parents)
-    return order(known[id_] for id_ in found)
+    return sort_windows(known[id_] for id_ in found)
 
 
 def lineage(windows: Sequence[WindowNode], window_id: str) -> tuple[str, ...]:
@@ -255,7 +264,7 @@ def lineage(windows: Sequence[WindowNode], window_id: str) -> tuple[str, ...]:
     return tuple(reversed(path))
 
 
-def root(windows: Iterable[WindowNode]) -> str:
+def root_of(windows: Iterable[WindowNode]) -> str:
     """Id of the window that follows none; empty without windows.
 
     Spec: related facts §3
@@ -263,7 +272,7 @@ def root(windows: Iterable[WindowNode]) -> str:
     return min((node.window_id for node in windows if not node.parents), default="")
 
 
-def _fits(pattern: Pattern, parents: tuple[str, ...]) -> bool:
+def _pattern_fits(pattern: Pattern, parents: tuple[str, ...]) -> bool:
     if len(set(parents)) < len(parents):
         return False
     if pattern is Pattern.FAN_IN:
@@ -285,7 +294,7 @@ def _children(known: Mapping[str, WindowNode]) -> dict[str, list[str]]:
     return found
 
 
-def _fans(known: Mapping[str, WindowNode]) -> dict[str, list[WindowNode]]:
+def _fan_outs(known: Mapping[str, WindowNode]) -> dict[str, list[WindowNode]]:
     """Windows of each fan-out, by the window that they fan out of."""
     found: dict[str, list[WindowNode]] = {}
     for node in known.values():
@@ -295,7 +304,7 @@ def _fans(known: Mapping[str, WindowNode]) -> dict[str, list[WindowNode]]:
     return found
 
 
-def _hanging(known: Mapping[str, WindowNode]) -> Counter[str]:
+def _count_followers(known: Mapping[str, WindowNode]) -> Counter[str]:
     """How many delivered windows follow each window and no other."""
     return Counter(
         node.parents[0]
@@ -304,7 +313,7 @@ def _hanging(known: Mapping[str, WindowNode]) -> Counter[str]:
     )
 
 
-def _apart(known: Mapping[str, WindowNode]) -> set[str]:
+def _unconnected(known: Mapping[str, WindowNode]) -> set[str]:
     """Windows that no path of edges, whichever way, joins to the smallest root."""
     children = _children(known)
     start = min((id_ for id_, node in known.items() if not node.parents), default=min(known))
@@ -316,3 +325,91 @@ def _apart(known: Mapping[str, WindowNode]) -> set[str]:
         found |= near
         waiting.extend(near)
     return set(known) - found
+
+
+LACKS_DEPTH: Final = "quality falls from window to window; the domain may lack depth"
+
+
+@dataclass(frozen=True, slots=True)
+class TierDegradation:
+    """That the last windows got worse one by one, and what to do about it.
+
+    Attributes:
+        advice: to aggregate instead (`hierarchical`), with the tiers as reason.
+        data: of the journal's warning: the tiers and the advice, no content.
+    """
+
+    advice: Advice
+    data: Mapping[str, object]
+
+
+def quality_tiers(windows: Sequence[WindowNode]) -> tuple[QualityTier, ...]:
+    """The quality tier of each window that had an envelope, in the order of the graph.
+
+    Spec: CRP-SPEC-003 §14.3
+    """
+    return tuple(
+        node.quality_tier for node in sort_windows(windows) if node.quality_tier is not None
+    )
+
+
+def quality_history(history: Sequence[QualityTier]) -> str:
+    """The value of `QualityHistory`.
+
+    Spec: CRP-SPEC-003 §14.3
+
+    >>> quality_history([QualityTier.A, QualityTier.A, QualityTier.B])
+    'A,A,B'
+    """
+    return ",".join(history)
+
+
+def find_degradation(
+    history: Sequence[QualityTier], settings: EnvelopeSettings
+) -> TierDegradation | None:
+    """What falling tiers ask for; None while they do not fall.
+
+    Spec: CRP-SPEC-003 §14.3
+
+    Args:
+        history: tiers of a chain of windows, oldest first.
+    """
+    advice = degradation(history, settings)
+    if advice is None:
+        return None
+    shown = history[-settings.pressure.falling_windows :]
+    data = {
+        "warning": LACKS_DEPTH,
+        "recommended": f"dispatch_{advice.word.value}",
+        "tiers": [tier.value for tier in shown],
+    }
+    return TierDegradation(advice, data)
+
+
+def seen_windows(windows: Sequence[WindowNode], parents: Sequence[str]) -> tuple[str, ...]:
+    """Ids of the windows whose facts a window with these parents has seen.
+
+    Those that it follows, near and far: a branch does not hold what another branch was shown.
+    What they saw and deferred is `envelope.evolution` of what the store keeps of them.
+
+    Spec: CRP-SPEC-003 §14.2
+
+    Raises:
+        UnknownContinuation: a parent is not one of the windows.
+    """
+    return tuple(node.window_id for node in ancestors(windows, parents))
+
+
+def prior_windows(
+    ids: Sequence[str], kept: Mapping[str, PriorWindow], told: Mapping[str, PriorWindow]
+) -> list[PriorWindow]:
+    """The earlier windows as the next one is told of them, in the ids' order.
+
+    Spec: CRP-SPEC-003 §14.1
+
+    Args:
+        ids: what `before` names.
+        kept: what the store keeps of them.
+        told: of the windows that are followed at once, what `Transfer.into` made.
+    """
+    return [told.get(id_, kept[id_]) for id_ in ids if id_ in kept or id_ in told]
