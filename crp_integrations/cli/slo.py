@@ -13,7 +13,7 @@ from rich.table import Table as Drawn
 from rich.text import Text
 
 from crp_integrations import Relay, __version__
-from crp_integrations.audit.exports import Selection, ndjson
+from crp_integrations.audit.exports import ExportSelection, write_ndjson
 from crp_integrations.cli import options
 from crp_integrations.cli.facts import opened
 from crp_integrations.cli.opening import looking
@@ -237,7 +237,9 @@ def bundle(
         namespace = relay.region(residency or None)
         with namespace.begin(write=False) as transaction:
             events = list(transaction.journal.events())
-        files["trail.ndjson"] = "".join(f"{one}\n" for one in ndjson(events, Selection())).encode()
+        files["trail.ndjson"] = "".join(
+            f"{one}\n" for one in write_ndjson(events, ExportSelection())
+        ).encode()
         files["traces.ndjson"] = bundles.lines(_ledger(relay, residency).packs)
         files["slo.json"] = bundles.lines([_table(relay, residency, before, evaluations)])
         files["log-head.json"] = relay.receipts(residency=residency or None).head().write()

@@ -7,7 +7,7 @@ import re
 from collections.abc import AsyncIterator
 from typing import Final
 
-from crp_integrations.audit.exports import Selection, ndjson
+from crp_integrations.audit.exports import ExportSelection, write_ndjson
 from crp_integrations.audit.records import Event, WindowSeal
 from crp_integrations.errors import RequestError
 from crp_integrations.gateway.answers import Answered, record, refusal
@@ -98,10 +98,10 @@ def _page(call: Call, after: int, most: int, session_id: str = "") -> tuple[list
 
 async def _lines(call: Call, session_id: str) -> AsyncIterator[bytes]:
     # A page a transaction: a slow reader must not keep an old state of the store alive.
-    chosen, after = Selection(session_id=session_id), 0
+    chosen, after = ExportSelection(session_id=session_id), 0
     while True:
         page, after = await asyncio.to_thread(_page, call, after, call.settings.page)
         if page:
-            yield "".join(line + "\n" for line in ndjson(page, chosen)).encode()
+            yield "".join(line + "\n" for line in write_ndjson(page, chosen)).encode()
         if not after:
             return

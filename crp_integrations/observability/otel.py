@@ -19,7 +19,7 @@ try:
 except ImportError as error:
     raise MissingExtra("observability", "crp_integrations.observability.otel") from error
 
-from crp_integrations.audit.drafts import named
+from crp_integrations.audit.drafts import name_or_hash
 from crp_integrations.governance.evaluating import Evaluated
 from crp_integrations.governance.tracing import JudgeTrace, PackTrace, WindowTrace
 from crp_integrations.messages import ModelCall, Reply
@@ -123,7 +123,7 @@ class OpenTelemetry:
 
         It is nobody's parent, since a stream is left and entered again by its reader.
         """
-        model = named(call.model)
+        model = name_or_hash(call.model)
         said: dict[str, Value] = {
             names.OPERATION: "chat",
             names.PROVIDER: names.provider_of(model),
@@ -143,11 +143,11 @@ class OpenTelemetry:
 
         def replied(reply: Reply) -> None:
             used = reply.usage
-            said[names.RESPONSE_MODEL] = named(reply.model or model)
+            said[names.RESPONSE_MODEL] = name_or_hash(reply.model or model)
             span.set_attributes(
                 {
                     names.RESPONSE_MODEL: said[names.RESPONSE_MODEL],
-                    names.FINISH_REASONS: [named(reply.finish_reason)],
+                    names.FINISH_REASONS: [name_or_hash(reply.finish_reason)],
                     names.INPUT_TOKENS: used.prompt_tokens,
                     names.OUTPUT_TOKENS: used.completion_tokens,
                     names.PROMPT_TOKENS: used.prompt_tokens,

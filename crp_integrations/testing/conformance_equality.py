@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crp_integrations.audit.journal import EventDraft, chained
+from crp_integrations.audit.drafts import EventDraft
+from crp_integrations.audit.journal import chain_events
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.ports import Mark, Store, Transaction
 from crp_integrations.fabric.records import Edge, Fact, Where
@@ -229,7 +230,7 @@ class RandomWalk:
     def _event(self) -> Change:
         name = self._text()
         draft = EventDraft(EventType.TOOL_CALL, {"name": name}, session_id=name[:1])
-        return lambda tx: tx.journal.append(chained(tx.journal.tip(), KEY, [draft], "2026"))
+        return lambda tx: tx.journal.append(chain_events(tx.journal.tip(), KEY, [draft], "2026"))
 
     def _seal(self) -> Change:
         name, number = self.chance.choice(NAMES), self.chance.randint(1, 3)

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from crp_integrations.audit.journal import EventDraft, append
+from crp_integrations.audit.drafts import EventDraft
+from crp_integrations.audit.journal import append_events
 from crp_integrations.errors import AccessDenied, StoreError
 from crp_integrations.fabric.ports import Mark, Store, Transaction
 from crp_integrations.fabric.ports.faulted import faulted_in
@@ -60,7 +61,7 @@ def fill_namespace(store: Store, namespace: str) -> list[str]:
         facts.prepare("e", [one.content_hash for one in made], rows(made))
         transaction.journal.seal(seal("s", 1))
         draft = EventDraft(EventType.FACT_INGESTED, {"source": SECRET})
-        append(transaction.journal, KEY, [draft], "2026")
+        append_events(transaction.journal, KEY, [draft], "2026")
         sessions.keep(session("s"))
         sessions.add_window(
             window(1, continuation_id="c1"),

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from crp_integrations.audit import windows
-from crp_integrations.audit.journal import EventDraft, chained, verify
+from crp_integrations.audit import window_seals
+from crp_integrations.audit.drafts import EventDraft
+from crp_integrations.audit.journal import chain_events, verify_journal
 from crp_integrations.audit.records import Event
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.ports import Store
@@ -52,7 +53,7 @@ def append_events(store: Store, count: int) -> list[Event]:
     ]
     # Any JSON must come back as it was; what events may say is the audit room's matter.
     with store.begin(NAMESPACE) as transaction:
-        events = chained(transaction.journal.tip(), KEY, drafts, AT)
+        events = chain_events(transaction.journal.tip(), KEY, drafts, AT)
         transaction.journal.append(events)
         return events
 
@@ -77,7 +78,7 @@ class JournalConformance:
             assert transaction.journal.tip() == written[-1]
             assert list(transaction.journal.events(after=2_102)) == written[2_102:]
             assert list(transaction.journal.events(after=9_999)) == []
-        assert verify(read, KEY) == len(written)
+        assert verify_journal(read, KEY) == len(written)
 
     @pytest.mark.parametrize("seq", [0, 2, 4, 5])
     def test_a_place_that_is_not_the_next_is_refused(self, store: Store, seq: int) -> None:
@@ -138,7 +139,7 @@ class JournalConformance:
     def test_a_chain_of_windows(self, store: Store) -> None:
         for number in (1, 2, 3):
             with store.begin(NAMESPACE) as transaction:
-                windows.seal(
+                window_seals.seal_window(
                     transaction.journal,
                     KEY,
                     session_id="s",
@@ -150,14 +151,17 @@ class JournalConformance:
                     outcome="released",
                 )
         with store.begin(NAMESPACE, write=False) as transaction:
-            assert windows.verify(transaction.journal.seals("s"), KEY) is ChainIntegrity.VALID
+            assert (
+                window_seals.verify_seals(transaction.journal.seals("s"), KEY)
+                is ChainIntegrity.VALID
+            )
 
     def test_what_is_read_cannot_be_used_to_change_the_journal(self, store: Store) -> None:
         append_events(store, 1)
         with store.begin(NAMESPACE, write=False) as transaction:
             for event in transaction.journal.events():
                 event.data["n"] = 99
-            assert verify(transaction.journal.events(), KEY) == 1
+            assert verify_journal(transaction.journal.events(), KEY) == 1
 
 
 # Facts whose ids are in no store.

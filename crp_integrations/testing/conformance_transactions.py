@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from crp_integrations.audit.journal import EventDraft, append
+from crp_integrations.audit.drafts import EventDraft
+from crp_integrations.audit.journal import append_events
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.ports import Cache, Store, Transaction
 from crp_integrations.testing.fixtures import (
@@ -66,7 +67,7 @@ def change_and_raise(store: Store, old: str, error: BaseException) -> None:
             transaction.facts.save_token_counts("words", {old: 1})
         transaction.facts.add_source(source("a.md"))
         transaction.facts.set_setting("embedder", "x")
-        append(transaction.journal, KEY, [EventDraft(EventType.FACT_INGESTED, {})], "2026")
+        append_events(transaction.journal, KEY, [EventDraft(EventType.FACT_INGESTED, {})], "2026")
         transaction.journal.seal(seal("s", 1))
         assert everything(transaction) != before
         raise error
@@ -170,7 +171,9 @@ class TransactionsConformance:
         with store.begin(NAMESPACE) as transaction, store.begin(OTHER) as other:
             transaction.facts.set_setting("embedder", "e")
             transaction.journal.seal(seal("s", 1))
-            append(transaction.journal, KEY, [EventDraft(EventType.FACT_INGESTED, {})], "2026")
+            append_events(
+                transaction.journal, KEY, [EventDraft(EventType.FACT_INGESTED, {})], "2026"
+            )
             other.facts.set_setting("embedder", "f")
         with store.begin(OTHER, write=False) as other:
             assert other.facts.setting("embedder") == "f"

@@ -12,9 +12,10 @@ import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 
-from crp_integrations.audit import windows
-from crp_integrations.audit.journal import EventDraft, append, verify
-from crp_integrations.audit.trail import closing, verify_trail
+from crp_integrations.audit import window_seals
+from crp_integrations.audit.drafts import EventDraft
+from crp_integrations.audit.journal import append_events, verify_journal
+from crp_integrations.audit.trail import closing_data, verify_trail
 from crp_integrations.errors import StoreBusy, StoreError
 from crp_integrations.fabric.ports import Store, Transaction
 from crp_integrations.fabric.records import Fact, Where
@@ -74,7 +75,7 @@ def record_deed(transaction: Transaction, what: str, name: str) -> None:
         facts.remove([one.fact_id for one in made])
     facts.set_setting("count", str(int(facts.setting("count") or 0) + 1))
     draft = EventDraft(EventType.FACT_INGESTED, {"source": f"{what}:{name}"})
-    append(transaction.journal, KEY, [draft], "2026-05-25T10:00:00Z")
+    append_events(transaction.journal, KEY, [draft], "2026-05-25T10:00:00Z")
 
 
 def check_deeds(transaction: Transaction) -> list[Deed]:
@@ -85,7 +86,7 @@ def check_deeds(transaction: Transaction) -> list[Deed]:
     """
     facts = transaction.facts
     done = deeds(transaction)
-    assert verify(transaction.journal.events(), KEY) == len(done) == len({*done})
+    assert verify_journal(transaction.journal.events(), KEY) == len(done) == len({*done})
     assert int(facts.setting("count") or 0) == len(done)
     live: set[str] = set()
     for what, name in done:
@@ -201,7 +202,7 @@ def close_window(transaction: Transaction, session_id: str, name: str, *, fan: b
         if fan and len(last) == 1:
             pattern = Pattern.FAN_OUT
         parents = last
-    seal = windows.seal(
+    seal = window_seals.seal_window(
         journal,
         KEY,
         session_id=session_id,
@@ -234,11 +235,11 @@ def close_window(transaction: Transaction, session_id: str, name: str, *, fan: b
     )
     draft = EventDraft(
         EventType.DISPATCH_COMPLETED,
-        closing(seal),
+        closing_data(seal),
         session_id=session_id,
         window_id=seal.window_id,
     )
-    append(journal, KEY, [draft], iso(NOON))
+    append_events(journal, KEY, [draft], iso(NOON))
     return seal.window_id
 
 

@@ -113,7 +113,7 @@ def events(made: Fabric) -> list[Event]:
     """The journal, verified."""
     with made.store.begin("acme", write=False) as transaction:
         told = list(transaction.journal.events())
-    journal.verify(told, journal_key(KEYS, "acme"))
+    journal.verify_journal(told, journal_key(KEYS, "acme"))
     return told
 
 

@@ -562,7 +562,7 @@ def test_the_journal_tells_of_ids_and_hashes_and_verifies() -> None:
     ]
     assert [*told[0].data["facts"], *told[1].data["facts"]] == list(report.facts)
     assert told[2].data["after"] == report.state_hash
-    assert journal.verify(told, journal_key(KEYS, "acme")) == 3
+    assert journal.verify_journal(told, journal_key(KEYS, "acme")) == 3
     for event in told:
         text = event.model_dump_json()
         assert "Passage" not in text
@@ -633,7 +633,7 @@ def test_writers_of_one_batch_at_the_same_time_store_it_once() -> None:
         writer.join()
     assert sorted(len(report.facts) for report in reports) == [0, 0, 8]
     assert made.bind(ACME).size() == 8
-    assert journal.verify(events(made), journal_key(KEYS, "acme")) == 5
+    assert journal.verify_journal(events(made), journal_key(KEYS, "acme")) == 5
 
 
 def test_labels_given_by_a_faster_writer_are_not_undone() -> None:

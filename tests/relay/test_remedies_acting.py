@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from crp_integrations import Relay
-from crp_integrations.audit import windows
+from crp_integrations.audit import window_seals
 from crp_integrations.audit.keys import session_key
 from crp_integrations.dpe.records import Report
 from crp_integrations.fabric.ports.faulted import faulted_in
@@ -347,10 +347,10 @@ def test_a_changed_report_breaks_the_chain(open_relay: Opener) -> None:
     with relay.fabric.begin(write=False) as transaction:
         seals = transaction.journal.seals(SESSION)
     key = session_key(relay._world.keyring, SESSION)
-    assert windows.verify(seals, key) is ChainIntegrity.VALID
+    assert window_seals.verify_seals(seals, key) is ChainIntegrity.VALID
     other = seals[0].changed(report_hash="sha256:" + "0" * 64)
-    assert windows.verify([other, seals[1]], key) is ChainIntegrity.BROKEN
-    assert windows.first_break([other, seals[1]], key) == 0
+    assert window_seals.verify_seals([other, seals[1]], key) is ChainIntegrity.BROKEN
+    assert window_seals.first_break([other, seals[1]], key) == 0
 
 
 # --- facts that answers keep going wrong with --------------------------------------------

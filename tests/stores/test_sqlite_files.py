@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crp_integrations.audit.journal import verify
+from crp_integrations.audit.journal import verify_journal
 from crp_integrations.errors import (
     ChainBroken,
     ConfigError,
@@ -59,7 +59,7 @@ def read_all(path: Path) -> list[str]:
             transaction.facts.vectors(ids)
             transaction.facts.search_text(["batch"], 99)
             events = list(transaction.journal.events())
-            assert verify(events, KEY) == len(events)
+            assert verify_journal(events, KEY) == len(events)
             names = [event.data["source"] for event in events]
             assert sorted(texts) == sorted(t for name in names for t in processes.batch(name))
             return names

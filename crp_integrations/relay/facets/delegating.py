@@ -6,8 +6,8 @@ The values travel as they are within a process and as CRP headers between proces
 
 from __future__ import annotations
 
-from crp_integrations.audit.events import safety_budget_depleted, sub_agent_returned
-from crp_integrations.audit.journal import append
+from crp_integrations.audit.drafts import draft_budget_depleted, draft_sub_agent_returned
+from crp_integrations.audit.journal import append_events
 from crp_integrations.audit.keys import journal_key
 from crp_integrations.dpe.records import Report
 from crp_integrations.errors import RequestError, SafetyHalt
@@ -134,11 +134,11 @@ def take(namespace: Namespace, world: World, session_id: str, up: Upward) -> flo
             over = safety.is_spent(left)
             _keep(transaction, world, session.changed(modified_at=now, ended=over))
         last = transaction.journal.last_seal(session_id)
-        append(
+        append_events(
             transaction.journal,
             journal_key(world.keyring, namespace.subject.tenant),
             [
-                sub_agent_returned(
+                draft_sub_agent_returned(
                     session_id,
                     last.window_id if last else "",
                     session=up.session_id,
@@ -150,11 +150,7 @@ def take(namespace: Namespace, world: World, session_id: str, up: Upward) -> flo
                     cost=round(before - left, BUDGET_DIGITS),
                 ),
                 *(
-                    [
-                        safety_budget_depleted(
-                            session_id, last.window_id if last else "", budget=left
-                        )
-                    ]
+                    [draft_budget_depleted(session_id, last.window_id if last else "", budget=left)]
                     if spent
                     else []
                 ),

@@ -6,15 +6,16 @@ import pickle
 
 import pytest
 
-from crp_integrations.audit import windows
-from crp_integrations.audit.journal import EventDraft, append, sealed_with, verify
-from crp_integrations.audit.keys import ChainKey, epochs, journal_key, key_id, session_key
+from crp_integrations.audit import window_seals
+from crp_integrations.audit.drafts import EventDraft
+from crp_integrations.audit.journal import append_events, matches_key, verify_journal
+from crp_integrations.audit.keys import ChainKey, journal_key, key_epochs, key_id, session_key
 from crp_integrations.errors import ChainBroken, StoreError
 from crp_integrations.ports import KeyRing, retired_of
 from crp_integrations.seals import derive_key
 from crp_integrations.stores.keys import FixedKeyRing, MemoryKeyRing
 from crp_integrations.vocabulary import ChainIntegrity, EventType
-from tests.audit.graphs import SESSION, TENANT, Memory, window
+from tests.audit.chain_graphs import SESSION, TENANT, Memory, window
 
 A, B, C = (bytes([number]) * 32 for number in (1, 2, 3))
 FIRST = FixedKeyRing(A)
@@ -48,8 +49,8 @@ def test_windows_and_events_of_every_epoch_verify() -> None:
     journal = rotated()
     assert journal.check(THIRD).windows == 6
     key = session_key(THIRD, SESSION)
-    assert windows.verify(journal.seals(SESSION), key) is ChainIntegrity.VALID
-    assert verify(journal.written, journal_key(THIRD, TENANT)) == 12
+    assert window_seals.verify_seals(journal.seals(SESSION), key) is ChainIntegrity.VALID
+    assert verify_journal(journal.written, journal_key(THIRD, TENANT)) == 12
     for ring in (FIRST, SECOND, FixedKeyRing(C), FixedKeyRing(C, retired=[B, A])):
         assert not fits(journal, ring), ring
 
@@ -80,20 +81,20 @@ def test_who_holds_an_old_key_alone_cannot_go_on() -> None:
     key = journal_key(FIRST, TENANT)
     draft = EventDraft(EventType.SAFETY_HALT, {})
     with pytest.raises(StoreError, match="which this key ring does not hold"):
-        append(journal, key, [draft], "2026-05-25T10:00:00Z")
+        append_events(journal, key, [draft], "2026-05-25T10:00:00Z")
     assert len(journal.written) == 12
-    assert not sealed_with(journal, key)
-    assert not sealed_with(journal, journal_key(FixedKeyRing(C), TENANT))
-    assert sealed_with(journal, journal_key(THIRD, TENANT))
+    assert not matches_key(journal, key)
+    assert not matches_key(journal, journal_key(FixedKeyRing(C), TENANT))
+    assert matches_key(journal, journal_key(THIRD, TENANT))
 
 
 def test_a_journal_before_its_rotation_goes_with_the_ring_after_it() -> None:
     journal = Memory()
     window(journal, "w1", 1, keyring=FIRST)
     for ring in (FIRST, SECOND, THIRD):
-        assert sealed_with(journal, journal_key(ring, TENANT))
+        assert matches_key(journal, journal_key(ring, TENANT))
         assert fits(journal, ring)
-    assert not sealed_with(journal, journal_key(FixedKeyRing(B, retired=[C]), TENANT))
+    assert not matches_key(journal, journal_key(FixedKeyRing(B, retired=[C]), TENANT))
 
 
 def test_a_retired_key_seals_no_event_any_more() -> None:
@@ -101,10 +102,10 @@ def test_a_retired_key_seals_no_event_any_more() -> None:
     journal = rotated()
     forger = Memory(written=[*journal.written[:-1]])
     stolen = Memory(written=[journal.written[-2].model_copy(update={"data": {}})])
-    append(stolen, journal_key(FIRST, TENANT), [EventDraft(EventType.SAFETY_HALT, {})], "t")
+    append_events(stolen, journal_key(FIRST, TENANT), [EventDraft(EventType.SAFETY_HALT, {})], "t")
     forger.written.append(stolen.written[-1])
     with pytest.raises(ChainBroken, match="retired before") as broken:
-        verify(forger.written, journal_key(THIRD, TENANT))
+        verify_journal(forger.written, journal_key(THIRD, TENANT))
     assert broken.value.index == 11
 
 
@@ -113,7 +114,7 @@ def test_a_retired_key_seals_no_window_any_more() -> None:
     window(journal, "w1", 1, keyring=FIRST)
     window(journal, "w2", 2, keyring=SECOND)
     forged = Memory(sealed=[*journal.sealed])
-    windows.seal(
+    window_seals.seal_window(
         forged,
         session_key(FIRST, SESSION),
         session_id=SESSION,
@@ -125,7 +126,7 @@ def test_a_retired_key_seals_no_window_any_more() -> None:
         outcome="released",
     )
     key = session_key(SECOND, SESSION)
-    assert windows.first_break(forged.seals(SESSION), key) == 2
+    assert window_seals.first_break(forged.seals(SESSION), key) == 2
 
 
 def test_siblings_of_different_epochs_and_what_joins_them() -> None:
@@ -141,14 +142,14 @@ def test_siblings_of_different_epochs_and_what_joins_them() -> None:
 def test_data_cannot_name_another_key() -> None:
     draft = EventDraft(EventType.SAFETY_HALT, {"key_id": key_id(C)})
     with pytest.raises(StoreError, match="names key_id"):
-        append(Memory(), journal_key(SECOND, TENANT), [draft], "t")
+        append_events(Memory(), journal_key(SECOND, TENANT), [draft], "t")
 
 
 @pytest.mark.parametrize("ring", [FIRST, THIRD, MemoryKeyRing()])
 def test_a_derived_key_shows_itself_nowhere(ring: KeyRing) -> None:
     key = session_key(ring, SESSION)
     assert isinstance(key, ChainKey) and len(key) == 32
-    for one in epochs(key):
+    for one in key_epochs(key):
         for shown in (repr(one), str(one), f"{one}", f"{one!r}", repr([one]), repr({"k": one})):
             assert one.hex() not in shown and repr(bytes(one))[2:-1] not in shown
     with pytest.raises(TypeError, match="not pickled"):
@@ -156,8 +157,8 @@ def test_a_derived_key_shows_itself_nowhere(ring: KeyRing) -> None:
 
 
 def test_plain_bytes_are_one_epoch() -> None:
-    (only,) = epochs(A)
+    (only,) = key_epochs(A)
     assert (bytes(only), only.key_id, only.earlier) == (A, "", ())
-    assert [one.key_id for one in epochs(session_key(THIRD, SESSION))] == [
+    assert [one.key_id for one in key_epochs(session_key(THIRD, SESSION))] == [
         "", key_id(B), key_id(C)
     ]  # fmt: skip

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.audit import windows
+from crp_integrations.audit import window_seals
 from crp_integrations.audit.keys import session_key
 from crp_integrations.audit.records import WindowSeal
 from crp_integrations.errors import ChainBroken, StoreError
@@ -19,7 +19,7 @@ from crp_integrations.seals import window_hmac
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import ChainIntegrity
-from tests.audit.graphs import RING, SESSION, TENANT, Memory, diamond, window
+from tests.audit.chain_graphs import RING, SESSION, TENANT, Memory, diamond, window
 
 KEY = session_key(RING, SESSION)
 FIELDS = ("session_id", "timestamp", "response_hash", "report_hash", "parent_hmac", "hmac")
@@ -32,7 +32,7 @@ def made() -> tuple[Memory, dict[str, WindowSeal]]:
 
 def test_a_graph_of_windows_verifies_and_so_does_its_trail() -> None:
     journal, _ = made()
-    assert windows.verify(journal.seals(SESSION), KEY) is ChainIntegrity.VALID
+    assert window_seals.verify_seals(journal.seals(SESSION), KEY) is ChainIntegrity.VALID
     trail = journal.check()
     assert (trail.windows, trail.sessions, trail.state.integrity) == (7, 1, ChainIntegrity.VALID)
 
@@ -50,7 +50,7 @@ def test_the_parent_field_of_a_fan_in_is_the_sorted_hmacs() -> None:
     joined = seals["joined"]
     parents = sorted(seals[name].hmac for name in ("right", "deeper", "middle"))
     assert joined.parent_hmac == "|".join(parents)
-    assert list(windows.parents_of(joined)) == parents
+    assert list(window_seals.parents_of(joined)) == parents
     fields = (
         SESSION, "4", joined.timestamp, joined.response_hash, joined.report_hash, "|".join(parents)
     )  # fmt: skip
@@ -71,7 +71,7 @@ def test_a_changed_field_of_any_window_breaks_the_chain_there_or_before(field: s
     for place, one in enumerate(seals):
         changed = [*seals]
         changed[place] = one.model_copy(update={field: getattr(one, field) + "0"})
-        assert windows.first_break(changed, KEY) == place
+        assert window_seals.first_break(changed, KEY) == place
 
 
 def test_a_window_of_another_number_breaks_the_chain() -> None:
@@ -81,7 +81,7 @@ def test_a_window_of_another_number_breaks_the_chain() -> None:
         for number in (one.window_number - 1, one.window_number + 1):
             changed = [*seals]
             changed[place] = one.model_copy(update={"window_number": number})
-            found = windows.first_break(changed, KEY)
+            found = window_seals.first_break(changed, KEY)
             assert found is not None and found <= place + 1
 
 
@@ -90,7 +90,7 @@ def test_a_window_that_is_followed_cannot_be_left_out() -> None:
     every = journal.seals(SESSION)
     for name in ("left", "middle", "right", "deeper", "joined"):
         rest = [one for one in every if one != seals[name]]
-        assert windows.first_break(rest, KEY) is not None, name
+        assert window_seals.first_break(rest, KEY) is not None, name
         with pytest.raises(ChainBroken):
             journal.check(seals=rest)
 
@@ -102,7 +102,7 @@ def test_a_sibling_that_nobody_follows_is_missed_by_the_trail() -> None:
     for name in ("left", "right"):
         window(journal, name, 2, [root])
     rest = [one for one in journal.seals(SESSION) if one.window_id != "crp_win_right"]
-    assert windows.first_break(rest, KEY) is None
+    assert window_seals.first_break(rest, KEY) is None
     with pytest.raises(ChainBroken, match="no seal of its own") as broken:
         journal.check(seals=rest)
     assert broken.value.index == 5
@@ -114,17 +114,17 @@ def test_a_copy_of_a_seal_under_another_id_is_found() -> None:
     every = sorted(
         [*journal.seals(SESSION), copy], key=lambda one: (one.window_number, one.window_id)
     )
-    assert windows.first_break(every, KEY) == every.index(copy) == 3
+    assert window_seals.first_break(every, KEY) == every.index(copy) == 3
 
 
 def test_parents_in_another_order_or_twice_are_no_fan_in() -> None:
     journal, seals = made()
     joined = seals["joined"]
-    several = windows.parents_of(joined)
+    several = window_seals.parents_of(joined)
     for parents in (several[::-1], (*several, several[0]), (several[0], several[0])):
         forged = _sealed_again(joined, "|".join(parents))
         every = [forged if one == joined else one for one in journal.seals(SESSION)]
-        assert windows.first_break(every, KEY) == 5
+        assert window_seals.first_break(every, KEY) == 5
 
 
 def test_a_window_cannot_follow_itself_its_like_or_what_comes_later() -> None:
@@ -132,7 +132,7 @@ def test_a_window_cannot_follow_itself_its_like_or_what_comes_later() -> None:
     for name, parent in (("left", "right"), ("deeper", "joined"), ("right", "deeper")):
         forged = _sealed_again(seals[name], seals[parent].hmac)
         every = [forged if one == seals[name] else one for one in journal.seals(SESSION)]
-        found = windows.first_break(every, KEY)
+        found = window_seals.first_break(every, KEY)
         assert found is not None and every[found].window_number <= seals[name].window_number
 
 
@@ -142,9 +142,9 @@ def test_there_is_one_root() -> None:
     second = second.model_copy(update={"timestamp": "t"})
     second = _sealed_again(second, "")
     rest = journal.seals(SESSION)
-    assert windows.first_break([rest[0], second, *rest[1:]], KEY) == 1
+    assert window_seals.first_break([rest[0], second, *rest[1:]], KEY) == 1
     orphan = _sealed_again(seals["left"], "")
-    assert windows.first_break([rest[0], orphan], KEY) == 1
+    assert window_seals.first_break([rest[0], orphan], KEY) == 1
 
 
 @pytest.mark.parametrize("first", range(1, 7))
@@ -154,7 +154,7 @@ def test_a_chain_from_the_middle_verifies(first: int) -> None:
     lowest = seals[first].window_number
     rest = [one for one in seals if one.window_number >= lowest]
     wanted = ChainIntegrity.VALID if lowest == 1 else ChainIntegrity.PARTIAL
-    assert windows.verify(rest, KEY) is wanted
+    assert window_seals.verify_seals(rest, KEY) is wanted
 
 
 def test_from_the_middle_a_window_still_follows_one_that_is_there() -> None:
@@ -163,8 +163,8 @@ def test_from_the_middle_a_window_still_follows_one_that_is_there() -> None:
     window(journal, "second", 2)
     window(journal, "third", 3, [root])
     second, third = journal.seals(SESSION)[1:]
-    assert windows.verify([*journal.seals(SESSION)], KEY) is ChainIntegrity.VALID
-    assert windows.verify([second, third], KEY) is ChainIntegrity.BROKEN
+    assert window_seals.verify_seals([*journal.seals(SESSION)], KEY) is ChainIntegrity.VALID
+    assert window_seals.verify_seals([second, third], KEY) is ChainIntegrity.BROKEN
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_where_a_window_may_be_sealed(number: int, parents, said: str | None) ->
     chosen = None if parents is None else [seals[p] if p in seals else _Like(p) for p in parents]
     if said is None:
         window(journal, "new", number, chosen)
-        assert windows.verify(journal.seals(SESSION), KEY) is ChainIntegrity.VALID
+        assert window_seals.verify_seals(journal.seals(SESSION), KEY) is ChainIntegrity.VALID
         return
     with pytest.raises(StoreError, match=said):
         window(journal, "new", number, chosen)
@@ -197,7 +197,7 @@ def test_a_late_sibling_and_a_branch_keep_the_chain_whole() -> None:
     window(journal, "late", 2, [seals["root"]])
     window(journal, "branch", 6, [seals["root"]])
     window(journal, "among", 4, [seals["deeper"]])
-    assert windows.verify(journal.seals(SESSION), KEY) is ChainIntegrity.VALID
+    assert window_seals.verify_seals(journal.seals(SESSION), KEY) is ChainIntegrity.VALID
     assert journal.check().windows == 10
 
 
@@ -240,13 +240,13 @@ def test_any_graph_is_whole_and_misses_what_is_followed(data: st.DataObject) -> 
         number = data.draw(st.integers(lowest, highest), label="number")
         every.append(window(journal, f"w{name}", number, followed))
     seals = journal.seals(SESSION)
-    assert windows.first_break(seals, KEY) is None
+    assert window_seals.first_break(seals, KEY) is None
     assert journal.check().windows == len(every)
     gone = data.draw(st.sampled_from(seals), label="gone")
-    followed_by = [one for one in seals if gone.hmac in windows.parents_of(one)]
+    followed_by = [one for one in seals if gone.hmac in window_seals.parents_of(one)]
     rest = [one for one in seals if one is not gone]
     if followed_by and gone.window_number > 1:
-        assert windows.first_break(rest, KEY) is not None
+        assert window_seals.first_break(rest, KEY) is not None
     with pytest.raises(ChainBroken):
         journal.check(seals=rest)
 

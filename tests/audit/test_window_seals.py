@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.audit import windows
+from crp_integrations.audit import window_seals
 from crp_integrations.audit.records import WindowSeal
 from crp_integrations.errors import StoreError
 from crp_integrations.seals import SEPARATOR, window_hmac
@@ -37,7 +37,7 @@ def chain(count: int = 3) -> list[WindowSeal]:
     for number, (time, response, report, _) in enumerate(GOLDEN[:count], start=1):
         with store.begin("a") as transaction:
             made.append(
-                windows.seal(
+                window_seals.seal_window(
                     transaction.journal,
                     KEY,
                     session_id=SESSION,
@@ -59,7 +59,7 @@ def test_the_golden_chain_of_three_windows() -> None:
     made = chain()
     assert [one.hmac for one in made] == ["sha256:" + golden for *_, golden in GOLDEN]
     assert [one.parent_hmac for one in made] == ["", made[0].hmac, made[1].hmac]
-    assert windows.verify(made, KEY) is ChainIntegrity.VALID
+    assert window_seals.verify_seals(made, KEY) is ChainIntegrity.VALID
 
 
 @pytest.mark.requirement("005-15.3-1")
@@ -96,27 +96,27 @@ def test_a_changed_field_breaks_the_chain_at_its_place(field: str, place: int) -
     old = getattr(made[place], field)
     new = old + 1 if isinstance(old, int) else old + "0"
     made[place] = made[place].changed(**{field: new})
-    assert windows.first_break(made, KEY) == place
-    assert windows.verify(made, KEY) is ChainIntegrity.BROKEN
+    assert window_seals.first_break(made, KEY) == place
+    assert window_seals.verify_seals(made, KEY) is ChainIntegrity.BROKEN
 
 
 def test_another_key_does_not_verify() -> None:
-    assert windows.first_break(chain(), bytes(32)) == 0
+    assert window_seals.first_break(chain(), bytes(32)) == 0
 
 
 def test_a_window_left_out_or_moved_breaks_the_chain() -> None:
     first, second, third = chain()
-    assert windows.first_break([first, third], KEY) == 1
-    assert windows.first_break([first, third, second], KEY) == 1
-    assert windows.first_break([first, first], KEY) == 1
+    assert window_seals.first_break([first, third], KEY) == 1
+    assert window_seals.first_break([first, third, second], KEY) == 1
+    assert window_seals.first_break([first, first], KEY) == 1
 
 
 def test_the_states_of_a_chain() -> None:
     made = chain()
-    assert windows.verify([], KEY) is ChainIntegrity.UNVERIFIED
-    assert windows.verify(made[:1], KEY) is ChainIntegrity.VALID
-    assert windows.verify(made[1:], KEY) is ChainIntegrity.PARTIAL
-    assert windows.verify([made[1], made[1]], KEY) is ChainIntegrity.BROKEN
+    assert window_seals.verify_seals([], KEY) is ChainIntegrity.UNVERIFIED
+    assert window_seals.verify_seals(made[:1], KEY) is ChainIntegrity.VALID
+    assert window_seals.verify_seals(made[1:], KEY) is ChainIntegrity.PARTIAL
+    assert window_seals.verify_seals([made[1], made[1]], KEY) is ChainIntegrity.BROKEN
 
 
 @pytest.mark.parametrize("number", [0, 1, 3])
@@ -131,9 +131,9 @@ def test_a_wrong_number_is_refused(number: int) -> None:
         "outcome": "failed",
     }
     with store.begin("a") as transaction:
-        windows.seal(transaction.journal, KEY, window_number=1, **fields)
+        window_seals.seal_window(transaction.journal, KEY, window_number=1, **fields)
         with pytest.raises(StoreError, match=f"window {number} .* next one is 2"):
-            windows.seal(transaction.journal, KEY, window_number=number, **fields)
+            window_seals.seal_window(transaction.journal, KEY, window_number=number, **fields)
         assert len(transaction.journal.seals(SESSION)) == 1
 
 
@@ -141,4 +141,4 @@ def test_a_wrong_number_is_refused(number: int) -> None:
 def test_a_separator_put_into_a_seal_breaks_it(field: str) -> None:
     made = chain()
     made[1] = made[1].model_copy(update={field: f"a{SEPARATOR}b"})
-    assert windows.first_break(made, KEY) == 1
+    assert window_seals.first_break(made, KEY) == 1

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from crp_integrations.audit import windows
-from crp_integrations.audit.journal import EventDraft, append
+from crp_integrations.audit import window_seals
+from crp_integrations.audit.drafts import EventDraft
+from crp_integrations.audit.journal import append_events
 from crp_integrations.audit.keys import journal_key, session_key
 from crp_integrations.audit.records import Event, WindowSeal
-from crp_integrations.audit.trail import Trail, closing, verify_trail
+from crp_integrations.audit.trail import AuditTrail, closing_data, verify_trail
 from crp_integrations.ports import KeyRing
 from crp_integrations.seals import sha256
 from crp_integrations.stores.keys import FixedKeyRing
@@ -51,7 +52,7 @@ class Memory:
         names = sorted({one.session_id for one in self.sealed})
         return (one for name in names for one in self.seals(name))
 
-    def check(self, keyring: KeyRing = RING, **changed) -> Trail:
+    def check(self, keyring: KeyRing = RING, **changed) -> AuditTrail:
         """Verify the trail; `events`, `seals` and `before` may be others than those written."""
         return verify_trail(
             changed.get("events", self.written),
@@ -74,7 +75,7 @@ def window(
 ) -> WindowSeal:
     """Seal one window and journal its two events."""
     at = f"2026-05-25T10:00:{len(journal.sealed):02}Z"
-    sealed = windows.seal(
+    sealed = window_seals.seal_window(
         journal,
         session_key(keyring, session),
         session_id=session,
@@ -88,10 +89,10 @@ def window(
     )
     told: Mapping[EventType, Mapping[str, object]] = {
         EventType.DISPATCH_STARTED: {"model": "m"},
-        EventType.DPE_COMPLETED: closing(sealed),
+        EventType.DPE_COMPLETED: closing_data(sealed),
     }
     drafts = [EventDraft(kind, data, session, sealed.window_id) for kind, data in told.items()]
-    append(journal, journal_key(keyring, TENANT), drafts, at)
+    append_events(journal, journal_key(keyring, TENANT), drafts, at)
     return sealed
 
 

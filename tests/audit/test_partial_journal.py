@@ -6,13 +6,14 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from crp_integrations.audit.journal import EventDraft, append, verify, verify_part
+from crp_integrations.audit.drafts import EventDraft
+from crp_integrations.audit.journal import append_events, verify_journal, verify_partial
 from crp_integrations.audit.keys import journal_key, session_key
 from crp_integrations.audit.records import Event, Stub
-from crp_integrations.audit.trail import closed, verify_events
+from crp_integrations.audit.trail import seal_of_event, verify_events
 from crp_integrations.errors import ChainBroken
 from crp_integrations.vocabulary import ChainIntegrity, TrailState
-from tests.audit.graphs import RING, SESSION, TENANT, Memory, diamond, window
+from tests.audit.chain_graphs import RING, SESSION, TENANT, Memory, diamond, window
 
 KEY = journal_key(RING, TENANT)
 SECOND = "crp_sess_0000000000000000"
@@ -47,7 +48,7 @@ def of_events(entries, before: str = ""):
 
 @given(st.sets(st.integers(0, COUNT - 1)))
 def test_events_left_out_leave_a_chain_that_verifies(left_out: set[int]) -> None:
-    found = verify_part(without(left_out), KEY)
+    found = verify_partial(without(left_out), KEY)
     assert (found.events, found.left_out) == (COUNT - len(left_out), len(left_out))
     assert found.tip == WHOLE.written[-1].hmac
     beginning = left_out == set(range(len(left_out)))
@@ -88,7 +89,7 @@ def test_what_is_there_is_checked_all_the_same(
     # Where nothing but stubs stands before an event, there is nothing to count its place from.
     assume(not (field == "seq" and first and place))
     with pytest.raises(ChainBroken) as broken:
-        verify_part(entries, KEY)
+        verify_partial(entries, KEY)
     assert broken.value.index == place
 
 
@@ -98,7 +99,7 @@ def test_an_event_gone_without_a_stub_shows(place: int, left_out: set[int]) -> N
     entries = without(left_out)
     del entries[place]
     with pytest.raises(ChainBroken) as broken:
-        verify_part(entries, KEY)
+        verify_partial(entries, KEY)
     assert broken.value.index == place
 
 
@@ -106,7 +107,7 @@ def test_another_hmac_in_a_stub_shows_at_the_event_behind_it() -> None:
     entries = without({3, 4})
     entries[4] = Stub(hmac=WHOLE.written[3].hmac)
     with pytest.raises(ChainBroken) as broken:
-        verify_part(entries, KEY)
+        verify_partial(entries, KEY)
     assert broken.value.index == 5
 
 
@@ -114,22 +115,22 @@ def test_within_a_run_of_stubs_only_the_last_is_covered() -> None:
     """The honest limit: how many were left out is the word of whoever left them out."""
     entries = without({3, 4})
     entries[3] = Stub(hmac="sha256:" + "0" * 64)
-    assert verify_part(entries, KEY).state is TrailState.PARTIAL
+    assert verify_partial(entries, KEY).state is TrailState.PARTIAL
 
 
 @pytest.mark.parametrize("first", [1, 7, COUNT - 1])
 def test_a_journal_from_the_middle_verifies_behind_a_noted_hmac(first: int) -> None:
     rest = WHOLE.written[first:]
     noted = WHOLE.written[first - 1].hmac
-    found = verify_part(rest, KEY, before=noted)
+    found = verify_partial(rest, KEY, before=noted)
     assert (found.events, found.left_out, found.state) == (len(rest), 0, TrailState.TRUNCATED)
     assert found.state.integrity is ChainIntegrity.PARTIAL
     for wrong in ("", WHOLE.written[first].hmac):
         with pytest.raises(ChainBroken) as broken:
-            verify_part(rest, KEY, before=wrong)
+            verify_partial(rest, KEY, before=wrong)
         assert broken.value.index == 0
     with pytest.raises(ChainBroken):
-        verify(rest, KEY)
+        verify_journal(rest, KEY)
 
 
 def test_after_the_erasure_of_what_is_old_a_trail_is_truncated_and_verifies() -> None:
@@ -172,7 +173,7 @@ def test_a_seal_without_its_event_is_no_matter_only_where_events_were_left_out()
 
 
 def test_the_last_events_tell_the_windows_whole() -> None:
-    told = [seal for event in WHOLE.written if (seal := closed(event)) is not None]
+    told = [seal for event in WHOLE.written if (seal := seal_of_event(event)) is not None]
     assert sorted(told, key=lambda one: one.hmac) == sorted(
         WHOLE.all_seals(), key=lambda one: one.hmac
     )
@@ -188,26 +189,9 @@ def test_events_alone_show_a_window_that_its_chain_does_not_fit() -> None:
     again = Memory()
     for event, data in zip(other.written, (other.written[0].data, forged), strict=True):
         draft = EventDraft(event.event_type, data, event.session_id, event.window_id)
-        append(again, KEY, [draft], event.timestamp)
+        append_events(again, KEY, [draft], event.timestamp)
     with pytest.raises(ChainBroken, match="does not fit the session's chain") as broken:
         of_events(again.written)
     assert broken.value.index == 1
     with pytest.raises(ChainBroken, match="does not fit the session's chain"):
         of_events([Stub(hmac=again.written[0].hmac), again.written[1]])
-
-
-def test_events_of_the_first_version_say_less_and_still_verify() -> None:
-    """Before 005's graph of windows, a last event left out what the seal's HMAC covers."""
-    older = Memory(sealed=[*WHOLE.sealed])
-    for event in WHOLE.written:
-        data = {
-            name: value
-            for name, value in event.data.items()
-            if name not in ("response_hash", "report_hash", "parent_hmac")
-        }
-        draft = EventDraft(event.event_type, data, event.session_id, event.window_id)
-        append(older, KEY, [draft], event.timestamp)
-    assert older.check().windows == 14
-    changed = [one.model_copy(update={"report_hash": "x"}) for one in older.all_seals()]
-    with pytest.raises(ChainBroken):
-        older.check(seals=changed)

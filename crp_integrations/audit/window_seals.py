@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from crp_integrations.audit.keys import ChainKey, epochs
+from crp_integrations.audit.keys import ChainKey, key_epochs
 from crp_integrations.audit.ports import JournalFacet
 from crp_integrations.audit.records import WindowSeal
 from crp_integrations.errors import StoreError
@@ -18,7 +18,7 @@ from crp_integrations.vocabulary import ChainIntegrity
 JOINED = "|"
 
 
-def seal(
+def seal_window(
     journal: JournalFacet,
     key: bytes,
     *,
@@ -59,7 +59,7 @@ def seal(
     else:
         chained = sorted(set(parents))
         known = journal.seals(session_id) if earlier is None else earlier
-        lowest, highest = _room(known, chained, session_id, window_id)
+        lowest, highest = _number_range(known, chained, session_id, window_id)
     if not lowest <= window_number <= highest:
         raise StoreError(
             f"window {window_number} of session {session_id!r} cannot be sealed; "
@@ -114,19 +114,19 @@ def first_break(seals: Sequence[WindowSeal], key: bytes) -> int | None:
     Returns:
         Zero-based index of the first bad seal, None when all are good.
     """
-    keys = epochs(key)
+    keys = key_epochs(key)
     # Of each good window by its HMAC: number, and the place of its key among the epochs.
     known: dict[str, tuple[int, int]] = {}
     ids: set[str] = set()
     for index, one in enumerate(seals):
         if one.window_id in ids or one.hmac in known:
             return index
-        if index and not _goes_on(one, seals[index - 1], seals[0].session_id):
+        if index and not _continues(one, seals[index - 1], seals[0].session_id):
             return index
         if not _follows(one, known, seals[0].window_number):
             return index
         floor = max((known[hmac][1] for hmac in parents_of(one) if hmac in known), default=0)
-        epoch = sealed_in(one, keys, floor)
+        epoch = epoch_of_seal(one, keys, floor)
         if epoch is None:
             return index
         known[one.hmac] = one.window_number, epoch
@@ -134,7 +134,7 @@ def first_break(seals: Sequence[WindowSeal], key: bytes) -> int | None:
     return None
 
 
-def verify(seals: Sequence[WindowSeal], key: bytes) -> ChainIntegrity:
+def verify_seals(seals: Sequence[WindowSeal], key: bytes) -> ChainIntegrity:
     """State of a session's chain.
 
     Spec: CRP-SPEC-005 §15.3
@@ -153,7 +153,7 @@ def verify(seals: Sequence[WindowSeal], key: bytes) -> ChainIntegrity:
     return ChainIntegrity.VALID if seals[0].window_number == 1 else ChainIntegrity.PARTIAL
 
 
-def sealed_in(one: WindowSeal, keys: Sequence[ChainKey], floor: int = 0) -> int | None:
+def epoch_of_seal(one: WindowSeal, keys: Sequence[ChainKey], floor: int = 0) -> int | None:
     """The epoch, from `floor` on, whose key a seal's HMAC is of; None when it is of none.
 
     A key that was retired seals nothing any more: a window follows no window of a later epoch.
@@ -177,7 +177,7 @@ def sealed_in(one: WindowSeal, keys: Sequence[ChainKey], floor: int = 0) -> int 
     return None
 
 
-def _room(
+def _number_range(
     earlier: Sequence[WindowSeal], parents: Sequence[str], session_id: str, window_id: str
 ) -> tuple[int, int]:
     """Smallest and largest number of a window that follows these parents."""
@@ -193,7 +193,7 @@ def _room(
     return 1 + max(numbers[hmac] for hmac in parents), 1 + max(numbers.values())
 
 
-def _goes_on(one: WindowSeal, before: WindowSeal, session_id: str) -> bool:
+def _continues(one: WindowSeal, before: WindowSeal, session_id: str) -> bool:
     step = one.window_number - before.window_number
     return one.session_id == session_id and (step == 1 or (step == 0 and one.window_number > 1))
 
