@@ -21,29 +21,34 @@ from crp_integrations.cli.receipt_files import data_of, keys_of
 from crp_integrations.cli.show import many, terminal
 from crp_integrations.errors import ConfigError, RequestError
 from crp_integrations.observability import bundle as bundles
-from crp_integrations.observability.drift import (
-    PRECISION,
-    RECALL,
-    Drift,
-    GoldenRun,
-    Shown,
-    compare,
-    read_golden,
-    run_golden,
-)
 from crp_integrations.observability.evaluations import (
     Evaluation,
     EvaluationLog,
     Feedback,
-    merged,
+    merge_evaluations,
 )
-from crp_integrations.observability.ledger import Ledger
-from crp_integrations.observability.slo import Baseline, Table, baseline_of, table
+from crp_integrations.observability.golden_drift import (
+    PRECISION,
+    RECALL,
+    GoldenDrift,
+    GoldenRun,
+    ShownSource,
+    compare_runs,
+    read_golden,
+    run_golden,
+)
+from crp_integrations.observability.service_levels import (
+    LatencyBaseline,
+    ServiceLevelTable,
+    WindowLedger,
+    capture_baseline,
+    measure_levels,
+)
 from crp_integrations.records import Record
 from crp_integrations.relay.build import clock
 
 if TYPE_CHECKING:
-    from crp_integrations.observability.prometheus import Levels
+    from crp_integrations.observability.prometheus import LevelGauges
 
 app = typer.Typer(
     help="Service levels of what was sealed, drift of a golden set, evidence.",
@@ -69,9 +74,9 @@ Evaluations = Annotated[
 ]
 
 
-def _ledger(relay: Relay, residency: str, after: int = 0) -> Ledger:
+def _ledger(relay: Relay, residency: str, after: int = 0) -> WindowLedger:
     with relay.region(residency or None).begin(write=False) as transaction:
-        return Ledger.read(transaction, after=after)
+        return WindowLedger.read(transaction, after=after)
 
 
 @app.command("check")
@@ -89,7 +94,7 @@ def check(
     tenant: options.Tenant = "",
 ) -> None:
     """The table of service levels; status 1 when one is not met."""
-    before = _record(baseline, Baseline) if baseline else None
+    before = _record(baseline, LatencyBaseline) if baseline else None
     with looking(store, shared, residency, tenant) as relay:
         found = _table(relay, residency, before, evaluations)
     if metrics:
@@ -101,13 +106,15 @@ def check(
         raise typer.Exit(1)
 
 
-def _table(relay: Relay, residency: str, before: Baseline | None, evaluations: str) -> Table:
+def _table(
+    relay: Relay, residency: str, before: LatencyBaseline | None, evaluations: str
+) -> ServiceLevelTable:
     after = before.last_seq if before else 0
     if evaluations and not Path(evaluations).exists():
         # A log that nobody began yet is one only for who adds to it.
         raise ConfigError(f"there is no log of evaluations {evaluations!r:.200}")
-    log = merged(EvaluationLog(Path(evaluations)).read()) if evaluations else {}
-    return table(_ledger(relay, residency, after), evaluations=log, baseline=before)
+    log = merge_evaluations(EvaluationLog(Path(evaluations)).read()) if evaluations else {}
+    return measure_levels(_ledger(relay, residency, after), evaluations=log, baseline=before)
 
 
 @app.command("baseline")
@@ -121,7 +128,7 @@ def baseline(
     """Capture the latency up to now; a later check compares what comes after with it."""
     with looking(store, shared, residency, tenant) as relay:
         now = clock(relay.settings).now()
-        found = baseline_of(_ledger(relay, residency), now)
+        found = capture_baseline(_ledger(relay, residency), now)
     if found is None:
         raise RequestError("no window of this store has a measured assembly; ask something first")
     _save(found, out)
@@ -160,7 +167,7 @@ def review(
         raise RequestError(f"no window {window!r:.60} with a pack was sealed in this store")
     log = EvaluationLog(Path(evaluations))
     # A file that holds something else is left as it is.
-    merged(log.read())
+    merge_evaluations(log.read())
     log.add(
         Evaluation(
             window_id=window,
@@ -194,14 +201,14 @@ def drift(
         namespace = relay.region(residency or None)
         uris = {source.source_id: source.uri for source in namespace.sources()}
 
-        def retrieve(question: str) -> Iterator[Shown]:
+        def retrieve(question: str) -> Iterator[ShownSource]:
             envelope = relay.turn(question, model=model, budget_tokens=budget_tokens).preview()
             for fact in envelope.facts:
-                yield Shown(source_id=fact.source_id, uri=uris.get(fact.source_id) or "")
+                yield ShownSource(source_id=fact.source_id, uri=uris.get(fact.source_id) or "")
 
         now = clock(relay.settings).now()
         run = run_golden(questions, retrieve, now=now, state_hash=namespace.state_hash())
-    found = compare(run, before) if before else None
+    found = compare_runs(run, before) if before else None
     if metrics:
         _write_golden(metrics, run, before)
     if json_path:
@@ -227,7 +234,7 @@ def bundle(
     tenant: options.Tenant = "",
 ) -> None:
     """Put traces, service levels, trail, log head and given reports into a signed bundle."""
-    before = _record(baseline, Baseline) if baseline else None
+    before = _record(baseline, LatencyBaseline) if baseline else None
     files = {f"reports/{path.name}": data_of(str(path)) for path in reports or ()}
     if len(files) < len(reports or ()):
         raise RequestError("two reports have one name; rename one of them")
@@ -240,10 +247,10 @@ def bundle(
         files["trail.ndjson"] = "".join(
             f"{one}\n" for one in write_ndjson(events, ExportSelection())
         ).encode()
-        files["traces.ndjson"] = bundles.lines(_ledger(relay, residency).packs)
-        files["slo.json"] = bundles.lines([_table(relay, residency, before, evaluations)])
+        files["traces.ndjson"] = bundles.json_lines(_ledger(relay, residency).packs)
+        files["slo.json"] = bundles.json_lines([_table(relay, residency, before, evaluations)])
         files["log-head.json"] = relay.receipts(residency=residency or None).head().write()
-        made = bundles.pack(
+        made = bundles.pack_bundle(
             files,
             relay.receipts(residency=residency or None).sign,
             created_at=clock(relay.settings).now(),
@@ -260,7 +267,7 @@ def verify(
     key: Annotated[str, typer.Option("--key", help="Public key, as crp receipt key writes it.")],
 ) -> None:
     """Check a bundle's signature and the hash of each of its files; status 1 when one differs."""
-    manifest, files = bundles.unpack(data_of(file), keys_of(key))
+    manifest, files = bundles.unpack_bundle(data_of(file), keys_of(key))
     names = ", ".join(sorted(files))
     terminal().print(f"verifies: {many(len(manifest.files), 'file')}: {names}", soft_wrap=True)
 
@@ -299,10 +306,10 @@ def _save(record: Record, path: str) -> None:
         target.write(record.model_dump_json(indent=2) + "\n")
 
 
-def _write_levels(path: str, found: Table, before: Baseline | None) -> None:
-    from crp_integrations.observability.prometheus import Levels
+def _write_levels(path: str, found: ServiceLevelTable, before: LatencyBaseline | None) -> None:
+    from crp_integrations.observability.prometheus import LevelGauges
 
-    levels = Levels()
+    levels = LevelGauges()
     for level in found.levels:
         levels.level(level.name, level.value, level.met)
     if before is not None:
@@ -311,15 +318,15 @@ def _write_levels(path: str, found: Table, before: Baseline | None) -> None:
 
 
 def _write_golden(path: str, run: GoldenRun, before: GoldenRun | None) -> None:
-    from crp_integrations.observability.prometheus import Levels
+    from crp_integrations.observability.prometheus import LevelGauges
 
-    levels, at = Levels(), run.ran_at.timestamp()
+    levels, at = LevelGauges(), run.ran_at.timestamp()
     levels.golden(RECALL, run.recall, before.recall if before else None, at)
     levels.golden(PRECISION, run.precision, before.precision if before else None, at)
     _write_metrics(levels, path)
 
 
-def _write_metrics(levels: Levels, path: str) -> None:
+def _write_metrics(levels: LevelGauges, path: str) -> None:
     """Write a file of metrics.
 
     Raises:
@@ -331,7 +338,7 @@ def _write_metrics(levels: Levels, path: str) -> None:
         raise ConfigError(f"{path!r:.200} cannot be written: {error.strerror}") from error
 
 
-def _draw(found: Table) -> None:
+def _draw(found: ServiceLevelTable) -> None:
     drawn = Drawn(title=f"Service levels over {many(found.windows, 'window')}")
     for name in ("level", "value", "target", "met", "on"):
         drawn.add_column(name)
@@ -349,7 +356,7 @@ def _met(met: bool | None) -> Text:
     return Text("met", "green") if met else Text("missed", "bold red")
 
 
-def _draw_golden(run: GoldenRun, before: GoldenRun | None, found: Drift | None) -> None:
+def _draw_golden(run: GoldenRun, before: GoldenRun | None, found: GoldenDrift | None) -> None:
     drawn = Drawn(title=f"Golden set of {many(len(run.scores), 'question')}")
     for name in ("score", "now", "baseline", "state"):
         drawn.add_column(name)

@@ -17,7 +17,7 @@ from crp_integrations.gateway.upstream import Asked
 from crp_integrations.headers import grammar, names
 from crp_integrations.headers.codec import write_response
 from crp_integrations.headers.records import ResponseHeaders
-from crp_integrations.observability.calls import observed
+from crp_integrations.observability.observers import observe_model
 from crp_integrations.ports import Model
 from crp_integrations.relay.around import aaround
 from crp_integrations.relay.asks import ASK, STREAM
@@ -32,7 +32,7 @@ async def completions(call: Call) -> Answered:
     asked = await _asked(call)
     most = call.settings.answer_characters
     upstream = Asked(call.upstream, asked.arguments, most)
-    model = observed(upstream, call.relay.observer)
+    model = observe_model(upstream, call.relay.observer)
     if asked.stream:
         return await _streamed(call, asked, model)
     played = call.relay.play(asked.query, **asked.asking)

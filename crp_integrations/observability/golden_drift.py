@@ -21,7 +21,7 @@ RECALL: Final = "recall"
 PRECISION: Final = "precision"
 
 
-class Golden(Part):
+class GoldenQuestion(Part):
     """A question and where its answer is.
 
     Attributes:
@@ -34,14 +34,14 @@ class Golden(Part):
     sources: tuple[str, ...] = Field(min_length=1)
 
 
-class Shown(Part):
+class ShownSource(Part):
     """A source of an item in a pack, as it may be named in a golden set."""
 
     source_id: str
     uri: str = ""
 
 
-class Score(Part):
+class GoldenScore(Part):
     """What one question came to.
 
     Attributes:
@@ -71,17 +71,17 @@ class GoldenRun(Record):
     state_hash: str
     recall: float = Field(ge=0.0, le=1.0)
     precision: float = Field(ge=0.0, le=1.0)
-    scores: tuple[Score, ...]
+    scores: tuple[GoldenScore, ...]
 
 
-class Limits(Part):
+class DriftLimits(Part):
     """How far a score may fall below the baseline, as a difference of shares."""
 
     recall_drop: float = Field(default=0.05, ge=0.0, le=1.0)
     precision_drop: float = Field(default=0.05, ge=0.0, le=1.0)
 
 
-class Drift(Record):
+class GoldenDrift(Record):
     """A run beside its baseline.
 
     Attributes:
@@ -98,7 +98,7 @@ class Drift(Record):
     worse: tuple[str, ...]
 
 
-def read_golden(path: Path) -> tuple[Golden, ...]:
+def read_golden(path: Path) -> tuple[GoldenQuestion, ...]:
     """A golden set from a file, one JSON a line.
 
     Raises:
@@ -115,7 +115,7 @@ def read_golden(path: Path) -> tuple[Golden, ...]:
         if not line.strip():
             continue
         try:
-            found.append(Golden.model_validate(json.loads(line)))
+            found.append(GoldenQuestion.model_validate(json.loads(line)))
         except (ValueError, ValidationError, RecursionError):
             raise ConfigError(
                 f"line {number} of {str(path)!r:.200} is no golden question; wanted a JSON object "
@@ -129,8 +129,8 @@ def read_golden(path: Path) -> tuple[Golden, ...]:
 
 
 def run_golden(
-    golden: Sequence[Golden],
-    retrieve: Callable[[str], Iterable[Shown]],
+    golden: Sequence[GoldenQuestion],
+    retrieve: Callable[[str], Iterable[ShownSource]],
     *,
     now: Moment,
     state_hash: str = "",
@@ -153,12 +153,14 @@ def run_golden(
     )
 
 
-def golden_hash(golden: Sequence[Golden]) -> str:
+def golden_hash(golden: Sequence[GoldenQuestion]) -> str:
     """`sha256:` of a golden set, whatever the order of its lines."""
     return sha256("\n".join(sorted(one.model_dump_json() for one in golden)))
 
 
-def compare(run: GoldenRun, baseline: GoldenRun, limits: Limits | None = None) -> Drift:
+def compare_runs(
+    run: GoldenRun, baseline: GoldenRun, limits: DriftLimits | None = None
+) -> GoldenDrift:
     """A run beside an earlier one of the same set.
 
     Raises:
@@ -166,7 +168,7 @@ def compare(run: GoldenRun, baseline: GoldenRun, limits: Limits | None = None) -
     """
     if run.golden_hash != baseline.golden_hash:
         raise ConfigError("the baseline is of another golden set; capture one of this set")
-    allowed = limits or Limits()
+    allowed = limits or DriftLimits()
     # A drop of exactly what is allowed stays below the alarm whatever floats make of it.
     margin = 1e-9
     alerts = []
@@ -176,7 +178,7 @@ def compare(run: GoldenRun, baseline: GoldenRun, limits: Limits | None = None) -
         alerts.append(PRECISION)
     before = {one.id: one.recall for one in baseline.scores}
     fallen = [(one.recall - before[one.id], one.id) for one in run.scores]
-    return Drift(
+    return GoldenDrift(
         run=run,
         baseline_recall=baseline.recall,
         baseline_precision=baseline.precision,
@@ -185,10 +187,10 @@ def compare(run: GoldenRun, baseline: GoldenRun, limits: Limits | None = None) -
     )
 
 
-def _score(golden: Golden, shown: Sequence[Shown]) -> Score:
-    hits = [{name for name in golden.sources if _is(one, name)} for one in shown]
+def _score(golden: GoldenQuestion, shown: Sequence[ShownSource]) -> GoldenScore:
+    hits = [{name for name in golden.sources if _is_source(one, name)} for one in shown]
     found = set().union(*hits)
-    return Score(
+    return GoldenScore(
         id=golden.id,
         recall=len(found) / len(set(golden.sources)),
         precision=sum(map(bool, hits)) / len(shown) if shown else 0.0,
@@ -196,6 +198,6 @@ def _score(golden: Golden, shown: Sequence[Shown]) -> Score:
     )
 
 
-def _is(shown: Shown, name: str) -> bool:
+def _is_source(shown: ShownSource, name: str) -> bool:
     uri = shown.uri.partition("#")[0] if "#" not in name else shown.uri
     return name in (shown.source_id, uri) or uri.endswith("/" + name)

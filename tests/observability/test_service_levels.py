@@ -17,32 +17,32 @@ from crp_integrations.errors import ConfigError, ReceiptBroken, RequestError
 from crp_integrations.governance.evaluating import Evaluated
 from crp_integrations.governance.tracing import PackTrace, TracedDrops
 from crp_integrations.observability import bundle as bundles
-from crp_integrations.observability.drift import (
-    Golden,
-    GoldenRun,
-    Shown,
-    compare,
-    read_golden,
-    run_golden,
-)
 from crp_integrations.observability.evaluations import (
     Evaluation,
     EvaluationLog,
     Feedback,
     RotPoint,
-    merged,
+    merge_evaluations,
 )
-from crp_integrations.observability.ledger import Ledger
-from crp_integrations.observability.slo import (
+from crp_integrations.observability.golden_drift import (
+    GoldenQuestion,
+    GoldenRun,
+    ShownSource,
+    compare_runs,
+    read_golden,
+    run_golden,
+)
+from crp_integrations.observability.service_levels import (
     BUDGET,
     CITATIONS,
     CORRECTNESS,
     LATENCY,
-    Baseline,
-    Table,
-    baseline_of,
+    LatencyBaseline,
+    ServiceLevelTable,
+    WindowLedger,
+    capture_baseline,
+    measure_levels,
     percentile,
-    table,
 )
 from crp_integrations.receipt.dsse import IN_TOTO, SigningKey
 from crp_integrations.vocabulary import DropReason
@@ -60,9 +60,9 @@ from tests.observability.conftest import (
 NONE = "sha256:" + "0" * 64
 
 
-def ledger_of(relay: Any, after: int = 0) -> Ledger:
+def ledger_of(relay: Any, after: int = 0) -> WindowLedger:
     with relay.fabric.begin(write=False) as transaction:
-        return Ledger.read(transaction, after=after)
+        return WindowLedger.read(transaction, after=after)
 
 
 def pack(number: int, **fields: Any) -> PackTrace:
@@ -75,18 +75,18 @@ def test_correctness_is_the_verifiers_word_and_a_persons_stands_above_it(opener:
     with opener(ANSWER, WRONG) as relay:
         good, bad = relay.ask(QUESTION), relay.ask(QUESTION)
         ledger = ledger_of(relay)
-    level = table(ledger).level(CORRECTNESS)
+    level = measure_levels(ledger).level(CORRECTNESS)
     assert (level.value, level.met, level.counted, level.target) == (0.5, False, 2, 0.90)
     assert level.said.startswith("0 by people, 2 by")
     reviewed = {
         bad.window_id: Evaluation(window_id=bad.window_id, feedback=Feedback(pack_correct=True))
     }
-    level = table(ledger, evaluations=reviewed).level(CORRECTNESS)
+    level = measure_levels(ledger, evaluations=reviewed).level(CORRECTNESS)
     assert (level.value, level.met) == (1.0, True)
     against = {
         good.window_id: Evaluation(window_id=good.window_id, feedback=Feedback(pack_correct=False))
     }
-    assert table(ledger, evaluations=against).level(CORRECTNESS).value == 0.0
+    assert measure_levels(ledger, evaluations=against).level(CORRECTNESS).value == 0.0
 
 
 @pytest.mark.requirement("SUM-slo-2")
@@ -99,7 +99,7 @@ def test_each_citation_links_to_hashes_of_the_ledger(opener: Opener) -> None:
             events = {event.hmac: event for event in transaction.journal.events()}
         relay.verify()
         receipts = {w: relay.receipt(w).receipt_id for w in (good.window_id, bad.window_id)}
-    found = table(ledger)
+    found = measure_levels(ledger)
     links = {link.window_id: link for link in found.citations}
     assert links[good.window_id].accurate
     for link in found.citations:
@@ -118,8 +118,8 @@ def test_each_citation_links_to_hashes_of_the_ledger(opener: Opener) -> None:
     # A report that is not the one which was sealed makes its citations worth nothing.
     report = ledger.reports[good.window_id]
     altered = report.model_copy(update={"fidelity_score": 0.123})
-    other = table(
-        Ledger(
+    other = measure_levels(
+        WindowLedger(
             packs=ledger.packs,
             report_hashes=ledger.report_hashes,
             reports={good.window_id: altered},
@@ -127,8 +127,10 @@ def test_each_citation_links_to_hashes_of_the_ledger(opener: Opener) -> None:
     )
     assert [link.accurate for link in other.citations] == [False]
     # Nor does a fact that the sealed pack has not.
-    bare = Ledger(report_hashes=ledger.report_hashes, reports={good.window_id: report})
-    assert [(link.accurate, link.ledger_hmac) for link in table(bare).citations] == [(False, "")]
+    bare = WindowLedger(report_hashes=ledger.report_hashes, reports={good.window_id: report})
+    assert [(link.accurate, link.ledger_hmac) for link in measure_levels(bare).citations] == [
+        (False, "")
+    ]
 
 
 @pytest.mark.requirement("SUM-slo-3")
@@ -136,7 +138,7 @@ def test_no_pack_is_above_its_budget_and_how_much_of_it_is_used_is_told(opener: 
     with opener(ANSWER) as relay:
         for budget in (25, 30, 45, 4_000):
             relay.ask(QUESTION, budget_tokens=budget)
-        found = table(ledger_of(relay))
+        found = measure_levels(ledger_of(relay))
     level = found.level(BUDGET)
     assert (level.value, level.met, level.counted) == (1.0, True, 4)
     assert not found.hard_failure
@@ -151,13 +153,13 @@ def test_a_pack_above_its_budget_is_missed_and_far_above_a_hard_failure() -> Non
     slack = pack(2, token_budget=100, token_count=94, drops=drops)
     over = pack(3, token_budget=100, token_count=110)
     far = pack(4, token_budget=100, token_count=111)
-    level = table(Ledger(packs=(inside, slack))).level(BUDGET)
+    level = measure_levels(WindowLedger(packs=(inside, slack))).level(BUDGET)
     assert level.said.startswith("1 of 2 packs")
     assert level.met is True
-    found = table(Ledger(packs=(inside, over)))
+    found = measure_levels(WindowLedger(packs=(inside, over)))
     assert (found.level(BUDGET).value, found.level(BUDGET).met) == (0.5, False)
     assert not found.hard_failure
-    assert table(Ledger(packs=(inside, far))).hard_failure
+    assert measure_levels(WindowLedger(packs=(inside, far))).hard_failure
 
 
 @pytest.mark.requirement("SUM-slo-4")
@@ -165,11 +167,11 @@ def test_latency_is_compared_with_a_baseline_that_was_captured_before(opener: Op
     with opener(ANSWER) as relay:
         for _ in range(3):
             relay.ask(QUESTION)
-        before = baseline_of(ledger_of(relay), NOON)
+        before = capture_baseline(ledger_of(relay), NOON)
         assert before is not None
         assert before.windows == 3
         relay.verify()
-    assert table(Ledger(), baseline=before).level(LATENCY).met is None
+    assert measure_levels(WindowLedger(), baseline=before).level(LATENCY).met is None
     # Twice as slow afterwards; only what came after the baseline is looked at.
     slow = Ticking(timedelta(milliseconds=2))
     slow.moment += timedelta(days=1)
@@ -177,18 +179,18 @@ def test_latency_is_compared_with_a_baseline_that_was_captured_before(opener: Op
         relay.ask(QUESTION)
         after = ledger_of(relay, after=before.last_seq)
     assert len(after.packs) == 1
-    level = table(after, baseline=before).level(LATENCY)
+    level = measure_levels(after, baseline=before).level(LATENCY)
     assert level.value == pytest.approx(2.0)
     assert (level.met, level.target, level.counted) == (False, 1.5, 1)
     generous = before.model_copy(update={"p95_us": before.p95_us * 2})
-    assert table(after, baseline=generous).level(LATENCY).met is True
+    assert measure_levels(after, baseline=generous).level(LATENCY).met is True
 
 
 def test_what_could_not_be_measured_is_not_met_either() -> None:
-    found = table(Ledger())
+    found = measure_levels(WindowLedger())
     assert found.missed == ()
     assert set(found.unmeasured) == {CORRECTNESS, CITATIONS, BUDGET, LATENCY}
-    assert baseline_of(Ledger(packs=(pack(1),)), NOON) is None
+    assert capture_baseline(WindowLedger(packs=(pack(1),)), NOON) is None
 
 
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=60), st.floats(0.01, 1.0))
@@ -221,7 +223,7 @@ def test_an_evaluation_records_every_measure_and_a_callers_word(
             rot=(RotPoint(tokens=8_000, depth=0.5, quality=0.8),),
         )
     )
-    (one,) = merged(log.read()).values()
+    (one,) = merge_evaluations(log.read()).values()
     measured = one.measured
     assert isinstance(measured, Evaluated)
     assert one.feedback == Feedback(completed=True, csat=4, task_correct=True)
@@ -253,14 +255,14 @@ def test_a_log_of_evaluations_says_which_line_is_none(tmp_path: Path) -> None:
 
 
 GOLDEN = (
-    Golden(id="q1", question="one", sources=("a.md",)),
-    Golden(id="q2", question="two", sources=("a.md", "b.md")),
+    GoldenQuestion(id="q1", question="one", sources=("a.md",)),
+    GoldenQuestion(id="q2", question="two", sources=("a.md", "b.md")),
 )
 
 
 def run(found: dict[str, list[str]]) -> GoldenRun:
-    def retrieve(question: str) -> list[Shown]:
-        return [Shown(source_id=f"id-{n}", uri=f"docs:/{n}") for n in found[question]]
+    def retrieve(question: str) -> list[ShownSource]:
+        return [ShownSource(source_id=f"id-{n}", uri=f"docs:/{n}") for n in found[question]]
 
     return run_golden(GOLDEN, retrieve, now=NOON)
 
@@ -275,14 +277,14 @@ def test_a_golden_run_measures_recall_and_precision() -> None:
 @pytest.mark.requirement("SUM-fail-4")
 def test_a_fall_of_recall_or_precision_is_an_alert_that_names_the_questions() -> None:
     before = run({"one": ["a.md"], "two": ["a.md", "b.md"]})
-    assert compare(before, before).alerts == ()
-    forgot = compare(run({"one": ["a.md"], "two": ["b.md"]}), before)
+    assert compare_runs(before, before).alerts == ()
+    forgot = compare_runs(run({"one": ["a.md"], "two": ["b.md"]}), before)
     assert (forgot.alerts, forgot.worse) == (("recall",), ("q2",))
-    noisy = compare(run({"one": ["a.md", "x", "y"], "two": ["a.md", "b.md"]}), before)
+    noisy = compare_runs(run({"one": ["a.md", "x", "y"], "two": ["a.md", "b.md"]}), before)
     assert (noisy.alerts, noisy.worse) == (("precision",), ())
     other = before.model_copy(update={"golden_hash": NONE})
     with pytest.raises(ConfigError, match="another golden set"):
-        compare(before, other)
+        compare_runs(before, other)
 
 
 @pytest.mark.parametrize(
@@ -312,7 +314,7 @@ FILES = {"slo.json": b"{}\n", "reports/rot.json": b'{"a":1}\n'}
 
 
 def packed(files: dict[str, bytes] | None = None) -> bytes:
-    return bundles.pack(
+    return bundles.pack_bundle(
         FILES if files is None else files,
         KEY.sign,
         created_at=NOON,
@@ -337,7 +339,7 @@ def repacked(data: bytes, change: Any) -> bytes:
 
 def test_equal_files_make_equal_bundles_and_what_went_in_comes_out() -> None:
     assert packed() == packed()
-    manifest, files = bundles.unpack(packed(), [b"x" * 32, KEY.public])
+    manifest, files = bundles.unpack_bundle(packed(), [b"x" * 32, KEY.public])
     assert files == FILES
     assert [entry.name for entry in manifest.files] == sorted(FILES)
 
@@ -355,19 +357,19 @@ def test_equal_files_make_equal_bundles_and_what_went_in_comes_out() -> None:
 )
 def test_a_bundle_that_was_altered_is_refused_at_its_place(change: Any, place: str) -> None:
     with pytest.raises(ReceiptBroken) as raised:
-        bundles.unpack(repacked(packed(), change), [KEY.public])
+        bundles.unpack_bundle(repacked(packed(), change), [KEY.public])
     assert raised.value.place == place
 
 
 def test_a_wrong_byte_anywhere_in_a_bundle_changes_nothing_or_is_refused() -> None:
     """Some are seen by the decompressor alone, which has an error of its own."""
     data = packed()
-    whole, refused = bundles.unpack(data, [KEY.public]), 0
+    whole, refused = bundles.unpack_bundle(data, [KEY.public]), 0
     for place in range(len(data)):
         broken = data[:place] + bytes([data[place] ^ 0x55]) + data[place + 1 :]
         try:
             # What is filled up behind the last file says nothing.
-            assert bundles.unpack(broken, [KEY.public]) == whole
+            assert bundles.unpack_bundle(broken, [KEY.public]) == whole
         except ReceiptBroken:
             refused += 1
     assert refused > len(data) * 0.9
@@ -388,12 +390,12 @@ def test_lines_end_at_line_feeds_alone(tmp_path: Path) -> None:
 
 def test_another_key_or_no_archive_is_refused() -> None:
     with pytest.raises(ReceiptBroken, match="key"):
-        bundles.unpack(packed(), [SigningKey(b"o" * 32).public])
+        bundles.unpack_bundle(packed(), [SigningKey(b"o" * 32).public])
     with pytest.raises(ReceiptBroken, match="no key"):
-        bundles.unpack(packed(), [])
+        bundles.unpack_bundle(packed(), [])
     for data in (b"", b"no archive", packed()[:-40]):
         with pytest.raises(ReceiptBroken):
-            bundles.unpack(data, [KEY.public])
+            bundles.unpack_bundle(data, [KEY.public])
     with pytest.raises(RequestError):
         packed({"../up": b""})
 
@@ -407,8 +409,8 @@ def test_records_are_read_as_they_were_written(opener: Opener) -> None:
     with opener(ANSWER) as relay:
         relay.ask(QUESTION)
         ledger = ledger_of(relay)
-    found = table(ledger)
-    assert Table.model_validate_json(found.model_dump_json()) == found
-    before = Baseline(captured_at=NOON, windows=1, p95_us=5, last_seq=0)
-    assert Baseline.model_validate_json(before.model_dump_json()) == before
-    assert json.loads(bundles.lines(ledger.packs))["schema"] == "context-pack-trace/1"
+    found = measure_levels(ledger)
+    assert ServiceLevelTable.model_validate_json(found.model_dump_json()) == found
+    before = LatencyBaseline(captured_at=NOON, windows=1, p95_us=5, last_seq=0)
+    assert LatencyBaseline.model_validate_json(before.model_dump_json()) == before
+    assert json.loads(bundles.json_lines(ledger.packs))["schema"] == "context-pack-trace/1"

@@ -8,18 +8,85 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from pydantic import Field
 
+from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.stages.s13_report import report_hash
+from crp_integrations.fabric.ports import Transaction
 from crp_integrations.fabric.records import Moment
 from crp_integrations.governance.evaluating import citations, consistent
-from crp_integrations.governance.tracing import PackTrace
+from crp_integrations.governance.tracing import PackTrace, pack_traces
 from crp_integrations.observability.evaluations import Evaluation
-from crp_integrations.observability.ledger import Ledger
+from crp_integrations.receipt.ports import receipts_of
 from crp_integrations.records import Part, Record
-from crp_integrations.vocabulary import DropReason
+from crp_integrations.session.ports import sessions_of
+from crp_integrations.vocabulary import DropReason, EventType
+
+
+@dataclass(frozen=True, slots=True)
+class WindowLedger:
+    """A namespace's windows as they were sealed; equal stores read to equal ledgers.
+
+    Attributes:
+        packs: traces of context packs, in the journal's order.
+        report_hashes: by window, as the journal has them.
+        reports: by window, as far as they are kept.
+        receipts: ids of receipts by window, as far as they are kept.
+        tokens, cost_microusd: of all model calls whose usage was told.
+        last_seq: of the journal's last event.
+    """
+
+    packs: tuple[PackTrace, ...] = ()
+    report_hashes: Mapping[str, str] = field(default_factory=dict)
+    reports: Mapping[str, Report] = field(default_factory=dict)
+    receipts: Mapping[str, str] = field(default_factory=dict)
+    tokens: int = 0
+    cost_microusd: int = 0
+    last_seq: int = 0
+
+    @classmethod
+    def read(cls, transaction: Transaction, *, after: int = 0) -> WindowLedger:
+        """Read a namespace's ledger.
+
+        Args:
+            after: sequence number of the last event that is not wanted.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        events = list(transaction.journal.events(after=after))
+        sessions, kept = sessions_of(transaction), receipts_of(transaction)
+        hashes: dict[str, str] = {}
+        tokens = cost = 0
+        for event in events:
+            if event.event_type is EventType.DPE_COMPLETED:
+                hashes[event.window_id] = str(event.data.get("report_hash", ""))
+            elif event.event_type is EventType.DISPATCH_COMPLETED:
+                tokens += event.data.get("prompt_tokens", 0)
+                tokens += event.data.get("completion_tokens", 0)
+                cost += event.data.get("cost_microusd", 0)
+        reports: dict[str, Report] = {}
+        receipts: dict[str, str] = {}
+        for window_id in hashes:
+            text = sessions.report(window_id)
+            if text is not None:
+                reports[window_id] = Report.model_validate_json(text)
+            receipt = kept.of_window(window_id) if kept is not None else None
+            if receipt is not None:
+                receipts[window_id] = receipt.receipt_id
+        return cls(
+            packs=tuple(pack_traces(events)),
+            report_hashes=hashes,
+            reports=reports,
+            receipts=receipts,
+            tokens=tokens,
+            cost_microusd=cost,
+            last_seq=events[-1].seq if events else after,
+        )
+
 
 CORRECTNESS: Final = "pack_correctness"
 CITATIONS: Final = "citation_accuracy"
@@ -27,7 +94,7 @@ BUDGET: Final = "budget_adherence"
 LATENCY: Final = "assembly_p95"
 
 
-class Targets(Part):
+class ServiceTargets(Part):
     """The targets.
 
     Spec: Summit §SLOs
@@ -48,7 +115,7 @@ class Targets(Part):
     percentile: float = Field(default=0.95, gt=0.0, le=1.0)
 
 
-class Baseline(Record):
+class LatencyBaseline(Record):
     """Latency before a change, to compare with.
 
     Attributes:
@@ -64,7 +131,7 @@ class Baseline(Record):
     last_seq: int = Field(ge=0)
 
 
-class Level(Part):
+class ServiceLevel(Part):
     """A service level.
 
     Attributes:
@@ -103,7 +170,7 @@ class CitationLink(Part):
     accurate: bool
 
 
-class Table(Record):
+class ServiceLevelTable(Record):
     """Service levels, and every citation with its place in the ledger.
 
     Attributes:
@@ -113,7 +180,7 @@ class Table(Record):
     SCHEMA = "slo-table/1"
 
     windows: int = Field(ge=0)
-    levels: tuple[Level, ...]
+    levels: tuple[ServiceLevel, ...]
     hard_failure: bool
     tokens: int = Field(ge=0)
     cost_usd: float = Field(ge=0.0)
@@ -129,18 +196,18 @@ class Table(Record):
         """Names of the levels that nothing was there for."""
         return tuple(level.name for level in self.levels if level.met is None)
 
-    def level(self, name: str) -> Level:
+    def level(self, name: str) -> ServiceLevel:
         """The level of a name."""
         return next(level for level in self.levels if level.name == name)
 
 
-def table(
-    ledger: Ledger,
+def measure_levels(
+    ledger: WindowLedger,
     *,
     evaluations: Mapping[str, Evaluation] | None = None,
-    baseline: Baseline | None = None,
-    targets: Targets | None = None,
-) -> Table:
+    baseline: LatencyBaseline | None = None,
+    targets: ServiceTargets | None = None,
+) -> ServiceLevelTable:
     """The service levels of a ledger.
 
     Spec: Summit §SLOs
@@ -149,16 +216,16 @@ def table(
         evaluations: by window; a reviewer's word on a pack stands above the verifier's.
         baseline: None leaves the latency unmeasured.
     """
-    wanted = targets or Targets()
-    links = _links(ledger)
-    budget, hard = _budget(ledger.packs, wanted)
-    return Table(
+    wanted = targets or ServiceTargets()
+    links = _citation_links(ledger)
+    budget, hard = _budget_level(ledger.packs, wanted)
+    return ServiceLevelTable(
         windows=len(ledger.packs),
         levels=(
-            _correctness(ledger, evaluations or {}, wanted),
-            _cited(links, wanted),
+            _correctness_level(ledger, evaluations or {}, wanted),
+            _citation_level(links, wanted),
             budget,
-            _latency(ledger.packs, baseline, wanted),
+            _latency_level(ledger.packs, baseline, wanted),
         ),
         hard_failure=hard,
         tokens=ledger.tokens,
@@ -167,13 +234,15 @@ def table(
     )
 
 
-def baseline_of(ledger: Ledger, now: Moment, targets: Targets | None = None) -> Baseline | None:
+def capture_baseline(
+    ledger: WindowLedger, now: Moment, targets: ServiceTargets | None = None
+) -> LatencyBaseline | None:
     """The baseline that later windows are compared with; None where no time was measured."""
-    wanted = targets or Targets()
-    times = _times(ledger.packs)
+    wanted = targets or ServiceTargets()
+    times = _assembly_times(ledger.packs)
     if not times:
         return None
-    return Baseline(
+    return LatencyBaseline(
         captured_at=now,
         windows=len(times),
         p95_us=percentile(times, wanted.percentile),
@@ -191,7 +260,9 @@ def percentile(values: Sequence[int], share: float) -> int:
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
-def _correctness(ledger: Ledger, evaluations: Mapping[str, Evaluation], targets: Targets) -> Level:
+def _correctness_level(
+    ledger: WindowLedger, evaluations: Mapping[str, Evaluation], targets: ServiceTargets
+) -> ServiceLevel:
     right = people = 0
     for window_id, report in ledger.reports.items():
         evaluation = evaluations.get(window_id)
@@ -199,7 +270,7 @@ def _correctness(ledger: Ledger, evaluations: Mapping[str, Evaluation], targets:
         people += said is not None
         right += consistent(report) if said is None else said
     counted = len(ledger.reports)
-    return _share(
+    return _share_level(
         CORRECTNESS,
         right,
         counted,
@@ -208,7 +279,7 @@ def _correctness(ledger: Ledger, evaluations: Mapping[str, Evaluation], targets:
     )
 
 
-def _links(ledger: Ledger) -> list[CitationLink]:
+def _citation_links(ledger: WindowLedger) -> list[CitationLink]:
     packs = {pack.window_id: pack for pack in ledger.packs}
     found = []
     for window_id, report in ledger.reports.items():
@@ -231,14 +302,14 @@ def _links(ledger: Ledger) -> list[CitationLink]:
     return found
 
 
-def _cited(links: Sequence[CitationLink], targets: Targets) -> Level:
+def _citation_level(links: Sequence[CitationLink], targets: ServiceTargets) -> ServiceLevel:
     accurate = sum(link.accurate for link in links)
     linked = sum(bool(link.ledger_hmac and link.report_hash) for link in links)
     said = f"{linked} of {len(links)} citations have their hashes in the ledger"
-    return _share(CITATIONS, accurate, len(links), targets.citation_accuracy, said)
+    return _share_level(CITATIONS, accurate, len(links), targets.citation_accuracy, said)
 
 
-def _budget(packs: Sequence[PackTrace], targets: Targets) -> tuple[Level, bool]:
+def _budget_level(packs: Sequence[PackTrace], targets: ServiceTargets) -> tuple[ServiceLevel, bool]:
     """Packs within their budgets, and whether one is far above."""
     over = [pack for pack in packs if pack.token_count > pack.token_budget]
     hard = any(pack.token_count > pack.token_budget * (1.0 + targets.budget_hard) for pack in over)
@@ -255,19 +326,21 @@ def _budget(packs: Sequence[PackTrace], targets: Targets) -> tuple[Level, bool]:
         f"{close} of {len(full)} packs with more material than room are within "
         f"{targets.budget_within:.0%} of their budget"
     )
-    return _share(BUDGET, len(packs) - len(over), len(packs), 1.0, said), hard
+    return _share_level(BUDGET, len(packs) - len(over), len(packs), 1.0, said), hard
 
 
-def _times(packs: Sequence[PackTrace]) -> list[int]:
+def _assembly_times(packs: Sequence[PackTrace]) -> list[int]:
     """Microseconds; a clock that stood still measured nothing."""
     return [pack.assembly_us for pack in packs if pack.assembly_us]
 
 
-def _latency(packs: Sequence[PackTrace], baseline: Baseline | None, targets: Targets) -> Level:
-    times = _times(packs)
+def _latency_level(
+    packs: Sequence[PackTrace], baseline: LatencyBaseline | None, targets: ServiceTargets
+) -> ServiceLevel:
+    times = _assembly_times(packs)
     if baseline is None or not times:
         why = "no baseline was given" if baseline is None else "no window after the baseline"
-        return Level(
+        return ServiceLevel(
             name=LATENCY,
             value=None,
             target=targets.latency_factor,
@@ -277,7 +350,7 @@ def _latency(packs: Sequence[PackTrace], baseline: Baseline | None, targets: Tar
         )
     now = percentile(times, targets.percentile)
     factor = now / baseline.p95_us
-    return Level(
+    return ServiceLevel(
         name=LATENCY,
         value=factor,
         target=targets.latency_factor,
@@ -287,7 +360,7 @@ def _latency(packs: Sequence[PackTrace], baseline: Baseline | None, targets: Tar
     )
 
 
-def _share(name: str, part: int, whole: int, target: float, said: str) -> Level:
+def _share_level(name: str, part: int, whole: int, target: float, said: str) -> ServiceLevel:
     value = part / whole if whole else None
     met = value >= target if value is not None else None
-    return Level(name=name, value=value, target=target, met=met, counted=whole, said=said)
+    return ServiceLevel(name=name, value=value, target=target, met=met, counted=whole, said=said)

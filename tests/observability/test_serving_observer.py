@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client.parser import text_string_to_metric_families
 
-from crp_integrations.observability.opening import serving
+from crp_integrations.observability.observers import serving_observer
 from crp_integrations.observability.otel import OpenTelemetry
 from tests.gateway.houses import opened
 from tests.observability.test_traces import receiver
@@ -31,7 +31,7 @@ def server() -> Iterator[Double]:
 
 def test_a_gateways_metrics_have_windows_and_model_calls(tmp_path: Path, server: Double) -> None:
     with (
-        serving({}) as observer,
+        serving_observer({}) as observer,
         opened(tmp_path, server, options={"tracer": observer}) as gateway,
     ):
         assert gateway.ask().status_code == 200
@@ -60,7 +60,7 @@ def test_spans_are_exported_where_an_endpoint_is_set(
     with receiver() as (address, got):
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", address)
         monkeypatch.setenv("OTEL_SERVICE_NAME", "plant")
-        with serving() as observer:
+        with serving_observer() as observer:
             assert any(isinstance(one, OpenTelemetry) for one in observer.observers)
             with opened(tmp_path, server, options={"tracer": observer}) as gateway:
                 assert gateway.ask().status_code == 200
