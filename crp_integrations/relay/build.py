@@ -42,7 +42,7 @@ from crp_integrations.guard.injection.ports import InjectionModel
 from crp_integrations.guard.ports import PolicyEngine
 from crp_integrations.guard.settings import GuardSettings
 from crp_integrations.guard.subjects import LOCAL, Subject
-from crp_integrations.loaders.given import documents as load_documents
+from crp_integrations.loaders.documents import load_documents
 from crp_integrations.observability.observers import observe_model
 from crp_integrations.policy.ports import ViolationSink
 from crp_integrations.ports import (

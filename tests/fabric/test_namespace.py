@@ -32,7 +32,7 @@ from crp_integrations.fabric.records import Document, Fact
 from crp_integrations.fabric.settings import FabricSettings
 from crp_integrations.guard.decisions import Decision
 from crp_integrations.guard.subjects import Subject
-from crp_integrations.loaders.text import read
+from crp_integrations.loaders.text import read_text
 from crp_integrations.stores.keys import FileKeyRing, FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
@@ -93,7 +93,7 @@ def sentence(number: int) -> str:
 
 def document(name: str, *passages: str, **fields: Any) -> Document:
     text = "\n\n".join(passages)
-    return read(text.encode(), uri=f"test:{name}", name=name).model_copy(update=fields)
+    return read_text(text.encode(), uri=f"test:{name}", name=name).model_copy(update=fields)
 
 
 def contents(namespace: Namespace) -> set[str]:

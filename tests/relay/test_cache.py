@@ -14,7 +14,7 @@ from crp_integrations.errors import RequestError
 from crp_integrations.fabric.records import Document
 from crp_integrations.headers.codec import parse_request
 from crp_integrations.headers.records import CacheDirectives
-from crp_integrations.loaders import load as loaders
+from crp_integrations.loaders import documents as loaders
 from crp_integrations.messages import ModelCall
 from crp_integrations.relay.records import Request
 from crp_integrations.vectors import FloatRows

@@ -15,7 +15,7 @@ from crp_integrations.bench.selection.units import Unit
 from crp_integrations.envelope.records import Envelope, PackedFact
 from crp_integrations.envelope.render import ELLIPSIS
 from crp_integrations.fabric.records import Document, source_id
-from crp_integrations.loaders.text import paragraphs
+from crp_integrations.loaders.text import split_paragraphs
 from crp_integrations.ports import Embedder
 from crp_integrations.relay.build import open_relay
 from crp_integrations.relay.settings import load
@@ -63,7 +63,7 @@ class Ours:
                 Document(
                     uri=uri,
                     title=one.title or one.doc_id,
-                    blocks=tuple(paragraphs(one.text)),
+                    blocks=tuple(split_paragraphs(one.text)),
                     document_hash=sha256(one.text),
                 )
             )

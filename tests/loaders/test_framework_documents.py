@@ -12,14 +12,14 @@ from llama_index.core.schema import NodeRelationship, RelatedNodeInfo, TextNode
 
 from crp_integrations.errors import IngestError
 from crp_integrations.fabric.records import Block, Document
-from crp_integrations.loaders.given import documents
+from crp_integrations.loaders.documents import load_documents
 from crp_integrations.seals import sha256
 
 ONE = "The first paragraph of a page.\n\nIts second paragraph."
 
 
 def only(what: object) -> Document:
-    (document,) = documents(what)
+    (document,) = load_documents(what)
     return document
 
 
@@ -77,7 +77,7 @@ def test_pieces_of_one_source_that_follow_each_other_are_one_document():
         for n in range(3)
     ]
     other = LangChainDocument("Another one.", metadata={"source": "b.pdf", "page_label": "4"})
-    first, second = documents([*pages, other])
+    first, second = load_documents([*pages, other])
     assert (first.uri, first.title, second.uri) == ("a.pdf", "A", "b.pdf")
     assert [(block.text, block.page) for block in first.blocks] == [
         (f"Page {n} says this.", n + 1) for n in range(3)
@@ -101,10 +101,12 @@ def test_paths_own_documents_and_foreign_ones_in_one_call(tmp_path):
     (tmp_path / "a.txt").write_text("From a file.")
     own = Document(uri="own", title="", blocks=(), document_hash=sha256(""))
     foreign = LangChainDocument("Foreign.", metadata={"source": "f"})
-    made = list(documents([tmp_path / "a.txt", own, foreign, str(tmp_path / "a.txt")], prefix="p:"))
+    made = list(
+        load_documents([tmp_path / "a.txt", own, foreign, str(tmp_path / "a.txt")], prefix="p:")
+    )
     assert [document.uri for document in made] == ["p:a.txt", "own", "f", "p:a.txt"]
-    assert list(documents(own)) == [own]
-    assert [d.uri for d in documents(tmp_path, prefix="p:")] == ["p:a.txt"]
+    assert list(load_documents(own)) == [own]
+    assert [d.uri for d in load_documents(tmp_path, prefix="p:")] == ["p:a.txt"]
 
 
 def test_what_was_given_stays_as_it_was_and_shares_nothing():
@@ -129,13 +131,13 @@ def test_metadata_that_are_not_plain_json_are_refused_by_name(metadata, named):
     fine = LangChainDocument("secret words", metadata={"source": "a"})
     bad = LangChainDocument("secret words", metadata={"source": "b", **metadata})
     with pytest.raises(IngestError, match=named) as refusal:
-        list(documents([fine, bad]))
+        list(load_documents([fine, bad]))
     assert "secret" not in str(refusal.value)
 
 
 def test_what_is_no_document_is_refused_by_its_type():
     for wrong in ([3], [None], [{"page_content": "text"}]):
         with pytest.raises(IngestError, match=f"{type(wrong[0]).__name__} cannot be ingested"):
-            list(documents(wrong))
+            list(load_documents(wrong))
     with pytest.raises(IngestError, match="UTF-8"):
-        list(documents(LangChainDocument("\ud800", metadata={"source": "a"})))
+        list(load_documents(LangChainDocument("\ud800", metadata={"source": "a"})))

@@ -13,8 +13,8 @@ import pytest
 
 from crp_integrations.errors import IngestError
 from crp_integrations.fabric.records import Document
-from crp_integrations.loaders.find import find
-from crp_integrations.loaders.load import load
+from crp_integrations.loaders.documents import load_path
+from crp_integrations.loaders.files import find_files
 from tests.loaders.pdfs import pdf
 
 TEXT = "The limit is forty kilometres an hour on every road within the town."
@@ -25,7 +25,7 @@ def texts(document: Document) -> list[str]:
 
 
 def only(path: Path) -> Document:
-    (document,) = load(path)
+    (document,) = load_path(path)
     return document
 
 
@@ -34,14 +34,14 @@ def test_a_folder_is_loaded_in_order_without_hidden_and_unknown_files(tmp_path: 
         file = tmp_path / "docs" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"<p>{TEXT}</p>" if name.endswith("html") else TEXT)
-    loaded = list(load(tmp_path / "docs"))
+    loaded = list(load_path(tmp_path / "docs"))
     assert [document.uri.rpartition("/docs/")[2] for document in loaded] == [
         "a.TXT",
         "b.md",
         "sub/c.html",
     ]
     assert all(texts(document) == [TEXT] for document in loaded)
-    found = find(tmp_path / "docs")
+    found = find_files(tmp_path / "docs")
     assert [file.name for file in found.skipped] == ["photo.png"]
 
 
@@ -61,10 +61,10 @@ def test_a_prefix_makes_uris_independent_of_the_place(tmp_path: Path) -> None:
     for place in ("one", "two"):
         (tmp_path / place / "docs" / "sub").mkdir(parents=True)
         (tmp_path / place / "docs" / "sub" / "a.md").write_text(TEXT)
-    uris = [next(load(tmp_path / p / "docs", prefix="package:x/")).uri for p in ("one", "two")]
+    uris = [next(load_path(tmp_path / p / "docs", prefix="package:x/")).uri for p in ("one", "two")]
     assert uris == ["package:x/sub/a.md"] * 2
     file = tmp_path / "one" / "docs" / "sub" / "a.md"
-    assert next(load(file, prefix="package:x/")).uri == "package:x/a.md"
+    assert next(load_path(file, prefix="package:x/")).uri == "package:x/a.md"
 
 
 def test_links_are_not_followed_out_of_the_folder_or_in_circles(tmp_path: Path) -> None:
@@ -75,23 +75,23 @@ def test_links_are_not_followed_out_of_the_folder_or_in_circles(tmp_path: Path) 
     (docs / "loop").symlink_to(docs, target_is_directory=True)
     (docs / "out.md").symlink_to(tmp_path / "outside.md")
     (docs / "broken.md").symlink_to(tmp_path / "nowhere.md")
-    assert [document.title for document in load(docs)] == ["a"]
-    assert sorted(file.name for file in find(docs).skipped) == ["broken.md", "out.md"]
+    assert [document.title for document in load_path(docs)] == ["a"]
+    assert sorted(file.name for file in find_files(docs).skipped) == ["broken.md", "out.md"]
 
 
 def test_paths_that_cannot_be_loaded(tmp_path: Path) -> None:
     with pytest.raises(IngestError, match="does not exist"):
-        list(load(tmp_path / "nothing"))
+        list(load_path(tmp_path / "nothing"))
     with pytest.raises(IngestError, match="holds no file that can be loaded"):
-        list(load(tmp_path))
+        list(load_path(tmp_path))
     with pytest.raises(IngestError, match="the path '' is empty"):
-        list(load(""))
+        list(load_path(""))
     with pytest.raises(IngestError, match=r"does not exist|cannot be read"):
-        list(load("a\x00b"))
+        list(load_path("a\x00b"))
     fifo = tmp_path / "pipe.md"
     os.mkfifo(fifo)
     with pytest.raises(IngestError, match="neither a file nor a folder"):
-        list(load(fifo))
+        list(load_path(fifo))
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.md", "a.html", "a.pdf", "a.jsonl", "a"])
@@ -99,7 +99,7 @@ def test_paths_that_cannot_be_loaded(tmp_path: Path) -> None:
 def test_empty_files_are_refused(tmp_path: Path, name: str, data: bytes) -> None:
     (tmp_path / name).write_bytes(data)
     with pytest.raises(IngestError, match=f"{name} is empty"):
-        list(load(tmp_path / name))
+        list(load_path(tmp_path / name))
 
 
 @pytest.mark.parametrize(
@@ -115,11 +115,11 @@ def test_an_empty_file_of_a_folder_is_a_document_without_blocks(
 ) -> None:
     (tmp_path / "a.md").write_text(TEXT)
     (tmp_path / name).write_bytes(data)
-    full, empty = load(tmp_path)
+    full, empty = load_path(tmp_path)
     assert texts(full) == [TEXT]
     assert (empty.uri, empty.title, empty.blocks) == ((tmp_path / name).as_uri(), "b", ())
     with pytest.raises(IngestError, match=name):
-        list(load(tmp_path / name))
+        list(load_path(tmp_path / name))
 
 
 @pytest.mark.parametrize(
@@ -130,9 +130,9 @@ def test_a_file_of_a_folder_with_markup_only_has_no_blocks(
     tmp_path: Path, name: str, text: str
 ) -> None:
     (tmp_path / name).write_text(text)
-    assert [document.blocks for document in load(tmp_path)] == [()]
+    assert [document.blocks for document in load_path(tmp_path)] == [()]
     with pytest.raises(IngestError, match="holds no text"):
-        list(load(tmp_path / name))
+        list(load_path(tmp_path / name))
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.md", "a.html", "a.jsonl", "a", "a.py"])
@@ -140,14 +140,14 @@ def test_a_file_of_a_folder_with_markup_only_has_no_blocks(
 def test_binary_files_are_refused(tmp_path: Path, name: str, data: bytes) -> None:
     (tmp_path / name).write_bytes(data)
     with pytest.raises(IngestError, match=f"{name} is not text"):
-        list(load(tmp_path / name))
+        list(load_path(tmp_path / name))
 
 
 def test_one_bad_file_of_a_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text(TEXT)
     (tmp_path / "b.txt").write_bytes(b"\xff\x00\x01")
     with pytest.raises(IngestError, match=r"b\.txt is not text"):
-        list(load(tmp_path))
+        list(load_path(tmp_path))
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
@@ -178,9 +178,9 @@ def test_a_pdf_without_the_extra_says_what_to_install(tmp_path: Path) -> None:
         import sys
         sys.modules["pypdf"] = None
         from crp_integrations.errors import MissingExtra
-        from crp_integrations.loaders.load import load
+        from crp_integrations.loaders.documents import load_path
         try:
-            list(load(sys.argv[1]))
+            list(load_path(sys.argv[1]))
         except MissingExtra as error:
             print(error)
         """
@@ -202,4 +202,4 @@ def test_an_office_file_is_not_to_be_saved_in_another_encoding(
     file = tmp_path / name
     file.write_bytes(head + bytes(range(256)) * 4)
     with pytest.raises(IngestError, match="an archive, as Word, Excel and PowerPoint write them"):
-        list(load(file))
+        list(load_path(file))
