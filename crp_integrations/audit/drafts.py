@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias
@@ -78,14 +78,11 @@ ARTIFACT_ACTIONS = ("put", "read", "signed", "opened", "refused", "erased")
 ARTIFACT_REFUSALS = ("expired", "replayed", "denied", "unknown", "revoked", "withdrawn")
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@+#=-]{0,159}")
-# Several, between them what none may hold.
-_BETWEEN = "\n"
-_NAMES = re.compile(f"{_NAME.pattern}(?:{_BETWEEN}{_NAME.pattern})*")
 _HASH = re.compile(r"(sha256:[0-9a-f]{64})?")
 _HASHES = re.compile(r"(sha256:[0-9a-f]{64}(\|sha256:[0-9a-f]{64})*)?")
 _BUDGET = re.compile(r"[01]\.[0-9]{4}")
 # What is shown of a value that has no place in an event: its type, never itself.
-Kind: TypeAlias = Callable[[Any], Any]
+ValueKind: TypeAlias = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +101,7 @@ class EventDraft:
     window_id: str = ""
 
 
-def checked(draft: EventDraft) -> EventDraft:
+def check_draft(draft: EventDraft) -> EventDraft:
     """A draft that says nothing but what its type allows.
 
     Spec: related facts §5
@@ -125,7 +122,8 @@ def checked(draft: EventDraft) -> EventDraft:
         if kind is None:
             wanted = ", ".join(sorted(kinds)) or "nothing"
             raise StoreError(
-                f"event {draft.event_type} does not say {named(field)!r}; it may say {wanted}"
+                f"event {draft.event_type} does not say {name_or_hash(field)!r}; "
+                f"it may say {wanted}"
             )
         try:
             data[field] = kind(value)
@@ -137,15 +135,15 @@ def checked(draft: EventDraft) -> EventDraft:
     return EventDraft(draft.event_type, data, draft.session_id, draft.window_id)
 
 
-def filled(**fields: Any) -> Mapping[str, Any]:
+def non_empty(**fields: Any) -> Mapping[str, Any]:
     """The fields that have a value."""
     return {name: value for name, value in fields.items() if value not in (None, "", [])}
 
 
-def named(name: str) -> str:
+def name_or_hash(name: str) -> str:
     """An id or a name while it looks like one, else its hash.
 
-    >>> named("gpt-4o-mini"), named("ignore all rules")[:11]
+    >>> name_or_hash("gpt-4o-mini"), name_or_hash("ignore all rules")[:11]
     ('gpt-4o-mini', 'sha256:8d9c')
     """
     return name if _NAME.fullmatch(name) else sha256(name.encode("utf-8", "surrogatepass"))
@@ -157,7 +155,7 @@ def named(name: str) -> str:
 def _name(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError("an id or a name")
-    return named(value)
+    return name_or_hash(value)
 
 
 def _hash(value: Any) -> str:
@@ -194,7 +192,7 @@ def _flag(value: Any) -> bool:
     return value
 
 
-def _word(*lists: Iterable[str] | type[StrEnum], empty: bool = False) -> Kind:
+def _word(*lists: Iterable[str] | type[StrEnum], empty: bool = False) -> ValueKind:
     allowed = frozenset(str(word) for one in lists for word in one) | ({""} if empty else set())
 
     def word(value: Any) -> str:
@@ -205,12 +203,8 @@ def _word(*lists: Iterable[str] | type[StrEnum], empty: bool = False) -> Kind:
     return word
 
 
-def _many(kind: Kind, all_good: Callable[[Sequence[Any]], bool] | None = None) -> Kind:
-    """A list; of dozens, `all_good` sees at once that each may stay as it is."""
-
+def _many(kind: ValueKind) -> ValueKind:
     def many(value: Any) -> list[Any]:
-        if all_good and isinstance(value, list | tuple) and all_good(value):
-            return [*value]
         if isinstance(value, str) or not isinstance(value, Iterable):
             raise ValueError("a list")
         return [kind(one) for one in value]
@@ -218,7 +212,7 @@ def _many(kind: Kind, all_good: Callable[[Sequence[Any]], bool] | None = None) -
     return many
 
 
-def _either(*kinds: Kind) -> Kind:
+def _either(*kinds: ValueKind) -> ValueKind:
     def either(value: Any) -> Any:
         wanted = []
         for kind in kinds:
@@ -231,28 +225,13 @@ def _either(*kinds: Kind) -> Kind:
     return either
 
 
-def _are_names(found: Sequence[Any]) -> bool:
-    joined = _BETWEEN.join(found) if {*map(type, found)} == {str} else ""
-    return joined.count(_BETWEEN) == len(found) - 1 and _NAMES.fullmatch(joined) is not None
-
-
-def _are_counts(found: Sequence[Any]) -> bool:
-    return {*map(type, found)} == {int} and min(found) >= 0
-
-
-def _are_fractions(found: Sequence[Any]) -> bool:
-    # No comparison sees what is no number; a sum does.
-    together = {*map(type, found)} == {float} and math.isfinite(sum(found))
-    return together and min(found) >= 0.0 and max(found) <= 1.0
-
-
-_names = _many(_name, _are_names)
-_counts = _many(_count, _are_counts)
-_fractions = _many(_fraction, _are_fractions)
+_names = _many(_name)
+_counts = _many(_count)
+_fractions = _many(_fraction)
 _risk = _word(RiskLevel, empty=True)
 _strategy = _word(Strategy)
 # The journal's own fields, and those by which a window's last event speaks of its seal.
-_EVERYWHERE: Mapping[str, Kind] = {
+_EVERYWHERE: Mapping[str, ValueKind] = {
     SESSION_FIELD: _name,
     KEY_FIELD: _name,
     "window_hmac": _hash,
@@ -264,8 +243,8 @@ _EVERYWHERE: Mapping[str, Kind] = {
     "report_hash": _hash,
     "parent_hmac": _hashes,
 }
-_COUNTED: Mapping[str, Kind] = {"count": _count}
-SHAPES: Mapping[EventType, Mapping[str, Kind]] = {
+_COUNTED: Mapping[str, ValueKind] = {"count": _count}
+SHAPES: Mapping[EventType, Mapping[str, ValueKind]] = {
     EventType.SESSION_CREATED: {
         "policy_hash": _hash, "parent_session": _name, "loop_depth": _count, "agent": _name,
         "safety_budget": _fraction,
@@ -398,3 +377,81 @@ SHAPES: Mapping[EventType, Mapping[str, Kind]] = {
         "loop_depth": _count, "cost": _fraction,
     },
 }  # fmt: skip
+
+
+def draft_session_created(
+    session_id: str,
+    window_id: str,
+    *,
+    policy_hash: str = "",
+    parent_session: str = "",
+    loop_depth: int = 0,
+    agent: str = "",
+    safety_budget: float | None = None,
+) -> EventDraft:
+    """A session begins with its first window.
+
+    Args:
+        policy_hash: `sha256:…` of the safety policy in force; empty for none.
+        parent_session, loop_depth: of the agent that delegated; 0 for a root.
+        agent: registered id; empty for none.
+        safety_budget: that it begins with, [0, 1].
+    """
+    data = non_empty(
+        policy_hash=policy_hash,
+        parent_session=parent_session,
+        loop_depth=loop_depth or None,
+        agent=agent,
+        safety_budget=safety_budget,
+    )
+    return EventDraft(EventType.SESSION_CREATED, data, session_id, window_id)
+
+
+def draft_budget_depleted(
+    session_id: str, window_id: str, *, budget: float, circuit: Circuit | None = None
+) -> EventDraft:
+    """A session's safety budget has come to where it halts.
+
+    Spec: related facts §8
+
+    Args:
+        budget: what is left, [0, 1].
+    """
+    data = non_empty(budget=budget, circuit=circuit)
+    return EventDraft(EventType.SAFETY_BUDGET_DEPLETED, data, session_id, window_id)
+
+
+def draft_sub_agent_returned(
+    session_id: str,
+    window_id: str,
+    *,
+    session: str,
+    chain_tip: str,
+    budget: float,
+    risk_level: RiskLevel | None = None,
+    integrity: ChainIntegrity | None = None,
+    quality_score: float | None = None,
+    agent: str = "",
+    loop_depth: int | None = None,
+    cost: float | None = None,
+) -> EventDraft:
+    """An agent that was delegated to has answered.
+
+    Spec: related facts §8
+
+    Args:
+        session, chain_tip, budget: of the child.
+        cost: what its answer took from the parent's budget, [0, 1].
+    """
+    data = non_empty(
+        session=session,
+        chain_tip=chain_tip,
+        budget=budget,
+        risk_level=risk_level,
+        integrity=integrity,
+        quality_score=quality_score,
+        agent=agent,
+        loop_depth=loop_depth,
+        cost=cost,
+    )
+    return EventDraft(EventType.SUB_AGENT_RESULT, data, session_id, window_id)

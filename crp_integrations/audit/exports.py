@@ -1,7 +1,9 @@
-"""A journal as lines of JSON, and back, so that anybody with the key can check it elsewhere.
+"""A journal as lines of JSON, and back, or as events of OCSF for a SIEM.
 
-One event a line, in order; an event that is left out keeps its HMAC. Nothing is held but the
-event at hand.
+One event a line, in order; an event that is left out keeps its HMAC, so that anybody with the key
+can check the chain elsewhere. Nothing is held but the event at hand. Events of OCSF (class 6003,
+API Activity) are for a security system, and the chain cannot be checked in them; what the class
+requires and the journal does not know, as who called from where, is named as unknown.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ KEYS: Final = ("event_type", "timestamp", "session_id", "window_id", "data", "hm
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class ExportSelection:
     """Which events an export shows; what is not given chooses nothing out.
 
     Attributes:
@@ -56,15 +58,15 @@ class Selection:
             return False
         if self.since is None and self.until is None:
             return True
-        at = moment(event.timestamp)
+        at = parse_moment(event.timestamp)
         return (self.since is None or at >= self.since) and (self.until is None or at < self.until)
 
 
-ALL: Final = Selection()
+ALL: Final = ExportSelection()
 _TIME = "2026-05-25T00:00:00Z"
 
 
-def moment(timestamp: str) -> datetime:
+def parse_moment(timestamp: str) -> datetime:
     """The moment of an event.
 
     Raises:
@@ -79,7 +81,7 @@ def moment(timestamp: str) -> datetime:
     return at
 
 
-def ndjson(events: Iterable[Event], selection: Selection = ALL) -> Iterator[str]:
+def write_ndjson(events: Iterable[Event], selection: ExportSelection = ALL) -> Iterator[str]:
     """A line for each event, without its end; a stub with nothing but an HMAC for one left out.
 
     Spec: related facts §5
@@ -100,7 +102,7 @@ def ndjson(events: Iterable[Event], selection: Selection = ALL) -> Iterator[str]
         yield json.dumps({**shown, "hmac": event.hmac}, separators=(",", ":"))
 
 
-def read(lines: Iterable[str]) -> Iterator[Event | Stub]:
+def read_ndjson(lines: Iterable[str]) -> Iterator[Event | Stub]:
     """The events and stubs of an export, to be verified by `trail.verify_events`.
 
     Spec: related facts §5
@@ -113,7 +115,7 @@ def read(lines: Iterable[str]) -> Iterator[Event | Stub]:
     """
     for index, line in enumerate(lines):
         try:
-            told = json.loads(line, object_pairs_hook=_once)
+            told = json.loads(line, object_pairs_hook=_unique_keys)
             if not isinstance(told, dict) or told.keys() != set(KEYS):
                 raise ValueError
             if all(told[name] is None for name in KEYS[:-1]):
@@ -124,9 +126,138 @@ def read(lines: Iterable[str]) -> Iterator[Event | Stub]:
             raise ChainBroken(f"line {index + 1} is no event of an export", index=index) from None
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object that names nothing twice, of which a reader might see another than is verified."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError
     return found
+
+
+SCHEMA_VERSION: Final = "1.5.0"
+OCSF_CATEGORY: Final = 6
+OCSF_CLASS: Final = 6003
+PRODUCT: Final = "crp-integrations"
+UNKNOWN: Final = "Unknown"
+OTHER_ACTIVITY: Final = 99
+# Required or recommended by the class, and not recorded by the journal.
+NOT_KNOWN: Final = ("actor.user", "src_endpoint")
+
+_ACTIVITY: Final[dict[EventType, int]] = {
+    **dict.fromkeys(
+        (EventType.SESSION_CREATED, EventType.FACT_INGESTED, EventType.FAN_OUT_CREATED), 1
+    ),
+    **dict.fromkeys(
+        (EventType.FACT_RETRIEVED, EventType.DISPATCH_STARTED, EventType.DISPATCH_COMPLETED), 2
+    ),
+    **dict.fromkeys(
+        (
+            EventType.SESSION_CONTINUED,
+            EventType.FACT_QUARANTINED,
+            EventType.CKF_ETAG_CHANGED,
+            EventType.FAN_IN_MERGED,
+        ),
+        3,
+    ),
+    **dict.fromkeys((EventType.FACT_DELETED, EventType.SESSION_TERMINATED), 4),
+}
+_ACTIVITY_NAME: Final = {1: "Create", 2: "Read", 3: "Update", 4: "Delete"}
+_SEVERITY: Final[dict[EventType, int]] = {
+    **dict.fromkeys(
+        (
+            EventType.DISPATCH_FAILED,
+            EventType.RE_DISPATCH,
+            EventType.STRATEGY_UPGRADE,
+            EventType.REPETITION_DETECTED,
+            EventType.COMPLETENESS_GAP,
+            EventType.FLOW_REMEDIATION,
+            EventType.STOP_INJECT,
+        ),
+        2,
+    ),
+    **dict.fromkeys(
+        (
+            EventType.FABRICATION_DETECTED,
+            EventType.DISTORTION_DETECTED,
+            EventType.CONTRADICTION_DETECTED,
+            EventType.PII_DETECTED,
+            EventType.OVERSIGHT_TRIGGERED,
+            EventType.FACT_QUARANTINED,
+        ),
+        3,
+    ),
+    **dict.fromkeys(
+        (
+            EventType.POLICY_VIOLATION,
+            EventType.SAFETY_HALT,
+            EventType.SAFETY_BUDGET_DEPLETED,
+        ),
+        4,
+    ),
+}
+_SEVERITY_NAME: Final = {1: "Informational", 2: "Low", 3: "Medium", 4: "High"}
+_FAILED: Final = frozenset({"failed", "cancelled", "refused", "halted"})
+
+
+def write_ocsf(
+    events: Iterable[Event], selection: ExportSelection = ALL, *, version: str = ""
+) -> Iterator[str]:
+    """A line for each event that is selected, without its end; the others leave nothing.
+
+    Spec: related facts §5
+
+    Args:
+        events: of the journal, in order.
+        version: of this package, for `metadata.product`.
+    """
+    for event in events:
+        if selection.takes(event):
+            yield json.dumps(map_to_ocsf(event, version=version), separators=(",", ":"))
+
+
+def map_to_ocsf(event: Event, *, version: str = "") -> dict[str, Any]:
+    """One event as an object of class 6003.
+
+    Spec: related facts §5
+    """
+    activity = _ACTIVITY.get(event.event_type, OTHER_ACTIVITY)
+    severity = _SEVERITY.get(event.event_type, 1)
+    failed = event.event_type is EventType.DISPATCH_FAILED or event.data.get("outcome") in _FAILED
+    product = {"name": PRODUCT, "vendor_name": PRODUCT, **({"version": version} if version else {})}
+    api: dict[str, Any] = {"operation": event.event_type.value, "service": {"name": "crp"}}
+    if event.window_id:
+        api["request"] = {"uid": event.window_id}
+    actor: dict[str, Any] = {
+        "app_name": PRODUCT,
+        "user": {"name": UNKNOWN, "type_id": 0, "type": UNKNOWN},
+    }
+    metadata: dict[str, Any] = {
+        "version": SCHEMA_VERSION,
+        "product": product,
+        "uid": event.hmac,
+        "event_code": event.event_type.value,
+        "sequence": event.seq,
+        "original_time": event.timestamp,
+    }
+    if event.session_id:
+        actor["session"] = {"uid": event.session_id}
+        metadata["correlation_uid"] = event.session_id
+    return {
+        "activity_id": activity,
+        "activity_name": _ACTIVITY_NAME.get(activity, event.event_type.value),
+        "category_uid": OCSF_CATEGORY,
+        "category_name": "Application Activity",
+        "class_uid": OCSF_CLASS,
+        "class_name": "API Activity",
+        "type_uid": OCSF_CLASS * 100 + activity,
+        "time": int(parse_moment(event.timestamp).timestamp() * 1000),
+        "severity_id": severity,
+        "severity": _SEVERITY_NAME[severity],
+        "status_id": 2 if failed else 1,
+        "status": "Failure" if failed else "Success",
+        "metadata": metadata,
+        "actor": actor,
+        "api": api,
+        "src_endpoint": {"name": UNKNOWN},
+        "unmapped": {"data": event.data, "hmac": event.hmac, "not_known": list(NOT_KNOWN)},
+    }

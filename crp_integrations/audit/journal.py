@@ -12,18 +12,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from crp_integrations.audit.drafts import KEY_FIELD, SESSION_FIELD, EventDraft, checked
-from crp_integrations.audit.keys import ChainKey, epochs
+from crp_integrations.audit.drafts import KEY_FIELD, SESSION_FIELD, EventDraft, check_draft
+from crp_integrations.audit.keys import ChainKey, key_epochs
 from crp_integrations.audit.ports import JournalFacet
 from crp_integrations.audit.records import Event, Stub
 from crp_integrations.errors import ChainBroken, StoreError
 from crp_integrations.seals import canonical, event_hmac, same, written_event_hmac
 from crp_integrations.vocabulary import TrailState
 
-__all__ = ["EventDraft", "Found", "append", "chained", "sealed_with", "verify", "verify_part"]
 
-
-def append(
+def append_events(
     journal: JournalFacet, key: bytes, drafts: Sequence[EventDraft], timestamp: str
 ) -> list[Event]:
     """See to what drafts say, seal them in their order and add them behind the journal's tip.
@@ -41,12 +39,12 @@ def append(
         StoreError: a draft says more than ids, hashes, counts and words, or names another session
             than its own; or the journal was sealed with a newer key.
     """
-    events = chained(journal.tip(), key, [checked(draft) for draft in drafts], timestamp)
+    events = chain_events(journal.tip(), key, [check_draft(draft) for draft in drafts], timestamp)
     journal.append(events)
     return events
 
 
-def chained(
+def chain_events(
     tip: Event | None, key: bytes, drafts: Sequence[EventDraft], timestamp: str
 ) -> list[Event]:
     """Seal drafts behind an event, whatever they say; nothing is stored.
@@ -60,7 +58,7 @@ def chained(
         StoreError: a draft's data is not JSON or names another session or key than its own; or
             the tip was sealed with a key that is not among those of `key`.
     """
-    keys = epochs(key)
+    keys = key_epochs(key)
     own = keys[-1].key_id
     if tip is not None and _epoch(tip, keys) is None:
         raise StoreError(
@@ -110,7 +108,7 @@ def chained(
     return events
 
 
-def sealed_with(journal: JournalFacet, key: bytes) -> bool:
+def matches_key(journal: JournalFacet, key: bytes) -> bool:
     """Whether a journal was sealed with this key, by its first and its last event.
 
     A journal in which one of the two verifies has the right key; what else may be wrong with
@@ -123,17 +121,17 @@ def sealed_with(journal: JournalFacet, key: bytes) -> bool:
     tip = journal.tip()
     if tip is None:
         return True
-    keys = epochs(key)
+    keys = key_epochs(key)
     if _epoch(tip, keys) is None:
         return False
     first = next(iter(journal.events()))
-    if _fits(first, "", keys):
+    if _seal_fits(first, "", keys):
         return True
     *before, last = journal.events(after=tip.seq - 2)
-    return _fits(last, before[-1].hmac if before else "", keys)
+    return _seal_fits(last, before[-1].hmac if before else "", keys)
 
 
-def verify(events: Iterable[Event], key: bytes) -> int:
+def verify_journal(events: Iterable[Event], key: bytes) -> int:
     """Check a whole journal from its first event on.
 
     Spec: related facts §5
@@ -148,14 +146,14 @@ def verify(events: Iterable[Event], key: bytes) -> int:
     Raises:
         ChainBroken: an event was changed, left out, added or moved; carries its index.
     """
-    walk = _Walk(epochs(key), "")
+    walk = _ChainCheck(key_epochs(key), "")
     for event in events:
         walk.step(event)
     return walk.events
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class JournalCheck:
     """What was found whole of a journal that need not be all there.
 
     Attributes:
@@ -173,7 +171,9 @@ class Found:
     state: TrailState
 
 
-def verify_part(entries: Iterable[Event | Stub], key: bytes, *, before: str = "") -> Found:
+def verify_partial(
+    entries: Iterable[Event | Stub], key: bytes, *, before: str = ""
+) -> JournalCheck:
     """Check a journal of which events were left out or erased, or one from the middle.
 
     Spec: related facts §5 (decisions "Safety, sessions, audit")
@@ -190,7 +190,7 @@ def verify_part(entries: Iterable[Event | Stub], key: bytes, *, before: str = ""
         ChainBroken: an event was changed, added or moved, or is gone without a stub; carries the
             index of the entry.
     """
-    walk = _Walk(epochs(key), before)
+    walk = _ChainCheck(key_epochs(key), before)
     for entry in entries:
         walk.step(entry)
     if not walk.events:
@@ -199,10 +199,10 @@ def verify_part(entries: Iterable[Event | Stub], key: bytes, *, before: str = ""
         state = TrailState.PARTIAL
     else:
         state = TrailState.TRUNCATED if before or walk.leading else TrailState.VALID
-    return Found(walk.events, walk.left_out, walk.previous, state)
+    return JournalCheck(walk.events, walk.left_out, walk.previous, state)
 
 
-class _Walk:
+class _ChainCheck:
     """Goes along a chain and remembers what the next entry must fit."""
 
     def __init__(self, keys: Sequence[ChainKey], before: str) -> None:
@@ -248,7 +248,7 @@ class _Walk:
             raise ChainBroken(
                 f"event {event.seq} was sealed with a key that was retired before", index=index
             )
-        if not _fits(event, self.previous, self._keys):
+        if not _seal_fits(event, self.previous, self._keys):
             raise ChainBroken(f"the HMAC of event {event.seq} does not match", index=index)
         self._epoch = epoch
 
@@ -259,7 +259,7 @@ def _epoch(event: Event, keys: Sequence[ChainKey]) -> int | None:
     return next((place for place, one in enumerate(keys) if one.key_id == named), None)
 
 
-def _fits(event: Event, previous: str, keys: Sequence[ChainKey]) -> bool:
+def _seal_fits(event: Event, previous: str, keys: Sequence[ChainKey]) -> bool:
     """Whether an event's seal is that of its content behind the previous HMAC."""
     epoch = _epoch(event, keys)
     if epoch is None:

@@ -47,7 +47,7 @@ class ChainKey(bytes):
         raise TypeError("a key is not pickled; derive it again from the key ring")
 
 
-def epochs(key: bytes) -> tuple[ChainKey, ...]:
+def key_epochs(key: bytes) -> tuple[ChainKey, ...]:
     """The keys of a chain, oldest first; plain bytes are a single epoch's."""
     if not isinstance(key, ChainKey):
         return (ChainKey(key),)

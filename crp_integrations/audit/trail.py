@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from crp_integrations.audit import journal, windows
-from crp_integrations.audit.keys import epochs
+from crp_integrations.audit import journal, window_seals
+from crp_integrations.audit.keys import key_epochs
 from crp_integrations.audit.records import Event, Stub, WindowSeal
 from crp_integrations.errors import ChainBroken
 from crp_integrations.vocabulary import TrailState
@@ -24,7 +24,7 @@ _TEXTS = ("response_hash", "report_hash", "parent_hmac", "outcome", "etag", "ris
 
 
 @dataclass(frozen=True, slots=True)
-class Trail:
+class AuditTrail:
     """What was found whole.
 
     Attributes:
@@ -60,13 +60,13 @@ class _Closing:
     event: Event
 
 
-def closing(seal: WindowSeal) -> dict[str, Any]:
+def closing_data(seal: WindowSeal) -> dict[str, Any]:
     """What the last event of a window says of its seal: hashes, a number and words."""
     texts = {name: getattr(seal, name) for name in _TEXTS}
     return {CLOSING_FIELD: seal.hmac, "window_number": seal.window_number, **texts}
 
 
-def closed(event: Event) -> WindowSeal | None:
+def seal_of_event(event: Event) -> WindowSeal | None:
     """The seal of which a window's last event tells; None where it does not tell all of it."""
     data = event.data
     number, hmac = data.get("window_number"), data.get(CLOSING_FIELD)
@@ -85,7 +85,7 @@ def verify_trail(
     journal_key: bytes,
     session_key: Callable[[str], bytes],
     before: str = "",
-) -> Trail:
+) -> AuditTrail:
     """Check a namespace's trail, read in one transaction.
 
     Spec: CRP-SPEC-005 §15.3; related facts §5
@@ -108,13 +108,13 @@ def verify_trail(
             first bad event, or the number of events for a seal that has none.
     """
     closings: list[_Closing] = []
-    found = journal.verify_part(_read(events, closings), journal_key, before=before)
+    found = journal.verify_partial(_collect_closings(events, closings), journal_key, before=before)
     whole = found.state is TrailState.VALID
     sessions = _by_session(seals)
     behind = found.events + found.left_out
     faults = [
-        *_unsealed(closings, sessions),
-        *_unlike(closings, sessions, session_key, behind, whole=whole),
+        *_missing_seals(closings, sessions),
+        *_differing_seals(closings, sessions, session_key, behind, whole=whole),
     ]
     return _trail(found, closings, faults, len(sessions))
 
@@ -125,7 +125,7 @@ def verify_events(
     journal_key: bytes,
     session_key: Callable[[str], bytes],
     before: str = "",
-) -> Trail:
+) -> AuditTrail:
     """Check a trail by its events alone, as they were exported.
 
     Spec: CRP-SPEC-005 §15.3; related facts §5
@@ -144,34 +144,36 @@ def verify_events(
             first bad entry.
     """
     closings: list[_Closing] = []
-    found = journal.verify_part(_read(events, closings), journal_key, before=before)
-    told = [(one.index, seal) for one in closings if (seal := closed(one.event)) is not None]
+    found = journal.verify_partial(_collect_closings(events, closings), journal_key, before=before)
+    told = [(one.index, seal) for one in closings if (seal := seal_of_event(one.event)) is not None]
     sessions = _by_session(seal for _, seal in told)
     places = {(seal.session_id, seal.window_id): index for index, seal in told}
     faults = []
     for session_id, many in sessions.items():
-        bad = _bad(many, session_key(session_id), whole=found.state is TrailState.VALID)
+        bad = _bad_seal(many, session_key(session_id), whole=found.state is TrailState.VALID)
         if bad is not None:
-            name = _name(session_id, many[bad].window_number)
+            name = _window_name(session_id, many[bad].window_number)
             index = places[session_id, many[bad].window_id]
             faults.append((index, f"the seal of {name} does not fit the session's chain"))
     return _trail(found, closings, faults, len(sessions))
 
 
 def _trail(
-    found: journal.Found,
+    found: journal.JournalCheck,
     closings: Sequence[_Closing],
     faults: Sequence[tuple[int, str]],
     sessions: int,
-) -> Trail:
+) -> AuditTrail:
     if faults:
         index, sentence = min(faults)
         raise ChainBroken(sentence, index=index)
     truncated = found.state is TrailState.TRUNCATED
-    return Trail(found.events, len(closings), sessions, found.tip, found.left_out, truncated)
+    return AuditTrail(found.events, len(closings), sessions, found.tip, found.left_out, truncated)
 
 
-def _read(events: Iterable[Event | Stub], closings: list[_Closing]) -> Iterator[Event | Stub]:
+def _collect_closings(
+    events: Iterable[Event | Stub], closings: list[_Closing]
+) -> Iterator[Event | Stub]:
     for index, event in enumerate(events):
         if isinstance(event, Event) and CLOSING_FIELD in event.data:
             closings.append(_Closing(index, event))
@@ -185,17 +187,17 @@ def _by_session(seals: Iterable[WindowSeal]) -> dict[str, list[WindowSeal]]:
     return sessions
 
 
-def _bad(many: list[WindowSeal], key: bytes, *, whole: bool) -> int | None:
+def _bad_seal(many: list[WindowSeal], key: bytes, *, whole: bool) -> int | None:
     """Place of the first seal of a session, brought into order, that does not fit."""
     many.sort(key=lambda seal: (seal.window_number, seal.window_id))
     if whole:
-        return windows.first_break(many, key)
-    keys = epochs(key)
-    bad = (place for place, one in enumerate(many) if windows.sealed_in(one, keys) is None)
+        return window_seals.first_break(many, key)
+    keys = key_epochs(key)
+    bad = (place for place, one in enumerate(many) if window_seals.epoch_of_seal(one, keys) is None)
     return next(bad, None)
 
 
-def _unsealed(
+def _missing_seals(
     closings: Iterable[_Closing], sessions: Mapping[str, list[WindowSeal]]
 ) -> Iterator[tuple[int, str]]:
     """Closing events without a seal of their own."""
@@ -203,12 +205,12 @@ def _unsealed(
     for one in closings:
         place = (one.event.session_id, one.event.window_id)
         if place not in waiting:
-            name = _name(one.event.session_id, one.event.data.get("window_number"))
+            name = _window_name(one.event.session_id, one.event.data.get("window_number"))
             yield one.index, f"{name} has event {one.event.seq} but no seal of its own"
         waiting.discard(place)
 
 
-def _unlike(
+def _differing_seals(
     closings: Iterable[_Closing],
     sessions: Mapping[str, list[WindowSeal]],
     session_key: Callable[[str], bytes],
@@ -219,9 +221,9 @@ def _unlike(
     """Seals without an event, unlike their event, or out of their session's chain."""
     ends = {(one.event.session_id, one.event.window_id): one for one in closings}
     for session_id, many in sessions.items():
-        broken = windows.first_break(many, session_key(session_id))
+        broken = window_seals.first_break(many, session_key(session_id))
         for number, seal in enumerate(many):
-            name = _name(session_id, seal.window_number)
+            name = _window_name(session_id, seal.window_number)
             end = ends.get((session_id, seal.window_id))
             if end is None and whole:
                 yield behind, f"{name} has a seal but no event"
@@ -229,16 +231,16 @@ def _unlike(
             if number == broken:
                 index = behind if end is None else end.index
                 yield index, f"the seal of {name} does not fit the session's chain"
-            if end is not None and (differing := _differing(end.event, seal)):
+            if end is not None and (differing := _differing_fields(end.event, seal)):
                 where = f"event {end.event.seq} in {', '.join(differing)}"
                 yield end.index, f"the seal of {name} differs from {where}"
 
 
-def _differing(event: Event, seal: WindowSeal) -> list[str]:
-    wanted = {"timestamp": seal.timestamp, **closing(seal)}
+def _differing_fields(event: Event, seal: WindowSeal) -> list[str]:
+    wanted = {"timestamp": seal.timestamp, **closing_data(seal)}
     found = {**event.data, "timestamp": event.timestamp}
     return [name for name, value in wanted.items() if found.get(name) != value]
 
 
-def _name(session_id: str, number: Any) -> str:
+def _window_name(session_id: str, number: Any) -> str:
     return f"window {number} of session {session_id!r:.80}"

@@ -12,10 +12,10 @@ from typing import Annotated
 import typer
 
 from crp_integrations import __version__
-from crp_integrations.audit import exports, ocsf
+from crp_integrations.audit import exports
 from crp_integrations.audit.keys import journal_key, session_key
 from crp_integrations.audit.records import Event, Stub
-from crp_integrations.audit.trail import Trail, verify_events
+from crp_integrations.audit.trail import AuditTrail, verify_events
 from crp_integrations.cli import options, show_audit
 from crp_integrations.cli.facts import opened
 from crp_integrations.cli.opening import existing, looking, place, subject_of
@@ -102,7 +102,7 @@ def export(
     tenant: options.Tenant = "",
 ) -> None:
     """Write events as lines of JSON; of NDJSON, those left out keep their HMAC."""
-    chosen = exports.Selection(
+    chosen = exports.ExportSelection(
         session_id=session,
         window_id=window,
         since=_moment(since),
@@ -118,9 +118,9 @@ def export(
         if session or window:
             events = _some(events, chosen)
         lines = (
-            exports.ndjson(events, chosen)
+            exports.write_ndjson(events, chosen)
             if form is Form.NDJSON
-            else ocsf.ocsf(events, chosen, version=__version__)
+            else exports.write_ocsf(events, chosen, version=__version__)
         )
         for line in lines:
             target.write(line + "\n")
@@ -147,18 +147,18 @@ def show(
         seals = transaction.journal.seals(session)
         if not seals:
             raise RequestError(f"no window of session {session!r:.80} was sealed in this store")
-        chosen = exports.Selection(session_id=session)
+        chosen = exports.ExportSelection(session_id=session)
         events = [event for event in transaction.journal.events() if chosen.takes(event)]
     (show_audit.session_json if as_json else show_audit.session)(session, seals, events)
 
 
-def _some(events: Iterable[Event], chosen: exports.Selection) -> Iterator[Event]:
+def _some(events: Iterable[Event], chosen: exports.ExportSelection) -> Iterator[Event]:
     """The events as they are.
 
     Raises:
         RequestError: at their end, when none is of the session or the window that was named.
     """
-    named = exports.Selection(session_id=chosen.session_id, window_id=chosen.window_id)
+    named = exports.ExportSelection(session_id=chosen.session_id, window_id=chosen.window_id)
     found = False
     for event in events:
         found = found or named.takes(event)
@@ -190,7 +190,7 @@ def _keys(path: str, store: str) -> KeyRing:
     return keyring_of(settings, None if settings.key else Path(existing(store)))
 
 
-def _of_file(file: str, keyring: KeyRing, name: str) -> Trail:
+def _of_file(file: str, keyring: KeyRing, name: str) -> AuditTrail:
     """Check an export.
 
     Raises:
@@ -208,7 +208,7 @@ def _of_file(file: str, keyring: KeyRing, name: str) -> Trail:
     try:
         with Path(file).open(encoding="utf-8", newline="\n") as lines:
             return verify_events(
-                noted(exports.read(lines)),
+                noted(exports.read_ndjson(lines)),
                 journal_key=journal_key(keyring, name or LOCAL.tenant),
                 session_key=lambda session_id: session_key(keyring, session_id),
             )
@@ -227,4 +227,4 @@ def _of_file(file: str, keyring: KeyRing, name: str) -> Trail:
 
 
 def _moment(text: str) -> datetime | None:
-    return exports.moment(text) if text else None
+    return exports.parse_moment(text) if text else None

@@ -35,13 +35,13 @@ from crp_integrations.evaluation.selection import (
     table,
 )
 from crp_integrations.evaluation.selection_data import find
-from crp_integrations.observability.drift import (
+from crp_integrations.observability.golden_drift import (
     PRECISION,
     RECALL,
-    Drift,
+    GoldenDrift,
     GoldenRun,
-    Shown,
-    compare,
+    ShownSource,
+    compare_runs,
     read_golden,
     run_golden,
 )
@@ -153,14 +153,14 @@ def drift(
         namespace = relay.region(residency or None)
         uris = {source.source_id: source.uri for source in namespace.sources()}
 
-        def retrieve(question: str) -> Iterator[Shown]:
+        def retrieve(question: str) -> Iterator[ShownSource]:
             envelope = relay.turn(question, model=model, budget_tokens=budget_tokens).preview()
             for fact in envelope.facts:
-                yield Shown(source_id=fact.source_id, uri=uris.get(fact.source_id) or "")
+                yield ShownSource(source_id=fact.source_id, uri=uris.get(fact.source_id) or "")
 
         now = clock(relay.settings).now()
         run = run_golden(questions, retrieve, now=now, state_hash=namespace.state_hash())
-    found = compare(run, before) if before else None
+    found = compare_runs(run, before) if before else None
     if metrics:
         _write_golden(metrics, run, before)
     if json_path:
@@ -171,15 +171,15 @@ def drift(
 
 
 def _write_golden(path: str, run: GoldenRun, before: GoldenRun | None) -> None:
-    from crp_integrations.observability.prometheus import Levels
+    from crp_integrations.observability.prometheus import LevelGauges
 
-    levels, at = Levels(), run.ran_at.timestamp()
+    levels, at = LevelGauges(), run.ran_at.timestamp()
     levels.golden(RECALL, run.recall, before.recall if before else None, at)
     levels.golden(PRECISION, run.precision, before.precision if before else None, at)
     write_metrics(levels, path)
 
 
-def _draw_golden(run: GoldenRun, before: GoldenRun | None, found: Drift | None) -> None:
+def _draw_golden(run: GoldenRun, before: GoldenRun | None, found: GoldenDrift | None) -> None:
     drawn = Drawn(title=f"Golden set of {many(len(run.scores), 'question')}")
     for name in ("score", "now", "baseline", "state"):
         drawn.add_column(name)

@@ -28,7 +28,7 @@ def ingest(
     as_json: options.AsJson = False,
 ) -> None:
     """Put files and folders into the store: all of them, or none when one cannot be read."""
-    from crp_integrations.loaders.find import passed_over
+    from crp_integrations.loaders.files import skipped_files
 
     subject = subject_of(tenant, shared)
     with (
@@ -39,4 +39,4 @@ def ingest(
     if as_json:
         typer.echo(report.model_dump_json(indent=2))
     else:
-        show.ingested(report, store, passed_over(paths))
+        show.ingested(report, store, skipped_files(paths))

@@ -128,9 +128,9 @@ def serve(
             # What cannot be meant is said now, not at the first question.
             judge_of(opening)
         if observe:
-            from crp_integrations.observability.opening import serving
+            from crp_integrations.observability.observers import serving_observer
 
-            opening["tracer"] = stack.enter_context(serving())
+            opening["tracer"] = stack.enter_context(serving_observer())
         application = create_app(
             store, keys=known, upstream=server, settings=limits, options=opening, **arguments
         )

@@ -12,8 +12,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from crp_integrations.audit.records import Event, WindowSeal
-from crp_integrations.audit.trail import Trail
-from crp_integrations.audit.windows import parents_of
+from crp_integrations.audit.trail import AuditTrail
+from crp_integrations.audit.window_seals import parents_of
 from crp_integrations.cli.show import many, plain, terminal
 
 # So many digits of a hash tell it from the others of a session.
@@ -25,7 +25,7 @@ _ELSEWHERE = frozenset(
 ) | {"report_hash", "risk_level"}
 
 
-def fields(trail: Trail) -> dict[str, Any]:
+def fields(trail: AuditTrail) -> dict[str, Any]:
     """A trail for a program."""
     return {
         "state": trail.state,
@@ -37,7 +37,7 @@ def fields(trail: Trail) -> dict[str, Any]:
     }
 
 
-def verified(trail: Trail) -> None:
+def verified(trail: AuditTrail) -> None:
     """What was checked, and the tip to be noted elsewhere."""
     counts = (
         f"{many(trail.events, 'event')}, {many(trail.windows, 'window')} and "

@@ -12,7 +12,7 @@ from rich.table import Table as Drawn
 from rich.text import Text
 
 from crp_integrations import Relay, __version__
-from crp_integrations.audit.exports import Selection, ndjson
+from crp_integrations.audit.exports import ExportSelection, write_ndjson
 from crp_integrations.cli import options
 from crp_integrations.cli.facts import opened
 from crp_integrations.cli.opening import looking
@@ -24,15 +24,20 @@ from crp_integrations.observability.evaluations import (
     Evaluation,
     EvaluationLog,
     Feedback,
-    merged,
+    merge_evaluations,
 )
-from crp_integrations.observability.ledger import Ledger
-from crp_integrations.observability.slo import Baseline, Table, baseline_of, table
+from crp_integrations.observability.service_levels import (
+    LatencyBaseline,
+    ServiceLevelTable,
+    WindowLedger,
+    capture_baseline,
+    measure_levels,
+)
 from crp_integrations.records import Record
 from crp_integrations.relay.build import clock
 
 if TYPE_CHECKING:
-    from crp_integrations.observability.prometheus import Levels
+    from crp_integrations.observability.prometheus import LevelGauges
 
 app = typer.Typer(
     help="Service levels of what was sealed, and evidence.",
@@ -58,9 +63,9 @@ Evaluations = Annotated[
 ]
 
 
-def _ledger(relay: Relay, residency: str, after: int = 0) -> Ledger:
+def _ledger(relay: Relay, residency: str, after: int = 0) -> WindowLedger:
     with relay.region(residency or None).begin(write=False) as transaction:
-        return Ledger.read(transaction, after=after)
+        return WindowLedger.read(transaction, after=after)
 
 
 @app.command("check")
@@ -78,7 +83,7 @@ def check(
     tenant: options.Tenant = "",
 ) -> None:
     """The table of service levels; status 1 when one is not met."""
-    before = read_record(baseline, Baseline) if baseline else None
+    before = read_record(baseline, LatencyBaseline) if baseline else None
     with looking(store, shared, residency, tenant) as relay:
         found = _table(relay, residency, before, evaluations)
     if metrics:
@@ -90,13 +95,15 @@ def check(
         raise typer.Exit(1)
 
 
-def _table(relay: Relay, residency: str, before: Baseline | None, evaluations: str) -> Table:
+def _table(
+    relay: Relay, residency: str, before: LatencyBaseline | None, evaluations: str
+) -> ServiceLevelTable:
     after = before.last_seq if before else 0
     if evaluations and not Path(evaluations).exists():
         # A log that nobody began yet is one only for who adds to it.
         raise ConfigError(f"there is no log of evaluations {evaluations!r:.200}")
-    log = merged(EvaluationLog(Path(evaluations)).read()) if evaluations else {}
-    return table(_ledger(relay, residency, after), evaluations=log, baseline=before)
+    log = merge_evaluations(EvaluationLog(Path(evaluations)).read()) if evaluations else {}
+    return measure_levels(_ledger(relay, residency, after), evaluations=log, baseline=before)
 
 
 @app.command("baseline")
@@ -110,7 +117,7 @@ def baseline(
     """Capture the latency up to now; a later check compares what comes after with it."""
     with looking(store, shared, residency, tenant) as relay:
         now = clock(relay.settings).now()
-        found = baseline_of(_ledger(relay, residency), now)
+        found = capture_baseline(_ledger(relay, residency), now)
     if found is None:
         raise RequestError("no window of this store has a measured assembly; ask something first")
     save_record(found, out)
@@ -149,7 +156,7 @@ def review(
         raise RequestError(f"no window {window!r:.60} with a pack was sealed in this store")
     log = EvaluationLog(Path(evaluations))
     # A file that holds something else is left as it is.
-    merged(log.read())
+    merge_evaluations(log.read())
     log.add(
         Evaluation(
             window_id=window,
@@ -177,7 +184,7 @@ def bundle(
     tenant: options.Tenant = "",
 ) -> None:
     """Put traces, service levels, trail, log head and given reports into a signed bundle."""
-    before = read_record(baseline, Baseline) if baseline else None
+    before = read_record(baseline, LatencyBaseline) if baseline else None
     files = {f"reports/{path.name}": data_of(str(path)) for path in reports or ()}
     if len(files) < len(reports or ()):
         raise RequestError("two reports have one name; rename one of them")
@@ -187,11 +194,13 @@ def bundle(
         namespace = relay.region(residency or None)
         with namespace.begin(write=False) as transaction:
             events = list(transaction.journal.events())
-        files["trail.ndjson"] = "".join(f"{one}\n" for one in ndjson(events, Selection())).encode()
-        files["traces.ndjson"] = bundles.lines(_ledger(relay, residency).packs)
-        files["slo.json"] = bundles.lines([_table(relay, residency, before, evaluations)])
+        files["trail.ndjson"] = "".join(
+            f"{one}\n" for one in write_ndjson(events, ExportSelection())
+        ).encode()
+        files["traces.ndjson"] = bundles.json_lines(_ledger(relay, residency).packs)
+        files["slo.json"] = bundles.json_lines([_table(relay, residency, before, evaluations)])
         files["log-head.json"] = relay.receipts(residency=residency or None).head().write()
-        made = bundles.pack(
+        made = bundles.pack_bundle(
             files,
             relay.receipts(residency=residency or None).sign,
             created_at=clock(relay.settings).now(),
@@ -208,7 +217,7 @@ def verify(
     key: Annotated[str, typer.Option("--key", help="Public key, as crp receipt key writes it.")],
 ) -> None:
     """Check a bundle's signature and the hash of each of its files; status 1 when one differs."""
-    manifest, files = bundles.unpack(data_of(file), keys_of(key))
+    manifest, files = bundles.unpack_bundle(data_of(file), keys_of(key))
     names = ", ".join(sorted(files))
     terminal().print(f"verifies: {many(len(manifest.files), 'file')}: {names}", soft_wrap=True)
 
@@ -248,10 +257,10 @@ def save_record(record: Record, path: str) -> None:
         target.write(record.model_dump_json(indent=2) + "\n")
 
 
-def _write_levels(path: str, found: Table, before: Baseline | None) -> None:
-    from crp_integrations.observability.prometheus import Levels
+def _write_levels(path: str, found: ServiceLevelTable, before: LatencyBaseline | None) -> None:
+    from crp_integrations.observability.prometheus import LevelGauges
 
-    levels = Levels()
+    levels = LevelGauges()
     for level in found.levels:
         levels.level(level.name, level.value, level.met)
     if before is not None:
@@ -259,7 +268,7 @@ def _write_levels(path: str, found: Table, before: Baseline | None) -> None:
     write_metrics(levels, path)
 
 
-def write_metrics(levels: Levels, path: str) -> None:
+def write_metrics(levels: LevelGauges, path: str) -> None:
     """Write a file of metrics.
 
     Raises:
@@ -271,7 +280,7 @@ def write_metrics(levels: Levels, path: str) -> None:
         raise ConfigError(f"{path!r:.200} cannot be written: {error.strerror}") from error
 
 
-def _draw(found: Table) -> None:
+def _draw(found: ServiceLevelTable) -> None:
     drawn = Drawn(title=f"Service levels over {many(found.windows, 'window')}")
     for name in ("level", "value", "target", "met", "on"):
         drawn.add_column(name)

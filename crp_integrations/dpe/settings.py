@@ -261,8 +261,6 @@ LEVEL_CUTS: Final[tuple[tuple[float, RiskLevel], ...]] = (
 Spec: CRP-SPEC-005 §7.4 (decision D13)
 """
 
-# Sums of decimal weights are off by the last bits; more than this is another sum.
-SUM_TOLERANCE: Final = 1e-9
 
 COMMON_KNOWLEDGE: Final[tuple[str, ...]] = (
     "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday", "January",

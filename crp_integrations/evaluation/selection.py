@@ -36,7 +36,7 @@ from crp_integrations.evaluation.kept_vectors import KeptVectors
 from crp_integrations.evaluation.selection_data import Collection, DataSet, read
 from crp_integrations.evaluation.text_axis import ContextUnit, TextAxis
 from crp_integrations.fabric.records import Document, source_id
-from crp_integrations.loaders.text import paragraphs
+from crp_integrations.loaders.text import split_paragraphs
 from crp_integrations.ports import Embedder, TokenCounter
 from crp_integrations.relay.build import open_relay
 from crp_integrations.relay.settings import load
@@ -358,7 +358,7 @@ class RelayContexts:
                 Document(
                     uri=uri,
                     title=one.title or one.doc_id,
-                    blocks=tuple(paragraphs(one.text)),
+                    blocks=tuple(split_paragraphs(one.text)),
                     document_hash=sha256(one.text),
                 )
             )

@@ -6,7 +6,8 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
-from crp_integrations.audit.journal import EventDraft, append, sealed_with
+from crp_integrations.audit.drafts import EventDraft
+from crp_integrations.audit.journal import append_events, matches_key
 from crp_integrations.audit.keys import journal_key
 from crp_integrations.audit.ports import JournalFacet
 from crp_integrations.errors import AccessDenied, ConfigError, RequestError
@@ -233,10 +234,10 @@ class Fabric:
         key, timestamp = journal_key(self.keyring, name), iso(self.clock.now())
         under_way = self._under_way.__dict__.get(name)
         if under_way is not None:
-            append(under_way.journal, key, drafts, timestamp)
+            append_events(under_way.journal, key, drafts, timestamp)
             return
         with self.begin(name, write=True) as transaction:
-            append(transaction.journal, key, drafts, timestamp)
+            append_events(transaction.journal, key, drafts, timestamp)
 
     @contextmanager
     def _writes(
@@ -284,7 +285,7 @@ class Fabric:
         """
         if journal.tip() is None:
             return
-        if not sealed_with(journal, journal_key(self.keyring, name)):
+        if not matches_key(journal, journal_key(self.keyring, name)):
             # A stranger's key ring may show its key when it is printed; its type does not.
             ring = getattr(self.keyring, "path", None) or type(self.keyring).__name__
             raise ConfigError(

@@ -200,7 +200,7 @@ class Health:
         if tip is None:
             return 0, []
         try:
-            return journal.verify(transaction.journal.events(), self.key()), []
+            return journal.verify_journal(transaction.journal.events(), self.key()), []
         except ChainBroken as error:
             return tip.seq, [
                 Finding(

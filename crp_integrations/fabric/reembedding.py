@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from crp_integrations.audit.journal import EventDraft, append
+from crp_integrations.audit.drafts import EventDraft
+from crp_integrations.audit.journal import append_events
 from crp_integrations.errors import ConfigError, StoreBusy
 from crp_integrations.fabric import kept
 from crp_integrations.fabric.coming import NEXT_SETTING, STEP_SETTING
@@ -247,5 +248,5 @@ class Reembedding:
             "embedder": new,
         }
         draft = EventDraft(EventType.CKF_ETAG_CHANGED, data)
-        append(transaction.journal, key, [draft], iso(self.clock.now()))
+        append_events(transaction.journal, key, [draft], iso(self.clock.now()))
         return before, after, sum(facts.tally().values())

@@ -12,7 +12,12 @@ from pydantic import BaseModel
 from crp_integrations.errors import CRPError, QualityUnreachable, StaleTip
 from crp_integrations.gateway.limits import Busy
 from crp_integrations.gateway.records import ErrorObject, Refused
-from crp_integrations.headers.bodies import Body, HaltBody, InheritanceBody, PolicySyntaxBody
+from crp_integrations.headers.refusal_bodies import (
+    Body,
+    HaltBody,
+    InheritanceBody,
+    PolicySyntaxBody,
+)
 from crp_integrations.relay import outcomes
 from crp_integrations.relay.steps import Halt, NotModified, Outcome, Refusal
 

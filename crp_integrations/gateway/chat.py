@@ -14,10 +14,10 @@ from crp_integrations.gateway.calls import Call, log_failure
 from crp_integrations.gateway.completion import EVENTS, Chunks, completion, failed
 from crp_integrations.gateway.records import ListedModel, ModelList
 from crp_integrations.gateway.upstream import Asked
-from crp_integrations.headers import names, values
+from crp_integrations.headers import grammar, names
+from crp_integrations.headers.codec import write_response
 from crp_integrations.headers.records import ResponseHeaders
-from crp_integrations.headers.write import write
-from crp_integrations.observability.calls import observed
+from crp_integrations.observability.observers import observe_model
 from crp_integrations.ports import Model
 from crp_integrations.relay.around import aaround
 from crp_integrations.relay.asks import ASK, STREAM
@@ -32,7 +32,7 @@ async def completions(call: Call) -> Answered:
     asked = await _asked(call)
     most = call.settings.answer_characters
     upstream = Asked(call.upstream, asked.arguments, most)
-    model = observed(upstream, call.relay.observer)
+    model = observe_model(upstream, call.relay.observer)
     if asked.stream:
         return await _streamed(call, asked, model)
     played = call.relay.play(asked.query, **asked.asking)
@@ -76,7 +76,7 @@ async def _asked(call: Call) -> Question:
 
 def _of_preview(envelope: Envelope, session_id: str, show_community: bool) -> dict[str, str]:
     label = next(iter(envelope.ckf_communities), "") if show_community else ""
-    return write(
+    return write_response(
         ResponseHeaders(
             session_id=session_id or None,
             strategy=envelope.strategy,
@@ -86,7 +86,7 @@ def _of_preview(envelope: Envelope, session_id: str, show_community: bool) -> di
             tokens_used=envelope.token_count,
             etag=envelope.etag or None,
             tier_hit=envelope.memory_tier_hit,
-            ckf_community=values.slug(label) or None,
+            ckf_community=grammar.slug(label) or None,
         )
     )
 

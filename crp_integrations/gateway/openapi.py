@@ -13,7 +13,7 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 from crp_integrations import __version__
 from crp_integrations.gateway.answers import JSON
 from crp_integrations.gateway.records import Refused
-from crp_integrations.headers import fields, grammar
+from crp_integrations.headers import codec, grammar
 
 REF: Final = "#/components/schemas/{model}"
 BEARER: Final = "key"
@@ -139,7 +139,7 @@ _TEXT: Final = {"type": "string"}
 
 
 def _headers() -> list[str]:
-    return sorted(form.name for form in fields.REQUEST.values())
+    return sorted(form.name for form in codec.REQUEST.values())
 
 
 def _rule(name: str) -> dict[str, str]:

@@ -7,14 +7,14 @@ import re
 from collections.abc import AsyncIterator
 from typing import Final
 
-from crp_integrations.audit.exports import Selection, ndjson
+from crp_integrations.audit.exports import ExportSelection, write_ndjson
 from crp_integrations.audit.records import Event, WindowSeal
 from crp_integrations.errors import RequestError
 from crp_integrations.gateway.answers import Answered, record, refusal
 from crp_integrations.gateway.calls import Call
 from crp_integrations.gateway.records import SessionTrail
 from crp_integrations.receipt.records import ID_PREFIX, write
-from crp_integrations.session.ids import SESSION_ID, WINDOW_ID
+from crp_integrations.session.records import SESSION_ID, WINDOW_ID
 
 NDJSON: Final = "application/x-ndjson"
 RECEIPT_ID: Final = re.compile(re.escape(ID_PREFIX) + "[0-9a-f]{32}", re.ASCII)
@@ -98,10 +98,10 @@ def _page(call: Call, after: int, most: int, session_id: str = "") -> tuple[list
 
 async def _lines(call: Call, session_id: str) -> AsyncIterator[bytes]:
     # A page a transaction: a slow reader must not keep an old state of the store alive.
-    chosen, after = Selection(session_id=session_id), 0
+    chosen, after = ExportSelection(session_id=session_id), 0
     while True:
         page, after = await asyncio.to_thread(_page, call, after, call.settings.page)
         if page:
-            yield "".join(line + "\n" for line in ndjson(page, chosen)).encode()
+            yield "".join(line + "\n" for line in write_ndjson(page, chosen)).encode()
         if not after:
             return

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from pydantic import Field, TypeAdapter
 
-from crp_integrations.audit.drafts import named
+from crp_integrations.audit.drafts import name_or_hash
 from crp_integrations.audit.records import Event
 from crp_integrations.dpe.judge.records import JudgeRun
 from crp_integrations.envelope.dropped import Drop, Drops
@@ -252,7 +252,7 @@ def security_label(labels: Sequence[str]) -> str:
     >>> security_label(("internal", "tenant:acme")), security_label(())
     ('internal+tenant:acme', 'unlabelled')
     """
-    return "+".join(named(label) for label in sorted(labels)) or UNLABELLED
+    return "+".join(name_or_hash(label) for label in sorted(labels)) or UNLABELLED
 
 
 def invocation_hash(call: ModelCall) -> str:

@@ -1,4 +1,4 @@
-"""Every CRP header of protocol 3.0.0, and in which direction it may travel.
+"""Every CRP header of protocol 3.0.0, its direction, and the word lists of headers alone.
 
 Spec: related facts §3
 """
@@ -13,7 +13,7 @@ PREFIX: Final = "crp-"
 PROTOCOL_VERSION: Final = "3.0.0"
 
 
-class Direction(StrEnum):
+class HeaderDirection(StrEnum):
     """Where a header may stand."""
 
     REQUEST = "request"
@@ -177,9 +177,9 @@ _RESPONSE = (
 
 DIRECTIONS: Final = MappingProxyType(
     {
-        **dict.fromkeys(_REQUEST, Direction.REQUEST),
-        **dict.fromkeys(_BOTH, Direction.BOTH),
-        **dict.fromkeys(_RESPONSE, Direction.RESPONSE),
+        **dict.fromkeys(_REQUEST, HeaderDirection.REQUEST),
+        **dict.fromkeys(_BOTH, HeaderDirection.BOTH),
+        **dict.fromkeys(_RESPONSE, HeaderDirection.RESPONSE),
     }
 )
 # Names are case-insensitive; this finds the way they are written here.
@@ -216,3 +216,29 @@ OF_STAGES_7_TO_12: Final = (
 OF_STAGE_13: Final = (CHAINED_HMAC, CHAIN_INTEGRITY, REPORT_URI)
 # What never passes between agents, whichever way.
 NEVER_PASSED: Final = frozenset({SESSION_TOKEN, SET_SESSION, ETAG, IF_MATCH, QUALITY_TIER})
+
+
+class AgentPhase(StrEnum):
+    """What an agent is doing, in the order of its work.
+
+    Spec: related facts §3
+    """
+
+    ANALYZE = "ANALYZE"
+    PLAN = "PLAN"
+    GENERATE = "GENERATE"
+    EVALUATE = "EVALUATE"
+    CRITIQUE = "CRITIQUE"
+    REFINE = "REFINE"
+    INTEGRATE = "INTEGRATE"
+    COMPLETE = "COMPLETE"
+
+
+class RetryCondition(StrEnum):
+    """What must happen before a withheld answer may be asked for again.
+
+    Spec: related facts §3
+    """
+
+    OVERSIGHT = "oversight-required"
+    NEW_SESSION = "new-session-required"

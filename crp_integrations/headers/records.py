@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, AwareDatetime, Field
 
-from crp_integrations.headers.cache import CacheDirectives
-from crp_integrations.headers.grammar import LIMITS
-from crp_integrations.headers.names import PROTOCOL_VERSION, SESSION_TOKEN
-from crp_integrations.headers.values import FRACTION_DIGITS, floored
-from crp_integrations.headers.words import Phase, Retry
+from crp_integrations.errors import HeaderSyntaxError
+from crp_integrations.headers.grammar import FRACTION_DIGITS, LIMITS, floor_budget
+from crp_integrations.headers.names import (
+    PROTOCOL_VERSION,
+    SESSION_TOKEN,
+    AgentPhase,
+    RetryCondition,
+)
 from crp_integrations.records import Part
 from crp_integrations.vocabulary import (
     AiActClass,
@@ -30,14 +34,79 @@ from crp_integrations.vocabulary import (
     Strategy,
 )
 
+_FLAGS: Final = {
+    "no-store": "no_store",
+    "no-cache": "no_cache",
+    "reuse-ckf": "reuse_ckf",
+    "only-if-ckf": "only_if_ckf",
+}
+_MAX_AGE: Final = re.compile(r"max-age=([0-9]{1,15})", re.ASCII)
+_SHOWN_CHARACTERS: Final = 40
+
+
+class CacheDirectives(Part):
+    """What a caller wants of what is kept.
+
+    Spec: CRP-SPEC-009 §7.1
+
+    Attributes:
+        no_store: nothing of the session is written to the fabric; reading is allowed.
+        no_cache: the envelope is made anew, whatever is cached.
+        reuse_ckf: the fabric is read as it is; no source is read again.
+        only_if_ckf: without a relevant fact the call fails.
+        max_age_seconds: facts ingested longer ago count as STALE; None for no such age.
+    """
+
+    no_store: bool = False
+    no_cache: bool = False
+    reuse_ckf: bool = False
+    only_if_ckf: bool = False
+    max_age_seconds: int | None = Field(default=None, ge=0)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read a comma list of directives; case does not matter.
+
+        Raises:
+            HeaderSyntaxError: a directive is unknown, malformed, or stands twice; names it.
+
+        >>> CacheDirectives.parse("no-store, max-age=3600").text
+        'no-store, max-age=3600'
+        """
+        given: dict[str, bool | int] = {}
+        for part in text.split(","):
+            directive = part.strip(" \t").lower()
+            age = _MAX_AGE.fullmatch(directive)
+            field = "max_age_seconds" if age else _FLAGS.get(directive)
+            if field is None:
+                wanted = ", ".join(_FLAGS)
+                raise HeaderSyntaxError(
+                    f"cache directive {directive[:_SHOWN_CHARACTERS]!r} is not one of {wanted} "
+                    "and max-age=SECONDS"
+                )
+            if field in given:
+                name = directive.partition("=")[0]
+                raise HeaderSyntaxError(f"cache directive {name} stands twice; write it once")
+            given[field] = int(age[1]) if age else True
+        return cls(**given)
+
+    @property
+    def text(self) -> str:
+        """The directives as a header's value; empty for none."""
+        parts = [name for name, field in _FLAGS.items() if getattr(self, field)]
+        if self.max_age_seconds is not None:
+            parts.append(f"max-age={self.max_age_seconds}")
+        return ", ".join(parts)
+
+
 Fraction = Annotated[
     float, Field(ge=0.0, le=1.0), AfterValidator(lambda value: round(value, FRACTION_DIGITS))
 ]
 # Four digits and never rounded up: a safety budget is not to grow on its way.
-Budget = Annotated[float, Field(ge=0.0, le=1.0), AfterValidator(floored)]
+Budget = Annotated[float, Field(ge=0.0, le=1.0), AfterValidator(floor_budget)]
 Count = Annotated[int, Field(ge=0, lt=10**15)]
 # Seconds, a moment, or what must happen first.
-RetryAfter = Annotated[int, Field(ge=0, lt=10**9)] | AwareDatetime | Retry
+RetryAfter = Annotated[int, Field(ge=0, lt=10**9)] | AwareDatetime | RetryCondition
 
 
 class RequestHeaders(Part):
@@ -86,7 +155,7 @@ class RequestHeaders(Part):
     safety_budget: Budget | None = None
     loop_depth: Count | None = None
     session_parent: str | None = None
-    phase: Phase | None = None
+    phase: AgentPhase | None = None
     session_token: str | None = Field(default=None, repr=False)
     oversight_token: str | None = Field(default=None, repr=False)
 
@@ -98,28 +167,28 @@ class CacheOutcome(Part):
     reason: str = ""
 
 
-class Distortions(Part):
+class DistortionsValue(Part):
     """Value of `CRP-Safety-Distortions`."""
 
     count: Count
     types: tuple[DistortionType, ...] = ()
 
 
-class Contradictions(Part):
+class ContradictionsValue(Part):
     """Value of `CRP-Safety-Contradictions`; the scope is empty without contradictions."""
 
     count: Count
     scope: str = ""
 
 
-class RepetitionSaid(Part):
+class RepetitionValue(Part):
     """Value of `CRP-Quality-Repetition`; no overlap is said without repetition."""
 
     level: RepetitionLevel
     overlap: Fraction | None = None
 
 
-class CompletenessSaid(Part):
+class CompletenessValue(Part):
     """Value of `CRP-Quality-Completeness`; `uncovered` are slugs of sub-queries."""
 
     level: CompletenessLevel
@@ -128,7 +197,7 @@ class CompletenessSaid(Part):
     uncovered: tuple[str, ...] = ()
 
 
-class OmissionsSaid(Part):
+class OmissionsValue(Part):
     """Value of `CRP-Safety-Omissions`: how many important facts of each severity were left out."""
 
     critical: Count = 0
@@ -136,14 +205,14 @@ class OmissionsSaid(Part):
     medium: Count = 0
 
 
-class FlowSaid(Part):
+class FlowValue(Part):
     """Value of `CRP-Quality-Flow`; the remedy is one that was used, empty for none."""
 
     score: Fraction
     remediation: str = ""
 
 
-class SetSession(Part):
+class SetSessionValue(Part):
     """Value of `CRP-Set-Session`: the session token and what a client may know of it.
 
     Spec: CRP-SPEC-003 §14.3; related facts §5
@@ -205,17 +274,17 @@ class ResponseHeaders(Part):
     grounding_pct: Fraction | None = None
     attribution_score: Fraction | None = None
     fabrications: Count | None = None
-    distortions: Distortions | None = None
-    contradictions: Contradictions | None = None
+    distortions: DistortionsValue | None = None
+    contradictions: ContradictionsValue | None = None
     entailment_score: Fraction | None = None
     fidelity_score: Fraction | None = None
     hallucination_risk: RiskLevel | None = None
     hallucination_score: Fraction | None = None
-    repetition: RepetitionSaid | None = None
-    completeness: CompletenessSaid | None = None
-    flow: FlowSaid | None = None
+    repetition: RepetitionValue | None = None
+    completeness: CompletenessValue | None = None
+    flow: FlowValue | None = None
     quality_score: Fraction | None = None
-    omissions: OmissionsSaid | None = None
+    omissions: OmissionsValue | None = None
     personal_data: bool | None = None
     ai_act_class: AiActClass | None = None
     nist_tier: str | None = None
@@ -237,11 +306,11 @@ class ResponseHeaders(Part):
     nonce: str | None = None
     seed: Count | None = None
     dispatch_strategy: Strategy | None = None
-    phase: Phase | None = None
+    phase: AgentPhase | None = None
     loop_depth: Count | None = None
     safety_budget: Budget | None = None
     budget_warning: BudgetWarning | None = None
     tool_calls: Count | None = None
     session_parent: str | None = None
     revision_round: tuple[Count, Count] | None = None
-    set_session: SetSession | None = None
+    set_session: SetSessionValue | None = None

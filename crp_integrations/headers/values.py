@@ -1,143 +1,296 @@
-"""Values checked against their header's rule, and the smallest ones written.
-
-Spec: related facts §3
-"""
+"""How the value of a header is written from a typed value, and read back."""
 
 from __future__ import annotations
 
-import math
 import re
-import unicodedata
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from decimal import ROUND_FLOOR, Decimal
-from typing import Final
+from typing import Any
 
 from crp_integrations.errors import HeaderSyntaxError
 from crp_integrations.headers import grammar, names
+from crp_integrations.headers.names import RetryCondition
+from crp_integrations.headers.records import (
+    CacheOutcome,
+    CompletenessValue,
+    ContradictionsValue,
+    DistortionsValue,
+    FlowValue,
+    OmissionsValue,
+    RepetitionValue,
+    RetryAfter,
+    SetSessionValue,
+)
 from crp_integrations.session.records import BUDGET_DIGITS
-
-FRACTION_DIGITS: Final = 3
-SLUG_CHARACTERS: Final = 64
-TOKEN: Final = grammar.TOKEN
-_SHOWN_CHARACTERS: Final = 60
-# All of Unicode's control characters but the tab.
-_CONTROL: Final = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f]")
-# A budget that was computed in floats may lie this many digits below what it means.
-_NOISE_DIGITS: Final = 9
+from crp_integrations.vocabulary import (
+    CacheStatus,
+    CompletenessLevel,
+    DistortionType,
+    QualityTier,
+    RepetitionLevel,
+)
 
 
-def plain(name: str, value: object) -> str:
-    """A value without outer blanks.
-
-    Raises:
-        HeaderSyntaxError: it is no text, is too long, or holds a control character (with it, a
-            line that is folded or a header that is smuggled in).
-    """
-    if not isinstance(value, str):
-        raise HeaderSyntaxError(f"{name} is of type {type(value).__name__}, wanted text")
-    most = grammar.LIMITS.get(name, grammar.MOST_CHARACTERS)
-    if len(value) > most:
-        raise HeaderSyntaxError(f"{name} has {len(value)} characters, at most {most} are allowed")
-    # What is printable holds none, and that is said in a tenth of the time.
-    if not value.isprintable() and _CONTROL.search(value):
-        raise HeaderSyntaxError(f"{name} holds a control character; none is allowed")
-    return value.strip(" \t")
+def read_upper(make: Callable[[str], Any]) -> Callable[[str], Any]:
+    """A reader of words that are written in upper case."""
+    return lambda text: make(text.upper())
 
 
-def check(name: str, value: str) -> str:
-    """A value that follows its header's rule, outer blanks removed.
+def read_lower(make: Callable[[str], Any]) -> Callable[[str], Any]:
+    """A reader of words that are written in lower case."""
+    return lambda text: make(text.lower())
 
-    Args:
-        name: a header of `grammar.GRAMMAR`, as written there.
 
-    Raises:
-        HeaderSyntaxError: it does not; names the header and shows the value's first characters,
-            unless it is a credential.
-    """
-    trimmed = plain(name, value)
-    if grammar.GRAMMAR[name].fullmatch(trimmed):
-        return trimmed
-    shown = repr(trimmed[:_SHOWN_CHARACTERS])
-    if name in grammar.SECRET:
-        shown = f"of {len(trimmed)} characters"
-    if name == names.SESSION_TOKEN and grammar.GRAMMAR[names.SET_SESSION].fullmatch(trimmed):
+def read_each(make: Callable[[str], Any]) -> Callable[[str], Any]:
+    """A reader of a comma list."""
+    return lambda text: tuple(make(part.strip(" \t")) for part in text.split(","))
+
+
+def write_list(said: tuple[str, ...]) -> str:
+    """A comma list."""
+    return ", ".join(said)
+
+
+def read_id(text: str) -> str:
+    """An id such as `crp_sess_…` with its prefix in lower case; the rest of it is exact."""
+    prefix, mark, rest = text.rpartition("_")
+    return prefix.lower() + mark + rest
+
+
+def read_ids(text: str) -> tuple[str, ...]:
+    """Ids of a comma list, each once."""
+    ids = tuple(read_id(part.strip(" \t")) for part in text.split(","))
+    if len(set(ids)) < len(ids):
         raise HeaderSyntaxError(
-            f"{name} has a whole {names.SET_SESSION} as its value; send what stands there between "
-            "token= and the first semicolon"
+            f"one of the {len(ids)} ids {ids[0]}, … stands twice; once is wanted"
         )
-    raise HeaderSyntaxError(f"{name} has the value {shown}, which its syntax forbids")
+    return ids
 
 
-def fraction(value: float, digits: int = FRACTION_DIGITS) -> str:
-    """A number of [0, 1] with a decimal point.
+def read_nonce(text: str) -> str:
+    """A nonce with its prefix in lower case; the rest of it is exact."""
+    prefix, mark, rest = text.partition(":")
+    return prefix.lower() + mark + rest
 
-    Args:
-        digits: most digits after the point.
+
+def write_budget(budget: float) -> str:
+    """A safety budget, to four digits."""
+    return grammar.write_fraction(budget, BUDGET_DIGITS)
+
+
+def read_budget(text: str) -> float:
+    """A safety budget; what lies below its last digit is cut off, not rounded."""
+    return grammar.floor_budget(float(text))
+
+
+def write_bool(said: bool) -> str:
+    """`true` or `false`."""
+    return str(said).lower()
+
+
+def read_bool(text: str) -> bool:
+    """`true` or `false`."""
+    return text.lower() == "true"
+
+
+def write_pair(numbers: tuple[int, int]) -> str:
+    """`n/total`."""
+    return f"{numbers[0]}/{numbers[1]}"
+
+
+def read_pair(text: str) -> tuple[int, int]:
+    """`n/total`."""
+    left, _, right = text.partition("/")
+    return int(left), int(right)
+
+
+def write_root(token: str) -> str:
+    """`dag:token`."""
+    return f"dag:{token}"
+
+
+def read_root(text: str) -> str:
+    """`dag:token`, without its prefix."""
+    return text.partition(":")[2]
+
+
+def write_lineage(windows: tuple[str, ...]) -> str:
+    """`crp_win_a -> crp_win_b`."""
+    return " -> ".join(windows)
+
+
+def read_lineage(text: str) -> tuple[str, ...]:
+    """`crp_win_a -> crp_win_b`."""
+    return tuple(read_id(part.strip(" \t")) for part in text.split("->"))
+
+
+def write_retry(said: RetryAfter) -> str:
+    """Seconds, a moment in UTC, or a word."""
+    return grammar.write_moment(said) if isinstance(said, datetime) else str(said)
+
+
+def read_retry(text: str) -> RetryAfter:
+    """Seconds, a moment, a word, or a duration, which is read as seconds.
 
     Raises:
-        HeaderSyntaxError: the number is outside or not a number.
-
-    >>> fraction(1), fraction(0.9936), fraction(0.25)
-    ('1.0', '0.994', '0.25')
+        HeaderSyntaxError: the moment is none of the calendar.
     """
-    if math.isnan(value) or not 0.0 <= value <= 1.0:
-        raise HeaderSyntaxError(f"{value!r} is not a fraction; write a number from 0.0 to 1.0")
-    text = f"{abs(value):.{digits}f}".rstrip("0")
-    return text + "0" if text.endswith(".") else text
+    if text.isdecimal():
+        return int(text)
+    if grammar.MOMENT.fullmatch(text):
+        try:
+            return datetime.fromisoformat(text.upper()).astimezone(UTC)
+        except (ValueError, OverflowError):
+            raise HeaderSyntaxError(f"the moment {text[:40]!r} is in no calendar") from None
+    if grammar.DURATION.fullmatch(text):
+        seconds = int(read_duration(text).total_seconds())
+        if seconds >= 10**9:
+            raise HeaderSyntaxError(f"the duration {text[:40]!r} is longer than can be waited")
+        return seconds
+    return RetryCondition(text.lower())
 
 
-def floored(budget: float) -> float:
-    """A safety budget to as many digits as sessions keep, never more than it was.
+def read_duration(text: str) -> timedelta:
+    """An ISO 8601 duration of days, hours, minutes and seconds.
 
-    >>> floored(0.99996), floored(1.0 - 0.15 - 0.05), floored(0.3)
-    (0.9999, 0.8, 0.3)
+    Raises:
+        HeaderSyntaxError: it is longer than can be told.
     """
-    exact = Decimal(repr(round(budget, _NOISE_DIGITS)))
-    return float(exact.quantize(Decimal(1).scaleb(-BUDGET_DIGITS), ROUND_FLOOR))
+    units = {"D": "days", "H": "hours", "M": "minutes", "S": "seconds"}
+    parts = re.findall(r"([0-9]+)([DHMS])", text.upper())
+    try:
+        return timedelta(**{units[letter]: int(number) for number, letter in parts})
+    except OverflowError:
+        raise HeaderSyntaxError(f"the duration {text[:40]!r} is longer than can be told") from None
 
 
-def whole(age: timedelta) -> timedelta:
-    """An age in its largest whole unit, so that it tells no more than is of use; never below 0.
-
-    >>> str(whole(timedelta(days=3, hours=5))), str(whole(timedelta(minutes=61)))
-    ('3 days, 0:00:00', '1:00:00')
-    """
-    seconds = max(0, int(age.total_seconds()))
-    unit = next((unit for unit in (86_400, 3_600, 60) if seconds >= unit), 1)
-    return timedelta(seconds=seconds // unit * unit)
-
-
-def duration(age: timedelta) -> str:
-    """A time of whole seconds as an ISO 8601 duration; below 0 it counts as 0.
-
-    >>> duration(timedelta(days=3, hours=5)), duration(timedelta(hours=6)), duration(-timedelta(1))
-    ('P3DT5H', 'PT6H', 'PT0S')
-    """
-    rest = max(0, int(age.total_seconds()))
-    days, rest = divmod(rest, 86_400)
-    parts = []
-    for unit, letter in ((3_600, "H"), (60, "M"), (1, "S")):
-        number, rest = divmod(rest, unit)
-        if number:
-            parts.append(f"{number}{letter}")
-    day, time = f"{days}D" if days else "", "".join(parts)
-    return f"P{day}" + (f"T{time or '0S'}" if time or not day else "")
+def write_session(said: SetSessionValue) -> str:
+    """`token=…; Path=/; Max-Age=3600; Signed; SameSite=Strict; Window=3; QualityHistory=A,A,B`."""
+    parts = [
+        f"token={said.token}",
+        f"Path={said.path}",
+        f"Max-Age={said.max_age_seconds}",
+        "Signed",
+        "SameSite=Strict",
+        f"Window={said.window}",
+    ]
+    if said.quality_history:
+        parts.append(f"QualityHistory={','.join(said.quality_history)}")
+    return "; ".join(parts)
 
 
-def moment(when: datetime) -> str:
-    """A moment as ISO 8601 in UTC.
+def read_session(text: str) -> SetSessionValue:
+    """`CRP-Set-Session`; the token and the path are exact, words in any case."""
+    parts = (part.strip(" \t").partition("=") for part in text.split(";"))
+    given = {name.lower(): value for name, _, value in parts}
+    if len(given["token"]) > grammar.LIMITS[names.SESSION_TOKEN]:
+        raise HeaderSyntaxError(
+            f"{names.SET_SESSION} has a token of {len(given['token'])} characters, at most "
+            f"{grammar.LIMITS[names.SESSION_TOKEN]} are allowed"
+        )
+    if int(given["window"]) < 1:
+        raise HeaderSyntaxError(f"{names.SET_SESSION} has Window=0; windows count from 1")
+    history = given.get("qualityhistory", "").upper()
+    return SetSessionValue(
+        token=given["token"],
+        path=given["path"],
+        max_age_seconds=int(given["max-age"]),
+        window=int(given["window"]),
+        quality_history=tuple(QualityTier(tier) for tier in history.split(",")) if history else (),
+    )
 
-    >>> moment(datetime(2026, 5, 25, 10, tzinfo=UTC))
-    '2026-05-25T10:00:00Z'
-    """
-    return when.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+def write_cache_status(said: CacheOutcome) -> str:
+    """`HIT`, or `MISS; reason=facts-updated`."""
+    return f"{said.status}; reason={said.reason}" if said.reason else str(said.status)
 
 
-def slug(label: str) -> str:
-    """A label as a token in lower case, empty when nothing of it is left.
+def read_cache_status(text: str) -> CacheOutcome:
+    """`HIT`, or `MISS; reason=facts-updated`."""
+    status, _, reason = text.partition(";")
+    return CacheOutcome(
+        status=CacheStatus(status.strip().upper()), reason=reason.partition("=")[2].lower()
+    )
 
-    >>> slug("EU AI Act: compliance"), slug("Überblick"), slug("—")
-    ('eu-ai-act-compliance', 'uberblick', '')
-    """
-    plain = unicodedata.normalize("NFKD", label).encode("ascii", "ignore").decode().lower()
-    return re.sub(r"[^a-z0-9._]+", "-", plain).strip("-")[:SLUG_CHARACTERS].strip("-")
+
+def write_distortions(said: DistortionsValue) -> str:
+    """`0`, or `1; types=NUMBER_CHANGED`."""
+    return f"{said.count}; types={','.join(said.types)}" if said.types else str(said.count)
+
+
+def read_distortions(text: str) -> DistortionsValue:
+    """`0`, or `1; types=NUMBER_CHANGED`."""
+    count, _, types = text.partition(";")
+    kinds = types.partition("=")[2].upper()
+    return DistortionsValue(
+        count=int(count),
+        types=tuple(DistortionType(kind) for kind in kinds.split(",")) if kinds else (),
+    )
+
+
+def write_contradictions(said: ContradictionsValue) -> str:
+    """`0`, or `1; scope=cross-window`."""
+    return f"{said.count}; scope={said.scope}" if said.scope else str(said.count)
+
+
+def read_contradictions(text: str) -> ContradictionsValue:
+    """`0`, or `1; scope=cross-window`."""
+    count, _, scope = text.partition(";")
+    return ContradictionsValue(count=int(count), scope=scope.partition("=")[2].lower())
+
+
+def write_repetition(said: RepetitionValue) -> str:
+    """`NONE`, or `SIGNIFICANT; overlap=0.28`."""
+    more = "" if said.overlap is None else f"; overlap={grammar.write_fraction(said.overlap)}"
+    return f"{said.level}{more}"
+
+
+def read_repetition(text: str) -> RepetitionValue:
+    """`NONE`, or `SIGNIFICANT; overlap=0.28`."""
+    level, _, overlap = text.partition(";")
+    share = overlap.partition("=")[2]
+    return RepetitionValue(
+        level=RepetitionLevel(level.strip().upper()), overlap=float(share) if share else None
+    )
+
+
+def write_completeness(said: CompletenessValue) -> str:
+    """`COMPLETE; sub-queries=5/5`, or with `; uncovered=slug,slug`."""
+    counts = f"{said.level}; sub-queries={said.covered}/{said.total}"
+    return f"{counts}; uncovered={','.join(said.uncovered)}" if said.uncovered else counts
+
+
+def read_completeness(text: str) -> CompletenessValue:
+    """`COMPLETE; sub-queries=5/5`, or with `; uncovered=slug,slug`."""
+    level, counts, *more = (part.strip() for part in text.split(";"))
+    covered, total = read_pair(counts.partition("=")[2])
+    slugs = more[0].partition("=")[2].lower() if more else ""
+    return CompletenessValue(
+        level=CompletenessLevel(level.upper()),
+        covered=covered,
+        total=total,
+        uncovered=tuple(slugs.split(",")) if slugs else (),
+    )
+
+
+def write_omissions(said: OmissionsValue) -> str:
+    """`CRITICAL:0, HIGH:1, MEDIUM:2`."""
+    return f"CRITICAL:{said.critical}, HIGH:{said.high}, MEDIUM:{said.medium}"
+
+
+def read_omissions(text: str) -> OmissionsValue:
+    """`CRITICAL:0, HIGH:1, MEDIUM:2`."""
+    counts = (part.partition(":") for part in text.split(","))
+    return OmissionsValue(**{name.strip().lower(): int(count) for name, _, count in counts})
+
+
+def write_flow(said: FlowValue) -> str:
+    """`0.82`, or `0.34; remediation=prompt-augmented`."""
+    more = f"; remediation={said.remediation}" if said.remediation else ""
+    return f"{grammar.write_fraction(said.score)}{more}"
+
+
+def read_flow(text: str) -> FlowValue:
+    """`0.82`, or `0.34; remediation=prompt-augmented`."""
+    score, _, remedy = text.partition(";")
+    return FlowValue(score=float(score), remediation=remedy.partition("=")[2].lower())

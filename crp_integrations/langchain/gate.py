@@ -26,9 +26,9 @@ from crp_integrations.fabric.records import Fact
 from crp_integrations.langchain.documents import METADATA_KEY, facts_of
 from crp_integrations.langchain.listening import Listening
 from crp_integrations.langchain.silence import silence, unheard
-from crp_integrations.policy.judge import judge
-from crp_integrations.policy.parse import parse
-from crp_integrations.policy.records import Judgement
+from crp_integrations.policy.policy_text import parse_policy
+from crp_integrations.policy.records import PolicyJudgement
+from crp_integrations.policy.verdict import judge_answer
 from crp_integrations.ports import Embedder
 from crp_integrations.relay.adapting.judge_arguments import judge_for
 from crp_integrations.relay.doors import aexamine, examine
@@ -91,7 +91,7 @@ class CRPGate(Runnable[Any, Any]):
             wanted = ", ".join(GroundingMode)
             raise RequestError(f"grounding {grounding!r:.40} is not one of {wanted}")
         refuse_odd(reviewer=reviewer, embedder=embedder, settings=settings)
-        self._policy = parse(policy)
+        self._policy = parse_policy(policy)
         self._grounding = GroundingMode(grounding)
         self._reviewer = reviewer
         self._embedder = embedder
@@ -149,7 +149,7 @@ class CRPGate(Runnable[Any, Any]):
 
     def _passed(self, report: Report, context: Context, answer: str) -> Report:
         tier = context.quality_tier if isinstance(context, Envelope) else None
-        judgement = judge(self._policy, report, tier=tier)
+        judgement = judge_answer(self._policy, report, tier=tier)
         reason = judgement.halt
         if reason is None and judgement.needs_review:
             approved = self._reviewer is not None and self._reviewer(report, answer)
@@ -396,7 +396,7 @@ def text_of(answer: Any) -> str:
     raise RequestError(f"an answer is {type(answer).__name__}, wanted a text or a message")
 
 
-def _unreachable(judgement: Judgement, tier: QualityTier | None) -> QualityUnreachable:
+def _unreachable(judgement: PolicyJudgement, tier: QualityTier | None) -> QualityUnreachable:
     unmet = [one for one in judgement.violations if not one.withholds]
     said = "; ".join(f"{one.directive} is not met, it is {one.seen}" for one in unmet)
     wanted = tuple(one.directive for one in unmet)

@@ -25,7 +25,7 @@ from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Fact, Where, source_id
 from crp_integrations.langchain.values import Kept, Labels, Place, Written
-from crp_integrations.loaders.text import paragraphs
+from crp_integrations.loaders.text import split_paragraphs
 from crp_integrations.relay.adapting.views import Item, Items, extra, items_of
 from crp_integrations.relay.relay import Relay
 from crp_integrations.seals import iso
@@ -321,7 +321,7 @@ class Shelf:
         counter, settings = self.namespace.counter, self.namespace.settings.chunking
         made: list[str] = []
         for text in dict.fromkeys(one.texts):
-            for chunk in cut(paragraphs(text), counter=counter, settings=settings):
+            for chunk in cut(split_paragraphs(text), counter=counter, settings=settings):
                 short = counter.count(chunk.content) < settings.min_fact_tokens
                 made.append(
                     self._said(one.path, one.key, chunk.content) if short else chunk.content

@@ -20,7 +20,7 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command
 
 from crp_integrations.errors import LimitReached, SafetyHalt
-from crp_integrations.headers.cache import CacheDirectives
+from crp_integrations.headers.records import CacheDirectives
 from crp_integrations.langchain.agents import Outer, depth_of, outer, within
 from crp_integrations.langchain.compacting import COMPACTION_KEY, Compacted, compacted
 from crp_integrations.langchain.documents import METADATA_KEY, RECEIPT_KEY

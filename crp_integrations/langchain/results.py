@@ -7,7 +7,7 @@ from typing import Any
 
 from langchain_core.messages import ToolMessage
 
-from crp_integrations.loaders.text import paragraphs
+from crp_integrations.loaders.text import split_paragraphs
 from crp_integrations.relay.adapting.holding import hold, result_facts
 from crp_integrations.relay.relay import Relay
 
@@ -29,7 +29,7 @@ def held(relay: Relay, session_id: str, call: Mapping[str, Any], result: Any) ->
         for message in _messages(result)
         for fact in result_facts(
             relay,
-            paragraphs,
+            split_paragraphs,
             str(call.get("name") or message.name or "tool"),
             call.get("args") or {},
             str(message.text),

@@ -14,15 +14,14 @@ from crp_integrations.engines.litellm_headers import ARGUMENTS, PREFIX, refuse_c
 from crp_integrations.engines.litellm_provider import register_extractive
 from crp_integrations.engines.litellm_versions import library, proxy_router
 from crp_integrations.errors import ConfigError, CRPError, EngineError, RequestError
-from crp_integrations.headers import bodies
+from crp_integrations.headers import refusal_bodies
 from crp_integrations.litellm.deployments import Deployments
 from crp_integrations.litellm.entries import first_model
 from crp_integrations.litellm.handing import Handing
 from crp_integrations.litellm.hook import RUNNING, install
 from crp_integrations.litellm.wire import arguments, asked, further, refuse_metadata
-from crp_integrations.policy.inherit import strictest
-from crp_integrations.policy.parse import parse
-from crp_integrations.policy.render import render
+from crp_integrations.policy.inheritance import combine_strictest
+from crp_integrations.policy.policy_text import parse_policy, render_policy
 from crp_integrations.relay import outcomes
 from crp_integrations.relay.adapting.from_headers import from_headers
 from crp_integrations.relay.adapting.taking import check_values
@@ -91,7 +90,7 @@ class CRPProxyHook(CustomLogger):
         check_values(self._asking, relay if isinstance(relay, Relay) else None)
         _possible(self._asking.get("strategy"))
         policy = asking.get("policy")
-        self._policy = parse(policy) if policy else None
+        self._policy = parse_policy(policy) if policy else None
         self._relay = relay
         self._refuse_others = refuse_others
         # By LiteLLM's own record of a request, which no client can name.
@@ -168,8 +167,8 @@ class CRPProxyHook(CustomLogger):
         if self._policy is not None:
             # What the operator demands stands above what a request does, and its parent did.
             above = said.get("inherited_policy")
-            both = strictest(parse(above), self._policy) if above else self._policy
-            joined["inherited_policy"] = render(both)
+            both = combine_strictest(parse_policy(above), self._policy) if above else self._policy
+            joined["inherited_policy"] = render_policy(both)
         budget = self._asking.get("safety_budget")
         if budget is not None and said.get("safety_budget") is not None:
             joined["safety_budget"] = min(budget, said["safety_budget"])
@@ -326,7 +325,7 @@ def _withheld(outcome: Outcome) -> HTTPException:
 
 
 def _refused(error: CRPError) -> HTTPException:
-    body = bodies.refused(error)
+    body = refusal_bodies.refusal_body(error)
     told = body.model_dump(mode="json", exclude_none=True)
     return HTTPException(error.status_hint, told, dict(body.headers))
 

@@ -32,7 +32,7 @@ from crp_integrations.llama_index.reasoning import NUMBERED
 from crp_integrations.llama_index.sessions import named_session, new_session
 from crp_integrations.llama_index.spans import Span, run_of, standing
 from crp_integrations.llama_index.wire import asked, receipt_told, tool_results
-from crp_integrations.loaders.text import paragraphs
+from crp_integrations.loaders.text import split_paragraphs
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.relay import outcomes
 from crp_integrations.relay.adapting.agent_runs import (
@@ -314,7 +314,7 @@ class CRPAgentLLM(Chatting):
             if one.id.startswith(NUMBERED) and one.text in wrong:
                 continue
             facts = list(
-                result_facts(self._relay, paragraphs, one.name, one.asked, one.text, one.id)
+                result_facts(self._relay, split_paragraphs, one.name, one.asked, one.text, one.id)
             )
             hold(self._relay, run.session_id, facts)
             if one.id:

@@ -16,7 +16,7 @@ from crp_integrations.fabric.records import Fact
 from crp_integrations.llama_index.given import check_fields
 from crp_integrations.llama_index.sessions import named_session, session_of
 from crp_integrations.llama_index.wire import message_of
-from crp_integrations.loaders.text import paragraphs
+from crp_integrations.loaders.text import split_paragraphs
 from crp_integrations.relay.adapting.holding import hold, passages
 from crp_integrations.relay.adapting.taking import check_relay, own_words
 from crp_integrations.relay.relay import Relay
@@ -121,7 +121,7 @@ class CRPMemoryBlock(BaseMemoryBlock[str]):
             if read.role in self.roles:
                 frame = f"The {read.role} said: "
                 yield from passages(
-                    self._relay, paragraphs, SOURCE + read.role, read.content, frame
+                    self._relay, split_paragraphs, SOURCE + read.role, read.content, frame
                 )
 
     def _session(self, given: object) -> str:

@@ -5,8 +5,8 @@ and character offsets. Nothing is rewritten beyond what a format demands: line e
 line feeds, markup of HTML and the line breaks of PDF go, and the offsets count in the text that is
 left.
 
-Read in this order: `find` (which files), `decoding` (bytes to text), `load` (which loader),
-then one file a format: `text`, `markdown` with `front_matter`, `html`, `pdf`, `jsonl`.
+Read `files` (which files, bytes to text) and `documents` (which loader), then one file a format:
+`text` (Markdown too) with `front_matter`, `html`, `pdf`, `jsonl`.
 
 The room never writes anything, never follows a link out of the folder that it was given, and
 never guesses an encoding.

@@ -24,7 +24,7 @@ _MOST_VALUES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class FrontMatter:
     """A document's own description.
 
     Attributes:
@@ -37,7 +37,7 @@ class About:
     metadata: dict[str, JsonValue] = field(default_factory=dict)
 
 
-def split(text: str, *, name: str) -> tuple[About, int]:
+def split_front_matter(text: str, *, name: str) -> tuple[FrontMatter, int]:
     """Read the YAML between two lines of `---` at the start of a text.
 
     A block that is no mapping in YAML is text of the document, such as a template's or a
@@ -55,28 +55,28 @@ def split(text: str, *, name: str) -> tuple[About, int]:
     """
     match = _FENCE.match(text)
     if match is None:
-        return About(), 0
+        return FrontMatter(), 0
     try:
         values = yaml.safe_load(match["yaml"])
     except (*_UNUSABLE, RecursionError) as error:
         if _TELLS.search(match["yaml"]) is None:
-            return About(), 0
+            return FrontMatter(), 0
         problem = getattr(error, "problem", None) or "it cannot be parsed"
         mark = getattr(error, "problem_mark", None)
         place = f" in line {mark.line + 2}" if mark is not None else ""
         raise IngestError(f"the front matter of {name} is not YAML{place}: {problem}") from None
     if values is None:
-        return About(), match.end()
+        return FrontMatter(), match.end()
     if not isinstance(values, Mapping):
         if _TELLS.search(match["yaml"]) is not None:
             raise IngestError(
                 f"the front matter of {name} is not a list of keys; write `key: value` in each line"
             )
-        return About(), 0
-    return about(values, name=name), match.end()
+        return FrontMatter(), 0
+    return read_front_matter(values, name=name), match.end()
 
 
-def about(values: Mapping[Any, Any], *, name: str) -> About:
+def read_front_matter(values: Mapping[Any, Any], *, name: str) -> FrontMatter:
     """Sort out a mapping of values.
 
     Raises:
@@ -92,11 +92,11 @@ def about(values: Mapping[Any, Any], *, name: str) -> About:
         ) from None
     title = known.pop("title", None)
     budget = [_MOST_VALUES]
-    return About(
+    return FrontMatter(
         kind=chosen,
         title="" if title is None else str(title).strip(),
         labels=_labels(known.pop("labels", None), name),
-        metadata={key: _json(value, budget, name) for key, value in known.items()},
+        metadata={key: _as_json(value, budget, name) for key, value in known.items()},
     )
 
 
@@ -111,7 +111,7 @@ def _labels(value: Any, name: str) -> tuple[str, ...]:
     return tuple(sorted({item.strip() for item in items}))
 
 
-def _json(value: Any, budget: list[int], name: str) -> JsonValue:
+def _as_json(value: Any, budget: list[int], name: str) -> JsonValue:
     budget[0] -= 1
     if budget[0] < 0:
         raise IngestError(f"the metadata of {name} holds more than {_MOST_VALUES} values")
@@ -122,7 +122,7 @@ def _json(value: Any, budget: list[int], name: str) -> JsonValue:
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, Mapping):
-        return {str(key): _json(item, budget, name) for key, item in value.items()}
+        return {str(key): _as_json(item, budget, name) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_json(item, budget, name) for item in value]
+        return [_as_json(item, budget, name) for item in value]
     return str(value)

@@ -13,7 +13,7 @@ from pathlib import PurePath
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from crp_integrations.fabric.records import Block, Document
-from crp_integrations.loaders.decoding import NoTextError, decode
+from crp_integrations.loaders.files import NoTextError, decode
 from crp_integrations.loaders.text import LONG_ITEM
 from crp_integrations.seals import sha256
 
@@ -38,7 +38,7 @@ _NOT_DATA = "table, h1, h2, h3, h4, h5, h6, ul, ol, pre, p + p"
 _HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 
 
-def read(data: bytes, *, uri: str, name: str) -> Document:
+def read_html(data: bytes, *, uri: str, name: str) -> Document:
     """A document from the bytes of an HTML page.
 
     Raises:

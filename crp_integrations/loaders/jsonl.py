@@ -9,17 +9,16 @@ from typing import Any
 
 from crp_integrations.errors import IngestError
 from crp_integrations.fabric.records import Block, Document, StreamedDocument
-from crp_integrations.loaders.decoding import NoTextError, decode, encoding_of
-from crp_integrations.loaders.find import lines, part
-from crp_integrations.loaders.front_matter import about
-from crp_integrations.loaders.text import paragraphs
+from crp_integrations.loaders.files import NoTextError, decode, encoding_of, read_lines, read_part
+from crp_integrations.loaders.front_matter import read_front_matter
+from crp_integrations.loaders.text import split_paragraphs
 from crp_integrations.seals import digest, sha256_hex
 
 _TEXT_KEYS = ("text", "content")
 _HASH_DIGITS = 16
 
 
-def read(data: bytes, *, uri: str, name: str) -> Iterator[Document]:
+def read_jsonl(data: bytes, *, uri: str, name: str) -> Iterator[Document]:
     """Documents from the bytes of a file of JSON lines.
 
     Each line is an object with `text` or `content`, and optionally `uri` or `id`, `title`,
@@ -35,17 +34,17 @@ def read(data: bytes, *, uri: str, name: str) -> Iterator[Document]:
             yield _document(line, number, uri=uri, name=f"{name} line {number}")
 
 
-def stream(file: Path, *, uri: str, name: str) -> Iterator[StreamedDocument]:
+def stream_jsonl(file: Path, *, uri: str, name: str) -> Iterator[StreamedDocument]:
     """The documents of a long file in UTF-8, one line in memory at a time.
 
     Each document knows where its line lies and reads it again when its blocks are asked for.
 
     Raises:
-        IngestError: as `read`; from a document's blocks, when its line is another one by then.
+        IngestError: as `read_jsonl`; from a document's blocks, when its line has changed by then.
         NoTextError: the file is nothing but white space.
     """
     number, empty = 0, True
-    for start, raw in lines(file):
+    for start, raw in read_lines(file):
         _, marked = encoding_of(raw) if start == 0 else ("", 0)
         body = raw[marked:]
         # A file whose lines end in carriage returns alone is one line here.
@@ -67,7 +66,7 @@ def _lazy(
     place = f"{name} line {number}"
 
     def document() -> Document:
-        line = decode(part(file, start, length), name=place)
+        line = decode(read_part(file, start, length), name=place)
         return _document(line, number, uri=uri, name=place)
 
     first = document()
@@ -108,7 +107,7 @@ def _document(line: str, number: int, *, uri: str, name: str) -> Document:
     extra = value.get("metadata") or {}
     if not isinstance(extra, dict):
         raise IngestError(f"{name} has metadata that is not an object")
-    described = about(
+    described = read_front_matter(
         {**extra, **{key: value[key] for key in ("kind", "title", "labels") if key in value}},
         name=name,
     )
@@ -116,7 +115,7 @@ def _document(line: str, number: int, *, uri: str, name: str) -> Document:
     return Document(
         uri=_uri(value, text, number, uri=uri, name=name),
         title=described.title or text.strip().split("\n", 1)[0][:80],
-        blocks=tuple(paragraphs(text)),
+        blocks=tuple(split_paragraphs(text)),
         document_hash=digest(
             [text, described.kind, described.title, list(described.labels), described.metadata]
         ),

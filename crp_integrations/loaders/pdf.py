@@ -35,7 +35,7 @@ _RUNNING_SHARE = 0.6
 _RUNNING_PAGES = 4
 
 
-def read(data: bytes, *, uri: str, name: str) -> Document:
+def read_pdf(data: bytes, *, uri: str, name: str) -> Document:
     """A document from the bytes of a PDF file.
 
     Raises:

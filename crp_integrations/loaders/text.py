@@ -1,17 +1,23 @@
-"""Plain text: paragraphs between empty lines."""
+"""Plain text and Markdown: paragraphs between empty lines, with the headings above them."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
 
 from crp_integrations.errors import IngestError
 from crp_integrations.fabric.records import Block, Document, StreamedDocument
-from crp_integrations.loaders.decoding import NoTextError, decode, decoded
-from crp_integrations.loaders.find import pieces
+from crp_integrations.loaders import front_matter
+from crp_integrations.loaders.files import NoTextError, decode, decode_pieces, read_pieces
 from crp_integrations.seals import sha256
+
+if TYPE_CHECKING:
+    from markdown_it.token import Token
+
 
 # Items of a list that have at least this many characters on average are paragraphs.
 LONG_ITEM = 200
@@ -21,23 +27,23 @@ _GAP = re.compile(r"\n[ \t]*(?:\n[ \t]*)+|\f")
 _LONGEST = 1_000_000
 
 
-def paragraphs(text: str, *, heading: str = "") -> list[Block]:
+def split_paragraphs(text: str, *, heading: str = "") -> list[Block]:
     """The paragraphs of a text, each a verbatim slice of it without outer white space."""
-    return list(flow([text], heading=heading))
+    return list(stream_paragraphs([text], heading=heading))
 
 
-def flow(texts: Iterable[str], *, heading: str = "") -> Iterator[Block]:
-    """The paragraphs of a text that comes in pieces, as `paragraphs` gives them of the whole."""
+def stream_paragraphs(texts: Iterable[str], *, heading: str = "") -> Iterator[Block]:
+    """The paragraphs of a text that comes in pieces, as `split_paragraphs` of the whole."""
     rest, base = "", 0
     for text in texts:
         rest += text
         start = 0
         # More white space may follow a gap in the next piece; it is stripped in front.
         for gap in _GAP.finditer(rest):
-            yield from _blocks(rest, start, gap.start(), base, heading)
+            yield from _paragraph_blocks(rest, start, gap.start(), base, heading)
             start = gap.end()
         filled = len(rest.rstrip())
-        for block in _blocks(rest, start, filled, base, heading):
+        for block in _paragraph_blocks(rest, start, filled, base, heading):
             # What is cut off in front is a block whatever follows; the last one may grow.
             if block.end - base == filled:
                 break
@@ -45,10 +51,10 @@ def flow(texts: Iterable[str], *, heading: str = "") -> Iterator[Block]:
             start = block.end - base
         start = len(rest) if start >= filled else start
         rest, base = rest[start:], base + start
-    yield from _blocks(rest, 0, len(rest), base, heading)
+    yield from _paragraph_blocks(rest, 0, len(rest), base, heading)
 
 
-def _blocks(text: str, start: int, end: int, base: int, heading: str) -> Iterator[Block]:
+def _paragraph_blocks(text: str, start: int, end: int, base: int, heading: str) -> Iterator[Block]:
     """A paragraph as one block, or as several when it is too long for one."""
     while True:
         body = text[start:end]
@@ -67,7 +73,7 @@ def _blocks(text: str, start: int, end: int, base: int, heading: str) -> Iterato
         start += length
 
 
-def read(data: bytes, *, uri: str, name: str) -> Document:
+def read_text(data: bytes, *, uri: str, name: str) -> Document:
     """A document from the bytes of a text file.
 
     Raises:
@@ -76,12 +82,12 @@ def read(data: bytes, *, uri: str, name: str) -> Document:
     return Document(
         uri=uri,
         title=PurePath(name).stem,
-        blocks=tuple(paragraphs(decode(data, name=name))),
+        blocks=tuple(split_paragraphs(decode(data, name=name))),
         document_hash=sha256(data),
     )
 
 
-def stream(file: Path, *, uri: str, name: str) -> StreamedDocument:
+def stream_text(file: Path, *, uri: str, name: str) -> StreamedDocument:
     """A document whose paragraphs are read from the file each time they are asked for.
 
     The file is read once to know its hash and that it is text; at most two million characters
@@ -93,7 +99,7 @@ def stream(file: Path, *, uri: str, name: str) -> StreamedDocument:
     """
     first = hashlib.sha256()
     filled = False
-    for text in decoded(_hashed(file, first), name=name):
+    for text in decode_pieces(_hash_pieces(file, first), name=name):
         filled = filled or bool(text.strip())
     if not filled:
         raise NoTextError(f"{name} holds no text")
@@ -101,14 +107,112 @@ def stream(file: Path, *, uri: str, name: str) -> StreamedDocument:
 
     def blocks() -> Iterator[Block]:
         again = hashlib.sha256()
-        yield from flow(decoded(_hashed(file, again), name=name))
+        yield from stream_paragraphs(decode_pieces(_hash_pieces(file, again), name=name))
         if f"sha256:{again.hexdigest()}" != known:
             raise IngestError(f"{name} changed while it was read; ingest it again")
 
     return StreamedDocument(uri=uri, title=PurePath(name).stem, document_hash=known, blocks=blocks)
 
 
-def _hashed(file: Path, into: hashlib._Hash) -> Iterator[bytes]:
-    for piece in pieces(file):
+def _hash_pieces(file: Path, into: hashlib._Hash) -> Iterator[bytes]:
+    for piece in read_pieces(file):
         into.update(piece)
         yield piece
+
+
+_TAG = re.compile(r"<!--.*?-->|<[^>]*>", re.DOTALL)
+_LINE_END = re.compile(r"\n")
+
+
+def read_markdown(data: bytes, *, uri: str, name: str) -> Document:
+    """A document from the bytes of a Markdown file.
+
+    Its title is the front matter's, else the first heading, else the file's name.
+
+    Raises:
+        IngestError: the bytes are not text, or the front matter cannot be read.
+        NoTextError: there is no text behind the front matter.
+    """
+    text = decode(data, name=name)
+    about, begin = front_matter.split_front_matter(text, name=name)
+    blocks, title = _markdown_blocks(text, begin)
+    if not blocks:
+        raise NoTextError(f"{name} holds no text")
+    return Document(
+        uri=uri,
+        title=about.title or title or PurePath(name).stem,
+        blocks=tuple(blocks),
+        document_hash=sha256(data),
+        kind=about.kind,
+        labels=about.labels,
+        metadata=about.metadata,
+    )
+
+
+def _markdown_blocks(text: str, begin: int) -> tuple[list[Block], str]:
+    """The blocks behind the front matter, and the first heading's words."""
+    # Loaded for the first file of this kind, since each opening of a relay would wait for it.
+    from markdown_it import MarkdownIt
+
+    tokens = MarkdownIt("commonmark").enable("table").parse(text[begin:])
+    lines = _line_starts(text, begin)
+    headings: list[tuple[int, str]] = []
+    blocks: list[Block] = []
+    title = ""
+    for place, token in enumerate(tokens):
+        if token.level != 0 or token.map is None or token.type == "hr":
+            continue
+        if token.type == "heading_open":
+            words = " ".join(tokens[place + 1].content.split())
+            headings = [(level, above) for level, above in headings if level < int(token.tag[1])]
+            headings.append((int(token.tag[1]), words))
+            title = title or words
+        heading = " > ".join(above for _, above in headings if above)
+        for first_line, last_line in _sections(tokens, place):
+            block = _slice(text, lines[first_line], lines[last_line], token)
+            if block is not None:
+                blocks.append(block.model_copy(update={"heading": heading}))
+    return blocks, title
+
+
+def _sections(tokens: list[Token], place: int) -> list[tuple[int, int]]:
+    """Line ranges of a block: one, or one an item for a list whose items are paragraphs."""
+    token = tokens[place]
+    whole = (token.map[0], token.map[1]) if token.map else (0, 0)
+    if token.type not in ("bullet_list_open", "ordered_list_open"):
+        return [whole]
+    items: list[tuple[int, int]] = []
+    length = 0
+    for inner in tokens[place + 1 :]:
+        if inner.level == 0:
+            break
+        if inner.level == 1 and inner.type == "list_item_open" and inner.map:
+            items.append((inner.map[0], inner.map[1]))
+        elif inner.type == "inline":
+            length += len(inner.content)
+    if not items or length < LONG_ITEM * len(items):
+        return [whole]
+    # An item's lines may end before the next begins; each takes what lies between.
+    starts = [whole[0], *(first for first, _ in items[1:]), whole[1]]
+    return list(pairwise(starts))
+
+
+def _slice(text: str, start: int, end: int, token: Token) -> Block | None:
+    body = text[start:end].strip()
+    if not body or _is_markup(token):
+        return None
+    # Indentation that belongs to code is kept; a strip at the left would move its lines.
+    first = start if token.type == "code_block" else text.index(body, start)
+    return Block(text=text[first:end].rstrip(), start=first)
+
+
+def _is_markup(token: Token) -> bool:
+    return token.type == "html_block" and not _TAG.sub("", token.content).strip()
+
+
+def _line_starts(text: str, begin: int) -> list[int]:
+    """Offset of each line from `begin` on, and of the end."""
+    starts = [begin, *(match.end() for match in _LINE_END.finditer(text, begin))]
+    if starts[-1] != len(text):
+        starts.append(len(text))
+    return starts

@@ -2,9 +2,10 @@
 
 In come the steps of a relay, the traces of its sealed windows, and its journal; out go
 OpenTelemetry spans and metrics (`otel`), Prometheus metrics (`prometheus`), the table of service
-levels (`slo`), the drift of a golden set (`drift`) and an evidence bundle (`bundle`).
+levels (`service_levels`), the drift of a golden set (`golden_drift`) and an evidence bundle
+(`bundle`).
 
-Read `otel`, `prometheus`, `slo`, then the others. No text of a fact, a question or an answer
-enters this room: it sees ids, counts, hashes, scores and words of closed lists. `otel` and
+Read `observers`, `otel` and `prometheus`, then the others. No text of a fact, a question or an
+answer enters this room: it sees ids, counts, hashes, scores and words of closed lists. `otel` and
 `prometheus` need the extra `observability`; nothing else here imports a library.
 """

@@ -30,7 +30,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}(/[A-Za-z0-9][A-Za-z0
 MOST_BYTES: Final = 512 * 1024 * 1024
 
 
-class Entry(Part):
+class BundleEntry(Part):
     """A file of a bundle."""
 
     name: str = Field(pattern=_NAME.pattern)
@@ -38,7 +38,7 @@ class Entry(Part):
     size: int = Field(ge=0)
 
 
-class Manifest(Record):
+class BundleManifest(Record):
     """What a bundle holds.
 
     Attributes:
@@ -52,10 +52,10 @@ class Manifest(Record):
     created_at: Moment
     version: str
     state_hash: str
-    files: tuple[Entry, ...]
+    files: tuple[BundleEntry, ...]
 
 
-def pack(
+def pack_bundle(
     files: Mapping[str, bytes],
     sign: Callable[[str, bytes], Signed],
     *,
@@ -74,12 +74,12 @@ def pack(
     for name in files:
         if not _NAME.fullmatch(name) or name == MANIFEST:
             raise RequestError(f"{name!r:.80} is no name for a file of a bundle")
-    manifest = Manifest(
+    manifest = BundleManifest(
         created_at=created_at,
         version=version,
         state_hash=state_hash,
         files=tuple(
-            Entry(name=name, sha256=sha256(files[name]), size=len(files[name]))
+            BundleEntry(name=name, sha256=sha256(files[name]), size=len(files[name]))
             for name in sorted(files)
         ),
     )
@@ -98,7 +98,7 @@ def pack(
     return packed.getvalue()
 
 
-def unpack(data: bytes, keys: Sequence[bytes]) -> tuple[Manifest, dict[str, bytes]]:
+def unpack_bundle(data: bytes, keys: Sequence[bytes]) -> tuple[BundleManifest, dict[str, bytes]]:
     """A bundle's manifest and files, after its signature and every hash were checked.
 
     Args:
@@ -113,7 +113,7 @@ def unpack(data: bytes, keys: Sequence[bytes]) -> tuple[Manifest, dict[str, byte
     signed = Signed.from_json(loads(files.pop(MANIFEST), "manifest"), MANIFEST_TYPE, "manifest")
     _verify(signed, keys)
     try:
-        manifest = Manifest.model_validate(loads(signed.payload, "manifest.payload"))
+        manifest = BundleManifest.model_validate(loads(signed.payload, "manifest.payload"))
     except ValidationError:
         raise ReceiptBroken("manifest.payload", "is no manifest") from None
     named = {entry.name: entry for entry in manifest.files}
@@ -156,6 +156,6 @@ def _members(data: bytes) -> dict[str, bytes]:
     return files
 
 
-def lines(records: Sequence[Record]) -> bytes:
+def json_lines(records: Sequence[Record]) -> bytes:
     """Records as lines of canonical JSON."""
     return b"".join(canonical(one.model_dump(mode="json")) + b"\n" for one in records)

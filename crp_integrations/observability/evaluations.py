@@ -100,7 +100,7 @@ class EvaluationLog:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("a+b") as file:
                 # A last line that an editor left without its end stays a line of its own.
-                if file.tell() and not _ended(file):
+                if file.tell() and not _ends_with_newline(file):
                     line = "\n" + line
                 file.write(line.encode())
         except OSError as error:
@@ -134,13 +134,13 @@ class EvaluationLog:
                 ) from None
 
 
-def _ended(file: BinaryIO) -> bool:
+def _ends_with_newline(file: BinaryIO) -> bool:
     """Whether a file's last line has its end."""
     file.seek(-1, os.SEEK_END)
     return file.read(1) == b"\n"
 
 
-def merged(evaluations: Iterable[Evaluation]) -> dict[str, Evaluation]:
+def merge_evaluations(evaluations: Iterable[Evaluation]) -> dict[str, Evaluation]:
     """One evaluation a window: of each field the last that says something."""
     found: dict[str, Evaluation] = {}
     for one in evaluations:

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.metadata import version
-from json.encoder import encode_basestring_ascii as quoted
-from types import TracebackType
 from typing import TypeAlias
 
+from crp_integrations.audit.drafts import name_or_hash
 from crp_integrations.errors import MissingExtra
+from crp_integrations.governance.evaluating import Evaluated
+from crp_integrations.governance.tracing import JudgeTrace, PackTrace, WindowTrace
+from crp_integrations.messages import ModelCall, Reply
+from crp_integrations.observability import conventions as names
 
 try:
-    from opentelemetry import context, metrics, trace
+    from opentelemetry import metrics, trace
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, TracerProvider
 except ImportError as error:
     raise MissingExtra("observability", "crp_integrations.observability.otel") from error
 
-from crp_integrations.audit.drafts import named
-from crp_integrations.governance.evaluating import Evaluated
-from crp_integrations.governance.tracing import JudgeTrace, PackTrace, WindowTrace
-from crp_integrations.messages import ModelCall, Reply
-from crp_integrations.observability import conventions as names
 
 Value: TypeAlias = str | int | float | bool
 
@@ -36,8 +35,6 @@ WAITING = ("dpe.judge",)
 # What a sampler is told of the two spans of a sealed window.
 PACK: Mapping[str, Value] = {names.OPERATION: "retrieval", names.KIND: "RETRIEVER"}
 EVALUATION: Mapping[str, Value] = {names.KIND: "EVALUATOR"}
-# Of a step that is not told; it holds nothing, so one is enough.
-_NOTHING = nullcontext()
 # The SDK keeps 128 attributes of a span and drops the oldest ones beyond. So many items have their
 # own, three each; where there are more, all of them stand in one attribute of JSON.
 MOST_ITEMS = 24
@@ -70,7 +67,6 @@ class OpenTelemetry:
         meter = (meters or metrics.get_meter_provider()).get_meter(SCOPE, release)
         self._items = items
         self._details = details
-        self._untold: dict[str, bool] = {}
         self._duration = meter.create_histogram(
             names.DURATION,
             unit="s",
@@ -110,12 +106,8 @@ class OpenTelemetry:
 
     def step(self, name: str) -> AbstractContextManager[None]:
         """A span around a step, the parent of those within it."""
-        untold = self._untold.get(name)
-        if untold is None:
-            # Names of steps are words of the package, so these are as few.
-            detail = name.startswith(DETAILS) and name not in WAITING
-            untold = self._untold[name] = detail and not self._details
-        return _NOTHING if untold else _Step(self._tracer, name)
+        detail = name.startswith(DETAILS) and name not in WAITING
+        return nullcontext() if detail and not self._details else _step_span(self._tracer, name)
 
     @contextmanager
     def calling(self, call: ModelCall) -> Iterator[Callable[[Reply], None]]:
@@ -123,7 +115,7 @@ class OpenTelemetry:
 
         It is nobody's parent, since a stream is left and entered again by its reader.
         """
-        model = named(call.model)
+        model = name_or_hash(call.model)
         said: dict[str, Value] = {
             names.OPERATION: "chat",
             names.PROVIDER: names.provider_of(model),
@@ -143,11 +135,11 @@ class OpenTelemetry:
 
         def replied(reply: Reply) -> None:
             used = reply.usage
-            said[names.RESPONSE_MODEL] = named(reply.model or model)
+            said[names.RESPONSE_MODEL] = name_or_hash(reply.model or model)
             span.set_attributes(
                 {
                     names.RESPONSE_MODEL: said[names.RESPONSE_MODEL],
-                    names.FINISH_REASONS: [named(reply.finish_reason)],
+                    names.FINISH_REASONS: [name_or_hash(reply.finish_reason)],
                     names.INPUT_TOKENS: used.prompt_tokens,
                     names.OUTPUT_TOKENS: used.completion_tokens,
                     names.PROMPT_TOKENS: used.prompt_tokens,
@@ -164,7 +156,7 @@ class OpenTelemetry:
         try:
             yield replied
         except BaseException as error:
-            _failed(span, error)
+            _mark_failed(span, error)
             if not isinstance(error, GeneratorExit):
                 said[names.ERROR_TYPE] = type(error).__name__
             raise
@@ -185,7 +177,7 @@ class OpenTelemetry:
             "crp.receipt.id": trace.receipt_id,
         }
         # The whole window is found by these, from whatever span is around it.
-        around = trace_span()
+        around = current_span()
         if around.is_recording():
             around.set_attributes(identity)
         if trace.pack is not None:
@@ -236,38 +228,23 @@ class OpenTelemetry:
         span.end()
 
 
-class _Step:
-    """A span around a step, the parent of those within it.
-
-    It is entered and left by itself, since the SDK's own way of doing so takes as long again.
-    """
-
-    __slots__ = ("_name", "_span", "_token", "_tracer")
-
-    def __init__(self, tracer: Tracer, name: str) -> None:
-        self._tracer = tracer
-        self._name = name
-
-    def __enter__(self) -> None:
-        name = self._name
-        span = self._span = self._tracer.start_span(
-            names.OWN + name, attributes={names.KIND: names.kind_of(name)}
-        )
-        self._token = context.attach(trace.set_span_in_context(span))
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        context.detach(self._token)
-        if error is not None:
-            _failed(self._span, error)
-        self._span.end()
+@contextmanager
+def _step_span(tracer: Tracer, name: str) -> Iterator[None]:
+    """A span around a step, the parent of those within it."""
+    with tracer.start_as_current_span(
+        names.OWN + name,
+        attributes={names.KIND: names.kind_of(name)},
+        record_exception=False,
+        set_status_on_exception=False,
+    ) as span:
+        try:
+            yield
+        except BaseException as error:
+            _mark_failed(span, error)
+            raise
 
 
-def trace_span() -> Span:
+def current_span() -> Span:
     """The span around what runs now."""
     return trace.get_current_span()
 
@@ -295,22 +272,14 @@ def pack_attributes(pack: PackTrace, most: int) -> dict[str, Value]:
         most: items that have attributes of their own, as OpenInference names them.
     """
     items = pack.items
-    # JSON of a few names and values each, for dozens of items a window: written out, it takes a
-    # quarter of what the library takes. Most items have a label that another has too.
-    labels: dict[str, str] = {}
-    scored, described = [], []
-    for item in items:
-        label = item.label
-        written = labels.get(label)
-        if written is None:
-            written = labels[label] = quoted(label)
-        scored.append(f'"id": {quoted(item.id)}, "score": {item.score!r}')
-        described.append(
-            f'"source": {quoted(item.source)}, "security_label": {written}, "tokens": {item.tokens}'
-        )
+    scored = [{"id": item.id, "score": item.score} for item in items]
+    described = [
+        {"source": item.source, "security_label": item.label, "tokens": item.tokens}
+        for item in items
+    ]
     said: dict[str, Value] = {
         **PACK,
-        names.RETRIEVAL_DOCUMENTS: _listed(scored),
+        names.RETRIEVAL_DOCUMENTS: json.dumps(scored),
         "crp.pack.etag": pack.etag,
         "crp.pack.state_hash": pack.state_hash,
         "crp.pack.items": len(items),
@@ -323,12 +292,14 @@ def pack_attributes(pack: PackTrace, most: int) -> dict[str, Value]:
         "crp.pack.ledger_hmac": pack.ledger_hmac,
     }
     if len(items) > most:
-        said["crp.pack.documents"] = _listed(map(", ".join, zip(scored, described, strict=True)))
+        said["crp.pack.documents"] = json.dumps(
+            [{**one, **more} for one, more in zip(scored, described, strict=True)]
+        )
     for place, item in enumerate(items[:most]):
         at = f"{names.DOCUMENTS}.{place}."
         said[at + names.DOCUMENT_ID] = item.id
         said[at + names.DOCUMENT_SCORE] = item.score
-        said[at + names.DOCUMENT_METADATA] = f"{{{described[place]}}}"
+        said[at + names.DOCUMENT_METADATA] = json.dumps(described[place])
     for drop in pack.drops:
         at = f"crp.drops.{drop.reason.value}."
         said[at + "count"] = drop.count
@@ -337,17 +308,11 @@ def pack_attributes(pack: PackTrace, most: int) -> dict[str, Value]:
     return said
 
 
-def _listed(fields: Iterable[str]) -> str:
-    """A list of objects, each given by its fields."""
-    objects = "}, {".join(fields)
-    return f"[{{{objects}}}]" if objects else "[]"
-
-
 def _consistency(found: Evaluated) -> str:
     return "consistent" if found.consistent else "inconsistent"
 
 
-def _failed(span: Span, error: BaseException) -> None:
+def _mark_failed(span: Span, error: BaseException) -> None:
     """Mark a span by the error's name; its message could quote a text.
 
     A reader who stops listening to a stream is no error.

@@ -6,13 +6,16 @@ No label names a tenant, a session, a model or a text: each is a word of a close
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from crp_integrations.errors import MissingExtra
+from crp_integrations.governance.evaluating import Evaluated
+from crp_integrations.governance.tracing import JudgeTrace, PackTrace, WindowTrace
+from crp_integrations.messages import ModelCall, Reply
+from crp_integrations.observability.evaluations import Feedback
 
 try:
     from prometheus_client import (
@@ -23,14 +26,9 @@ try:
         generate_latest,
         write_to_textfile,
     )
-    from prometheus_client.metrics_core import Metric
 except ImportError as error:
     raise MissingExtra("observability", "crp_integrations.observability.prometheus") from error
 
-from crp_integrations.governance.evaluating import Evaluated
-from crp_integrations.governance.tracing import JudgeTrace, PackTrace, WindowTrace
-from crp_integrations.messages import ModelCall, Reply
-from crp_integrations.observability.evaluations import Feedback
 
 # Seconds.
 STEP_BOUNDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
@@ -39,8 +37,6 @@ SHARE_BOUNDS: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 
 TOKEN_BOUNDS: Final = (256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
 # The step that gathers, ranks and packs: the assembly of a context.
 ASSEMBLY: Final = "envelope"
-# Steps that wait to be counted, at most.
-MOST_WAITING: Final = 1_024
 
 
 class Metrics:
@@ -64,19 +60,10 @@ class Metrics:
             return Histogram(name, told, labels, buckets=bounds, registry=into)
 
         self._windows = counter("crp_windows", "Windows by how they ended.", "outcome")
-        self._steps = _Counted(
-            "crp_step_seconds", "Time of a step.", ["step"], buckets=STEP_BOUNDS, registry=into
+        self._steps = histogram("crp_step_seconds", "Time of a step.", STEP_BOUNDS, "step")
+        self._assembly = histogram(
+            "crp_assembly_seconds", "Time of a context's assembly.", STEP_BOUNDS
         )
-        self._by_step: dict[str, tuple[Histogram, ...]] = {}
-        self._assembly = _Counted(
-            "crp_assembly_seconds",
-            "Time of a context's assembly.",
-            buckets=STEP_BOUNDS,
-            registry=into,
-        )
-        # Counting a step between other work takes several times as long as many in a row.
-        self._waiting: deque[tuple[str, float]] = deque()
-        self._steps.first = self._assembly.first = self._count
         self._calls = histogram("crp_model_call_seconds", "Time of a model call.", CALL_BOUNDS)
         self._errors = counter("crp_model_errors", "Model calls that failed.")
         self._tokens = counter("crp_tokens", "Tokens that models reported.", "kind")
@@ -117,18 +104,24 @@ class Metrics:
         """Everything, as Prometheus reads it."""
         return generate_latest(self.registry).decode()
 
-    def step(self, name: str) -> AbstractContextManager[None]:
-        """Time a step; it is counted when somebody reads, or when many wait."""
-        if len(self._waiting) >= MOST_WAITING:
-            self._count()
-        return _Timed(name, self._waiting)
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Time a step."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            took = time.perf_counter() - began
+            self._steps.labels(name).observe(took)
+            if name == ASSEMBLY:
+                self._assembly.observe(took)
 
     @contextmanager
     def calling(self, call: ModelCall) -> Iterator[Callable[[Reply], None]]:
         """Time a model call; its tokens are counted with its window."""
         began = time.perf_counter()
         try:
-            yield _untold
+            yield _ignore_reply
         except Exception:
             self._errors.inc()
             raise
@@ -151,22 +144,6 @@ class Metrics:
             self._completed.labels(_word(said.completed)).inc()
         if said.csat is not None:
             self._csat.observe(said.csat)
-
-    def _count(self) -> None:
-        """Count the steps that ended; each by one thread alone."""
-        waiting, by_step = self._waiting, self._by_step
-        while waiting:
-            try:
-                name, took = waiting.popleft()
-            except IndexError:
-                return
-            of = by_step.get(name)
-            if of is None:
-                # Names of steps are words of the package, so these are as few.
-                of = (self._steps.labels(name),)
-                of = by_step[name] = (*of, self._assembly) if name == ASSEMBLY else of
-            for one in of:
-                one.observe(took)
 
     def _packed_one(self, pack: PackTrace) -> None:
         self._packed.observe(pack.token_count)
@@ -206,39 +183,7 @@ class Metrics:
             self._cost.inc(found.cost_usd)
 
 
-class _Counted(Histogram):
-    """A histogram that is brought up to date before it is read.
-
-    Attributes:
-        first: what is done before; nothing for the histogram of one label's value.
-    """
-
-    first: Callable[[], None] | None = None
-
-    def collect(self) -> Iterable[Metric]:
-        """What Prometheus reads."""
-        if self.first is not None:
-            self.first()
-        return super().collect()
-
-
-class _Timed:
-    """A step that is timed and waits to be counted."""
-
-    __slots__ = ("_began", "_into", "_name")
-
-    def __init__(self, name: str, into: deque[tuple[str, float]]) -> None:
-        self._name = name
-        self._into = into
-
-    def __enter__(self) -> None:
-        self._began = time.perf_counter()
-
-    def __exit__(self, *error: object) -> None:
-        self._into.append((self._name, time.perf_counter() - self._began))
-
-
-class Levels:
+class LevelGauges:
     """Gauges of a job that ends: service levels, and a golden set's results.
 
     Such a job has no address to be scraped at; it leaves a file for the node exporter's textfile
@@ -300,7 +245,7 @@ class Levels:
         write_to_textfile(str(path), self.registry)
 
 
-def _untold(reply: Reply) -> None:
+def _ignore_reply(reply: Reply) -> None:
     """Tokens are counted once, with the window that the call belongs to."""
 
 

@@ -15,9 +15,15 @@ from typing import Final, NamedTuple
 
 from crp_integrations.dpe.judge.verdict import SPECIFIC
 from crp_integrations.dpe.records import Report
-from crp_integrations.policy.directives import field_of, fraction, written
+from crp_integrations.policy.directives import (
+    Demand,
+    PolicySource,
+    ViolationType,
+    field_of,
+    write_directive,
+    write_threshold,
+)
 from crp_integrations.policy.records import Policy, Violation
-from crp_integrations.policy.words import Demand, PolicySource, ViolationType
 from crp_integrations.vocabulary import (
     Attribution,
     Checked,
@@ -37,7 +43,7 @@ UPGRADED: Final = RiskLevel.HIGH
 DIGITS: Final = 9
 
 
-class Unmet(NamedTuple):
+class UnmetDemand(NamedTuple):
     """A violation, and which demand asking again could mend; None for one that it could not."""
 
     violation: Violation
@@ -45,7 +51,7 @@ class Unmet(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
+class PolicyCase:
     """What a policy is held against.
 
     Attributes:
@@ -75,10 +81,10 @@ class Examined:
         demand: Demand | None,
         *,
         withholds: bool = True,
-    ) -> Unmet:
+    ) -> UnmetDemand:
         """A violation of a directive that the policy has."""
-        directive = written(name, getattr(self.policy, field_of(name)))
-        return Unmet(
+        directive = write_directive(name, getattr(self.policy, field_of(name)))
+        return UnmetDemand(
             Violation(
                 violation_type=kind,
                 directive=directive,
@@ -90,10 +96,10 @@ class Examined:
         )
 
 
-Rule = Callable[[Examined], Iterator[Unmet]]
+Rule = Callable[[PolicyCase], Iterator[UnmetDemand]]
 
 
-def sources(examined: Examined) -> Iterator[Unmet]:
+def check_sources(examined: PolicyCase) -> Iterator[UnmetDemand]:
     """`default-src`: every factual claim rests on a source that is allowed.
 
     A claim that nothing supports is the model's own word, whether or not it commits itself; so
@@ -129,17 +135,17 @@ def sources(examined: Examined) -> Iterator[Unmet]:
         )
 
 
-def halting(examined: Examined) -> Iterator[Unmet]:
+def check_halt(examined: PolicyCase) -> Iterator[UnmetDemand]:
     """`halt-on`: the risk level is lower."""
-    yield from _level(examined, "halt-on", examined.policy.halt_on)
+    yield from _check_level(examined, "halt-on", examined.policy.halt_on)
 
 
-def warning(examined: Examined) -> Iterator[Unmet]:
+def check_warning(examined: PolicyCase) -> Iterator[UnmetDemand]:
     """`warn-on`: the risk level is lower. What this yields is a warning, no violation."""
-    yield from _level(examined, "warn-on", examined.policy.warn_on)
+    yield from _check_level(examined, "warn-on", examined.policy.warn_on)
 
 
-def upgrading(policy: Policy, level: RiskLevel) -> bool:
+def upgrades(policy: Policy, level: RiskLevel) -> bool:
     """Whether `upgrade-on-risk` asks for a re-dispatch at a risk level.
 
     It does from HIGH on, or from a lower level that `halt-on` or `warn-on` names.
@@ -150,7 +156,7 @@ def upgrading(policy: Policy, level: RiskLevel) -> bool:
     return policy.upgrade_on_risk is not None and RISKS.index(level) >= min(map(RISKS.index, named))
 
 
-def _level(examined: Examined, name: str, named: RiskLevel | None) -> Iterator[Unmet]:
+def _check_level(examined: PolicyCase, name: str, named: RiskLevel | None) -> Iterator[UnmetDemand]:
     if named is None:
         return
     level = examined.report.risk_level
@@ -160,10 +166,10 @@ def _level(examined: Examined, name: str, named: RiskLevel | None) -> Iterator[U
         yield examined.unmet(ViolationType.RISK, name, str(level), f"below {named}", Demand.RISK)
 
 
-def _threshold(
+def _threshold_rule(
     name: str, kind: ViolationType, demand: Demand, stage: int, field: str, *, withholds: bool
 ) -> Rule:
-    def rule(examined: Examined) -> Iterator[Unmet]:
+    def rule(examined: PolicyCase) -> Iterator[UnmetDemand]:
         least: float | None = getattr(examined.policy, field_of(name))
         if least is None:
             return
@@ -171,13 +177,13 @@ def _threshold(
         if examined.ran(stage) and score >= least:
             return
         seen = f"{score:.6g}" if examined.ran(stage) else NOT_CHECKED
-        wanted = f"at least {fraction(least)}"
+        wanted = f"at least {write_threshold(least)}"
         yield examined.unmet(kind, name, seen, wanted, demand, withholds=withholds)
 
     return rule
 
 
-def quality(examined: Examined) -> Iterator[Unmet]:
+def check_quality(examined: PolicyCase) -> Iterator[UnmetDemand]:
     """`require-quality`: the tier of envelope and answer is one of those listed, or better."""
     accepted, tier = examined.policy.require_quality, examined.tier
     if accepted and tier not in accepted:
@@ -191,8 +197,8 @@ def quality(examined: Examined) -> Iterator[Unmet]:
         )
 
 
-def _blocked(name: str, kind: ViolationType, *attributions: Attribution) -> Rule:
-    def rule(examined: Examined) -> Iterator[Unmet]:
+def _block_rule(name: str, kind: ViolationType, *attributions: Attribution) -> Rule:
+    def rule(examined: PolicyCase) -> Iterator[UnmetDemand]:
         if not getattr(examined.policy, field_of(name)):
             return
         found = examined.count(*attributions)
@@ -203,7 +209,7 @@ def _blocked(name: str, kind: ViolationType, *attributions: Attribution) -> Rule
     return rule
 
 
-def personal(examined: Examined) -> Iterator[Unmet]:
+def check_personal(examined: PolicyCase) -> Iterator[UnmetDemand]:
     """`block-pii`: no personal data in the answer; what the question brought does not count."""
     if not examined.policy.block_pii:
         return
@@ -216,7 +222,7 @@ def personal(examined: Examined) -> Iterator[Unmet]:
         yield examined.unmet(ViolationType.PERSONAL_DATA, "block-pii", seen, "none", None)
 
 
-def fabrication(examined: Examined) -> Iterator[Unmet]:
+def check_fabrication(examined: PolicyCase) -> Iterator[UnmetDemand]:
     """`block-fabrication`: nothing is made up, and every factual claim was looked at for it."""
     if not examined.policy.block_fabrication:
         return
@@ -246,7 +252,7 @@ def fabrication(examined: Examined) -> Iterator[Unmet]:
         )
 
 
-def repetition(examined: Examined) -> Iterator[Unmet]:
+def check_repetition(examined: PolicyCase) -> Iterator[UnmetDemand]:
     """`max-repetition` and `block-repetition`: the level is not above the one that is accepted.
 
     The first asks for another answer, the second withholds this one. `block-repetition` alone
@@ -275,9 +281,9 @@ def _claims(count: int) -> str:
 
 # In the order in which a policy is printed.
 RULES: Final[tuple[Rule, ...]] = (
-    sources,
-    halting,
-    _threshold(
+    check_sources,
+    check_halt,
+    _threshold_rule(
         "require-grounding",
         ViolationType.GROUNDING,
         Demand.GROUNDING,
@@ -285,7 +291,7 @@ RULES: Final[tuple[Rule, ...]] = (
         "grounding_pct",
         withholds=True,
     ),
-    _threshold(
+    _threshold_rule(
         "require-entailment",
         ViolationType.ENTAILMENT,
         Demand.ENTAILMENT,
@@ -293,8 +299,10 @@ RULES: Final[tuple[Rule, ...]] = (
         "entailment_score",
         withholds=True,
     ),
-    _threshold("require-flow", ViolationType.FLOW, Demand.FLOW, 9, "flow_score", withholds=False),
-    _threshold(
+    _threshold_rule(
+        "require-flow", ViolationType.FLOW, Demand.FLOW, 9, "flow_score", withholds=False
+    ),
+    _threshold_rule(
         "require-completeness",
         ViolationType.COMPLETENESS,
         Demand.COMPLETENESS,
@@ -302,15 +310,15 @@ RULES: Final[tuple[Rule, ...]] = (
         "completeness_score",
         withholds=False,
     ),
-    quality,
-    _blocked(
+    check_quality,
+    _block_rule(
         "block-ungrounded",
         ViolationType.UNGROUNDED,
         Attribution.PARAMETRIC,
         Attribution.UNVERIFIABLE,
     ),
-    _blocked("block-parametric", ViolationType.PARAMETRIC, Attribution.PARAMETRIC),
-    personal,
-    fabrication,
-    repetition,
+    _block_rule("block-parametric", ViolationType.PARAMETRIC, Attribution.PARAMETRIC),
+    check_personal,
+    check_fabrication,
+    check_repetition,
 )

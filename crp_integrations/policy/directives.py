@@ -1,10 +1,10 @@
-"""The directives as one table: how each is read and written, and which of two values is stricter.
+"""The policy language as one table: its words, how each directive is read, written and compared.
 
 Every directive has one order from lax to strict, in which being absent is laxest; so of two
 duplicates one value is the most restrictive, and a child policy can be held against its parent
 directive by directive.
 
-Spec: related facts §6, §8
+Spec: related facts §3, §6, §8
 """
 
 from __future__ import annotations
@@ -12,18 +12,116 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
 
 from crp_integrations.errors import PolicySyntaxError
-from crp_integrations.policy.words import PolicySource
 from crp_integrations.vocabulary import (
     Oversight,
     QualityTier,
     RepetitionLevel,
     RiskLevel,
+    SafetyMode,
     Strategy,
 )
+
+
+class PolicySource(StrEnum):
+    """What an answer may rest on.
+
+    Spec: related facts §6
+
+    Attributes:
+        CONTEXT: what was put before the model for this question: the facts of its envelope, what
+            the caller handed in, and earlier windows of the same session.
+        PARAMETRIC: what the model knows by itself.
+        CKF: what was read out of the fabric while answering, by a tool or an agent, and stood in
+            no envelope.
+        CROSS_SESSION: what another session has said, apart from those that this one delegated to.
+    """
+
+    CONTEXT = "context"
+    PARAMETRIC = "parametric"
+    CKF = "ckf"
+    CROSS_SESSION = "cross-session"
+
+
+class PolicyProfile(StrEnum):
+    """Names of ready policies.
+
+    Spec: related facts §6
+    """
+
+    MEDICAL = "medical"
+    FINANCIAL = "financial"
+    DEVELOPER = "developer"
+    PUBLIC_FACING = "public-facing"
+
+
+class Demand(StrEnum):
+    """What of a policy is unmet, as far as asking the model again could mend it."""
+
+    RISK = "risk"
+    GROUNDING = "grounding"
+    ENTAILMENT = "entailment"
+    FABRICATION = "fabrication"
+    REPETITION = "repetition"
+    FLOW = "flow"
+    COMPLETENESS = "completeness"
+    QUALITY = "quality"
+
+
+class ViolationType(StrEnum):
+    """Kinds of violations, as a violation report names them."""
+
+    SOURCE = "source"
+    RISK = "risk"
+    GROUNDING = "grounding"
+    ENTAILMENT = "entailment"
+    UNGROUNDED = "ungrounded"
+    PARAMETRIC = "parametric"
+    PERSONAL_DATA = "personal-data"
+    FABRICATION = "fabrication"
+    REPETITION = "repetition"
+    FLOW = "flow"
+    COMPLETENESS = "completeness"
+    QUALITY = "quality"
+    INHERITANCE = "inheritance"
+
+
+PROFILE_TEXTS: Final = MappingProxyType(
+    {
+        PolicyProfile.MEDICAL: (
+            "default-src context; halt-on HIGH; require-grounding 0.90; require-entailment 0.85; "
+            "block-ungrounded; block-pii; block-fabrication; oversight human-review; "
+            "require-flow 0.70; require-completeness 0.90"
+        ),
+        PolicyProfile.FINANCIAL: (
+            "default-src context parametric; halt-on CRITICAL; warn-on HIGH; "
+            "require-grounding 0.80; block-fabrication; upgrade-on-risk reflexive; "
+            "require-completeness 0.80"
+        ),
+        PolicyProfile.DEVELOPER: (
+            "default-src context parametric; warn-on CRITICAL; require-quality S A B; "
+            "oversight auto"
+        ),
+        PolicyProfile.PUBLIC_FACING: (
+            "default-src context parametric; halt-on CRITICAL; warn-on HIGH; block-pii; "
+            "require-flow 0.60; max-repetition MINOR; require-completeness 0.70"
+        ),
+    }
+)
+
+# The text of `strict` is the document's; the other two are ours, and withhold nothing.
+MODE_TEXTS: Final = MappingProxyType(
+    {
+        SafetyMode.STRICT: "halt-on CRITICAL; warn-on HIGH; block-ungrounded",
+        SafetyMode.WARN: "warn-on HIGH",
+        SafetyMode.PERMISSIVE: "default-src context parametric",
+    }
+)
+
 
 FRACTION_DIGITS: Final = 4
 # Two digits are printed, as the profiles have them.
@@ -52,7 +150,7 @@ UPGRADES: Final = (Strategy.BATCH, Strategy.HIERARCHICAL, Strategy.REFLEXIVE)
 TIERS: Final = (QualityTier.S, QualityTier.A, QualityTier.B)
 
 
-class Word(NamedTuple):
+class PolicyWord(NamedTuple):
     """A word of a policy's text with its 1-based column."""
 
     text: str
@@ -64,10 +162,10 @@ class Word(NamedTuple):
         return self.text.lower() if self.text.isascii() else self.text
 
 
-class Kind(Protocol):
+class DirectiveKind(Protocol):
     """What a directive's values are; None, False and the empty tuple are its absence."""
 
-    def read(self, name: str, words: Sequence[Word], end: int) -> Any:
+    def read(self, name: str, words: Sequence[PolicyWord], end: int) -> Any:
         """The value of the words after a directive's name.
 
         Args:
@@ -87,7 +185,7 @@ class Kind(Protocol):
         ...
 
 
-def refused(word: Word, name: str, wanted: str) -> PolicySyntaxError:
+def word_error(word: PolicyWord, name: str, wanted: str) -> PolicySyntaxError:
     """The error for a word that a directive does not take."""
     # What an address holds may be a secret.
     seen = "a value" if name.startswith("report-") else repr(word.text[:_SHOWN])
@@ -97,19 +195,19 @@ def refused(word: Word, name: str, wanted: str) -> PolicySyntaxError:
     )
 
 
-def _one(name: str, words: Sequence[Word], end: int, wanted: str) -> Word:
+def _single_word(name: str, words: Sequence[PolicyWord], end: int, wanted: str) -> PolicyWord:
     if not words:
         raise PolicySyntaxError(f"{name} has no value in column {end}, wanted {wanted}", column=end)
     if len(words) > 1:
-        raise refused(words[1], name, "one value alone")
+        raise word_error(words[1], name, "one value alone")
     return words[0]
 
 
 @dataclass(frozen=True, slots=True)
 class _Flag:
-    def read(self, name: str, words: Sequence[Word], end: int) -> bool:
+    def read(self, name: str, words: Sequence[PolicyWord], end: int) -> bool:
         if words:
-            raise refused(words[0], name, "no value")
+            raise word_error(words[0], name, "no value")
         return True
 
     def write(self, value: Any) -> str:
@@ -125,13 +223,13 @@ class _Choice:
 
     order: Sequence[Any]
 
-    def read(self, name: str, words: Sequence[Word], end: int) -> Any:
+    def read(self, name: str, words: Sequence[PolicyWord], end: int) -> Any:
         wanted = "one of " + ", ".join(self.order)
-        word = _one(name, words, end, wanted)
+        word = _single_word(name, words, end, wanted)
         for known in self.order:
             if word.folded == known.lower():
                 return known
-        raise refused(word, name, wanted)
+        raise word_error(word, name, wanted)
 
     def write(self, value: Any) -> str:
         return str(value)
@@ -144,15 +242,15 @@ class _Choice:
 class _Fraction:
     """A number of [0, 1] with a decimal point; the larger is stricter."""
 
-    def read(self, name: str, words: Sequence[Word], end: int) -> float:
+    def read(self, name: str, words: Sequence[PolicyWord], end: int) -> float:
         wanted = f"a number from 0.00 to 1.00 with at most {FRACTION_DIGITS} decimals"
-        word = _one(name, words, end, wanted)
+        word = _single_word(name, words, end, wanted)
         if not _FRACTION.fullmatch(word.text):
-            raise refused(word, name, wanted)
+            raise word_error(word, name, wanted)
         return float(word.text)
 
     def write(self, value: Any) -> str:
-        return fraction(value)
+        return write_threshold(value)
 
     def stricter(self, left: Any, right: Any) -> float:
         return float(max(left, right))
@@ -162,7 +260,7 @@ class _Fraction:
 class _Sources:
     """Places that an answer may rest on, or `'none'`; fewer are stricter."""
 
-    def read(self, name: str, words: Sequence[Word], end: int) -> tuple[PolicySource, ...]:
+    def read(self, name: str, words: Sequence[PolicyWord], end: int) -> tuple[PolicySource, ...]:
         wanted = ", ".join(PolicySource) + f" or {NONE} alone"
         if not words:
             raise PolicySyntaxError(
@@ -173,21 +271,21 @@ class _Sources:
         known = {source.value: source for source in PolicySource}
         for word in words:
             if word.folded not in known:
-                raise refused(word, name, wanted)
-        return sources(known[word.folded] for word in words)
+                raise word_error(word, name, wanted)
+        return ordered_sources(known[word.folded] for word in words)
 
     def write(self, value: Any) -> str:
         return " ".join(value) or NONE
 
     def stricter(self, left: Any, right: Any) -> tuple[PolicySource, ...]:
-        return sources(set(left) & set(right))
+        return ordered_sources(set(left) & set(right))
 
 
 @dataclass(frozen=True, slots=True)
 class _Tiers:
     """Tiers that are accepted: all that are at least as good as the worst one listed (E14)."""
 
-    def read(self, name: str, words: Sequence[Word], end: int) -> tuple[QualityTier, ...]:
+    def read(self, name: str, words: Sequence[PolicyWord], end: int) -> tuple[QualityTier, ...]:
         wanted = "tiers of " + ", ".join(TIERS)
         if not words:
             raise PolicySyntaxError(
@@ -196,18 +294,18 @@ class _Tiers:
         known = {tier.value.lower(): tier for tier in TIERS}
         for word in words:
             if word.folded not in known:
-                raise refused(word, name, wanted)
-        return tiers(known[word.folded] for word in words)
+                raise word_error(word, name, wanted)
+        return accepted_tiers(known[word.folded] for word in words)
 
     def write(self, value: Any) -> str:
         return " ".join(value)
 
     def stricter(self, left: Any, right: Any) -> tuple[QualityTier, ...]:
-        return tiers(set(left) & set(right))
+        return accepted_tiers(set(left) & set(right))
 
 
 @dataclass(frozen=True, slots=True)
-class Several:
+class ReportReceivers:
     """Addresses or names that reports go to; more are stricter.
 
     Attributes:
@@ -219,7 +317,7 @@ class Several:
     wanted: str
     folds: bool = False
 
-    def read(self, name: str, words: Sequence[Word], end: int) -> tuple[str, ...]:
+    def read(self, name: str, words: Sequence[PolicyWord], end: int) -> tuple[str, ...]:
         """The texts of the words, each of which must be one of these."""
         if not words:
             raise PolicySyntaxError(
@@ -227,7 +325,7 @@ class Several:
             )
         for word in words:
             if not self.takes(word.text):
-                raise refused(word, name, self.wanted)
+                raise word_error(word, name, self.wanted)
         return self.kept(word.text for word in words)
 
     def kept(self, texts: Iterable[str]) -> tuple[str, ...]:
@@ -247,15 +345,15 @@ class Several:
         return tuple(sorted({*left, *right}))
 
 
-REPORT_URIS: Final = Several(
+REPORT_URIS: Final = ReportReceivers(
     ADDRESS, ADDRESS_CHARACTERS, "addresses that begin with https:// or http://"
 )
-REPORT_NAMES: Final = Several(
+REPORT_NAMES: Final = ReportReceivers(
     NAME, NAME_CHARACTERS, "names of letters, digits, hyphens, underscores and dots", folds=True
 )
 
 # In the order in which a policy is printed.
-DIRECTIVES: Final = MappingProxyType[str, Kind](
+DIRECTIVES: Final = MappingProxyType[str, DirectiveKind](
     {
         "default-src": _Sources(),
         "halt-on": _Choice(LEVELS),
@@ -285,28 +383,28 @@ def field_of(name: str) -> str:
     return name.replace("-", "_")
 
 
-def written(name: str, value: Any) -> str:
+def write_directive(name: str, value: Any) -> str:
     """A directive with a value that is there, in the canonical form."""
     return f"{name} {DIRECTIVES[name].write(value)}".rstrip(" ")
 
 
-def sources(found: Iterable[PolicySource]) -> tuple[PolicySource, ...]:
+def ordered_sources(found: Iterable[PolicySource]) -> tuple[PolicySource, ...]:
     """Sources without repetition, in the order of their list."""
     given = set(found)
     return tuple(source for source in PolicySource if source in given)
 
 
-def tiers(found: Iterable[QualityTier]) -> tuple[QualityTier, ...]:
+def accepted_tiers(found: Iterable[QualityTier]) -> tuple[QualityTier, ...]:
     """The tiers that are at least as good as the worst one given; none for none."""
     given = set(found)
     worst = max((tier.place for tier in given), default=-1)
     return tuple(tier for tier in TIERS if tier.place <= worst)
 
 
-def fraction(value: float) -> str:
+def write_threshold(value: float) -> str:
     """A threshold with two to four decimals.
 
-    >>> fraction(0.9), fraction(0.8575), fraction(1.0)
+    >>> write_threshold(0.9), write_threshold(0.8575), write_threshold(1.0)
     ('0.90', '0.8575', '1.00')
     """
     whole, _, digits = f"{value:.{FRACTION_DIGITS}f}".partition(".")

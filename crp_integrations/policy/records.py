@@ -13,11 +13,13 @@ from crp_integrations.policy.directives import (
     OVERSIGHTS,
     REPORT_NAMES,
     REPORT_URIS,
-    Several,
-    sources,
-    tiers,
+    Demand,
+    PolicySource,
+    ReportReceivers,
+    ViolationType,
+    accepted_tiers,
+    ordered_sources,
 )
-from crp_integrations.policy.words import Demand, PolicySource, ViolationType
 from crp_integrations.records import Part, Record
 from crp_integrations.vocabulary import (
     HaltReason,
@@ -39,14 +41,14 @@ def _decimals(value: float) -> float:
 
 
 def _addresses(value: tuple[str, ...]) -> tuple[str, ...]:
-    return _several(value, REPORT_URIS)
+    return _receivers(value, REPORT_URIS)
 
 
 def _names(value: tuple[str, ...]) -> tuple[str, ...]:
-    return _several(value, REPORT_NAMES)
+    return _receivers(value, REPORT_NAMES)
 
 
-def _several(value: tuple[str, ...], kind: Several) -> tuple[str, ...]:
+def _receivers(value: tuple[str, ...], kind: ReportReceivers) -> tuple[str, ...]:
     kept = kind.kept(value)
     if len(kept) > MOST_ADDRESSES:
         raise ValueError(f"{len(kept)} receivers of reports, at most {MOST_ADDRESSES} are allowed")
@@ -56,10 +58,10 @@ def _several(value: tuple[str, ...], kind: Several) -> tuple[str, ...]:
 
 
 def _accepted(value: tuple[QualityTier, ...]) -> tuple[QualityTier, ...]:
-    return tiers(value)
+    return accepted_tiers(value)
 
 
-def _listed(value: Any) -> Any:
+def _as_tuple(value: Any) -> Any:
     # JSON has lists; a set is a natural way to write sources in Python.
     return tuple(value) if isinstance(value, (list, set, frozenset)) else value
 
@@ -93,7 +95,7 @@ class Policy(Record):
     SCHEMA = "policy/1"
 
     default_src: Annotated[
-        tuple[PolicySource, ...], BeforeValidator(_listed), AfterValidator(sources)
+        tuple[PolicySource, ...], BeforeValidator(_as_tuple), AfterValidator(ordered_sources)
     ] = (PolicySource.CONTEXT, PolicySource.PARAMETRIC)
     halt_on: Level | None = None
     warn_on: Level | None = None
@@ -132,7 +134,7 @@ class Policy(Record):
         return max(modes, key=OVERSIGHTS.index, default=None)
 
 
-def given(policy: object, name: str = "policy") -> Policy:
+def require_policy(policy: object, name: str = "policy") -> Policy:
     """A policy that a caller gave.
 
     Raises:
@@ -158,7 +160,7 @@ class Violation(Part):
     withholds: bool = True
 
 
-class Judgement(Part):
+class PolicyJudgement(Part):
     """What a policy says about an answer.
 
     Attributes:

@@ -10,8 +10,8 @@ from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.examination import Examination
 from crp_integrations.dpe.judge.records import JudgeExchange, JudgeRun
 from crp_integrations.envelope.prompt import BETWEEN
+from crp_integrations.policy.policy_text import render_policy
 from crp_integrations.policy.records import Policy
-from crp_integrations.policy.render import render
 from crp_integrations.receipt import outline
 from crp_integrations.receipt.leaves import Part
 from crp_integrations.receipt.outline import declared
@@ -109,7 +109,7 @@ def _decimals(values: Mapping[str, float]) -> dict[str, str]:
 @lru_cache(maxsize=64)
 def _written(policy: Policy) -> tuple[str, str]:
     """A policy's canonical text and its hash."""
-    text = render(policy)
+    text = render_policy(policy)
     return text, sha256(text)
 
 
@@ -121,7 +121,7 @@ def policy_told(decided: Decided, told: Told) -> dict[str, Any]:
         decided,
         text=text,
         hash=digest,
-        report_only=None if decided.report_only is None else render(decided.report_only),
+        report_only=None if decided.report_only is None else render_policy(decided.report_only),
         judgement=None if decided.judgement is None else outline.written(decided.judgement),
         reported=None if decided.reported is None else outline.written(decided.reported),
         catalogue=told.report.classification.engine,

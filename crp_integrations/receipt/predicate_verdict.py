@@ -207,7 +207,7 @@ class PolicyTold(Part):
 
     Attributes:
         text, report_only: canonical texts.
-        judgement, reported: as `policy.judge` gives them; None where nothing was judged.
+        judgement, reported: as `policy.verdict` gives them; None where nothing was judged.
         tier: what the policies were told of the envelope.
         safety_budget: before the answer, in millionths.
         catalogue: engine, name and digest of the bundle that classified the use.

@@ -8,19 +8,18 @@ from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.risk import ceiling
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.errors import PolicySyntaxError, ReceiptBroken
-from crp_integrations.policy.judge import judge
-from crp_integrations.policy.parse import parse
-from crp_integrations.policy.records import Judgement, Policy
-from crp_integrations.policy.render import policy_hash
-from crp_integrations.policy.settling import (
+from crp_integrations.policy.policy_text import parse_policy, policy_hash
+from crp_integrations.policy.records import Policy, PolicyJudgement
+from crp_integrations.policy.verdict import (
     DELIVER,
     UNREACHABLE,
     WITHHOLD,
-    Settled,
-    Terms,
-    overseen,
-    reviewed,
-    settled,
+    AnswerDecision,
+    AnswerTerms,
+    apply_oversight,
+    decide_answer,
+    judge_answer,
+    needs_review,
 )
 from crp_integrations.receipt import outline
 from crp_integrations.receipt.predicate_verdict import PolicyTold
@@ -48,12 +47,12 @@ def policies(verdict: Verdict) -> Outcome:
         return report, ""
     tier = _tier(verdict, report)
     found = first(told.tier and told.tier.value, tier and tier.value, "policy.tier")
-    judgement = judge(policy, report, tier=tier, oversight=content.request.oversight)
+    judgement = judge_answer(policy, report, tier=tier, oversight=content.request.oversight)
     found = found or first(told.judgement, outline.plain(judgement), "policy.judgement")
     reported = None
     if told.report_only is not None:
         only = policy_of(told.report_only, "content.policy.report_only")
-        reported = outline.plain(judge(only, report, tier=tier, enforced=False))
+        reported = outline.plain(judge_answer(only, report, tier=tier, enforced=False))
     found = found or first(told.reported, reported, "policy.reported")
     found = found or first(told.catalogue, report.classification.engine, "policy.catalogue")
     return found or _decision(verdict, report, judgement, tier), ""
@@ -67,7 +66,7 @@ def _tier(verdict: Verdict, report: Report) -> QualityTier | None:
 
 
 def _decision(
-    verdict: Verdict, report: Report, judgement: Judgement, tier: QualityTier | None
+    verdict: Verdict, report: Report, judgement: PolicyJudgement, tier: QualityTier | None
 ) -> Difference | None:
     """What becomes of the answer, decided again; that a person approved it is told."""
     told = verdict.content.policy
@@ -75,20 +74,20 @@ def _decision(
         if verdict.content.fit is not None:
             raise NotRun("what the answer was held against besides the policies is not told")
         # Somebody else's call: the policy alone was asked.
-        terms, wanted = Terms(), False
+        terms, wanted = AnswerTerms(), False
         halt = judgement.halt
-        found = Settled(DELIVER) if halt is None else Settled(WITHHOLD, halt)
+        found = AnswerDecision(DELIVER) if halt is None else AnswerDecision(WITHHOLD, halt)
     else:
         terms = terms_of(told)
-        wanted = reviewed(judgement, budget_of(told.safety_budget), terms)
-        found = settled(report, tier, judgement, terms)
+        wanted = needs_review(judgement, budget_of(told.safety_budget), terms)
+        found = decide_answer(report, tier, judgement, terms)
     if told.reason == HaltReason.JUDGE_FAILED and found.word == DELIVER:
         # That its owner wants the answer withheld then is told; that the judge failed is not.
         if report.judge is None or not report.judge.failed:
             return Difference("policy.reason", told.reason, "the judge did not fail")
-        found = Settled(WITHHOLD, HaltReason.JUDGE_FAILED)
+        found = AnswerDecision(WITHHOLD, HaltReason.JUDGE_FAILED)
     asked = wanted and found.word == DELIVER and not terms.unanswered
-    found = overseen(found, wanted=wanted, approved=told.approved, terms=terms)
+    found = apply_oversight(found, wanted=wanted, approved=told.approved, terms=terms)
     recorded = {
         "decision": told.decision,
         "reason": told.reason,
@@ -106,11 +105,11 @@ def _decision(
     )
 
 
-def terms_of(told: PolicyTold) -> Terms:
+def terms_of(told: PolicyTold) -> AnswerTerms:
     """What an answer was held against besides the policies; nothing where that is not told."""
     if told.terms is None:
-        return Terms()
-    return Terms(**{**dict(told.terms), "review_below": budget_of(told.terms.review_below)})
+        return AnswerTerms()
+    return AnswerTerms(**{**dict(told.terms), "review_below": budget_of(told.terms.review_below)})
 
 
 def capped(tier: QualityTier, report: Report, settings: DpeSettings) -> QualityTier:
@@ -121,6 +120,6 @@ def capped(tier: QualityTier, report: Report, settings: DpeSettings) -> QualityT
 def policy_of(text: str, place: str) -> Policy:
     """A policy of content."""
     try:
-        return parse(text)
+        return parse_policy(text)
     except PolicySyntaxError as error:
         raise ReceiptBroken(place, str(error)) from None

@@ -9,8 +9,8 @@ from crp_integrations.dpe.records import Claim, Report
 from crp_integrations.envelope.records import Candidates, Envelope
 from crp_integrations.envelope.render import marker_text
 from crp_integrations.messages import Message
-from crp_integrations.policy.records import Judgement
-from crp_integrations.policy.settling import Settled
+from crp_integrations.policy.records import PolicyJudgement
+from crp_integrations.policy.verdict import AnswerDecision
 from crp_integrations.receipt.outline import fixed
 from crp_integrations.receipt.replay_records import in_text
 from crp_integrations.records import Part, Record
@@ -184,8 +184,8 @@ class Ruling(NamedTuple):
         review: a person must look at an answer that nothing else withholds.
     """
 
-    judgement: Judgement
-    settled: Settled
+    judgement: PolicyJudgement
+    settled: AnswerDecision
     review: bool
 
 

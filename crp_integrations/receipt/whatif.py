@@ -22,9 +22,8 @@ from crp_integrations.envelope.records import Candidates, Envelope
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import CRPError, EngineError, RequestError
 from crp_integrations.guard.ports import Bundle, PolicyEngine
-from crp_integrations.policy.judge import judge
-from crp_integrations.policy.parse import parse
-from crp_integrations.policy.settling import DELIVER, reviewed, settled
+from crp_integrations.policy.policy_text import parse_policy
+from crp_integrations.policy.verdict import DELIVER, decide_answer, judge_answer, needs_review
 from crp_integrations.ports import TokenCounter
 from crp_integrations.receipt.predicate import Content
 from crp_integrations.receipt.reconstruction import (
@@ -154,7 +153,7 @@ def _check(content: Content, change: Change) -> None:
     if change.preset is not None and change.preset not in PRESETS:
         raise RequestError(f"preset {change.preset!r:.40} is not one of {', '.join(PRESETS)}")
     if change.policy is not None:
-        parse(change.policy)
+        parse_policy(change.policy)
 
 
 def _whole(made: Context) -> None:
@@ -377,8 +376,8 @@ def _judged(
 ) -> Ruling:
     """What a policy says, and what becomes of the answer under the caller's own terms."""
     policy, terms = policy_of(text, "policy"), terms_of(content.policy)
-    judgement = judge(policy, report, tier=tier, oversight=content.request.oversight)
-    found = settled(report, tier, judgement, terms)
+    judgement = judge_answer(policy, report, tier=tier, oversight=content.request.oversight)
+    found = decide_answer(report, tier, judgement, terms)
     budget = budget_of(content.policy.safety_budget)
-    wanted = reviewed(judgement, budget, terms) and not terms.unanswered
+    wanted = needs_review(judgement, budget, terms) and not terms.unanswered
     return Ruling(judgement, found, review=wanted and found.word == DELIVER)

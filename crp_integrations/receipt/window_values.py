@@ -13,8 +13,8 @@ from crp_integrations.envelope.fit import Fit
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.messages import Message
-from crp_integrations.policy.records import Judgement, Policy
-from crp_integrations.policy.settling import Terms
+from crp_integrations.policy.records import Policy, PolicyJudgement
+from crp_integrations.policy.verdict import AnswerTerms
 from crp_integrations.vocabulary import GroundingMode, Oversight, QualityTier, Strategy
 
 
@@ -74,15 +74,15 @@ class Decided:
 
     policy: Policy = field(default_factory=Policy)
     report_only: Policy | None = None
-    judgement: Judgement | None = None
-    reported: Judgement | None = None
+    judgement: PolicyJudgement | None = None
+    reported: PolicyJudgement | None = None
     tier: QualityTier | None = None
     decision: str = ""
     reason: str = ""
     approved: bool = False
     safety_budget: float = 1.0
     reviewed: bool = False
-    terms: Terms | None = None
+    terms: AnswerTerms | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from crp_integrations.errors import AccessDenied, RequestError
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.settings import Settings, first_problem
-from crp_integrations.session.ids import SESSION_ID
+from crp_integrations.session.records import SESSION_ID
 
 # In the place of the checker's own words, by the kind of problem.
 _WANTED: Final[Mapping[str, str]] = MappingProxyType(

@@ -8,8 +8,8 @@ from typing import Any
 from crp_integrations.envelope.prior import PriorWindow
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.governance.compaction.records import Account
-from crp_integrations.headers.cache import CacheDirectives
-from crp_integrations.headers.words import Phase
+from crp_integrations.headers.names import AgentPhase
+from crp_integrations.headers.records import CacheDirectives
 from crp_integrations.messages import Message
 from crp_integrations.relay.judge import JudgeOptions, JudgeSource
 from crp_integrations.vocabulary import (
@@ -66,6 +66,6 @@ class Asking(JudgeOptions, total=False):
     safety_mode: SafetyMode | str | None
     report_uri: str | None
     nonce: str | None
-    phase: Phase | str | None
+    phase: AgentPhase | str | None
     compact: bool | None
     compaction: Account | None

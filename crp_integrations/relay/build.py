@@ -42,8 +42,8 @@ from crp_integrations.guard.injection.ports import InjectionModel
 from crp_integrations.guard.ports import PolicyEngine
 from crp_integrations.guard.settings import GuardSettings
 from crp_integrations.guard.subjects import LOCAL, Subject
-from crp_integrations.loaders.given import documents as load_documents
-from crp_integrations.observability.calls import observed
+from crp_integrations.loaders.documents import load_documents
+from crp_integrations.observability.observers import observe_model
 from crp_integrations.policy.ports import ViolationSink
 from crp_integrations.ports import (
     Clock,
@@ -279,7 +279,7 @@ def open_relay(
         own = Models(timeout_s=chosen.timeout_s)
         relay = Relay(
             world,
-            observed(models or own, observer),
+            observe_model(models or own, observer),
             opened,
             load_documents,
             known=own.known if models is None else _any_name,

@@ -9,8 +9,9 @@ from functools import partial
 
 from pydantic_core import to_json
 
-from crp_integrations.audit import windows
-from crp_integrations.audit.journal import EventDraft, append
+from crp_integrations.audit import window_seals
+from crp_integrations.audit.drafts import EventDraft
+from crp_integrations.audit.journal import append_events
 from crp_integrations.audit.keys import journal_key, session_key
 from crp_integrations.audit.records import Event, WindowSeal
 from crp_integrations.dpe.records import Report
@@ -29,7 +30,7 @@ from crp_integrations.relay.sealing.telling import told
 from crp_integrations.relay.sealing.tracing import observe, packed, trace_of
 from crp_integrations.relay.world import World
 from crp_integrations.seals import iso, sha256, window_hmac
-from crp_integrations.session.history import falling
+from crp_integrations.session.window_graph import find_degradation
 from crp_integrations.vocabulary import ChainIntegrity, EventType
 
 
@@ -100,7 +101,7 @@ def close(
             timestamp=timestamp,
             settings_digest=world.settings_digest,
         )
-        seal = windows.seal(
+        seal = window_seals.seal_window(
             transaction.journal,
             key,
             session_id=session_id,
@@ -115,7 +116,9 @@ def close(
             parents=[one.hmac for one in follows],
             earlier=earlier,
         )
-        integrity = windows.verify(earlier, key) if earlier else ChainIntegrity.UNVERIFIED
+        integrity = (
+            window_seals.verify_seals(earlier, key) if earlier else ChainIntegrity.UNVERIFIED
+        )
         left = leave(
             transaction,
             world,
@@ -141,7 +144,7 @@ def close(
                 pack,
             )
         ]
-        written = append(
+        written = append_events(
             transaction.journal,
             journal_key(world.keyring, namespace.subject.tenant),
             drafts,
@@ -194,7 +197,7 @@ def journalled(namespace: Namespace, world: World, seal: WindowSeal, notes: Sequ
     ]
     key = journal_key(world.keyring, namespace.subject.tenant)
     with namespace.begin(write=True) as transaction:
-        append(transaction.journal, key, drafts, iso(world.clock.now()))
+        append_events(transaction.journal, key, drafts, iso(world.clock.now()))
 
 
 def _fallen(entered: Entered | None, ending: Ending, world: World) -> Mapping[str, object]:
@@ -206,7 +209,7 @@ def _fallen(entered: Entered | None, ending: Ending, world: World) -> Mapping[st
         return {}
     before = sorted(entered.prior, key=lambda window: window.window_number)
     history = [*(window.quality_tier for window in before), ending.envelope.quality_tier]
-    found = falling(history, world.settings.envelope)
+    found = find_degradation(history, world.settings.envelope)
     return found.data if found else {}
 
 

@@ -20,9 +20,10 @@ from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.view import View
 from crp_integrations.headers import names
 from crp_integrations.headers.records import CacheOutcome
+from crp_integrations.policy.demands import RISKS
+from crp_integrations.policy.policy_text import render_policy
 from crp_integrations.policy.records import Policy
-from crp_integrations.policy.render import render
-from crp_integrations.policy.settling import RISKS, accepted
+from crp_integrations.policy.verdict import accepts_tier
 from crp_integrations.relay.emitting import before_its_answer
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.steps import NotModified
@@ -170,11 +171,11 @@ class Conditional:
         """Whether an earlier answer passed what is demanded of this request's answer."""
         request, risk = self._request, headers.get(names.RISK)
         mode = policy.overseen(request.oversight)
-        if headers.get(names.POLICY_APPLIED) != render(policy):
+        if headers.get(names.POLICY_APPLIED) != render_policy(policy):
             return False
         if headers.get(names.OVERSIGHT_MODE, "") != ("" if mode is None else mode.value):
             return False
-        if not accepted(tier, request.accept_quality):
+        if not accepts_tier(tier, request.accept_quality):
             return False
         most = request.accept_risk
         return most is None or (risk in RISKS and RISKS.index(RiskLevel(risk)) <= RISKS.index(most))

@@ -14,9 +14,15 @@ from crp_integrations.dpe import remedies
 from crp_integrations.dpe.records import Claim, Report
 from crp_integrations.dpe.remedies import Redispatch
 from crp_integrations.errors import QualityUnreachable
-from crp_integrations.policy.records import Judgement, Policy
-from crp_integrations.policy.settling import UNREACHABLE, Terms, accepted, settled, too_risky
-from crp_integrations.policy.words import Demand
+from crp_integrations.policy.directives import Demand
+from crp_integrations.policy.records import Policy, PolicyJudgement
+from crp_integrations.policy.verdict import (
+    UNREACHABLE,
+    AnswerTerms,
+    accepts_tier,
+    decide_answer,
+    exceeds_risk,
+)
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.settings_dispatch import DispatchSettings
 from crp_integrations.vocabulary import (
@@ -82,14 +88,14 @@ Decision: TypeAlias = Again | Withhold | Unreachable | Deliver
 def decide(
     report: Report,
     tier: QualityTier,
-    judgement: Judgement,
+    judgement: PolicyJudgement,
     *,
     request: Request,
     policy: Policy,
     text: str,
     attempts: int,
     settings: DispatchSettings,
-    terms: Terms,
+    terms: AnswerTerms,
 ) -> Decision:
     """What becomes of an answer.
 
@@ -107,7 +113,7 @@ def decide(
         again = _again(report, tier, judgement, request, policy, text, attempts, settings)
         if again is not None:
             return again
-    found = settled(report, tier, judgement, terms)
+    found = decide_answer(report, tier, judgement, terms)
     if found.reason is not None:
         return Withhold(found.reason)
     if found.word == UNREACHABLE:
@@ -119,7 +125,7 @@ def decide(
 def unreachable(
     tier: QualityTier,
     wanted: Sequence[QualityTier],
-    judgement: Judgement,
+    judgement: PolicyJudgement,
     listed: Sequence[QualityTier] = (),
 ) -> QualityUnreachable:
     """The refusal of a caller whose demands on quality cannot be met.
@@ -129,20 +135,20 @@ def unreachable(
     Args:
         listed: tiers that the policy accepts; empty for any.
     """
-    if not accepted(tier, wanted):
+    if not accepts_tier(tier, wanted):
         said = f"tier {tier} is the best that can be reached, and the caller accepts "
         return QualityUnreachable(said + ", ".join(wanted), tier=tier, wanted=tuple(wanted))
     unmet = [one for one in judgement.violations if not one.withholds]
     said = "; ".join(f"{one.directive} is not met, it is {one.seen}" for one in unmet)
     return QualityUnreachable(
-        said, tier=tier, wanted=() if accepted(tier, listed) else tuple(listed)
+        said, tier=tier, wanted=() if accepts_tier(tier, listed) else tuple(listed)
     )
 
 
 def _again(
     report: Report,
     tier: QualityTier,
-    judgement: Judgement,
+    judgement: PolicyJudgement,
     request: Request,
     policy: Policy,
     text: str,
@@ -176,9 +182,9 @@ def _again(
         words.append(remedies.towards_flow(before))
     if upgrade is not None:
         unmet = set(judgement.unmet)
-        if not accepted(tier, request.accept_quality):
+        if not accepts_tier(tier, request.accept_quality):
             unmet.add(Demand.QUALITY)
-        if too_risky(report, request.accept_risk):
+        if exceeds_risk(report, request.accept_risk):
             unmet.add(Demand.RISK)
         mended = [demand for demand in MENDED if demand in unmet]
         if mended:

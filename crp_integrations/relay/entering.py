@@ -15,11 +15,10 @@ from crp_integrations.audit.records import WindowSeal
 from crp_integrations.envelope.prior import PriorWindow
 from crp_integrations.errors import AccessDenied, PolicyRelaxed, TokenRefused
 from crp_integrations.fabric.namespace import Namespace
-from crp_integrations.policy.inherit import strictest, tightened
-from crp_integrations.policy.parse import parse
-from crp_integrations.policy.profiles import with_mode
+from crp_integrations.policy.inheritance import apply_mode, combine_strictest, tighten
+from crp_integrations.policy.policy_text import parse_policy
 from crp_integrations.policy.records import Policy
-from crp_integrations.policy.reports import inheritance_report
+from crp_integrations.policy.verdict import inheritance_report
 from crp_integrations.relay.earlier.hearing import unheard
 from crp_integrations.relay.nonces import checked
 from crp_integrations.relay.records import Request
@@ -28,14 +27,17 @@ from crp_integrations.relay.world import World
 from crp_integrations.seals import iso, sha256
 from crp_integrations.session import agents, token
 from crp_integrations.session import budget as safety
-from crp_integrations.session.graph import last, pattern_of, room
-from crp_integrations.session.history import before as ancestry
-from crp_integrations.session.history import priors
-from crp_integrations.session.ids import continued
 from crp_integrations.session.ports import sessions_of
-from crp_integrations.session.records import Session, WindowNode
-from crp_integrations.session.registration import Agent
+from crp_integrations.session.records import Session, WindowNode, resolve_continuations
+from crp_integrations.session.settings import RegisteredAgent
 from crp_integrations.session.token import SessionToken
+from crp_integrations.session.window_graph import (
+    check_room,
+    last_windows,
+    pattern_of,
+    prior_windows,
+)
+from crp_integrations.session.window_graph import seen_windows as ancestry
 from crp_integrations.vocabulary import HaltReason, Oversight, Pattern, RiskLevel, Strategy
 
 
@@ -129,7 +131,7 @@ def enter(
         nodes = tuple(sessions.windows(session_id)) if stored else ()
         nodes = tuple(sorted((*nodes, *held.nodes), key=lambda one: one.window_number))
         own = {node.continuation_id: node for node in nodes if node.continuation_id}
-        parents = continued(request.continuation_ids, session_id, own.get)
+        parents = resolve_continuations(request.continuation_ids, session_id, own.get)
         after = _named(place.parents, nodes)
         before = ancestry(nodes, [parent.window_id for parent in parents]) if parents else ()
         kept = sessions.priors(before)
@@ -144,9 +146,9 @@ def enter(
             f"session {session_id} is agent {name!r:.60}'s; agent {request.agent_id!r:.60} begins "
             "one of its own"
         )
-    agent = agents.registered(request.agent_id or name, settings.sessions.agents)
+    agent = agents.find_agent(request.agent_id or name, settings.sessions.agents)
     depth = max(request.loop_depth, session.loop_depth if session else 0)
-    agents.admit(
+    agents.admit_agent(
         agent,
         strategy=place.strategy or request.strategy,
         loop_depth=depth,
@@ -157,21 +159,21 @@ def enter(
         checked(request.nonce, policy or Policy(), world)
     left = session.safety_budget if session else _after(sealed, settings)
     if place.sibling and after:
-        left = safety.merged(parent.safety_budget for parent in after)
-    left = safety.ceiling(left, request.safety_budget)
+        left = safety.merge_budgets(parent.safety_budget for parent in after)
+    left = safety.apply_ceiling(left, request.safety_budget)
     brought = _token(request, session_id, nodes, world) if request.session_token else None
     if brought is not None:
-        left = safety.ceiling(left, brought.safety_budget)
+        left = safety.apply_ceiling(left, brought.safety_budget)
     told = {**kept, **held.said} if before else {}
     for id_ in unheard(namespace, nodes, told):
         told.pop(id_, None)
-    given = () if request.prior else tuple(priors(before, told, {}))
+    given = () if request.prior else tuple(prior_windows(before, told, {}))
     prior = request.prior or united(given)
     # Questions that only share a session are no graph.
     if parents:
-        room(nodes, [parent.window_id for parent in parents], settings.sessions.graph)
-    follows = parents or after or last(nodes)
-    only = parse(request.report_only) if request.report_only else None
+        check_room(nodes, [parent.window_id for parent in parents], settings.sessions.graph)
+    follows = parents or after or last_windows(nodes)
+    only = parse_policy(request.report_only) if request.report_only else None
     return Entered(
         session=session,
         policy=policy or Policy(),
@@ -201,9 +203,9 @@ def _named(ids: Sequence[str], nodes: Sequence[WindowNode]) -> tuple[WindowNode,
     return tuple(by_id[id_] for id_ in ids if id_ in by_id)
 
 
-def _preferred(left: float, agent: Agent | None, settings: Settings) -> Strategy | None:
+def _preferred(left: float, agent: RegisteredAgent | None, settings: Settings) -> Strategy | None:
     """The strategy that the circuit breaker asks for, where the agent may use it."""
-    preferred = safety.preferred(left, settings.sessions.budget)
+    preferred = safety.preferred_strategy(left, settings.sessions.budget)
     allowed = agent.allowed_strategies if agent else None
     return preferred if allowed is None or preferred in allowed else None
 
@@ -227,7 +229,11 @@ def _stricter(stored: Session | None, held: Session | None) -> Session | None:
 
 
 def _policy(
-    world: World, session: Session | None, agent: Agent | None, request: Request, session_id: str
+    world: World,
+    session: Session | None,
+    agent: RegisteredAgent | None,
+    request: Request,
+    session_id: str,
 ) -> Policy | None:
     """The session's policy, as strict as the operator's is today, tightened by the request's.
 
@@ -236,7 +242,7 @@ def _policy(
     """
     # The strictest of each directive holds, so a session that is under way follows its operator.
     layers = [
-        parse(text)
+        parse_policy(text)
         for text in (
             world.settings.policy,
             agent.safety_policy if agent else "",
@@ -245,14 +251,14 @@ def _policy(
         )
         if text
     ]
-    held = reduce(strictest, layers) if layers else None
+    held = reduce(combine_strictest, layers) if layers else None
     if not request.policy:
         return held
-    own = parse(request.policy)
+    own = parse_policy(request.policy)
     if held is None:
         return own
     try:
-        return tightened(held, own)
+        return tighten(held, own)
     except PolicyRelaxed as error:
         if world.sink is not None and (held.report_uri or held.report_to):
             at = iso(world.clock.now())
@@ -263,7 +269,7 @@ def _policy(
 def _moded(policy: Policy | None, request: Request) -> Policy | None:
     """The policy under the request's safety mode, which leaves what is stricter as it is."""
     plain = policy or Policy()
-    moded = with_mode(plain, request.safety_mode)
+    moded = apply_mode(plain, request.safety_mode)
     return policy if moded == plain else moded
 
 
@@ -307,7 +313,7 @@ def _token(
     request: Request, session_id: str, nodes: Sequence[WindowNode], world: World
 ) -> SessionToken:
     """What a token states, once it was found genuine and current."""
-    read = token.read(
+    read = token.read_token(
         request.session_token,
         lambda named: token.reading_keys(world.keyring, named),
         now=world.clock.now(),
@@ -316,7 +322,7 @@ def _token(
     )
     if read.session_id != session_id:
         raise TokenRefused(f"the session token is not one of session {session_id}")
-    token.tip(read, nodes)
+    token.window_of_token(read, nodes)
     return read
 
 

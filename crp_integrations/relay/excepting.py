@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
-from crp_integrations.audit.journal import EventDraft
+from crp_integrations.audit.drafts import EventDraft
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.guard.decisions import Guard
 from crp_integrations.guard.exceptions import Excepting, GovernedException, Used

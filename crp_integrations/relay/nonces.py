@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from crp_integrations.errors import RequestError
-from crp_integrations.policy.nonce import RANDOM_BYTES, check_nonce, nonce_for
+from crp_integrations.policy.policy_text import RANDOM_BYTES, check_nonce, make_nonce
 from crp_integrations.policy.records import Policy
 from crp_integrations.ports import retired_of
 from crp_integrations.relay.world import World
@@ -21,7 +21,7 @@ def given(policy: Policy, world: World) -> str:
     """A new nonce, bound to a policy."""
     # The ids come from a source that nobody can guess; of one in tests nothing else is asked.
     chance = bytes.fromhex(sha256_hex(world.ids.new("nonce_")))[:RANDOM_BYTES]
-    return nonce_for(policy, random=chance, key=_keys(world)[-1])
+    return make_nonce(policy, random=chance, key=_keys(world)[-1])
 
 
 def checked(nonce: str, policy: Policy, world: World) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crp_integrations.errors import EnvelopeUnchanged, SafetyHalt
-from crp_integrations.headers import bodies, names
+from crp_integrations.headers import names, refusal_bodies
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.steps import Halt, NotModified, Outcome, Refusal, Release
 from crp_integrations.vocabulary import HaltReason
@@ -25,7 +25,7 @@ def status(outcome: Outcome) -> int:
             return error.status_hint
 
 
-def body(outcome: Outcome) -> bodies.Body | None:
+def body(outcome: Outcome) -> refusal_bodies.Body | None:
     """What a caller is told of an answer that he does not get, to be printed as JSON.
 
     Spec: CRP-SPEC-003 §8.4; related facts §3
@@ -35,13 +35,13 @@ def body(outcome: Outcome) -> bodies.Body | None:
     """
     match outcome:
         case Halt(reason=reason, answer=withheld):
-            return bodies.halted(
+            return refusal_bodies.halt_body(
                 HaltReason(reason),
                 session_id=withheld.session_id,
                 audit_trail_uri=withheld.headers.get(names.TRAIL_URI, ""),
             )
         case Refusal(error=error, headers=headers, envelope=envelope):
-            return bodies.refused(
+            return refusal_bodies.refusal_body(
                 error,
                 envelope,
                 session_id=headers.get(names.SESSION_ID, ""),

@@ -12,9 +12,9 @@ from crp_integrations.envelope.prior import PriorWindow
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError
 from crp_integrations.governance.compaction.records import Account
-from crp_integrations.headers import names, values
-from crp_integrations.headers.cache import CacheDirectives
-from crp_integrations.headers.words import Phase
+from crp_integrations.headers import grammar, names
+from crp_integrations.headers.names import AgentPhase
+from crp_integrations.headers.records import CacheDirectives
 from crp_integrations.messages import Message, Reply
 from crp_integrations.records import Part, Record
 from crp_integrations.relay.conversation import message_of
@@ -118,7 +118,7 @@ class Request(Record):
     safety_mode: SafetyMode | None = None
     report_uri: str = ""
     nonce: str = ""
-    phase: Phase | None = None
+    phase: AgentPhase | None = None
     k_nearest: int | None = Field(default=None, gt=0)
     instructions: tuple[str, ...] = ()
     compact: bool | None = None
@@ -179,12 +179,12 @@ class Request(Record):
     @field_validator("if_match")
     @classmethod
     def _etag(cls, value: str) -> str:
-        return values.check(names.IF_MATCH, value).lower() if value else value
+        return grammar.check_value(names.IF_MATCH, value).lower() if value else value
 
     @field_validator("report_uri")
     @classmethod
     def _address(cls, value: str) -> str:
-        return values.check(names.SAFETY_REPORT_URI, value) if value else value
+        return grammar.check_value(names.SAFETY_REPORT_URI, value) if value else value
 
     @field_validator("prior")
     @classmethod

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from crp_integrations.audit.keys import journal_key, session_key
-from crp_integrations.audit.trail import Trail, verify_trail
+from crp_integrations.audit.trail import AuditTrail, verify_trail
 from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.cfs.cache import ContextCache
 from crp_integrations.envelope.cfs.records import AssembledContext, TokenBudget
@@ -17,7 +17,7 @@ from crp_integrations.errors import RequestError
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Document, Fact, IngestReport, StreamedDocument
-from crp_integrations.headers.cache import CacheDirectives
+from crp_integrations.headers.records import CacheDirectives
 from crp_integrations.ports import Model
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.relay.admit import checked_session
@@ -329,7 +329,7 @@ class Relay(Packing, Sandboxing):
         """The receipts of a region, and proofs that they are in their log."""
         return Receipts(self.region(residency), self._world)
 
-    def verify(self, *, residency: str | None = None) -> Trail:
+    def verify(self, *, residency: str | None = None) -> AuditTrail:
         """Verify everything that was sealed in this namespace.
 
         Spec: CRP-SPEC-005 §15.3

@@ -31,9 +31,9 @@ from crp_integrations.governance.compaction.settings import HistorySettings
 from crp_integrations.governance.pack_settings import PackSettings
 from crp_integrations.governance.steps import StepSettings
 from crp_integrations.guard.settings import GuardSettings
-from crp_integrations.headers import values
+from crp_integrations.headers import grammar
 from crp_integrations.headers.settings import HeaderSettings
-from crp_integrations.policy.parse import parse
+from crp_integrations.policy.policy_text import parse_policy
 from crp_integrations.policy.settings import ReportSettings
 from crp_integrations.relay.settings_dispatch import DispatchSettings
 from crp_integrations.relay.settings_judge import JudgeSettings
@@ -152,7 +152,7 @@ class Settings(BaseSettings):
     def _in_grammar(cls, value: str) -> str:
         try:
             if value:
-                parse(value)
+                parse_policy(value)
         except PolicySyntaxError as error:
             raise ValueError(str(error)) from None
         return value
@@ -161,7 +161,7 @@ class Settings(BaseSettings):
     @classmethod
     def _plain_names(cls, value: dict[str, str | Path]) -> dict[str, str | Path]:
         for name in value:
-            if not values.TOKEN.fullmatch(name) or name != name.lower():
+            if not grammar.TOKEN.fullmatch(name) or name != name.lower():
                 raise ValueError(
                     f"region {name!r:.40} is not a word of lower-case letters, digits and ._-"
                 )

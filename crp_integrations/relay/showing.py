@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crp_integrations.policy.judge import withholds
+from crp_integrations.policy.verdict import may_withhold
 from crp_integrations.relay.entering import Entered
 from crp_integrations.relay.examining import may_be_forbidden
 from crp_integrations.relay.records import Request
@@ -22,7 +22,7 @@ def shows_at_once(
         request: as the caller gave it.
         strategy: with which it is dispatched; the first pass of several is no answer.
     """
-    if withholds(entered.policy, request.oversight) or may_be_forbidden(settings):
+    if may_withhold(entered.policy, request.oversight) or may_be_forbidden(settings):
         return False
     if safety.needs_review(entered.safety_budget, settings.sessions.budget):
         return False

@@ -8,12 +8,15 @@ from dataclasses import dataclass, field
 
 from crp_integrations.dpe.records import Report
 from crp_integrations.messages import Reply
-from crp_integrations.policy.judge import judge
+from crp_integrations.policy.policy_text import policy_hash
 from crp_integrations.policy.ports import ViolationSink
-from crp_integrations.policy.records import Judgement, Policy, ViolationReport
-from crp_integrations.policy.render import policy_hash
-from crp_integrations.policy.reports import violation_report
-from crp_integrations.policy.settling import Terms, reviewed
+from crp_integrations.policy.records import Policy, PolicyJudgement, ViolationReport
+from crp_integrations.policy.verdict import (
+    AnswerTerms,
+    judge_answer,
+    needs_review,
+    violation_report,
+)
 from crp_integrations.relay.deciding import Decision, Deliver, Withhold, decide
 from crp_integrations.relay.entering import Entered
 from crp_integrations.relay.records import Request
@@ -38,13 +41,13 @@ class Verdict:
     """
 
     decision: Decision
-    judgement: Judgement
-    reported: Judgement | None
+    judgement: PolicyJudgement
+    reported: PolicyJudgement | None
     policy: Policy
     report_only: Policy | None
     report_uri: str = ""
     approved: bool = False
-    terms: Terms = field(default_factory=Terms)
+    terms: AnswerTerms = field(default_factory=AnswerTerms)
 
     @classmethod
     def of(
@@ -72,11 +75,11 @@ class Verdict:
             judge_failed: the judge failed, and its owner wants the answer withheld then.
         """
         policy = entered.policy
-        judgement = judge(policy, report, tier=tier, oversight=request.oversight)
+        judgement = judge_answer(policy, report, tier=tier, oversight=request.oversight)
         only = entered.report_only
-        reported = None if only is None else judge(only, report, tier=tier, enforced=False)
+        reported = None if only is None else judge_answer(only, report, tier=tier, enforced=False)
         decision: Decision = Deliver()
-        terms = Terms(
+        terms = AnswerTerms(
             accept_risk=request.accept_risk,
             accept_quality=tuple(request.accept_quality),
             part=part,
@@ -97,7 +100,7 @@ class Verdict:
             )
         if judge_failed and isinstance(decision, Deliver):
             decision = Withhold(HaltReason.JUDGE_FAILED)
-        wanted = reviewed(judgement, safety.rounded(entered.safety_budget), terms)
+        wanted = needs_review(judgement, safety.round_budget(entered.safety_budget), terms)
         approved = False
         if isinstance(decision, Deliver) and wanted and not terms.unanswered:
             approved = _approved(request, report, reply, world)
@@ -153,7 +156,7 @@ class Verdict:
             notes.append((EventType.OVERSIGHT_TRIGGERED, seen))
         return tuple(notes)
 
-    def _judged(self) -> Iterator[tuple[Policy, Judgement]]:
+    def _judged(self) -> Iterator[tuple[Policy, PolicyJudgement]]:
         yield self.policy, self.judgement
         if self.report_only is not None and self.reported is not None:
             yield self.report_only, self.reported

@@ -48,7 +48,7 @@ from crp_integrations.relay.searching import Searching
 from crp_integrations.relay.steps import Fitted, Outcome, Refusal
 from crp_integrations.relay.verdict import Verdict
 from crp_integrations.relay.world import World
-from crp_integrations.session.token import claimed
+from crp_integrations.session.token import claimed_session
 from crp_integrations.vocabulary import EventType, HaltReason
 
 T = TypeVar("T")
@@ -444,7 +444,7 @@ def _session_of(request: Request, world: World) -> str:
     if request.session_id:
         return request.session_id
     if request.session_token:
-        return claimed(request.session_token, world.settings.sessions.token)
+        return claimed_session(request.session_token, world.settings.sessions.token)
     return world.ids.new("crp_sess_")
 
 

@@ -1,7 +1,7 @@
 """Sessions: what one window leaves to the next, the graph of windows, and the safety budget.
 
 In: windows as they are closed. Out: what the next window may know, cost and do. Read `records.py`,
-`graph.py` (the invariants), `budget.py` (safety budget and circuit breaker), `transfer.py`,
-`token.py` (signed session tokens), `agents.py` (registration, delegation), then `ports.py`. The
+`settings.py`, `window_graph.py` (the invariants), `budget.py` (safety budget and circuit breaker),
+`transfer.py`, `token.py` (signed session tokens), `agents.py` (delegation), then `ports.py`. The
 room calls no model and reads no clock.
 """

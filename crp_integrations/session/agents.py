@@ -12,15 +12,12 @@ from typing import Annotated
 from pydantic import Field, StringConstraints
 
 from crp_integrations.errors import AccessDenied, SafetyHalt
-from crp_integrations.policy.inherit import in_force
-from crp_integrations.policy.parse import parse
-from crp_integrations.policy.render import render
+from crp_integrations.policy.inheritance import effective_policy
+from crp_integrations.policy.policy_text import parse_policy, render_policy
 from crp_integrations.records import Record
 from crp_integrations.session import budget
-from crp_integrations.session.ids import SESSION_ID
-from crp_integrations.session.records import Session
-from crp_integrations.session.registration import Agent
-from crp_integrations.session.settings import AgentSettings, SessionSettings
+from crp_integrations.session.records import SESSION_ID, Session
+from crp_integrations.session.settings import AgentSettings, RegisteredAgent, SessionSettings
 from crp_integrations.vocabulary import ChainIntegrity, HaltReason, RiskLevel, SafetyMode, Strategy
 
 SessionId = Annotated[str, StringConstraints(pattern=f"^({SESSION_ID.pattern})?$")]
@@ -78,7 +75,7 @@ class Upward(Record):
     halted: bool = False
 
 
-def registered(agent_id: str, settings: AgentSettings) -> Agent | None:
+def find_agent(agent_id: str, settings: AgentSettings) -> RegisteredAgent | None:
     """What is registered about an agent; None for a caller that names none.
 
     Spec: related facts §8
@@ -96,14 +93,14 @@ def registered(agent_id: str, settings: AgentSettings) -> Agent | None:
     )
 
 
-def most_depth(agent: Agent | None, settings: AgentSettings) -> int:
+def max_depth(agent: RegisteredAgent | None, settings: AgentSettings) -> int:
     """Agents within agents around one, at most; a registration only lowers the general bound."""
     own = agent.max_loop_depth if agent else None
     return settings.max_loop_depth if own is None else min(own, settings.max_loop_depth)
 
 
-def admit(
-    agent: Agent | None, *, strategy: Strategy, loop_depth: int, settings: AgentSettings
+def admit_agent(
+    agent: RegisteredAgent | None, *, strategy: Strategy, loop_depth: int, settings: AgentSettings
 ) -> None:
     """Refuse a call that its agent may not make.
 
@@ -116,7 +113,7 @@ def admit(
     Raises:
         AccessDenied: too deep, or a strategy that the agent may not use.
     """
-    most = most_depth(agent, settings)
+    most = max_depth(agent, settings)
     if loop_depth > most:
         raise AccessDenied(f"loop depth {loop_depth} is above {most}; an agent so deep may not ask")
     allowed = agent.allowed_strategies if agent else None
@@ -127,7 +124,7 @@ def admit(
         )
 
 
-def inherited(*layers: str) -> str:
+def inherit_policy(*layers: str) -> str:
     """The policy that holds in the end, canonical; empty when no layer has one.
 
     Spec: related facts §6
@@ -139,14 +136,14 @@ def inherited(*layers: str) -> str:
         PolicySyntaxError: a text is no policy.
         PolicyRelaxed: a layer is less strict than the one before, on a directive that it names.
     """
-    given = [parse(layer) for layer in layers if layer.strip()]
-    return render(in_force(given)) if given else ""
+    given = [parse_policy(layer) for layer in layers if layer.strip()]
+    return render_policy(effective_policy(given)) if given else ""
 
 
-def delegated(
+def delegate(
     parent: Session,
     *,
-    agent: Agent | None,
+    agent: RegisteredAgent | None,
     settings: SessionSettings,
     residency: str = "",
     safety_mode: SafetyMode | None = None,
@@ -166,7 +163,7 @@ def delegated(
         AccessDenied: the breaker is half open, the child would be too deep, or the parent has
             delegated as often as it may.
     """
-    left = budget.rounded(parent.safety_budget)
+    left = budget.round_budget(parent.safety_budget)
     if budget.halts(left, settings.budget):
         raise SafetyHalt(
             f"{HaltReason.BUDGET_DEPLETED.value}: the safety budget is {left}; "
@@ -179,7 +176,7 @@ def delegated(
             f"the safety budget is {left}; above {settings.budget.healthy} an agent may delegate"
         )
     depth = parent.loop_depth + 1
-    most = most_depth(agent, settings.agents)
+    most = max_depth(agent, settings.agents)
     if depth > most:
         raise AccessDenied(f"a delegation would have loop depth {depth}, at most {most} is allowed")
     allowed = agent.max_delegations if agent else None
@@ -197,18 +194,18 @@ def delegated(
     )
 
 
-def after_delegating(parent: Session) -> Session:
+def count_delegation(parent: Session) -> Session:
     """A parent's session with one more delegation counted."""
     return parent.changed(delegations=parent.delegations + 1)
 
 
-def begun(
+def begin_session(
     session_id: str,
     at: str,
     *,
     settings: SessionSettings,
     down: Downward | None = None,
-    agent: Agent | None = None,
+    agent: RegisteredAgent | None = None,
     policy: str = "",
 ) -> Session:
     """A new session: a root, or one that another agent has delegated to.
@@ -227,27 +224,31 @@ def begun(
         PolicyRelaxed: a policy is less strict than the one that it is under.
     """
     depth = down.loop_depth if down else 0
-    most = most_depth(agent, settings.agents)
+    most = max_depth(agent, settings.agents)
     if depth > most:
         raise AccessDenied(f"loop depth {depth} is above {most}; an agent so deep may not ask")
     return Session(
         session_id=session_id,
         created_at=at,
         modified_at=at,
-        policy=inherited(down.policy if down else "", agent.safety_policy if agent else "", policy),
-        safety_budget=budget.ceiling(settings.budget.start, down.safety_budget if down else None),
+        policy=inherit_policy(
+            down.policy if down else "", agent.safety_policy if agent else "", policy
+        ),
+        safety_budget=budget.apply_ceiling(
+            settings.budget.start, down.safety_budget if down else None
+        ),
         parent_session=down.session_parent if down else "",
         loop_depth=depth,
         agent_id=agent.agent_id if agent else "",
     )
 
 
-def returned(parent: Session, up: Upward, settings: SessionSettings) -> Session:
+def charge_return(parent: Session, up: Upward, settings: SessionSettings) -> Session:
     """A parent's session once a sub-agent has returned: its budget only falls.
 
     Spec: related facts §8
     """
-    left = budget.after_child(
+    left = budget.charge_child(
         parent.safety_budget, up.safety_budget, halted=up.halted, settings=settings.budget
     )
     return parent.changed(safety_budget=left)

@@ -15,7 +15,7 @@ from crp_integrations.session.settings import BudgetSettings, RiskCosts
 from crp_integrations.vocabulary import BudgetWarning, Circuit, RiskLevel, Strategy
 
 
-def rounded(budget: float) -> float:
+def round_budget(budget: float) -> float:
     """A budget as it is compared.
 
     Spec: related facts §8
@@ -39,26 +39,26 @@ def charge(budget: float, level: RiskLevel, costs: RiskCosts) -> float:
     >>> charge(1.0, RiskLevel.HIGH, RiskCosts())
     0.85
     """
-    return _less(budget, costs.of(level))
+    return _subtract(budget, costs.of(level))
 
 
-def warning(budget: float, settings: BudgetSettings) -> BudgetWarning | None:
+def warning_of(budget: float, settings: BudgetSettings) -> BudgetWarning | None:
     """The word of `CRP-Safety-Budget-Warning`; None while the budget is healthy.
 
     Spec: related facts §8
     """
-    left = rounded(budget)
+    left = round_budget(budget)
     if left > settings.healthy:
         return None
     return BudgetWarning.CAUTION if left >= settings.review else BudgetWarning.LOW
 
 
-def circuit(budget: float, settings: BudgetSettings) -> Circuit:
+def circuit_of(budget: float, settings: BudgetSettings) -> Circuit:
     """State of the circuit breaker.
 
     Spec: related facts §8
     """
-    left = rounded(budget)
+    left = round_budget(budget)
     if left > settings.healthy:
         return Circuit.CLOSED
     return Circuit.HALF_OPEN if left > settings.halt else Circuit.OPEN
@@ -69,15 +69,15 @@ def halts(budget: float, settings: BudgetSettings) -> bool:
 
     Spec: related facts §8
     """
-    return circuit(budget, settings) is Circuit.OPEN
+    return circuit_of(budget, settings) is Circuit.OPEN
 
 
-def ended(budget: float) -> bool:
+def is_spent(budget: float) -> bool:
     """Whether nothing is left, so that only another session goes on.
 
     Spec: related facts §8
     """
-    return rounded(budget) <= 0.0
+    return round_budget(budget) <= 0.0
 
 
 def needs_review(budget: float, settings: BudgetSettings) -> bool:
@@ -85,7 +85,7 @@ def needs_review(budget: float, settings: BudgetSettings) -> bool:
 
     Spec: related facts §8
     """
-    return warning(budget, settings) is BudgetWarning.LOW
+    return warning_of(budget, settings) is BudgetWarning.LOW
 
 
 def may_delegate(budget: float, settings: BudgetSettings) -> bool:
@@ -93,18 +93,18 @@ def may_delegate(budget: float, settings: BudgetSettings) -> bool:
 
     Spec: related facts §8
     """
-    return circuit(budget, settings) is Circuit.CLOSED
+    return circuit_of(budget, settings) is Circuit.CLOSED
 
 
-def preferred(budget: float, settings: BudgetSettings) -> Strategy | None:
+def preferred_strategy(budget: float, settings: BudgetSettings) -> Strategy | None:
     """The strategy that the breaker asks for; None while it leaves the choice.
 
     Spec: related facts §8
     """
-    return Strategy.REFLEXIVE if circuit(budget, settings) is Circuit.HALF_OPEN else None
+    return Strategy.REFLEXIVE if circuit_of(budget, settings) is Circuit.HALF_OPEN else None
 
 
-def ceiling(own: float, asked: float | None) -> float:
+def apply_ceiling(own: float, asked: float | None) -> float:
     """A budget under the ceiling that a request gives; a request never inflates it.
 
     Spec: related facts §3
@@ -112,10 +112,10 @@ def ceiling(own: float, asked: float | None) -> float:
     Args:
         asked: of `CRP-Agent-Safety-Budget`; None for no ceiling.
     """
-    return rounded(own) if asked is None else min(rounded(own), rounded(asked))
+    return round_budget(own) if asked is None else min(round_budget(own), round_budget(asked))
 
 
-def after_child(
+def charge_child(
     own: float, child: float | None, *, halted: bool, settings: BudgetSettings
 ) -> float:
     """A parent's budget once a sub-agent has returned.
@@ -126,10 +126,10 @@ def after_child(
         child: the budget that it returns; None when it returned none.
         halted: it ended with 451.
     """
-    return ceiling(_less(own, settings.child_halt) if halted else own, child)
+    return apply_ceiling(_subtract(own, settings.child_halt) if halted else own, child)
 
 
-def merged(parents: Iterable[float]) -> float:
+def merge_budgets(parents: Iterable[float]) -> float:
     """The budget with which a fan-in begins: the smallest of its parents.
 
     Spec: related facts §5
@@ -137,11 +137,11 @@ def merged(parents: Iterable[float]) -> float:
     Raises:
         RequestError: there is no parent.
     """
-    budgets = [rounded(budget) for budget in parents]
+    budgets = [round_budget(budget) for budget in parents]
     if not budgets:
         raise RequestError("a fan-in of no windows has no safety budget; name its parents")
     return min(budgets)
 
 
-def _less(budget: float, cost: float) -> float:
-    return max(0.0, round(rounded(budget) - cost, BUDGET_DIGITS))
+def _subtract(budget: float, cost: float) -> float:
+    return max(0.0, round(round_budget(budget) - cost, BUDGET_DIGITS))

@@ -1,4 +1,4 @@
-"""Every number of sessions: safety budget, graph, transfer, token, agents.
+"""Every number of sessions: safety budget, graph, transfer, token, and registered agents.
 
 How many windows a session has is `max_windows` of the whole tree; what importance and relevance
 a summary has is `envelope.evolution`.
@@ -8,14 +8,44 @@ from __future__ import annotations
 
 from pydantic import Field, field_validator, model_validator
 
-from crp_integrations.errors import ConfigError
+from crp_integrations.errors import ConfigError, PolicySyntaxError
+from crp_integrations.policy.policy_text import parse_policy
 from crp_integrations.records import Part
 from crp_integrations.session.records import BUDGET_DIGITS
-from crp_integrations.session.registration import Agent
-from crp_integrations.vocabulary import RiskLevel
+from crp_integrations.vocabulary import RiskLevel, Strategy
 
 
-def _on_digits(name: str, value: float) -> float:
+class RegisteredAgent(Part):
+    """A registered agent, as it stands under `[[sessions.agents.registered]]` in crp.toml.
+
+    Spec: related facts §8
+
+    Attributes:
+        agent_id: the name under which it asks.
+        max_loop_depth: agents within agents around it, at most; None for the settings' own.
+        max_delegations: sub-agents that it may start within a session; None for any number.
+        allowed_strategies: the strategies that it may use; None for all.
+        safety_policy: at least so strict a policy holds for it; empty for none.
+    """
+
+    agent_id: str = Field(min_length=1, max_length=128)
+    max_loop_depth: int | None = Field(default=None, ge=0)
+    max_delegations: int | None = Field(default=None, ge=0)
+    allowed_strategies: tuple[Strategy, ...] | None = None
+    safety_policy: str = ""
+
+    @field_validator("safety_policy")
+    @classmethod
+    def _a_policy(cls, value: str) -> str:
+        try:
+            if value.strip():
+                parse_policy(value)
+        except PolicySyntaxError as error:
+            raise ConfigError(f"safety_policy of a registered agent: {error}") from error
+        return value
+
+
+def _check_digits(name: str, value: float) -> float:
     """A number that has no more digits than budgets are compared by.
 
     Raises:
@@ -42,7 +72,7 @@ class RiskCosts(Part):
     @field_validator("low", "medium", "high", "critical")
     @classmethod
     def _digits(cls, value: float) -> float:
-        return _on_digits("a cost of sessions.budget.costs", value)
+        return _check_digits("a cost of sessions.budget.costs", value)
 
     def of(self, level: RiskLevel) -> float:
         """The cost of an answer of a level."""
@@ -78,7 +108,7 @@ class BudgetSettings(Part):
     @field_validator("start", "healthy", "review", "halt", "child_halt")
     @classmethod
     def _digits(cls, value: float) -> float:
-        return _on_digits("a number of sessions.budget", value)
+        return _check_digits("a number of sessions.budget", value)
 
     @model_validator(mode="after")
     def _in_order(self) -> BudgetSettings:
@@ -90,7 +120,7 @@ class BudgetSettings(Part):
         return self
 
 
-class GraphSettings(Part):
+class WindowGraphSettings(Part):
     """How large a session's graph of windows may become.
 
     Spec: related facts §5
@@ -149,11 +179,11 @@ class AgentSettings(Part):
     """
 
     max_loop_depth: int = Field(default=5, ge=0)
-    registered: tuple[Agent, ...] = ()
+    registered: tuple[RegisteredAgent, ...] = ()
 
     @field_validator("registered")
     @classmethod
-    def _once(cls, value: tuple[Agent, ...]) -> tuple[Agent, ...]:
+    def _once(cls, value: tuple[RegisteredAgent, ...]) -> tuple[RegisteredAgent, ...]:
         names = [agent.agent_id for agent in value]
         for name in names:
             if names.count(name) > 1:
@@ -168,7 +198,7 @@ class SessionSettings(Part):
     """
 
     budget: BudgetSettings = BudgetSettings()
-    graph: GraphSettings = GraphSettings()
+    graph: WindowGraphSettings = WindowGraphSettings()
     transfer: TransferSettings = TransferSettings()
     token: TokenSettings = TokenSettings()
     agents: AgentSettings = AgentSettings()

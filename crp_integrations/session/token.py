@@ -21,8 +21,7 @@ from crp_integrations.errors import LimitReached, StaleTip, TokenRefused
 from crp_integrations.ports import KeyRing, retired_of
 from crp_integrations.records import Part
 from crp_integrations.seals import SIGN_INFO, derive_key, token_signature
-from crp_integrations.session.ids import CONTINUATION_ID, SESSION_ID
-from crp_integrations.session.records import DELIVERED, WindowNode
+from crp_integrations.session.records import CONTINUATION_ID, DELIVERED, SESSION_ID, WindowNode
 from crp_integrations.session.settings import TokenSettings
 from crp_integrations.vocabulary import Pattern, QualityTier, Strategy
 
@@ -74,7 +73,7 @@ class SessionToken(Part):
         return max(0, self.expires_at - self.issued_at)
 
 
-def expiry(issued_at: int, settings: TokenSettings) -> int:
+def expiry_of(issued_at: int, settings: TokenSettings) -> int:
     """When a token that is issued now ends.
 
     Spec: related facts §5
@@ -100,7 +99,7 @@ def reading_keys(keyring: KeyRing, session_id: str) -> tuple[bytes, ...]:
     return (signing_key(keyring, session_id), *earlier)
 
 
-def sign(token: SessionToken, key: bytes, settings: TokenSettings) -> str:
+def sign_token(token: SessionToken, key: bytes, settings: TokenSettings) -> str:
     """A token as it is sent.
 
     Spec: related facts §5
@@ -121,7 +120,7 @@ def sign(token: SessionToken, key: bytes, settings: TokenSettings) -> str:
     return text
 
 
-def read(
+def read_token(
     text: str,
     keys: Callable[[str], Iterable[bytes]],
     *,
@@ -141,7 +140,7 @@ def read(
     Raises:
         TokenRefused: it is malformed, not genuine, over, or for something else.
     """
-    token, payload, signed = _parted(text, settings)
+    token, payload, signed = _split_token(text, settings)
     genuine = False
     for key in keys(token.session_id):
         genuine |= hmac.compare_digest(token_signature(key, payload), signed)
@@ -154,16 +153,16 @@ def read(
     return token
 
 
-def claimed(text: str, settings: TokenSettings) -> str:
+def claimed_session(text: str, settings: TokenSettings) -> str:
     """The session that a token says it is of; whether it is genuine is `read`'s to say.
 
     Raises:
         TokenRefused: it is malformed.
     """
-    return _parted(text, settings)[0].session_id
+    return _split_token(text, settings)[0].session_id
 
 
-def _parted(text: str, settings: TokenSettings) -> tuple[SessionToken, str, bytes]:
+def _split_token(text: str, settings: TokenSettings) -> tuple[SessionToken, str, bytes]:
     """What a token says, its payload as it is signed, and its signature."""
     payload, dot, signature = text.partition(".")
     if (
@@ -180,7 +179,7 @@ def _parted(text: str, settings: TokenSettings) -> tuple[SessionToken, str, byte
     return token, payload, _decode(signature)
 
 
-def tip(token: SessionToken, windows: Sequence[WindowNode]) -> WindowNode:
+def window_of_token(token: SessionToken, windows: Sequence[WindowNode]) -> WindowNode:
     """The window whose token this is, which must be one that no delivered window follows.
 
     A window that was refused or has failed told its caller of no other token, so the one before

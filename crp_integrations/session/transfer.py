@@ -75,7 +75,7 @@ def summary_tokens(answer_tokens: int, available_tokens: int, settings: Transfer
     )
 
 
-def choose(
+def choose_transfer(
     answer_tokens: int,
     deferred_tokens: int,
     available_tokens: int,
@@ -104,7 +104,7 @@ def choose(
     return TransferType.FACTS_ONLY if room >= 0 else TransferType.RESULT_ONLY
 
 
-def summarise(
+def summary_call(
     answer: str, tokens: int, *, model: str, settings: TransferSettings, seed: int | None = None
 ) -> ModelCall:
     """The call that asks for a summary; the provider sees the answer and nothing of CRP.
@@ -127,7 +127,7 @@ def summarise(
     )
 
 
-def settle(
+def make_transfer(
     chosen: TransferType,
     answer: str,
     *,
@@ -161,11 +161,11 @@ def settle(
     if chosen is TransferType.FULL_CONTEXT:
         return Transfer(chosen, answer, counter.count(answer))
     most = _share(available_tokens, settings.summary_of_available)
-    text = result(answer, most, counter)
+    text = result_text(answer, most, counter)
     return Transfer(chosen, text, counter.count(text) if text else 0)
 
 
-def result(answer: str, most_tokens: int, counter: TokenCounter) -> str:
+def result_text(answer: str, most_tokens: int, counter: TokenCounter) -> str:
     """The end of an answer, verbatim: as many whole sentences of its last paragraph as fit.
 
     Spec: related facts §5

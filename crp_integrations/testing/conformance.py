@@ -8,7 +8,7 @@ class TestMine(PersistentStoreConformance):
     def opener(self, store):
         return partial(MyStore, store.path)
 
-What `hooks.py` names is overridden where the store has it: bytes that it keeps, and logins.
+Override the hooks of `StoreAccess` that your store has: the bytes that it keeps, and logins.
 """
 
 from __future__ import annotations
@@ -18,29 +18,30 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from crp_integrations.fabric.ports import Store
-from crp_integrations.testing.conformance_attack import AttackConformance
-from crp_integrations.testing.conformance_concurrency import ConcurrencyConformance
-from crp_integrations.testing.conformance_crash import CrashConformance
 from crp_integrations.testing.conformance_edits import EditsConformance
-from crp_integrations.testing.conformance_equal import EqualConformance
+from crp_integrations.testing.conformance_equality import EqualityConformance
 from crp_integrations.testing.conformance_erasure import ErasureConformance
-from crp_integrations.testing.conformance_facts import FactsConformance
-from crp_integrations.testing.conformance_faulted import FaultedConformance
-from crp_integrations.testing.conformance_finding import FindingConformance
-from crp_integrations.testing.conformance_jobs import JobsConformance
-from crp_integrations.testing.conformance_journal import JournalConformance
-from crp_integrations.testing.conformance_receipts import ReceiptsConformance
-from crp_integrations.testing.conformance_sessions import SessionsConformance
-from crp_integrations.testing.conformance_transactions import TransactionsConformance
-from crp_integrations.testing.conformance_upkeep import UpkeepConformance
-from crp_integrations.testing.conformance_withdrawal import WithdrawalConformance
-from crp_integrations.testing.records import NAMESPACE, fact, rows, seal, source
+from crp_integrations.testing.conformance_facts import FactsConformance, FaultedConformance
+from crp_integrations.testing.conformance_isolation import IsolationConformance
+from crp_integrations.testing.conformance_journal import JournalConformance, ReceiptsConformance
+from crp_integrations.testing.conformance_processes import (
+    ConcurrencyConformance,
+    CrashConformance,
+    JobsConformance,
+)
+from crp_integrations.testing.conformance_search import SearchConformance
+from crp_integrations.testing.conformance_sessions import SessionsConformance, WithdrawalConformance
+from crp_integrations.testing.conformance_transactions import (
+    TransactionsConformance,
+    UpkeepConformance,
+)
+from crp_integrations.testing.fixtures import NAMESPACE, fact, rows, seal, source
 
 
 class StoreConformance(
     FactsConformance,
     EditsConformance,
-    FindingConformance,
+    SearchConformance,
     JournalConformance,
     SessionsConformance,
     WithdrawalConformance,
@@ -49,13 +50,13 @@ class StoreConformance(
     JobsConformance,
     TransactionsConformance,
     UpkeepConformance,
-    EqualConformance,
-    AttackConformance,
+    EqualityConformance,
+    IsolationConformance,
     ErasureConformance,
     CrashConformance,
     ConcurrencyConformance,
 ):
-    """Every promise of a store. Override the fixture `store`, and of `hooks.py` what it has."""
+    """Every promise of a store. Override the fixture `store`, and the hooks that your store has."""
 
     @pytest.fixture
     def store(self) -> Store:

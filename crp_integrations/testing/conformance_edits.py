@@ -1,4 +1,4 @@
-"""What every store must do with facts that it holds already, and what its log says of it."""
+"""What every store promises of changed and removed facts, and of its log of changes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.ports import FactsFacet, Mark, Store
 from crp_integrations.fabric.records import Edge, Where
-from crp_integrations.testing.records import NAMESPACE, NOON, fact, facts, fill, rows, source
+from crp_integrations.testing.fixtures import NAMESPACE, NOON, fact, facts, fill, rows, source
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import FactStatus, SourceKind
 
@@ -45,7 +45,6 @@ class EditsConformance:
     """Facts replaced, removed, put aside and regrouped; settings removed; the log of changes."""
 
     def test_a_replaced_fact_is_the_new_one_everywhere(self, store: Store) -> None:
-        """Record, vector and text index; counts of another text are forgotten, others stay."""
         old, same = facts("the old walrus", "the same seal")
         new = old.changed(
             content="the new otter", source_id="doc-2", modified_at=LATER, labels=("eu",)
@@ -69,7 +68,6 @@ class EditsConformance:
             assert (new.fact_id, ("eu",)) in found.retrievable()
 
     def test_without_vectors_the_old_ones_stay(self, store: Store) -> None:
-        """Metadata may change without an embedding."""
         (id,) = fill(store, "one")
         with store.begin(NAMESPACE) as transaction:
             (old,) = transaction.facts.get([id])
@@ -79,7 +77,6 @@ class EditsConformance:
             assert transaction.facts.get([id])[0].metadata == {"k": [1]}
 
     def test_a_replacement_that_cannot_be_is_refused(self, store: Store) -> None:
-        """An unknown id, one given twice, another namespace, vectors that do not fit."""
         one, two, strange = facts("one", "two", "strange")
         fill(store, "one", "two")
         foreign = one.changed(namespace="elsewhere")
@@ -98,7 +95,6 @@ class EditsConformance:
             assert transaction.facts.generation() == 1
 
     def test_removing_takes_everything_that_hangs_on_a_fact(self, store: Store) -> None:
-        """Record, vector, prepared vector, text, counts, edges both ways; unknown ids are none."""
         gone, left = facts("the gone walrus", "the left walrus")
         with store.begin(NAMESPACE) as transaction:
             transaction.facts.add([gone, left], rows([gone, left]))
@@ -125,7 +121,6 @@ class EditsConformance:
                 found.vectors([gone.fact_id])
 
     def test_what_was_removed_can_be_added_again(self, store: Store) -> None:
-        """It is a new row: nothing of the old one comes back."""
         (one,) = facts("one")
         fill(store, "one")
         with store.begin(NAMESPACE) as transaction:
@@ -140,7 +135,6 @@ class EditsConformance:
 
     @pytest.mark.parametrize("status", FactStatus)
     def test_an_archived_fact_is_not_retrievable(self, store: Store, status: FactStatus) -> None:
-        """Until it is brought back; its status and `modified_at` stay."""
         (id,) = fill(store, "walrus")
         with store.begin(NAMESPACE) as transaction:
             transaction.facts.set_status([id], status, NOON)
@@ -164,7 +158,6 @@ class EditsConformance:
                 transaction.facts.set_archived([id, "unknown"], LATER)
 
     def test_communities(self, store: Store) -> None:
-        """They are given and taken away, `modified_at` stays, the generation grows once."""
         a, b, c = fill(store, "a", "b", "c")
         with store.begin(NAMESPACE) as transaction:
             before = transaction.facts.generation()
@@ -182,7 +175,6 @@ class EditsConformance:
             assert transaction.facts.get([b])[0].community_label == "seas"
 
     def test_every_change_grows_the_generation(self, store: Store) -> None:
-        """What changes facts, statuses, labels or vectors; nothing else does."""
         (one,) = facts("one")
         (id,) = fill(store, "one")
 
@@ -217,7 +209,6 @@ class EditsConformance:
             assert (generation(store) > before) is (change in grows)
 
     def test_a_setting_that_is_removed_is_gone(self, store: Store) -> None:
-        """And may be set again."""
         with store.begin(NAMESPACE) as transaction:
             transaction.facts.set_setting("embedder", "a")
             transaction.facts.remove_setting("embedder")
@@ -228,7 +219,6 @@ class EditsConformance:
     # --- the log of changes -----------------------------------------------------------------
 
     def test_the_log_names_what_changed(self, store: Store) -> None:
-        """Each fact once, by id; the mark moves on."""
         with store.begin(NAMESPACE, write=False) as transaction:
             assert transaction.facts.mark() == EMPTY
             assert transaction.facts.changes(EMPTY) == []
@@ -284,7 +274,6 @@ class EditsConformance:
             assert transaction.facts.changes(before) == [fact("b").fact_id]
 
     def test_a_log_of_another_history_leads_nowhere(self, store: Store) -> None:
-        """A mark ahead of the log, or with another token."""
         fill(store, "a")
         with store.begin(NAMESPACE, write=False) as transaction:
             mark = transaction.facts.mark()

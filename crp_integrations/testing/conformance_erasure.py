@@ -1,27 +1,129 @@
-"""What is left of the bytes of what was removed, in a store that keeps any."""
+"""What is left of the bytes of removed texts, in a store that keeps any."""
 
 from __future__ import annotations
 
 import json
 import random
+import re
 import signal
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from crp_integrations.fabric.ports import Store
+from crp_integrations.fabric.records import Fact
 from crp_integrations.receipt.leaves import Leaf
 from crp_integrations.receipt.records import Draft, issue
 from crp_integrations.session.ports import sessions_of
-from crp_integrations.testing.conformance_receipts import SIGNER, receipt, receipts_in
-from crp_integrations.testing.conformance_sessions import prior, session, window
-from crp_integrations.testing.hooks import Hooks
-from crp_integrations.testing.marks import Archive, marked
-from crp_integrations.testing.others import Others
-from crp_integrations.testing.records import KEY, NAMESPACE, NOON, OTHER
-from crp_integrations.testing.writing import Opener
+from crp_integrations.testing.conformance_processes import Workers
+from crp_integrations.testing.fixtures import (
+    KEY,
+    NAMESPACE,
+    NOON,
+    OTHER,
+    SIGNER,
+    StoreAccess,
+    fact,
+    prior,
+    receipt,
+    receipts_in,
+    session,
+    window,
+)
+from crp_integrations.testing.workloads import Opener
+from crp_integrations.vectors import FloatRows, to_bytes, unit_rows
+
+DIMENSIONS = 96
+MARKS = re.compile(rb"zq[a-z]{8}", re.IGNORECASE)
+# Where in a vector's bytes it is looked for, and how many of them tell it from the others.
+_PLACES, _LENGTH = (0, 24 * 7, 24 * 15), 24
+_LETTERS = "bcdfghjklmnp"
+
+
+class Archive:
+    """Facts with marks, by id.
+
+    Attributes:
+        vectors: the numbers of each as the store writes them.
+        marks: words that only its texts hold, in lower case.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        number_bytes: Callable[[npt.NDArray[np.float32]], bytes] = to_bytes,
+    ) -> None:
+        """Begin with none; equal seeds give equal facts.
+
+        Args:
+            number_bytes: how the store writes the numbers of a vector.
+        """
+        self.chance = random.Random(seed)  # noqa: S311 - texts for tests, no secret
+        self.numbers = np.random.default_rng(seed)
+        self.number_bytes = number_bytes
+        self.vectors: dict[str, bytes] = {}
+        self.marks: dict[str, set[bytes]] = {}
+
+    def mark(self) -> str:
+        """A word of its own; no stemmer shortens it, and none begins another one."""
+        return "Zq" + "".join(self.chance.choices(_LETTERS, k=8))
+
+    def made(self, namespace: str, count: int) -> tuple[list[Fact], FloatRows]:
+        """New facts with their unit rows, shape (count, 96)."""
+        facts = []
+        for _ in range(count):
+            marks = [self.mark() for _ in range(6)]
+            many = self.chance.choice([0, 5, 60, 900])
+            words = [
+                "".join(self.chance.choices(_LETTERS, k=self.chance.randint(3, 9)))
+                for _ in range(many)
+            ]
+            words[many // 2 : many // 2] = [marks[0]]
+            one = fact(
+                f"{marks[1]} {' '.join(words)} {marks[2]}",
+                namespace=namespace,
+                source_id="doc",
+                source_location=marks[3],
+                labels=(marks[4],),
+                metadata={marks[5]: marks[5]},
+            )
+            facts.append(one)
+            self.marks[one.fact_id] = {mark.lower().encode() for mark in marks}
+        block = unit_rows(self.numbers.standard_normal((count, DIMENSIONS)).astype(np.float32))
+        for one, row in zip(facts, block, strict=True):
+            self.vectors[one.fact_id] = self.number_bytes(row)
+        return facts, block
+
+    def add(self, store: Store, namespace: str, count: int) -> list[str]:
+        """Add new facts to a store, with counts of their tokens; their ids."""
+        facts, block = self.made(namespace, count)
+        with store.begin(namespace) as transaction:
+            transaction.facts.add(facts, block)
+            transaction.facts.save_token_counts("words", {one.fact_id: 7 for one in facts})
+        return [one.fact_id for one in facts]
+
+    def rename(self, old: str, new: str) -> None:
+        """Call what is known of a fact by another name."""
+        self.marks[new] = self.marks.pop(old)
+        self.vectors[new] = self.vectors.pop(old)
+
+    def found(self, whole: bytes) -> set[str]:
+        """Facts of which any mark, or any part of the vector, is among some bytes."""
+        marks = {mark.lower() for mark in MARKS.findall(whole)}
+        ids = {id_ for id_, own in self.marks.items() if own & marks}
+        for id_, vector in self.vectors.items():
+            if id_ not in ids and any(vector[at : at + _LENGTH] in whole for at in _PLACES):
+                ids.add(id_)
+        return ids
+
+
+def marked(whole: bytes) -> set[bytes]:
+    """The marks that are among some bytes, in lower case."""
+    return {mark.lower() for mark in MARKS.findall(whole)}
 
 
 def keep_file(store: Store, namespace: str, content: bytes) -> None:
@@ -48,12 +150,11 @@ def remove_and_wait(wire: Connection, opener: Opener, ids: list[str], busy: bool
             signal.pause()
 
 
-class ErasureConformance(Hooks):
+class ErasureConformance(StoreAccess):
     """After removing and scrubbing no byte of a text or a vector is left."""
 
     @pytest.mark.parametrize("seed", [1, 4, 7, 9])
     def test_no_byte_of_a_removed_fact_is_left(self, store: Store, seed: int) -> None:
-        """Nor of one whose text was replaced; what is there, and other namespaces, stay."""
         self.stored(store)
         archive = Archive(seed, self.number_bytes)
         live: list[str] = []
@@ -87,7 +188,6 @@ class ErasureConformance(Hooks):
         assert store.check(NAMESPACE) == store.check(OTHER) == []
 
     def test_prepared_vectors_of_a_removed_text_are_gone(self, store: Store) -> None:
-        """They are of texts, not of facts, and go with the last fact of that text."""
         self.stored(store)
         archive = Archive(1, self.number_bytes)
         facts, block = archive.made(NAMESPACE, 20)
@@ -105,7 +205,6 @@ class ErasureConformance(Hooks):
     def test_no_byte_of_what_windows_said_is_left(
         self, store: Store, seed: int, longest: int
     ) -> None:
-        """With their session, or with a fact that they showed."""
         self.stored(store)
         chance = random.Random(seed)  # noqa: S311 - lengths, no secret
         archive = Archive(seed)
@@ -144,7 +243,6 @@ class ErasureConformance(Hooks):
         assert store.check(NAMESPACE) == []
 
     def test_no_byte_of_a_receipts_texts_is_left(self, store: Store) -> None:
-        """What was signed stays, and the texts behind its hashes go."""
         self.stored(store)
         archive = Archive(2)
         kept, gone = archive.mark(), archive.mark()
@@ -170,17 +268,16 @@ class ErasureConformance(Hooks):
     def test_what_a_killed_process_removed_is_scrubbed_by_the_next(
         self, store: Store, busy: bool
     ) -> None:
-        """Also when it was killed while it wrote everything anew."""
         opener = self.opener(store)
         self.stored(store)
         archive = Archive(3, self.number_bytes)
         ids = archive.add(store, NAMESPACE, 60)
         keep_file(store, NAMESPACE, b"".join(archive.vectors[id_] for id_ in ids))
         store.close()
-        with Others(1) as others:
-            other = others.start(remove_and_wait, opener, ids[:30], busy)
-            assert other.hear() == "removed"
-            other.kill()
+        with Workers(1) as workers:
+            worker = workers.start(remove_and_wait, opener, ids[:30], busy)
+            assert worker.receive() == "removed"
+            worker.kill()
         again = opener()
         with again.begin(NAMESPACE, write=False) as transaction:
             assert [id_ for id_, _ in transaction.facts.retrievable()] == sorted(ids[30:])

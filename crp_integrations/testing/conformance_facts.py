@@ -1,4 +1,4 @@
-"""What the facts facet of every store must do."""
+"""What every store promises of facts, vectors, sources, words, edges and counts of findings."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from crp_integrations.errors import StoreError
-from crp_integrations.fabric.ports import Store
+from crp_integrations.fabric.ports import Store, Transaction
+from crp_integrations.fabric.ports.faulted import Counted, FaultedFacet, faulted_in
 from crp_integrations.fabric.records import Edge
-from crp_integrations.testing.records import NAMESPACE, NOON, fact, facts, fill, rows, source
+from crp_integrations.testing.fixtures import NAMESPACE, NOON, fact, facts, fill, rows, source
 from crp_integrations.vocabulary import FactStatus, SourceKind, SourceStatus
 
 LATER = NOON + timedelta(days=1)
@@ -24,7 +25,6 @@ class FactsConformance:
     """Facts, vectors, sources, text, counts and edges."""
 
     def test_a_namespace_that_nobody_wrote_is_empty(self, store: Store) -> None:
-        """Reading it gives nothing and fails nowhere."""
         with store.begin("never-written", write=False) as transaction:
             assert transaction.facts.generation() == 0
             assert transaction.facts.retrievable() == []
@@ -38,7 +38,6 @@ class FactsConformance:
             assert transaction.facts.setting("embedder") is None
 
     def test_a_fact_comes_back_as_it_was_put_in(self, store: Store) -> None:
-        """Every field, to the microsecond and to the last character."""
         whole = fact(
             "Line one\nline two \u0000 naïve 数 🜁 'quoted\" ;--",
             source_id="doc-1",
@@ -65,7 +64,6 @@ class FactsConformance:
             assert transaction.facts.get([whole.fact_id, bare.fact_id]) == [whole, bare]
 
     def test_a_stored_fact_names_its_namespace(self, store: Store) -> None:
-        """One that names none gets the transaction's, one that names another is refused."""
         silent = fact("silent", namespace="")
         foreign = fact("foreign", namespace="elsewhere")
         with store.begin(NAMESPACE) as transaction:
@@ -77,7 +75,6 @@ class FactsConformance:
             assert transaction.facts.get([foreign.fact_id]) == []
 
     def test_the_order_asked_for_is_the_order_given(self, store: Store) -> None:
-        """Facts and vectors by the order of ids, unknown facts left out, twice is twice."""
         ids = fill(store, *(f"fact number {n}" for n in range(20)))
         asked = [ids[7], "unknown", ids[3], ids[7], ids[19]]
         known = [ids[7], ids[3], ids[7], ids[19]]
@@ -99,7 +96,6 @@ class FactsConformance:
             assert transaction.facts.vectors(many).shape == (len(many), 8)
 
     def test_ids_are_never_used_twice(self, store: Store) -> None:
-        """Neither again nor twice in one batch; the batch leaves nothing."""
         (old,) = fill(store, "old")
         again, new = fact("old"), fact("new")
         with store.begin(NAMESPACE) as transaction:
@@ -129,14 +125,12 @@ class FactsConformance:
             transaction.facts.add(one, np.full((1, 8), np.nan, dtype=np.float32))
 
     def test_adding_nothing_changes_nothing(self, store: Store) -> None:
-        """An empty batch is no change."""
         fill(store, "one")
         with store.begin(NAMESPACE) as transaction:
             transaction.facts.add([], np.zeros((0, 8), dtype=np.float32))
             assert transaction.facts.generation() == 1
 
     def test_retrievable_means_active_or_stale(self, store: Store) -> None:
-        """No other fact is listed, hashed or found; `get` and `of_source` still give it."""
         made = [fact(f"alpha text {n}", source_id="doc", labels=(f"l{n}",)) for n in range(4)]
         ids = {status: one.fact_id for status, one in zip(FactStatus, made, strict=True)}
         with store.begin(NAMESPACE) as transaction:
@@ -159,7 +153,6 @@ class FactsConformance:
             assert transaction.facts.of_source("other") == []
 
     def test_a_fact_that_becomes_active_again_is_found_again(self, store: Store) -> None:
-        """The text index follows the status both ways."""
         (id,) = fill(store, "saturation")
         for status, count in ((FactStatus.QUARANTINED, 0), (FactStatus.ACTIVE, 1)):
             with store.begin(NAMESPACE) as transaction:
@@ -168,7 +161,6 @@ class FactsConformance:
                 assert len(transaction.facts.search_text(["saturation"], 5)) == count
 
     def test_a_change_of_status_bears_its_time(self, store: Store) -> None:
-        """A status that stays is no change."""
         first, second = fill(store, "first", "second")
         with store.begin(NAMESPACE) as transaction:
             transaction.facts.set_status([first], FactStatus.STALE, LATER)
@@ -209,7 +201,6 @@ class FactsConformance:
             assert used.modified_at is None
 
     def test_words_are_found_by_their_stem(self, store: Store) -> None:
-        """More of the terms, and rarer ones, stand higher; scores are above 0."""
         fill(store, *(f"filler text {n}" for n in range(6)))
         both, one = fill(store, "audits of envelopes", "an audited text about other things")
         with store.begin(NAMESPACE, write=False) as transaction:
@@ -232,7 +223,6 @@ class FactsConformance:
             assert [id for id, _ in transaction.facts.search_text(["GPT-4"], 5)] == [exact]
 
     def test_equal_scores_go_by_id_and_k_cuts(self, store: Store) -> None:
-        """The order is total."""
         ids = fill(store, *(f"sameword {n}x" for n in range(12)), *(f"rest {n}" for n in range(20)))
         with store.begin(NAMESPACE, write=False) as transaction:
             found = transaction.facts.search_text(["sameword"], 50)
@@ -243,7 +233,6 @@ class FactsConformance:
 
     @pytest.mark.parametrize("term", STRANGE_TERMS)
     def test_no_character_of_a_term_has_a_meaning(self, store: Store, term: str) -> None:
-        """Strange terms find nothing of their own and leave the others alone."""
         sea, _ = fill(store, "the sea", "the sky")
         with store.begin(NAMESPACE, write=False) as transaction:
             alone = {id for id, _ in transaction.facts.search_text([term], 5)}
@@ -252,7 +241,6 @@ class FactsConformance:
             assert alone <= {sea}
 
     def test_many_terms_at_once(self, store: Store) -> None:
-        """A whole page as a question."""
         (id,) = fill(store, "needle")
         terms = [f"word{n}" for n in range(3_000)]
         with store.begin(NAMESPACE, write=False) as transaction:
@@ -260,7 +248,6 @@ class FactsConformance:
             assert [hit for hit, _ in found] == [id]
 
     def test_sources_by_id(self, store: Store) -> None:
-        """A record of the same id takes the place of the old one."""
         made = [source(f"{n}.md", metadata={"n": n}, labels=("a",)) for n in range(5)]
         changed = source("3.md", status=SourceStatus.UPDATED, fact_count=4)
         with store.begin(NAMESPACE) as transaction:
@@ -273,7 +260,6 @@ class FactsConformance:
             assert transaction.facts.source("unknown") is None
 
     def test_settings(self, store: Store) -> None:
-        """The last value stands."""
         with store.begin(NAMESPACE) as transaction:
             transaction.facts.set_setting("embedder", "a")
             transaction.facts.set_setting("embedder", "b")
@@ -282,7 +268,6 @@ class FactsConformance:
             assert transaction.facts.setting("other") is None
 
     def test_token_counts_belong_to_fact_and_tokenizer(self, store: Store) -> None:
-        """What was never counted is absent; the last count stands."""
         first, second = fill(store, "first", "second")
         with store.begin(NAMESPACE) as transaction:
             transaction.facts.save_token_counts("a", {first: 1, second: 2})
@@ -298,7 +283,6 @@ class FactsConformance:
             assert transaction.facts.token_counts("c", both) == {}
 
     def test_edges_by_source_kind_and_target(self, store: Store) -> None:
-        """The same two facts may be joined by several kinds; the last weight stands."""
         a, b, c = sorted(fill(store, "a", "b", "c"))
         made = [
             Edge(source_fact=b, target_fact=a, kind="similar", weight=0.5),
@@ -316,3 +300,84 @@ class FactsConformance:
             found = transaction.facts.edges([b, a, "unknown"])
             assert found == [made[3], made[2], made[1], heavier]
             assert transaction.facts.edges([c]) == []
+
+
+TEXTS = ("walrus sleeps", "otter swims")
+
+
+def finding_counts(transaction: Transaction) -> FaultedFacet:
+    """The counts of an open transaction; a store without them has nothing to show here."""
+    facet = faulted_in(transaction)
+    if facet is None:
+        pytest.skip("this store counts no findings")
+    return facet
+
+
+def counted(store: Store, *fact_ids: str) -> dict[str, Counted]:
+    """Count a finding against facts in a transaction of its own."""
+    with store.begin(NAMESPACE) as transaction:
+        return finding_counts(transaction).count(fact_ids)
+
+
+class FaultedConformance:
+    """Findings against facts and their uses, which go with the facts."""
+
+    def test_findings_and_uses_are_counted_for_each_fact(self, store: Store) -> None:
+        one, other = fill(store, *TEXTS)
+        with store.begin(NAMESPACE) as transaction:
+            transaction.facts.touch([one, other], NOON)
+            transaction.facts.touch([one], NOON + timedelta(hours=1))
+        assert counted(store, one) == {one: Counted(1, 2)}
+        assert counted(store, one, other) == {one: Counted(2, 2), other: Counted(1, 1)}
+        assert counted(store, "unknown") == {}
+
+    def test_what_is_due_has_so_many_findings_in_such_a_share_of_its_uses(
+        self, store: Store
+    ) -> None:
+        one, other = fill(store, *TEXTS)
+        with store.begin(NAMESPACE) as transaction:
+            for hour in range(5):
+                transaction.facts.touch([one], NOON + timedelta(hours=hour))
+        for _ in range(2):
+            counted(store, one, other)
+        with store.begin(NAMESPACE) as transaction:
+            due = finding_counts(transaction).due
+            assert due(2, 0.5) == [other]
+            assert due(2, 0.4) == sorted([one, other])
+            assert due(3, 0.4) == []
+            transaction.facts.set_status([other], FactStatus.QUARANTINED, NOON)
+            assert due(2, 0.5) == []
+            finding_counts(transaction).reset([one])
+            assert due(1, 0.1) == []
+
+    def test_a_reset_forgets_findings_and_the_uses_before_it(self, store: Store) -> None:
+        one, other = fill(store, *TEXTS)
+        counted(store, one, other)
+        with store.begin(NAMESPACE) as transaction:
+            transaction.facts.touch([one], NOON)
+            finding_counts(transaction).reset([one, "unknown"])
+            transaction.facts.touch([one], NOON + timedelta(hours=1))
+        assert counted(store, one, other) == {one: Counted(1, 1), other: Counted(2, 0)}
+
+    def test_findings_that_are_undone_count_nothing(self, store: Store) -> None:
+        one, _ = fill(store, *TEXTS)
+
+        def undone() -> None:
+            with store.begin(NAMESPACE) as transaction:
+                finding_counts(transaction).count([one])
+                raise ValueError("stop")
+
+        with pytest.raises(ValueError, match="stop"):
+            undone()
+        assert counted(store, one) == {one: Counted(1, 0)}
+
+    def test_findings_go_with_their_fact(self, store: Store) -> None:
+        one, _ = fill(store, *TEXTS)
+        counted(store, one)
+        with store.begin(NAMESPACE) as transaction:
+            transaction.facts.remove([one])
+        assert counted(store, one) == {}
+        with store.begin(NAMESPACE) as transaction:
+            again = facts(*TEXTS)[:1]
+            transaction.facts.add(again, rows(again))
+        assert counted(store, one) == {one: Counted(1, 0)}

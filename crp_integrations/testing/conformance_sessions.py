@@ -1,23 +1,36 @@
-"""What the sessions facet of every store must do."""
+"""What every store promises of sessions, their windows, and the withdrawal of facts."""
 
 from __future__ import annotations
 
-import json
-import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any
 
 import pytest
 
-from crp_integrations.envelope.prior import PriorWindow, Seen
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.ports import Store
-from crp_integrations.seals import iso, sha256
 from crp_integrations.session.ports import sessions_of
-from crp_integrations.session.records import Session, WindowNode
-from crp_integrations.testing.records import NAMESPACE, NOON, OTHER, fact, rows, seal
+from crp_integrations.session.records import WindowNode
+from crp_integrations.testing.fixtures import (
+    NAMESPACE,
+    NOON,
+    OTHER,
+    add_window,
+    fact,
+    fill,
+    open_session,
+    prior,
+    report,
+    rows,
+    run_threads,
+    seal,
+    session,
+    window,
+    windows_with_content,
+    withdraw,
+)
 from crp_integrations.vocabulary import (
+    FactStatus,
     Pattern,
     QualityTier,
     RiskLevel,
@@ -29,90 +42,10 @@ THREADS = 4
 CHARGES = 10
 
 
-def session(name: str = "s", **fields: Any) -> Session:
-    """A session that was gone on with at noon, unless said otherwise."""
-    return Session(
-        **{"session_id": name, "created_at": iso(NOON), "modified_at": iso(NOON), **fields}
-    )
-
-
-def window(number: int, name: str = "s", **fields: Any) -> WindowNode:
-    """A session's window by number, closed so many minutes after noon."""
-    return WindowNode(
-        **{
-            "window_id": f"w-{name}-{number}",
-            "session_id": name,
-            "window_number": number,
-            "parents": (f"w-{name}-{number - 1}",) if number > 1 else (),
-            "hmac": f"sha256:{number}",
-            "timestamp": iso(NOON + timedelta(minutes=number)),
-            **fields,
-        }
-    )
-
-
-def prior(number: int, *fact_ids: str, **fields: Any) -> PriorWindow:
-    """What a window that showed some facts leaves to the next."""
-    return PriorWindow(
-        **{
-            "window_number": number,
-            "etag": "sha256:e",
-            "facts_seen": tuple(Seen(fact_id=id_, content_hash=sha256(id_)) for id_ in fact_ids),
-            "answer": f"answer {number}",
-            "quality_tier": QualityTier.A,
-            **fields,
-        }
-    )
-
-
-def open_session(store: Store, *names: str, **fields: Any) -> None:
-    """Keep sessions of these names."""
-    with store.begin(NAMESPACE) as transaction:
-        for name in names:
-            sessions_of(transaction).keep(session(name, **fields))
-
-
-def add(store: Store, node: WindowNode, *fact_ids: str, **content: Any) -> None:
-    """Add a window that showed some facts."""
-    said = {"prior": prior(node.window_number, *fact_ids), "report": report(), **content}
-    with store.begin(NAMESPACE) as transaction:
-        sessions_of(transaction).add_window(node, **said)
-
-
-def report(*fact_ids: str) -> str:
-    """A report whose one claim rests on some facts."""
-    evidence = [{"fact_id": id_, "start": 0} for id_ in fact_ids]
-    return json.dumps({"schema": "dpe-report/1", "claims": [{"evidence": evidence}]})
-
-
-def saying(store: Store, *names: str) -> list[str]:
-    """Ids of the windows of sessions that something is kept of, in order."""
-    with store.begin(NAMESPACE, write=False) as transaction:
-        sessions = sessions_of(transaction)
-        found = []
-        for name in names or ("s",):
-            ids = [node.window_id for node in sessions.windows(name)]
-            kept = sessions.priors(ids)
-            for id_ in ids:
-                assert (id_ in kept) == (sessions.report(id_) is not None)
-                if id_ in kept:
-                    found.append(id_)
-        return found
-
-
-def withdraw(
-    store: Store, *fact_ids: str, source_id: str = "", at: datetime = NOON + timedelta(hours=1)
-) -> int:
-    """Withdraw facts; returns how many windows were emptied."""
-    with store.begin(NAMESPACE) as transaction:
-        return sessions_of(transaction).withdraw(fact_ids, at, source_id=source_id)
-
-
 class SessionsConformance:
     """Sessions, their windows, and what windows said."""
 
     def test_a_new_namespace_has_no_sessions(self, store: Store) -> None:
-        """Nothing is found, and nothing is made by looking."""
         with store.begin(NAMESPACE, write=False) as transaction:
             sessions = sessions_of(transaction)
             assert sessions.session("s") is None
@@ -170,16 +103,14 @@ class SessionsConformance:
         assert kept.safety_budget == 0.0
 
     def test_what_has_ended_stays_as_it_is(self, store: Store) -> None:
-        """Also its end; a window that was under way is still added."""
         open_session(store, "s", ended=True)
         for changed in (session("s"), session("s", ended=True, safety_budget=0.1)):
             with store.begin(NAMESPACE) as transaction, pytest.raises(StoreError, match="ended"):
                 sessions_of(transaction).keep(changed)
-        add(store, window(1))
-        assert saying(store) == ["w-s-1"]
+        add_window(store, window(1))
+        assert windows_with_content(store) == ["w-s-1"]
 
     def test_a_session_needs_a_name_and_a_time(self, store: Store) -> None:
-        """Or it could neither be found nor forgotten in time."""
         with store.begin(NAMESPACE) as transaction:
             sessions = sessions_of(transaction)
             with pytest.raises(StoreError, match="empty"):
@@ -225,9 +156,8 @@ class SessionsConformance:
             assert sessions.report("w-b") is None
 
     def test_a_window_that_may_not_be_added_leaves_nothing(self, store: Store) -> None:
-        """A stranger's, one that is there, one with another's continuation id."""
         open_session(store, "s", "t")
-        add(store, window(1, continuation_id="c"), "f")
+        add_window(store, window(1, continuation_id="c"), "f")
         refused: tuple[tuple[WindowNode, str], ...] = (
             (window(1, "unknown"), "not kept"),
             (window(1, hmac="other"), "already"),
@@ -249,7 +179,6 @@ class SessionsConformance:
             assert sessions.priors(["w-s-1"])["w-s-1"] == prior(1, "f")
 
     def test_what_windows_said_comes_back_as_it_was(self, store: Store) -> None:
-        """Each part on its own, in the order asked for; unknown ids are left out."""
         open_session(store, "s")
         told = prior(2, "f", "g", summary="short ü", deferred=("h",), window_id="w-s-2")
         with store.begin(NAMESPACE) as transaction:
@@ -266,7 +195,6 @@ class SessionsConformance:
             assert sessions.report("w-s-3") == '{"a": "\u00fc"}'
 
     def test_sessions_commit_with_facts_and_journal(self, store: Store) -> None:
-        """Or none of them does."""
         made = fact("kept")
 
         def write(error: bool) -> None:
@@ -297,7 +225,6 @@ class SessionsConformance:
         assert there() == (True,) * 5
 
     def test_a_reader_cannot_write_sessions(self, store: Store) -> None:
-        """Nor can anybody after the block."""
         open_session(store, "s")
         with store.begin(NAMESPACE, write=False) as reader:
             sessions = sessions_of(reader)
@@ -315,7 +242,6 @@ class SessionsConformance:
                 attempt()
 
     def test_threads_that_charge_one_session_lose_nothing(self, store: Store) -> None:
-        """What is read and kept in one transaction is nobody else's meanwhile."""
         open_session(store, "s")
 
         def charge() -> None:
@@ -327,11 +253,7 @@ class SessionsConformance:
                     left = round(kept.safety_budget - 0.01, 4)
                     sessions.keep(kept.changed(safety_budget=left, tool_calls=kept.tool_calls + 1))
 
-        threads = [threading.Thread(target=charge) for _ in range(THREADS)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        run_threads(charge for _ in range(THREADS))
         with store.begin(NAMESPACE, write=False) as transaction:
             kept = sessions_of(transaction).session("s")
         assert kept is not None
@@ -339,10 +261,9 @@ class SessionsConformance:
         assert kept.safety_budget == pytest.approx(1.0 - 0.01 * THREADS * CHARGES)
 
     def test_forgetting_a_session_leaves_nothing_but_its_seals(self, store: Store) -> None:
-        """Others stay, and its continuation ids are free."""
         open_session(store, "s", "t")
         for name in ("s", "t"):
-            add(store, window(1, name, continuation_id=f"c-{name}"), "f")
+            add_window(store, window(1, name, continuation_id=f"c-{name}"), "f")
         with store.begin(NAMESPACE) as transaction:
             transaction.journal.seal(seal("s", 1))
             assert sessions_of(transaction).forget("s") is True
@@ -363,7 +284,6 @@ class SessionsConformance:
         assert store.check(NAMESPACE) == []
 
     def test_idle_sessions_by_time(self, store: Store) -> None:
-        """Before a moment, which is not in it; fractions of a second sort as times."""
         moments = {
             "b": "2026-05-25T10:00:00Z",
             "a": "2026-05-25T10:00:00.500000Z",
@@ -385,3 +305,172 @@ class SessionsConformance:
         with store.begin(NAMESPACE, write=False) as transaction:
             sessions = sessions_of(transaction)
             assert {at: sessions.idle(at) for at in expected} == expected
+
+
+NODES = 4
+
+
+class WithdrawalConformance:
+    """What windows said goes with the facts that it came from; nodes stay."""
+
+    @pytest.mark.parametrize("how", ["prior", "report", "named", "source", "stored source"])
+    def test_a_window_is_emptied_with_a_fact_that_it_came_from(
+        self, store: Store, how: str
+    ) -> None:
+        (kept,) = fill(store, "other")
+        gone = fact("gone", source_id="doc")
+        with store.begin(NAMESPACE) as transaction:
+            transaction.facts.add([gone], rows([gone]))
+        open_session(store, "s", "t")
+        id_ = gone.fact_id
+        add_window(store, window(1, "t"), kept, report=report(kept))
+        match how:
+            case "prior" | "stored source":
+                add_window(store, window(1), kept, id_)
+            case "report":
+                add_window(store, window(1), kept, report=report(kept, id_))
+            case "named":
+                add_window(store, window(1), kept, facts=[id_])
+            case _:
+                add_window(store, window(1), kept, sources=["doc"])
+        assert windows_with_content(store, "s", "t") == ["w-s-1", "w-t-1"]
+        assert withdraw(store, "unknown", source_id="another") == 0
+        if "source" in how:
+            assert withdraw(store, source_id="doc") == 1
+        else:
+            assert withdraw(store, id_) == 1
+        assert windows_with_content(store, "s", "t") == ["w-t-1"]
+        with store.begin(NAMESPACE, write=False) as transaction:
+            assert sessions_of(transaction).windows("s") == [window(1)]
+            assert transaction.facts.get([id_, kept])
+        assert withdraw(store, id_, source_id="doc") == 0
+
+    def test_removing_facts_empties_as_well(self, store: Store) -> None:
+        gone, kept = fill(store, "gone", "kept")
+        open_session(store, "s", "t")
+        add_window(store, window(1), gone)
+        add_window(store, window(1, "t"), kept)
+
+        def remove_and_raise() -> None:
+            with store.begin(NAMESPACE) as transaction:
+                transaction.facts.remove([gone])
+                raise ValueError("stop")
+
+        with pytest.raises(ValueError, match="stop"):
+            remove_and_raise()
+        assert windows_with_content(store, "s", "t") == ["w-s-1", "w-t-1"]
+        with store.begin(NAMESPACE) as transaction:
+            transaction.facts.remove([gone, "unknown"])
+            assert sessions_of(transaction).priors(["w-s-1"]) == {}
+        assert windows_with_content(store, "s", "t") == ["w-t-1"]
+
+    def test_a_quarantine_takes_nothing(self, store: Store) -> None:
+        (id_,) = fill(store, "doubted")
+        open_session(store, "s")
+        add_window(store, window(1), id_)
+        with store.begin(NAMESPACE) as transaction:
+            transaction.facts.set_status([id_], FactStatus.QUARANTINED, NOON)
+        assert windows_with_content(store) == ["w-s-1"]
+
+    def test_windows_that_follow_are_emptied_too(self, store: Store) -> None:
+        """They may repeat it; those before, siblings and other branches cannot."""
+        open_session(store, "s", "t")
+        for number in range(1, NODES + 1):
+            add_window(store, window(number), f"f{number}")
+            add_window(store, window(number, "t"), f"g{number}")
+        for number in range(2, NODES + 1):
+            before = f"w-branch-{number - 1}" if number > 2 else "w-s-1"
+            node = window(number, window_id=f"w-branch-{number}", parents=(before,))
+            add_window(store, node, f"h{number}")
+        joined = window(NODES + 1, parents=(f"w-branch-{NODES}", f"w-s-{NODES}"))
+        add_window(store, joined, "other")
+        assert withdraw(store, "f2", "unknown") == NODES
+        assert windows_with_content(store) == [
+            "w-s-1",
+            *(f"w-branch-{n}" for n in range(2, NODES + 1)),
+        ]
+        assert len(windows_with_content(store, "t")) == NODES
+        with store.begin(NAMESPACE, write=False) as transaction:
+            assert len(sessions_of(transaction).windows("s")) == 2 * NODES
+
+    def test_sessions_around_an_agents_are_emptied_from_then_on(self, store: Store) -> None:
+        with store.begin(NAMESPACE) as transaction:
+            sessions = sessions_of(transaction)
+            sessions.keep(session("root"))
+            sessions.keep(session("child", parent_session="root"))
+            sessions.keep(session("grandchild", parent_session="child"))
+            sessions.keep(session("brother", parent_session="root"))
+            sessions.keep(session("stranger"))
+            sessions.keep(session("orphan", parent_session="never-kept"))
+        names = ("root", "child", "grandchild", "brother", "stranger", "orphan")
+        for minute, name in enumerate([*names, *names], start=1):
+            first = minute <= len(names)
+            parents = () if first else (f"w-{name}-{minute - len(names)}",)
+            add_window(store, window(minute, name, parents=parents), f"f-{name}-{minute}")
+        assert windows_with_content(store, "child") == ["w-child-2", "w-child-8"]
+        assert withdraw(store, "f-child-2") == 7
+        left = windows_with_content(store, *names)
+        assert left == ["w-root-1", *(f"w-{n}-{m}" for n, m in (
+            ("stranger", 5), ("stranger", 11), ("orphan", 6), ("orphan", 12)
+        ))]  # fmt: skip
+
+    def test_a_window_under_way_keeps_nothing_of_what_was_withdrawn(self, store: Store) -> None:
+        removed, deleted = fill(store, "removed", "deleted")
+        open_session(store, "s")
+        assert withdraw(store, removed, deleted, at=NOON) == 0
+        with store.begin(NAMESPACE) as transaction:
+            transaction.facts.remove([removed])
+            transaction.facts.set_status([deleted], FactStatus.DELETED, NOON)
+        add_window(store, window(1), removed, "other")
+        add_window(store, window(2), "other", report=report(deleted))
+        add_window(store, window(3), "other", facts=[removed])
+        add_window(store, window(4), "other")
+        assert windows_with_content(store) == ["w-s-4"]
+        with store.begin(NAMESPACE, write=False) as transaction:
+            assert len(sessions_of(transaction).windows("s")) == 4
+
+    def test_what_was_added_again_may_be_kept_again(self, store: Store) -> None:
+        """The same text from the same place has the same id."""
+        again = fact("again")
+        open_session(store, "s")
+        withdraw(store, again.fact_id, "other", at=NOON)
+        with store.begin(NAMESPACE) as transaction:
+            transaction.facts.add([again], rows([again]))
+        add_window(store, window(1), again.fact_id)
+        add_window(store, window(2), "other")
+        assert windows_with_content(store) == ["w-s-1"]
+        assert withdraw(store, again.fact_id) == 1
+
+    def test_a_withdrawal_is_remembered_for_a_day(self, store: Store) -> None:
+        """No window is under way for longer, and the note itself is not to stay."""
+        open_session(store, "s")
+        withdraw(store, "f", at=NOON)
+        day = NOON + timedelta(days=1)
+        add_window(store, window(1, timestamp=day.isoformat()), "f")
+        add_window(store, window(2, timestamp=(day + timedelta(seconds=1)).isoformat()), "f")
+        assert windows_with_content(store) == ["w-s-2"]
+
+    def test_a_window_made_from_an_emptied_one_keeps_nothing(self, store: Store) -> None:
+        open_session(store, "s")
+        add_window(store, window(1), "f")
+        withdraw(store, "f")
+        add_window(store, window(2), "g")
+        add_window(store, window(3), "g")
+        assert windows_with_content(store) == ["w-s-3"]
+
+    def test_who_says_what_a_window_was_given_loses_no_more(self, store: Store) -> None:
+        open_session(store, "s")
+        add_window(store, window(1), "f")
+        add_window(store, window(1, window_id="w-b"), "g")
+        withdraw(store, "f")
+        add_window(store, window(2), "g", given=[])
+        add_window(store, window(3), "g", given=["w-b", "w-s-2", "w-b"])
+        add_window(store, window(4), "g", given=["w-b", "w-s-1"])
+        add_window(store, window(5), "g", given=["unknown"])
+        assert windows_with_content(store) == ["w-b", "w-s-2", "w-s-3"]
+
+    def test_deferred_facts_are_names_alone(self, store: Store) -> None:
+        open_session(store, "s")
+        add_window(store, window(1), prior=prior(1, "f", deferred=("g",)))
+        assert withdraw(store, "g") == 0
+        assert windows_with_content(store) == ["w-s-1"]

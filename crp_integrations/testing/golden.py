@@ -27,7 +27,7 @@ Recorded: TypeAlias = Answer | Envelope | Receipt | bytes | Path | str
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenContext:
     """What a model saw.
 
     Attributes:
@@ -41,7 +41,7 @@ class Seen:
     told: tuple[tuple[str, str], ...]
 
 
-def seen_of(recorded: Recorded) -> Seen:
+def read_context(recorded: Recorded) -> SeenContext:
     """What the model saw.
 
     Raises:
@@ -58,7 +58,7 @@ def seen_of(recorded: Recorded) -> Seen:
         ("tokens", f"{recorded.token_count} of {recorded.token_budget}"),
         ("tier", recorded.quality_tier.value),
     )
-    return Seen(recorded.query, recorded.text, (), told)
+    return SeenContext(recorded.query, recorded.text, (), told)
 
 
 def write(recorded: Recorded, folder: Path, name: str) -> list[Path]:
@@ -69,7 +69,7 @@ def write(recorded: Recorded, folder: Path, name: str) -> list[Path]:
     """
     recorded = _opened(recorded)
     path = folder / (name + (RECEIPT if isinstance(recorded, Receipt) else CONTEXT))
-    now = seen_of(recorded)
+    now = read_context(recorded)
     if path.is_file() and not _changes(_read(path), now):
         return []
     folder.mkdir(parents=True, exist_ok=True)
@@ -94,7 +94,7 @@ def compare(recorded: Recorded, folder: Path, name: str) -> str:
     path = next((path for path in paths if path.is_file()), None)
     if path is None:
         return f"there is no golden {name!r} in {folder}; write it with: pytest --crp-update"
-    before, now = _read(path), seen_of(recorded)
+    before, now = _read(path), read_context(recorded)
     changes = _changes(before, now)
     if not changes:
         return ""
@@ -122,11 +122,13 @@ def _opened(recorded: Recorded) -> Answer | Envelope | Receipt:
     )
 
 
-def _of_receipt(receipt: Receipt) -> Seen:
+def _of_receipt(receipt: Receipt) -> SeenContext:
     content_of(receipt)
     content = receipt.content
     calls: Sequence[Any] = content.get("calls") or ()
-    prompt = [_said(receipt, message) for message in (calls[0]["messages"] if calls else ())]
+    prompt = [
+        _message_text(receipt, message) for message in (calls[0]["messages"] if calls else ())
+    ]
     tools = content["request"].get("tools")
     if prompt and tools is not None:
         told_of = json.loads(_text(receipt, tools))
@@ -141,7 +143,7 @@ def _of_receipt(receipt: Receipt) -> Seen:
             ("tier", str(envelope["quality_tier"])),
         )
     )
-    return Seen(
+    return SeenContext(
         _text(receipt, receipt.number("request")),
         _text(receipt, receipt.number("context")),
         tuple(prompt),
@@ -149,7 +151,7 @@ def _of_receipt(receipt: Receipt) -> Seen:
     )
 
 
-def _said(receipt: Receipt, message: Mapping[str, Any]) -> tuple[str, str]:
+def _message_text(receipt: Receipt, message: Mapping[str, Any]) -> tuple[str, str]:
     """Role and words of a message; of its tool calls name and arguments, as ids always differ."""
     frame = json.loads(_text(receipt, message["frame"])) if "frame" in message else {}
     calls = [f"{one['name']}({one['arguments']})" for one in frame.get("tool_calls", ())]
@@ -164,7 +166,7 @@ def _text(receipt: Receipt, number: int) -> str:
     return text
 
 
-def _read(path: Path) -> Seen:
+def _read(path: Path) -> SeenContext:
     """A golden.
 
     Raises:
@@ -172,7 +174,7 @@ def _read(path: Path) -> Seen:
     """
     if path.name.endswith(RECEIPT):
         try:
-            return seen_of(path)
+            return read_context(path)
         except ReceiptBroken as error:
             said = f"golden {path} is damaged ({error}); write it with --crp-update"
             raise ConfigError(said) from error
@@ -181,12 +183,12 @@ def _read(path: Path) -> Seen:
         if value["schema"] != SCHEMA:
             raise ConfigError(f"golden {path} is {value['schema']!r:.40}, wanted {SCHEMA!r}")
         told = tuple((name, str(value[name])) for name in ("facts", "tokens", "tier"))
-        return Seen(str(value["question"]), "\n".join(value["context"]), (), told)
+        return SeenContext(str(value["question"]), "\n".join(value["context"]), (), told)
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"golden {path} cannot be read; write it with --crp-update") from error
 
 
-def _changes(before: Seen, now: Seen) -> list[str]:
+def _changes(before: SeenContext, now: SeenContext) -> list[str]:
     """Lines of difference, as far as both tell it."""
     lines = [*_differing("question", before.question, now.question)]
     if not before.prompt or not now.prompt:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from crp_integrations.vocabulary.agents import AgentRole, RotSignal
 from crp_integrations.vocabulary.context import (
     RETRIEVABLE,
     AdviceWord,
@@ -18,14 +17,10 @@ from crp_integrations.vocabulary.context import (
     SourceKind,
     SourceStatus,
 )
-from crp_integrations.vocabulary.events import (
-    ChainIntegrity,
-    EventType,
-    TrailState,
-)
 from crp_integrations.vocabulary.provenance import (
     AiActClass,
     Attribution,
+    ChainIntegrity,
     Checked,
     ClaimStatus,
     ClaimType,
@@ -33,14 +28,17 @@ from crp_integrations.vocabulary.provenance import (
     DistortionType,
     Domain,
     ErrorKind,
+    EventType,
     PersonalCategory,
     RepetitionLevel,
     RiskLevel,
     Sector,
     Severity,
+    TrailState,
     Verification,
 )
 from crp_integrations.vocabulary.safety import (
+    AgentRole,
     BudgetWarning,
     Circuit,
     HaltReason,
@@ -48,6 +46,7 @@ from crp_integrations.vocabulary.safety import (
     Pattern,
     Purpose,
     Role,
+    RotSignal,
     SafetyMode,
     Strategy,
     TransferType,

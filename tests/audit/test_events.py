@@ -12,20 +12,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.audit import events
+from crp_integrations.audit import drafts
 from crp_integrations.audit.drafts import (
     DIRECTIVES,
     SHAPES,
     TRIGGERS,
     EventDraft,
-    checked,
-    named,
+    check_draft,
+    name_or_hash,
 )
-from crp_integrations.audit.journal import append
+from crp_integrations.audit.journal import append_events
 from crp_integrations.audit.keys import journal_key
 from crp_integrations.errors import StoreError
 from crp_integrations.policy.directives import DIRECTIVES as POLICY
-from crp_integrations.policy.words import Demand
+from crp_integrations.policy.directives import Demand
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import (
     ChainIntegrity,
@@ -39,7 +39,7 @@ from crp_integrations.vocabulary import (
     Strategy,
     TransferType,
 )
-from tests.audit.graphs import RING, SESSION, TENANT, Memory
+from tests.audit.chain_graphs import RING, SESSION, TENANT, Memory
 
 WINDOW = "crp_win_0000000000000000"
 HASH = sha256("x")
@@ -57,8 +57,8 @@ HOSTILE = (
 )
 BUILDERS = {
     name: function
-    for name, function in inspect.getmembers(events, inspect.isfunction)
-    if not name.startswith("_") and function.__module__ == events.__name__
+    for name, function in inspect.getmembers(drafts, inspect.isfunction)
+    if name.startswith("draft_")
 }
 # What a builder is called with; a text where a type allows one.
 VALUES: dict[str, Any] = {
@@ -84,7 +84,7 @@ def arguments(function: Any) -> dict[str, Any]:
 
 def stored(draft: EventDraft) -> str:
     journal = Memory()
-    append(journal, journal_key(RING, TENANT), [draft], "2026-05-25T10:00:00Z")
+    append_events(journal, journal_key(RING, TENANT), [draft], "2026-05-25T10:00:00Z")
     return journal.written[0].model_dump_json()
 
 
@@ -104,7 +104,7 @@ def test_every_type_has_a_shape() -> None:
 def test_what_a_builder_makes_is_what_its_type_allows(name: str) -> None:
     given = arguments(BUILDERS[name])
     draft = BUILDERS[name](**given)
-    data = checked(draft).data
+    data = check_draft(draft).data
     assert data == draft.data
     said = given.keys() - {"session_id", "window_id", "arguments", "result"}
     assert {field.removesuffix("_hash") for field in data} >= {
@@ -139,10 +139,10 @@ def test_no_field_of_any_type_takes_a_text(kind: EventType, hostile: str) -> Non
 @pytest.mark.parametrize("kind", EventType)
 def test_what_a_type_does_not_say_is_refused(kind: EventType) -> None:
     with pytest.raises(StoreError, match="does not say 'question'"):
-        checked(EventDraft(kind, {"question": 1}))
+        check_draft(EventDraft(kind, {"question": 1}))
     for place in ({"session_id": "a b"}, {"window_id": "a\nb"}):
         with pytest.raises(StoreError, match="does not look like an id"):
-            checked(EventDraft(kind, {}, **place))
+            check_draft(EventDraft(kind, {}, **place))
 
 
 @pytest.mark.parametrize(
@@ -167,19 +167,19 @@ def test_a_value_of_another_shape_is_refused_and_not_shown(
     kind: EventType, field: str, value: Any
 ) -> None:
     with pytest.raises(StoreError, match=f"{field} of event {kind}") as refused:
-        checked(EventDraft(kind, {field: value}))
+        check_draft(EventDraft(kind, {field: value}))
     if isinstance(value, str) and value:
         assert f"{value!r}" not in str(refused.value)
 
 
 @given(st.text(max_size=200))
 def test_a_name_is_itself_or_its_hash(name: str) -> None:
-    said = named(name)
+    said = name_or_hash(name)
     if said == name:
         assert re.fullmatch(r"[\w.:/@+#=-]{1,160}", name, re.ASCII)
     else:
         assert re.fullmatch(r"sha256:[0-9a-f]{64}", said)
-    assert named(said) == said
+    assert name_or_hash(said) == said
 
 
 def test_a_violation_may_name_every_directive_and_a_trigger_every_demand() -> None:
@@ -191,7 +191,7 @@ def test_a_violation_may_name_every_directive_and_a_trigger_every_demand() -> No
 @given(st.lists(st.sampled_from(("a", "fact:1", "two\nlines", "", "a b", "\n", "x" * 161))))
 def test_names_in_a_list_are_said_as_each_is_by_itself(names: list[str]) -> None:
     draft = EventDraft(EventType.FACT_RETRIEVED, {"facts": names})
-    assert checked(draft).data["facts"] == [named(name) for name in names]
+    assert check_draft(draft).data["facts"] == [name_or_hash(name) for name in names]
 
 
 NUMBERS = (0, 1, 7, -1, True, 0.0, 0.5, 1.0, 1.5, -0.5, float("nan"), float("inf"), "0.2500", "x")
@@ -210,7 +210,7 @@ def test_numbers_in_a_list_are_taken_as_each_is_by_itself(
 ) -> None:
     def said(kind: EventType, field: str, value: Any) -> Any:
         try:
-            return repr(checked(EventDraft(kind, {field: value})).data[field])
+            return repr(check_draft(EventDraft(kind, {field: value})).data[field])
         except StoreError:
             return None
 
@@ -224,4 +224,4 @@ def test_ids_that_people_use_stay_as_they_are() -> None:
         "9f742cf2-88c7-53eb-89af-172661834d24", SESSION, WINDOW, "gpt-4o-mini",
         "anthropic/claude-3-5-sonnet@20241022", "minilm/1.0+sha256:ab", "doc#12", "ModelError",
     ):  # fmt: skip
-        assert named(name) == name
+        assert name_or_hash(name) == name

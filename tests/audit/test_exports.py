@@ -10,28 +10,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.audit import exports, ocsf
-from crp_integrations.audit.exports import ALL, KEYS, Selection
-from crp_integrations.audit.journal import EventDraft, chained
+from crp_integrations.audit import exports
+from crp_integrations.audit.drafts import EventDraft
+from crp_integrations.audit.exports import ALL, KEYS, ExportSelection
+from crp_integrations.audit.journal import chain_events
 from crp_integrations.audit.keys import journal_key, session_key
 from crp_integrations.audit.records import Event, Stub
-from crp_integrations.audit.trail import Trail, verify_events
+from crp_integrations.audit.trail import AuditTrail, verify_events
 from crp_integrations.errors import ChainBroken, RequestError
 from crp_integrations.ports import KeyRing
 from crp_integrations.vocabulary import EventType, TrailState
-from tests.audit.graphs import RING, SESSION, TENANT, Memory, diamond
+from tests.audit.chain_graphs import RING, SESSION, TENANT, Memory, diamond
 
 SECOND = "crp_sess_0000000000000000"
 JOURNAL = Memory()
 diamond(JOURNAL)
 diamond(JOURNAL, session=SECOND)
 EVENTS = JOURNAL.written
-LINES = list(exports.ndjson(EVENTS))
+LINES = list(exports.write_ndjson(EVENTS))
 
 
-def check(lines, keyring: KeyRing = RING) -> Trail:
+def check(lines, keyring: KeyRing = RING) -> AuditTrail:
     return verify_events(
-        exports.read(lines),
+        exports.read_ndjson(lines),
         journal_key=journal_key(keyring, TENANT),
         session_key=lambda session_id: session_key(keyring, session_id),
     )
@@ -42,64 +43,64 @@ def at(second: int) -> datetime:
 
 
 def test_every_line_has_the_six_keys_and_nothing_else() -> None:
-    for selection in (ALL, Selection(session_id=SECOND)):
-        for line in exports.ndjson(EVENTS, selection):
+    for selection in (ALL, ExportSelection(session_id=SECOND)):
+        for line in exports.write_ndjson(EVENTS, selection):
             assert tuple(json.loads(line)) == KEYS
             assert "\n" not in line and line.isascii()
     assert KEYS == ("event_type", "timestamp", "session_id", "window_id", "data", "hmac")
 
 
 def test_an_export_reads_back_and_verifies_with_the_key_alone() -> None:
-    assert list(exports.read(LINES)) == EVENTS
+    assert list(exports.read_ndjson(LINES)) == EVENTS
     assert check(LINES) == JOURNAL.check()
-    assert list(exports.read(line + "\n" for line in LINES)) == EVENTS
+    assert list(exports.read_ndjson(line + "\n" for line in LINES)) == EVENTS
     assert check([]).state is TrailState.UNVERIFIED
 
 
 @pytest.mark.parametrize(
     ("selection", "count"),
     [
-        (Selection(session_id=SESSION), 14),
-        (Selection(window_id="crp_win_joined"), 4),
-        (Selection(session_id=SECOND, window_id="crp_win_joined"), 2),
-        (Selection(types=frozenset({EventType.DPE_COMPLETED})), 14),
-        (Selection(since=at(3)), 22),
-        (Selection(until=at(3)), 6),
-        (Selection(since=at(3), until=at(5), types=frozenset({EventType.DPE_COMPLETED})), 2),
-        (Selection(session_id="crp_sess_nobody"), 0),
+        (ExportSelection(session_id=SESSION), 14),
+        (ExportSelection(window_id="crp_win_joined"), 4),
+        (ExportSelection(session_id=SECOND, window_id="crp_win_joined"), 2),
+        (ExportSelection(types=frozenset({EventType.DPE_COMPLETED})), 14),
+        (ExportSelection(since=at(3)), 22),
+        (ExportSelection(until=at(3)), 6),
+        (ExportSelection(since=at(3), until=at(5), types=frozenset({EventType.DPE_COMPLETED})), 2),
+        (ExportSelection(session_id="crp_sess_nobody"), 0),
     ],
 )
 def test_what_is_selected_is_shown_and_the_rest_leaves_its_hmac(
-    selection: Selection, count: int
+    selection: ExportSelection, count: int
 ) -> None:
-    entries = list(exports.read(exports.ndjson(EVENTS, selection)))
+    entries = list(exports.read_ndjson(exports.write_ndjson(EVENTS, selection)))
     shown = [entry for entry in entries if isinstance(entry, Event)]
     assert shown == [event for event in EVENTS if selection.takes(event)]
     assert (len(shown), len(entries)) == (count, len(EVENTS))
     assert [entry.hmac for entry in entries] == [event.hmac for event in EVENTS]
-    trail = check(exports.ndjson(EVENTS, selection))
+    trail = check(exports.write_ndjson(EVENTS, selection))
     assert (trail.events, trail.left_out) == (count, len(EVENTS) - count)
-    assert len(list(ocsf.ocsf(EVENTS, selection))) == count
+    assert len(list(exports.write_ocsf(EVENTS, selection))) == count
 
 
 def test_a_stub_says_nothing_but_its_hmac() -> None:
-    line = next(exports.ndjson(EVENTS, Selection(session_id=SECOND)))
+    line = next(exports.write_ndjson(EVENTS, ExportSelection(session_id=SECOND)))
     assert json.loads(line) == {**dict.fromkeys(KEYS), "hmac": EVENTS[0].hmac}
-    assert list(exports.read([line])) == [Stub(hmac=EVENTS[0].hmac)]
+    assert list(exports.read_ndjson([line])) == [Stub(hmac=EVENTS[0].hmac)]
 
 
 def test_moments_are_compared_as_moments() -> None:
     event = EVENTS[0].model_copy(update={"timestamp": "2026-05-25T10:00:00.5Z"})
-    assert Selection(since=at(0)).takes(event)
-    assert not Selection(until=at(0)).takes(event)
+    assert ExportSelection(since=at(0)).takes(event)
+    assert not ExportSelection(until=at(0)).takes(event)
     zone = timezone(timedelta(hours=2))
-    assert Selection(since=datetime(2026, 5, 25, 12, tzinfo=zone)).takes(event)
+    assert ExportSelection(since=datetime(2026, 5, 25, 12, tzinfo=zone)).takes(event)
     for name in ("since", "until"):
         with pytest.raises(RequestError, match=f"{name} .* has no zone"):
-            Selection(**{name: datetime(2026, 5, 25)})  # noqa: DTZ001 - on purpose
+            ExportSelection(**{name: datetime(2026, 5, 25)})  # noqa: DTZ001 - on purpose
     for text in ("yesterday", "2026-05-25", ""):
         with pytest.raises(RequestError, match="time"):
-            exports.moment(text)
+            exports.parse_moment(text)
 
 
 @given(st.integers(0, len(LINES) - 1), st.data())
@@ -111,7 +112,7 @@ def test_any_changed_byte_of_an_export_shows_at_its_line(place: int, data: st.Da
     lines = [*LINES]
     lines[place] = changed
     try:
-        same = next(exports.read([changed])).model_copy(update={"seq": place + 1})
+        same = next(exports.read_ndjson([changed])).model_copy(update={"seq": place + 1})
         same_as_before = same == EVENTS[place]
     except ChainBroken:
         same_as_before = False
@@ -171,7 +172,7 @@ def test_an_export_holds_one_event_at_a_time() -> None:
             read += 1
             yield event
 
-    for made in (exports.ndjson(journal()), ocsf.ocsf(journal())):
+    for made in (exports.write_ndjson(journal()), exports.write_ocsf(journal())):
         read = 0
         for count, _ in enumerate(made, start=1):
             assert read == count
@@ -184,12 +185,12 @@ def test_an_export_holds_one_event_at_a_time() -> None:
             lines += 1
             yield line
 
-    for count, _ in enumerate(exports.read(file()), start=1):
+    for count, _ in enumerate(exports.read_ndjson(file()), start=1):
         assert lines == count
 
 
 def test_no_export_holds_a_key() -> None:
-    everything = "\n".join([*LINES, *ocsf.ocsf(EVENTS)])
+    everything = "\n".join([*LINES, *exports.write_ocsf(EVENTS)])
     for key in (RING.master(), journal_key(RING, TENANT), session_key(RING, SESSION)):
         assert bytes(key).hex() not in everything
         assert repr(bytes(key)) not in everything
@@ -208,12 +209,12 @@ def every_type() -> list[Event]:
         EventDraft(kind, {}, SESSION if number % 2 else "", "crp_win_a" if number % 3 else "")
         for number, kind in enumerate(EventType)
     ]
-    return chained(None, bytes(32), drafts, "2026-05-25T10:00:00.123456Z")
+    return chain_events(None, bytes(32), drafts, "2026-05-25T10:00:00.123456Z")
 
 
 def test_an_event_has_what_class_6003_requires() -> None:
     for event in every_type():
-        told = ocsf.mapped(event, version="0.1.0")
+        told = exports.map_to_ocsf(event, version="0.1.0")
         assert told.keys() >= REQUIRED
         assert (told["category_uid"], told["class_uid"]) == (6, 6003)
         assert told["activity_id"] in {1, 2, 3, 4, 99}
@@ -232,7 +233,7 @@ def test_an_event_has_what_class_6003_requires() -> None:
 
 def test_what_became_of_a_window_is_a_status() -> None:
     states = {
-        outcome: ocsf.mapped(EVENTS[1].model_copy(update={"data": {"outcome": outcome}}))
+        outcome: exports.map_to_ocsf(EVENTS[1].model_copy(update={"data": {"outcome": outcome}}))
         for outcome in ("released", "halted", "failed", "cancelled", "refused")
     }
     assert states.pop("released")["status"] == "Success"
@@ -240,7 +241,7 @@ def test_what_became_of_a_window_is_a_status() -> None:
 
 
 def test_a_halt_weighs_more_than_what_is_usual() -> None:
-    weights = {one.event_type: ocsf.mapped(one)["severity_id"] for one in every_type()}
+    weights = {one.event_type: exports.map_to_ocsf(one)["severity_id"] for one in every_type()}
     assert weights[EventType.DISPATCH_COMPLETED] == 1
     assert weights[EventType.RE_DISPATCH] < weights[EventType.FABRICATION_DETECTED]
     assert weights[EventType.FABRICATION_DETECTED] < weights[EventType.SAFETY_HALT]

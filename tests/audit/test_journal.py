@@ -10,13 +10,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from crp_integrations.audit.journal import (
-    EventDraft,
-    append,
-    chained,
-    sealed_with,
-    verify,
-)
+from crp_integrations.audit.drafts import EventDraft
+from crp_integrations.audit.journal import append_events, chain_events, matches_key, verify_journal
 from crp_integrations.audit.keys import journal_key, session_key
 from crp_integrations.audit.records import Event
 from crp_integrations.errors import ChainBroken, StoreError
@@ -35,7 +30,7 @@ def journal(count: int = 4) -> list[Event]:
         draft = EventDraft(EventType.FACT_RETRIEVED, {**DATA, "n": n}, f"crp_sess_{n}", f"w{n}")
         with store.begin("a") as transaction:
             journal = transaction.journal
-            journal.append(chained(journal.tip(), KEY, [draft], AT))
+            journal.append(chain_events(journal.tip(), KEY, [draft], AT))
     with store.begin("a", write=False) as transaction:
         return list(transaction.journal.events())
 
@@ -59,8 +54,8 @@ def test_the_formula() -> None:
 
 
 def test_a_journal_verifies_and_counts() -> None:
-    assert verify(journal(), KEY) == 4
-    assert verify([], KEY) == 0
+    assert verify_journal(journal(), KEY) == 4
+    assert verify_journal([], KEY) == 0
 
 
 @given(place=st.integers(0, 3), data=st.data())
@@ -76,7 +71,7 @@ def test_any_changed_byte_breaks_verification_at_its_place(place: int, data: st.
     assume(changed != events[place])
     events[place] = changed
     with pytest.raises(ChainBroken) as broken:
-        verify(events, KEY)
+        verify_journal(events, KEY)
     assert broken.value.index == place
 
 
@@ -99,7 +94,7 @@ def test_every_field_is_covered(change: dict[str, Any]) -> None:
     events = journal()
     events[2] = events[2].model_copy(update=change)
     with pytest.raises(ChainBroken) as broken:
-        verify(events, KEY)
+        verify_journal(events, KEY)
     assert broken.value.index == 2
 
 
@@ -107,7 +102,7 @@ def test_an_event_left_out_moved_or_repeated_shows() -> None:
     a, b, c, d = journal()
     for events, index in (([b, c], 0), ([a, c, d], 1), ([a, c, b], 1), ([a, b, b], 2)):
         with pytest.raises(ChainBroken) as broken:
-            verify(events, KEY)
+            verify_journal(events, KEY)
         assert broken.value.index == index
 
 
@@ -115,13 +110,13 @@ def test_an_event_left_out_shows_when_the_rest_is_numbered_again() -> None:
     a, _, c, d = journal()
     renumbered = [a, c.model_copy(update={"seq": 2}), d.model_copy(update={"seq": 3})]
     with pytest.raises(ChainBroken) as broken:
-        verify(renumbered, KEY)
+        verify_journal(renumbered, KEY)
     assert broken.value.index == 1
 
 
 def test_another_key_does_not_verify() -> None:
     with pytest.raises(ChainBroken):
-        verify(journal(), bytes(32))
+        verify_journal(journal(), bytes(32))
 
 
 @pytest.mark.parametrize("value", [float("nan"), 2**60, object(), {1: 2}, b"x"])
@@ -130,16 +125,16 @@ def test_data_that_cannot_be_sealed_is_refused_and_nothing_is_stored(value: Any)
     drafts = [EventDraft(EventType.TOOL_CALL, {}), EventDraft(EventType.TOOL_CALL, {"x": value})]
     with store.begin("a") as transaction:
         with pytest.raises(StoreError, match="canonical JSON"):
-            chained(transaction.journal.tip(), KEY, drafts, AT)
+            chain_events(transaction.journal.tip(), KEY, drafts, AT)
         with pytest.raises(StoreError, match="does not say"):
-            append(transaction.journal, KEY, drafts, AT)
+            append_events(transaction.journal, KEY, drafts, AT)
         assert transaction.journal.tip() is None
 
 
 def test_data_that_names_another_session_is_refused() -> None:
     draft = EventDraft(EventType.TOOL_CALL, {"session_id": "b"}, session_id="a")
     with MemoryStore().begin("a") as transaction, pytest.raises(StoreError, match="'b'"):
-        append(transaction.journal, KEY, [draft], AT)
+        append_events(transaction.journal, KEY, [draft], AT)
 
 
 def test_keys_differ_by_purpose_and_name() -> None:
@@ -167,13 +162,13 @@ def test_a_journal_knows_its_key_by_its_first_and_last_event() -> None:
 
     def known(key: bytes) -> bool:
         with store.begin("a", write=False) as transaction:
-            return sealed_with(transaction.journal, key)
+            return matches_key(transaction.journal, key)
 
     other = bytes(32)
     assert known(KEY) and known(other)
     for number in range(3):
         with store.begin("a") as transaction:
-            append(transaction.journal, KEY, [EventDraft(EventType.FACT_RETRIEVED, {})], AT)
+            append_events(transaction.journal, KEY, [EventDraft(EventType.FACT_RETRIEVED, {})], AT)
         assert known(KEY), number
         assert not known(other), number
 
@@ -190,4 +185,4 @@ def test_one_altered_event_is_damage_and_no_other_key(place: int | None, right: 
     with store.begin("a") as transaction:
         transaction.journal.append(altered)
     with store.begin("a", write=False) as transaction:
-        assert sealed_with(transaction.journal, KEY) is right
+        assert matches_key(transaction.journal, KEY) is right

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from crp_integrations import Relay
-from crp_integrations.audit import windows
+from crp_integrations.audit import window_seals
 from crp_integrations.audit.keys import session_key
 from crp_integrations.dpe.stages.report import report_hash
 from crp_integrations.seals import sha256
@@ -29,7 +29,7 @@ def test_a_changed_report_breaks_the_chain() -> None:
     with relay.fabric.begin(write=False) as transaction:
         seals = transaction.journal.seals(SESSION)
     key = session_key(KEYS, SESSION)
-    assert windows.verify(seals, key) is ChainIntegrity.VALID
+    assert window_seals.verify_seals(seals, key) is ChainIntegrity.VALID
     for place, (answer, seal) in enumerate(zip(answers, seals, strict=True)):
         report = answer.report
         assert seal.report_hash == report.report_hash == report_hash(report)
@@ -47,4 +47,4 @@ def test_a_changed_report_breaks_the_chain() -> None:
             assert report_hash(changed) != seal.report_hash, name
             forged = [*seals]
             forged[place] = seal.model_copy(update={"report_hash": report_hash(changed)})
-            assert windows.first_break(forged, key) == place
+            assert window_seals.first_break(forged, key) == place

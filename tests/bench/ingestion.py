@@ -36,8 +36,8 @@ from crp_integrations.errors import IngestError
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.settings import FabricSettings
 from crp_integrations.guard.subjects import Subject
-from crp_integrations.loaders.load import load
-from crp_integrations.loaders.text import paragraphs
+from crp_integrations.loaders.documents import load_path
+from crp_integrations.loaders.text import split_paragraphs
 from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vectors import FloatRows, unit_rows
@@ -96,7 +96,7 @@ def real_paragraphs() -> Iterator[str]:
                 text = path.read_text(encoding="utf-8")
             except (OSError, UnicodeDecodeError):
                 continue
-            for block in paragraphs(text):
+            for block in split_paragraphs(text):
                 if _SHORTEST <= len(block.text) <= _LONGEST:
                     yield block.text
 
@@ -143,7 +143,7 @@ def ingest(place: Path, file: Path, dies_after: int, answer: Connection) -> None
         grown[step] = _mib(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 
     cpu, wall = time.process_time(), time.perf_counter()
-    report = namespace.ingest(load(file), progress=progress)
+    report = namespace.ingest(load_path(file), progress=progress)
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     passages = len(report.facts)

@@ -27,9 +27,9 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 
 from crp_integrations.governance.tracing import Observer, WindowTrace
 from crp_integrations.messages import ModelCall, Reply
+from crp_integrations.observability.observers import ObserverGroup
 from crp_integrations.observability.otel import OpenTelemetry
 from crp_integrations.observability.prometheus import Metrics
-from crp_integrations.observability.together import Together
 from crp_integrations.relay import close, window
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings_dispatch import DispatchSettings
@@ -160,7 +160,7 @@ def run(facts: int = 2_000, questions: int = 60, embedder: Kind = "minilm") -> T
     asked = [question(one) for one in found[:: max(1, facts // (questions + WARM))]]
     tracers, metered = TracerProvider(), MeterProvider()
     tracers.add_span_processor(BatchSpanProcessor(Nowhere()))
-    observer = Timed(Together(OpenTelemetry(tracers, metered), Metrics()))
+    observer = Timed(ObserverGroup(OpenTelemetry(tracers, metered), Metrics()))
     ledger = [0.0]
     once = DispatchSettings(redispatches=0, continue_incomplete=False)
     with ExitStack() as stack:

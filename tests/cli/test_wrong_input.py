@@ -216,9 +216,9 @@ def test_a_doctor_counts_one_as_one(run: Any) -> None:
 
 
 def test_a_selection_without_a_moment_is_refused() -> None:
-    from crp_integrations.audit.exports import Selection, moment
+    from crp_integrations.audit.exports import ExportSelection, parse_moment
 
-    at = moment("2026-05-25T00:00:00Z")
+    at = parse_moment("2026-05-25T00:00:00Z")
     with pytest.raises(RequestError, match="is not before until"):
-        Selection(since=at, until=at)
-    assert Selection(since=at).since == at
+        ExportSelection(since=at, until=at)
+    assert ExportSelection(since=at).since == at

@@ -13,7 +13,7 @@ from crp_integrations.errors import ConfigError
 from crp_integrations.relay.emitting import before_its_answer, emitted
 from crp_integrations.vocabulary import QualityTier
 from tests.dpe.windows import after
-from tests.headers.samples import envelope, report
+from tests.headers.header_samples import envelope, report
 
 DEFAULT = QualitySettings()
 SCORE = st.floats(0, 1)

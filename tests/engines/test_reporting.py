@@ -17,10 +17,10 @@ import pytest
 from crp_integrations.engines import reporting
 from crp_integrations.engines.reporting import HttpReports, is_public
 from crp_integrations.errors import ConfigError
+from crp_integrations.policy.directives import ViolationType
 from crp_integrations.policy.ports import ViolationSink
 from crp_integrations.policy.records import Policy, ViolationReport
 from crp_integrations.policy.settings import ReportSettings
-from crp_integrations.policy.words import ViolationType
 
 REPORT = ViolationReport(
     session_id="crp_sess_0123456789abcdef",

@@ -16,7 +16,7 @@ from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Fact
 from crp_integrations.headers import names
-from crp_integrations.headers.values import slug
+from crp_integrations.headers.grammar import slug
 from crp_integrations.scores import to_fixed
 from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore

@@ -12,13 +12,13 @@ from crp_integrations.envelope.pack import Packing, pack
 from crp_integrations.envelope.pressure import Pressure, degradation, pressure
 from crp_integrations.envelope.records import Candidates, RankedFact
 from crp_integrations.envelope.settings import EnvelopeSettings
-from crp_integrations.headers.parse import read
-from crp_integrations.headers.render import render
+from crp_integrations.headers.codec import parse_response
+from crp_integrations.headers.response_headers import render_headers
 from crp_integrations.scores import to_fixed
 from crp_integrations.vocabulary import AdviceWord, DropReason, GroundingMode, QualityTier
 from tests.envelope.builders import LITERAL, SETTINGS, candidates, fact, made, ranked
-from tests.headers.samples import envelope as envelope_of
-from tests.headers.samples import report
+from tests.headers.header_samples import envelope as envelope_of
+from tests.headers.header_samples import report
 
 WORDS = AdviceWord
 TIERS = {tier.value: tier for tier in QualityTier}
@@ -120,12 +120,12 @@ def test_strict_grounding_on_a_sparse_envelope_is_warned_of(
 def test_a_sparse_envelope_says_partial_in_its_header(hundredths: int, partial: bool) -> None:
     content = "x" * (hundredths - 4)
     whole = made(candidates(fact("a", content=content)), budget_tokens=100)
-    headers = render(
+    headers = render_headers(
         whole, report(), session_id="crp_sess_0123456789abcdef", window_number=1, window_total=5
     )
     said = headers.get("CRP-Context-Cache-Status")
     assert said == ("PARTIAL; reason=limited-ckf-coverage" if partial else None)
-    outcome = read(headers).cache_status
+    outcome = parse_response(headers).cache_status
     assert (outcome is not None and outcome.reason) == (partial and "limited-ckf-coverage")
 
 

@@ -19,7 +19,7 @@ from crp_integrations.fabric.settings import FabricSettings
 from crp_integrations.fabric.state_hash import state_hash
 from crp_integrations.guard.decisions import Decision
 from crp_integrations.guard.subjects import Subject
-from crp_integrations.loaders.text import read
+from crp_integrations.loaders.text import read_text
 from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
@@ -80,7 +80,7 @@ def sentence(number: int | str) -> str:
 
 def document(name: str, *passages: str, **fields: Any) -> Document:
     text = "\n\n".join(passages)
-    return read(text.encode(), uri=f"test:{name}", name=name).model_copy(update=fields)
+    return read_text(text.encode(), uri=f"test:{name}", name=name).model_copy(update=fields)
 
 
 def stored(made: Fabric, *ids: str) -> list[Fact]:
@@ -113,7 +113,7 @@ def events(made: Fabric) -> list[Event]:
     """The journal, verified."""
     with made.store.begin("acme", write=False) as transaction:
         told = list(transaction.journal.events())
-    journal.verify(told, journal_key(KEYS, "acme"))
+    journal.verify_journal(told, journal_key(KEYS, "acme"))
     return told
 
 

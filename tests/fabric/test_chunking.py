@@ -16,8 +16,7 @@ from crp_integrations.fabric.records import Block, Document
 from crp_integrations.fabric.settings import ChunkingSettings, FabricSettings
 from crp_integrations.language.sentences import split_sentences
 from crp_integrations.language.spans import Span
-from crp_integrations.loaders.markdown import read
-from crp_integrations.loaders.text import paragraphs
+from crp_integrations.loaders.text import read_markdown, split_paragraphs
 from crp_integrations.seals import sha256
 from tests.doubles import WordCounter
 
@@ -32,7 +31,7 @@ LETTER = LITERAL.model_copy(update={"overlap_between": "split"})
 
 def document(text: str, **fields: object) -> Document:
     return Document(
-        uri="test:doc", title="t", blocks=tuple(paragraphs(text)), document_hash="sha256:0"
+        uri="test:doc", title="t", blocks=tuple(split_paragraphs(text)), document_hash="sha256:0"
     ).model_copy(update=fields)
 
 
@@ -176,7 +175,9 @@ def test_a_heading_and_a_short_paragraph_join_what_follows() -> None:
     assert chunks[0].content == f"Note well\n\n{sentences(2)}"
     assert len(chunks) == 2
     text = f"# Long heading of more than five words in all\n\n{sentences(2)}\n\nBye now\n\n## Next\n\n{sentences(2)}"
-    made = chunk(read(text.encode(), uri="u", name="a.md"), counter=COUNTER, settings=SMALL)
+    made = chunk(
+        read_markdown(text.encode(), uri="u", name="a.md"), counter=COUNTER, settings=SMALL
+    )
     assert [piece.content.split("\n")[0] for piece in made] == [
         "# Long heading of more than five words in all",
         "## Next",
@@ -188,7 +189,9 @@ def test_a_heading_and_a_short_paragraph_join_what_follows() -> None:
 def test_a_line_that_announces_a_list_stays_with_it() -> None:
     listing = "- one thing to do\n- another thing to do\n- a third thing"
     text = f"These are all of the things to do:\n\n{listing}\n\n{sentences(2)}"
-    made = chunk(read(text.encode(), uri="u", name="a.md"), counter=COUNTER, settings=SMALL)
+    made = chunk(
+        read_markdown(text.encode(), uri="u", name="a.md"), counter=COUNTER, settings=SMALL
+    )
     assert made[0].content == f"These are all of the things to do:\n\n{listing}"
 
 
@@ -206,7 +209,7 @@ def test_a_word_longer_than_any_limit_is_cut() -> None:
 def test_indented_code_keeps_the_place_of_its_lines() -> None:
     code = "    if ready:\n        start the first of all reactors now\n    stop them again at noon"
     text = f"Some words before the code, so that it is not the first.\n\n{code}\n"
-    loaded = read(text.encode(), uri="test:code", name="code.md")
+    loaded = read_markdown(text.encode(), uri="test:code", name="code.md")
     chunks = chunk(loaded, counter=COUNTER, settings=SMALL)
     assert [piece.content for piece in chunks][-1] == code
 
@@ -312,7 +315,9 @@ def test_joining_moves_no_cut_that_was_there_for_another_reason(text: str) -> No
 
 def test_neighbours_of_one_section_join_and_those_of_two_do_not() -> None:
     text = f"# One\n\n{sentences(2)}\n\n{sentences(2)}\n\n# Two\n\n{sentences(2)}\n\n{sentences(2)}"
-    made = chunk(read(text.encode(), uri="u", name="a.md"), counter=COUNTER, settings=JOINING)
+    made = chunk(
+        read_markdown(text.encode(), uri="u", name="a.md"), counter=COUNTER, settings=JOINING
+    )
     assert [piece.heading for piece in made] == ["One", "Two"]
     assert made[0].content == f"# One\n\n{sentences(2)}\n\n{sentences(2)}"
     assert text[made[1].start : made[1].end] == made[1].content
@@ -344,7 +349,7 @@ def test_tables_code_and_line_ends_of_windows_are_joined_as_they_are_written() -
     table = "| city | year |\n|---|---|\n| Rome | 476 |"
     code = "    if ready:\n        start()"
     text = f"---\ntitle: T\n---\n# One\n\n{sentences(1)}\n\n{table}\n\n{sentences(1)}\n\n{code}\n"
-    loaded = read(text.replace("\n", "\r\n").encode(), uri="u", name="a.md")
+    loaded = read_markdown(text.replace("\n", "\r\n").encode(), uri="u", name="a.md")
     (made,) = chunk(loaded, counter=COUNTER, settings=ChunkingSettings(min_fact_tokens=1))
     assert made.content == f"# One\n\n{sentences(1)}\n\n{table}\n\n{sentences(1)}\n\n{code}"
     assert text[made.start : made.end] == made.content

@@ -26,8 +26,8 @@ from crp_integrations.fabric.records import Fact
 from crp_integrations.fabric.settings import CommunitySettings, FabricSettings, GraphSettings
 from crp_integrations.guard.decisions import NAMESPACE, Decision
 from crp_integrations.guard.subjects import Subject
+from crp_integrations.headers import grammar
 from crp_integrations.headers import names as header_names
-from crp_integrations.headers import values
 from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
@@ -287,7 +287,7 @@ def test_two_communities_of_one_topic_get_two_names() -> None:
         namespace.add([f"{shared} {words.format(n=n)} {words.format(n=n)} is so" for n in range(4)])
     namespace.recluster()
     found = [community.label for community in namespace.communities()]
-    assert len(found) == 2 == len({values.slug(label) for label in found})
+    assert len(found) == 2 == len({grammar.slug(label) for label in found})
 
 
 def test_without_an_engine_it_is_refused_and_nothing_runs_by_itself(store: Store) -> None:
@@ -631,11 +631,11 @@ def test_equal_content_has_equal_communities(
     assert run([batch for batch in (turned[:cut], turned[cut:]) if batch]) == found
     sizes = Counter(label for label in found.values() if label is not None)
     assert all(size >= least for size in sizes.values())
-    slugs = [values.slug(label) for label in sizes]
+    slugs = [grammar.slug(label) for label in sizes]
     assert len(set(slugs)) == len(slugs) or "" in slugs
     for label, slug in zip(sizes, slugs, strict=True):
         assert label.isprintable() and len(label) <= 64 and label.strip() == label != ""
-        assert slug == "" or values.check(header_names.CKF_COMMUNITY, slug) == slug
+        assert slug == "" or grammar.check_value(header_names.CKF_COMMUNITY, slug) == slug
 
 
 @settings(max_examples=15)

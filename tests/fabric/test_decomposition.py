@@ -17,8 +17,7 @@ from crp_integrations.fabric.records import Block, Document
 from crp_integrations.fabric.settings import ChunkingSettings, FabricSettings
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.language.claims import segment
-from crp_integrations.loaders.markdown import read as read_markdown
-from crp_integrations.loaders.text import paragraphs, read
+from crp_integrations.loaders.text import read_markdown, read_text, split_paragraphs
 from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.vocabulary import ClaimType
@@ -40,7 +39,7 @@ def made(
     text: str, way: Way, *, overlap: Literal["split", "all"] = "split", **limits: int
 ) -> list[Chunk]:
     chosen = ChunkingSettings(join_up_to_tokens=0, decompose=way, overlap_between=overlap, **limits)
-    return list(passages(paragraphs(text), counter=COUNTER, settings=chosen))
+    return list(passages(split_paragraphs(text), counter=COUNTER, settings=chosen))
 
 
 def bare(text: str) -> str:
@@ -94,7 +93,7 @@ def test_to_the_letter_a_chunk_becomes_as_many_facts_as_it_has_assertions() -> N
         settings=chosen,
     )
     namespace = fabric.bind(Subject(tenant="acme"))
-    report = namespace.ingest([read(text.encode(), uri="test:a", name="a")])
+    report = namespace.ingest([read_text(text.encode(), uri="test:a", name="a")])
     contents = [fact.content for fact in namespace.facts(report.facts)]
     # Each assertion has at least ten tokens, so none had to join another.
     sentences = [f"{part}." for part in text.removesuffix(".").split(". ")]
@@ -183,7 +182,7 @@ def test_a_streamed_document_is_decomposed_alike() -> None:
         join_up_to_tokens=30, decompose="always", split_above_tokens=40, max_fact_tokens=80
     )
     document = Document(
-        uri="u", title="t", blocks=tuple(paragraphs(text)), document_hash="sha256:0"
+        uri="u", title="t", blocks=tuple(split_paragraphs(text)), document_hash="sha256:0"
     )
     held = list(passages(document.blocks, counter=COUNTER, settings=chosen))
     flowing = list(passages(iter(document.blocks), counter=COUNTER, settings=chosen))

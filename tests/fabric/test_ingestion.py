@@ -34,10 +34,10 @@ from crp_integrations.fabric.records import (
 from crp_integrations.fabric.settings import FabricSettings
 from crp_integrations.guard.decisions import Decision
 from crp_integrations.guard.subjects import Subject
-from crp_integrations.loaders import find as find_module
-from crp_integrations.loaders import load as load_module
-from crp_integrations.loaders.load import load
-from crp_integrations.loaders.text import read
+from crp_integrations.loaders import documents as load_module
+from crp_integrations.loaders import files as find_module
+from crp_integrations.loaders.documents import load_path
+from crp_integrations.loaders.text import read_text
 from crp_integrations.seals import sha256
 from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore
@@ -88,7 +88,7 @@ def sentence(number: int) -> str:
 
 def document(name: str, *passages: str, **fields: Any) -> Document:
     text = "\n\n".join(passages)
-    return read(text.encode(), uri=f"test:{name}", name=name).model_copy(update=fields)
+    return read_text(text.encode(), uri=f"test:{name}", name=name).model_copy(update=fields)
 
 
 def streamed(one: Document, blocks: Callable[[], Iterator[Block]] | None = None) -> Any:
@@ -565,7 +565,7 @@ def test_the_memory_of_an_ingestion_does_not_hold_the_text(
         namespace = made.bind(ACME)
         tracemalloc.start()
         try:
-            report = namespace.ingest(load(path))
+            report = namespace.ingest(load_path(path))
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()

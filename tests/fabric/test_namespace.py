@@ -32,7 +32,7 @@ from crp_integrations.fabric.records import Document, Fact
 from crp_integrations.fabric.settings import FabricSettings
 from crp_integrations.guard.decisions import Decision
 from crp_integrations.guard.subjects import Subject
-from crp_integrations.loaders.text import read
+from crp_integrations.loaders.text import read_text
 from crp_integrations.stores.keys import FileKeyRing, FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
@@ -93,7 +93,7 @@ def sentence(number: int) -> str:
 
 def document(name: str, *passages: str, **fields: Any) -> Document:
     text = "\n\n".join(passages)
-    return read(text.encode(), uri=f"test:{name}", name=name).model_copy(update=fields)
+    return read_text(text.encode(), uri=f"test:{name}", name=name).model_copy(update=fields)
 
 
 def contents(namespace: Namespace) -> set[str]:
@@ -562,7 +562,7 @@ def test_the_journal_tells_of_ids_and_hashes_and_verifies() -> None:
     ]
     assert [*told[0].data["facts"], *told[1].data["facts"]] == list(report.facts)
     assert told[2].data["after"] == report.state_hash
-    assert journal.verify(told, journal_key(KEYS, "acme")) == 3
+    assert journal.verify_journal(told, journal_key(KEYS, "acme")) == 3
     for event in told:
         text = event.model_dump_json()
         assert "Passage" not in text
@@ -633,7 +633,7 @@ def test_writers_of_one_batch_at_the_same_time_store_it_once() -> None:
         writer.join()
     assert sorted(len(report.facts) for report in reports) == [0, 0, 8]
     assert made.bind(ACME).size() == 8
-    assert journal.verify(events(made), journal_key(KEYS, "acme")) == 5
+    assert journal.verify_journal(events(made), journal_key(KEYS, "acme")) == 5
 
 
 def test_labels_given_by_a_faster_writer_are_not_undone() -> None:

@@ -117,7 +117,7 @@ def test_every_fact_gets_a_vector_of_the_new_model_and_the_hash_changes(store: S
         assert facts.prepared_ids(Letters.identity) == []
         assert facts.setting(NEXT_SETTING) is None
         (*_, event) = transaction.journal.events()
-        assert journal.verify(transaction.journal.events(), journal_key(KEYS, "acme")) > 1
+        assert journal.verify_journal(transaction.journal.events(), journal_key(KEYS, "acme")) > 1
     assert event.event_type is EventType.CKF_ETAG_CHANGED
     assert (event.data["before"], event.data["after"]) == (before, report.state_hash)
     assert event.data["cause"] == "embedder"
@@ -281,7 +281,7 @@ def test_a_move_under_another_key_is_refused_before_anything_is_written(store: S
     with pytest.raises(ConfigError, match="another key"):
         new.reembed("acme", new.embedder)
     with store.begin("acme", write=False) as transaction:
-        journal.verify(list(transaction.journal.events()), journal_key(KEYS, "acme"))
+        journal.verify_journal(list(transaction.journal.events()), journal_key(KEYS, "acme"))
         assert transaction.facts.setting(NEXT_SETTING) is None
 
 

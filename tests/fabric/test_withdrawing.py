@@ -21,7 +21,7 @@ from crp_integrations.seals import iso, sha256
 from crp_integrations.session.ports import sessions_of
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
-from crp_integrations.testing.conformance_sessions import prior, report, session, window
+from crp_integrations.testing.fixtures import prior, report, session, window
 from crp_integrations.vocabulary import EventType
 from tests.doubles import NOON, PARAGRAPHS
 from tests.fabric.keeping import ACME, document, events, fabric, sentence, setting, store

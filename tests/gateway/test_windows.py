@@ -44,7 +44,7 @@ def test_an_ndjson_trail_verifies_elsewhere(gateway: Gateway) -> None:
     assert other.headers["CRP-Context-Session-Id"] not in text
     ring = FileKeyRing(gateway.store / "keys")
     trail = verify_events(
-        exports.read(text.splitlines()),
+        exports.read_ndjson(text.splitlines()),
         journal_key=journal_key(ring, "acme"),
         session_key=lambda session_id: session_key(ring, session_id),
     )

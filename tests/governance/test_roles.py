@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from crp_integrations.audit.drafts import EventDraft, checked
+from crp_integrations.audit.drafts import EventDraft, check_draft
 from crp_integrations.engines.extractive import NO_ANSWER as EXTRACTIVE_NO_ANSWER
 from crp_integrations.engines.extractive import ExtractiveModel
 from crp_integrations.engines.tokens import counter_for
@@ -257,7 +257,7 @@ def test_a_gate_asks_for_the_role_that_takes_and_tells_the_journal_either_way() 
         (2, "synthesizer", False),
     ]
     for event in told:
-        assert checked(event).data == event.data
+        assert check_draft(event).data == event.data
         assert "Crane" not in str(event.data)
     assert told[0].data["decisions"] == ["pd:1"]
     assert told[1].data["allowed"] is False

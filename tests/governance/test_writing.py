@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from crp_integrations.audit.journal import verify
+from crp_integrations.audit.journal import verify_journal
 from crp_integrations.errors import AccessDenied, FactRejected, RequestError, StoreBusy
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.governance.emitting import Emitter, written
@@ -96,7 +96,7 @@ def test_each_new_memory_has_an_audit_entry_with_signer_in_the_chain(made: Fabri
     from tests.fabric.keeping import KEYS
 
     with pytest.raises(ChainBroken):
-        verify(forged, journal_key(KEYS, "acme"))
+        verify_journal(forged, journal_key(KEYS, "acme"))
 
 
 def test_what_is_there_is_never_written_over(made: Fabric) -> None:

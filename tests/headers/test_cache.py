@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crp_integrations.errors import HeaderSyntaxError
-from crp_integrations.headers.cache import CacheDirectives
-from crp_integrations.headers.parse import parse
+from crp_integrations.headers.codec import parse_request
+from crp_integrations.headers.records import CacheDirectives
 
 DIRECTIVES = st.builds(
     CacheDirectives,
@@ -46,7 +46,7 @@ def test_what_is_no_directive_is_refused_by_name(text: str, words: str) -> None:
 
 
 def test_request_headers_hold_directives_and_region() -> None:
-    asked = parse(
+    asked = parse_request(
         {"crp-context-cache": "No-Store, max-age=60", "CRP-Compliance-Data-Residency": "EU"}
     )
     assert asked.cache == CacheDirectives(no_store=True, max_age_seconds=60)

@@ -8,10 +8,10 @@ import pytest
 
 from crp_integrations.dpe.records import Classification, StageRun
 from crp_integrations.headers import names
-from crp_integrations.headers.parse import read
-from crp_integrations.headers.render import render
+from crp_integrations.headers.codec import parse_response
+from crp_integrations.headers.response_headers import render_headers
 from crp_integrations.vocabulary import AiActClass
-from tests.headers.samples import SESSION, envelope, report, seal
+from tests.headers.header_samples import SESSION, envelope, report, seal
 
 OWN = (
     names.OMISSIONS, names.PERSONAL, names.AI_ACT, names.NIST_TIER, names.ISO_CONTROLS,
@@ -21,7 +21,7 @@ OWN = (
 
 def said(ran: tuple[int, ...] = (10, 11, 12), **fields: Any) -> dict[str, str]:
     stages = tuple(StageRun(number=n, name="x", engine="x@1") for n in ran)
-    return render(
+    return render_headers(
         envelope(), report(stages=stages, **fields), session_id=SESSION, window_number=2,
         window_total=5, seal=seal(),
     )  # fmt: skip
@@ -31,7 +31,7 @@ def said(ran: tuple[int, ...] = (10, 11, 12), **fields: Any) -> dict[str, str]:
 def test_omissions_are_counted_by_severity() -> None:
     headers = said(omission_summary={"CRITICAL": 0, "HIGH": 1, "MEDIUM": 2})
     assert headers["CRP-Safety-Omissions"] == "CRITICAL:0, HIGH:1, MEDIUM:2"
-    assert read(headers).omissions is not None
+    assert parse_response(headers).omissions is not None
 
 
 @pytest.mark.requirement("005-13.3-1")

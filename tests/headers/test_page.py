@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 import io
 
-from crp_integrations.headers.fields import REQUEST
+from crp_integrations.headers.agent_headers import DOWN, UP
+from crp_integrations.headers.codec import REQUEST, parse_request, write_request
 from crp_integrations.headers.grammar import LIMITS, MOST_CHARACTERS
-from crp_integrations.headers.parse import parse
-from crp_integrations.headers.propagate import DOWN, UP
-from crp_integrations.headers.write import ask
 from tests.house.pages import blocks
 from tests.requirements.rows import ROOT
 
@@ -48,4 +46,4 @@ def test_the_page_lists_every_request_header_with_a_value_that_is_taken() -> Non
     assert set(listed) == {field.name for field in REQUEST.values()}
     for name, value in listed.items():
         if "…" not in value:
-            assert set(ask(parse({name: value}))) == {name}
+            assert set(write_request(parse_request({name: value}))) == {name}

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crp_integrations.errors import HeaderSyntaxError
-from crp_integrations.headers import names, values
-from crp_integrations.headers.parse import parse, read
-from crp_integrations.headers.records import RequestHeaders, SetSession
-from crp_integrations.headers.words import Phase, Retry
+from crp_integrations.headers import grammar, names
+from crp_integrations.headers.codec import parse_request, parse_response
+from crp_integrations.headers.names import AgentPhase, RetryCondition
+from crp_integrations.headers.records import RequestHeaders, SetSessionValue
 from crp_integrations.vocabulary import (
     GroundingMode,
     Oversight,
@@ -21,13 +21,13 @@ from crp_integrations.vocabulary import (
     SafetyMode,
     Strategy,
 )
-from tests.headers.samples import ETAG, SESSION
+from tests.headers.header_samples import ETAG, SESSION
 
 CONTINUATION = "crp_cont_0123456789abcdef"
 
 
 def test_what_a_request_may_ask_for() -> None:
-    asked = parse(
+    asked = parse_request(
         {
             "crp-context-session-id": SESSION,
             "CRP-LLM-Grounding-Mode": " Context-Strict ",
@@ -70,16 +70,16 @@ def test_what_a_request_may_ask_for() -> None:
         safety_budget=0.85,
         loop_depth=2,
         session_parent=SESSION,
-        phase=Phase.PLAN,
+        phase=AgentPhase.PLAN,
         session_token="abc.DEF",
         oversight_token=f"approved:{ETAG}",
     )
-    assert parse({}) == RequestHeaders()
+    assert parse_request({}) == RequestHeaders()
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 def test_every_strategy_may_be_asked_for(strategy: Strategy) -> None:
-    asked = parse({names.ACCEPT_STRATEGY: strategy, names.DISPATCH_STRATEGY: strategy})
+    asked = parse_request({names.ACCEPT_STRATEGY: strategy, names.DISPATCH_STRATEGY: strategy})
     assert (asked.strategies, asked.dispatch_strategy) == ((strategy,), strategy)
 
 
@@ -89,25 +89,25 @@ def test_every_strategy_may_be_asked_for(strategy: Strategy) -> None:
 @pytest.mark.parametrize("name", [names.SATURATION, names.SAFETY_BUDGET, names.QUALITY_SCORE])
 def test_a_fraction_needs_its_point_and_its_bounds(name: str, value: str) -> None:
     with pytest.raises(HeaderSyntaxError, match=name):
-        read({name: value})
+        parse_response({name: value})
 
 
 @pytest.mark.parametrize(("value", "number"), [("1.0", 1.0), ("0.0", 0.0), ("0.994", 0.994)])
 def test_fractions_that_stand(value: str, number: float) -> None:
-    assert read({names.SATURATION: value}).saturation == number
+    assert parse_response({names.SATURATION: value}).saturation == number
 
 
 @pytest.mark.parametrize("value", ["P", "PT", "P1", "3D", "P-1D", "P1H", "PT1D", "P1.5D"])
 def test_durations_that_are_none(value: str) -> None:
     with pytest.raises(HeaderSyntaxError):
-        read({names.KNOWLEDGE_AGE: value})
+        parse_response({names.KNOWLEDGE_AGE: value})
 
 
 def test_a_duration_of_several_units() -> None:
-    said = read({names.KNOWLEDGE_AGE: "p1dT2H3m4S"})
+    said = parse_response({names.KNOWLEDGE_AGE: "p1dT2H3m4S"})
     assert said.knowledge_age == timedelta(days=1, hours=2, minutes=3, seconds=4)
     with pytest.raises(HeaderSyntaxError):
-        read({names.KNOWLEDGE_AGE: "P999999999DT999999999H"})
+        parse_response({names.KNOWLEDGE_AGE: "P999999999DT999999999H"})
 
 
 @pytest.mark.parametrize(
@@ -117,12 +117,12 @@ def test_a_duration_of_several_units() -> None:
         ("PT1H30M", 5_400),
         ("2026-05-25T12:00:00+02:00", datetime(2026, 5, 25, 10, tzinfo=UTC)),
         ("2026-05-25t10:00:00z", datetime(2026, 5, 25, 10, tzinfo=UTC)),
-        ("oversight-required", Retry.OVERSIGHT),
-        ("New-Session-Required", Retry.NEW_SESSION),
+        ("oversight-required", RetryCondition.OVERSIGHT),
+        ("New-Session-Required", RetryCondition.NEW_SESSION),
     ],
 )
 def test_when_to_come_again(text: str, wait: object) -> None:
-    assert read({names.RETRY_AFTER: text}).retry_after == wait
+    assert parse_response({names.RETRY_AFTER: text}).retry_after == wait
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_when_to_come_again(text: str, wait: object) -> None:
 )  # fmt: skip
 def test_when_nobody_can_come_again(text: str) -> None:
     with pytest.raises(HeaderSyntaxError):
-        read({names.RETRY_AFTER: text})
+        parse_response({names.RETRY_AFTER: text})
 
 
 def test_a_session_token_with_what_belongs_to_it() -> None:
@@ -140,8 +140,8 @@ def test_a_session_token_with_what_belongs_to_it() -> None:
         "token=abc.DEF; Path=/; Max-Age=3600; Signed; SameSite=Strict; Window=3; "
         "QualityHistory=A,A,B"
     )
-    said = read({names.SET_SESSION: text}).set_session
-    assert said == SetSession(
+    said = parse_response({names.SET_SESSION: text}).set_session
+    assert said == SetSessionValue(
         token="abc.DEF", window=3, quality_history=(QualityTier.A, QualityTier.A, QualityTier.B)
     )
     assert said is not None
@@ -161,13 +161,13 @@ def test_a_session_token_with_what_belongs_to_it() -> None:
 )
 def test_a_session_token_without_what_belongs_to_it(text: str) -> None:
     with pytest.raises(HeaderSyntaxError, match="CRP-Set-Session") as caught:
-        read({names.SET_SESSION: text})
+        parse_response({names.SET_SESSION: text})
     assert "abc.DEF" not in str(caught.value)
 
 
 def test_lineage_and_root() -> None:
     one, two = "crp_win_0123456789abcdef", "crp_win_0123456789abcdeF"
-    said = read({names.LINEAGE: f"{one} -> {two}", names.DAG_ROOT: "dag:root-1"})
+    said = parse_response({names.LINEAGE: f"{one} -> {two}", names.DAG_ROOT: "dag:root-1"})
     assert said.lineage == (one, two)
     assert said.dag_root == "root-1"
 
@@ -217,38 +217,38 @@ def test_lineage_and_root() -> None:
 )
 def test_what_cannot_be_read_is_refused_not_ignored(headers: dict[str, str], words: str) -> None:
     with pytest.raises(HeaderSyntaxError, match=words) as caught:
-        parse(headers)
+        parse_request(headers)
     assert caught.value.status_hint == 400
 
 
 def test_pairs_show_a_name_that_was_sent_twice_in_one_spelling() -> None:
     pairs = [(names.POLICY, "halt-on HIGH"), ("Accept", "*/*"), (names.POLICY, "oversight auto")]
     with pytest.raises(HeaderSyntaxError, match="stands twice"):
-        parse(pairs)
-    assert parse(pairs[:2]) == RequestHeaders(safety_policy="halt-on HIGH")
+        parse_request(pairs)
+    assert parse_request(pairs[:2]) == RequestHeaders(safety_policy="halt-on HIGH")
 
 
 @pytest.mark.parametrize("value", [-0.1, 1.1, float("nan"), float("inf")])
 def test_no_fraction_is_made_of_other_numbers(value: float) -> None:
     with pytest.raises(HeaderSyntaxError):
-        values.fraction(value)
+        grammar.write_fraction(value)
 
 
 @given(st.floats(0.0, 1.0))
 def test_a_budget_never_grows_on_its_way(budget: float) -> None:
-    said = values.floored(budget)
+    said = grammar.floor_budget(budget)
     # Noise of sums of decimals is all that may be added.
     assert budget - 1e-4 <= said <= budget + 1e-9
     assert RequestHeaders(safety_budget=budget).safety_budget == said
-    assert parse({names.SAFETY_BUDGET: f"{said:.4f}"}).safety_budget == said
+    assert parse_request({names.SAFETY_BUDGET: f"{said:.4f}"}).safety_budget == said
 
 
 def test_a_budget_of_many_digits_is_cut_off() -> None:
-    assert parse({names.SAFETY_BUDGET: "0.99999999"}).safety_budget == 0.9999
-    assert parse({names.SAFETY_BUDGET: "0.1000"}).safety_budget == 0.1
+    assert parse_request({names.SAFETY_BUDGET: "0.99999999"}).safety_budget == 0.9999
+    assert parse_request({names.SAFETY_BUDGET: "0.1000"}).safety_budget == 0.1
 
 
 @given(st.text())
 def test_a_slug_is_a_token_or_empty(label: str) -> None:
-    made = values.slug(label)
-    assert made == "" or values.TOKEN.fullmatch(made)
+    made = grammar.slug(label)
+    assert made == "" or grammar.TOKEN.fullmatch(made)

@@ -6,18 +6,18 @@ import pytest
 
 from crp_integrations.dpe.records import Completeness, Quality, StageRun
 from crp_integrations.headers import names
-from crp_integrations.headers.parse import read
-from crp_integrations.headers.render import render
-from crp_integrations.headers.values import slug
+from crp_integrations.headers.codec import parse_response
+from crp_integrations.headers.grammar import slug
+from crp_integrations.headers.response_headers import render_headers
 from crp_integrations.vocabulary import CompletenessLevel, RepetitionLevel
-from tests.headers.samples import SESSION, envelope, report, seal
+from tests.headers.header_samples import SESSION, envelope, report, seal
 
 QUALITY = {names.REPETITION, names.COMPLETENESS, names.FLOW, names.QUALITY_SCORE}
 
 
 def said(*ran: int, **fields: object) -> dict[str, str]:
     stages = tuple(StageRun(number=n, name=f"stage {n}", engine="test@1") for n in (1, *ran))
-    return render(
+    return render_headers(
         envelope(),
         report(stages=stages, **fields),
         session_id=SESSION,
@@ -75,7 +75,7 @@ def test_what_did_not_run_has_no_header(missing: int) -> None:
 def test_no_needs_and_reports_of_other_stages_have_none() -> None:
     assert names.COMPLETENESS not in said(8)
     assert not QUALITY & set(said())
-    failed = render(
+    failed = render_headers(
         envelope(),
         report(stages=(StageRun(number=7, name="repetition", engine="x"),)),
         session_id=SESSION,
@@ -89,7 +89,7 @@ def test_no_needs_and_reports_of_other_stages_have_none() -> None:
 def test_they_are_read_back() -> None:
     headers = said(6, 7, 8, 9, quality=needs(3, "GDPR"), repetition_level=RepetitionLevel.SEVERE,
                    repetition_overlap=0.5)  # fmt: skip
-    back = read(headers)
+    back = parse_response(headers)
     assert back.completeness is not None
     assert (back.completeness.covered, back.completeness.uncovered) == (3, ("gdpr",))
     assert back.repetition is not None

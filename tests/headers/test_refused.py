@@ -9,14 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crp_integrations.errors import HeaderSyntaxError
-from crp_integrations.headers import fields, names
+from crp_integrations.headers import codec, names
+from crp_integrations.headers.codec import (
+    parse_request,
+    parse_response,
+    write_request,
+    write_response,
+)
 from crp_integrations.headers.grammar import GRAMMAR, MOST_CHARACTERS, SECRET
-from crp_integrations.headers.parse import parse, read
 from crp_integrations.headers.records import RequestHeaders, ResponseHeaders
-from crp_integrations.headers.write import ask, write
-from tests.headers.made import REQUESTS, RESPONSES
+from tests.headers.header_strategies import REQUESTS, RESPONSES
 
-OF_REQUESTS = {form.name for form in fields.REQUEST.values()}
+OF_REQUESTS = {form.name for form in codec.REQUEST.values()}
 PIECES = st.lists(
     st.sampled_from(
         ["\r\n", "\x00", "\x0b", "\x85", "\u2028", "١٢", "ſ", "K", "a\r\n b", "1" * 40, "sha256:",
@@ -41,8 +45,8 @@ def checked(error: HeaderSyntaxError) -> None:
 
 @given(st.dictionaries(NAME | st.text(max_size=20), HOSTILE, max_size=6))
 def test_random_headers_are_read_or_refused(headers: dict[str, str]) -> None:
-    law(parse, ask, headers)
-    law(read, write, headers)
+    law(parse_request, write_request, headers)
+    law(parse_response, write_response, headers)
 
 
 def law(reader: Any, writer: Any, headers: dict[str, str]) -> None:
@@ -59,14 +63,14 @@ def law(reader: Any, writer: Any, headers: dict[str, str]) -> None:
 def test_a_request_that_was_tampered_with(
     asked: RequestHeaders, which: int, place: int, piece: str, keep: bool
 ) -> None:
-    law(parse, ask, tampered(ask(asked), which, place, piece, keep))
+    law(parse_request, write_request, tampered(write_request(asked), which, place, piece, keep))
 
 
 @given(RESPONSES, st.integers(0, 99), st.integers(0, 99), HOSTILE, st.booleans())
 def test_a_response_that_was_tampered_with(
     said: ResponseHeaders, which: int, place: int, piece: str, keep: bool
 ) -> None:
-    law(read, write, tampered(write(said), which, place, piece, keep))
+    law(parse_response, write_response, tampered(write_response(said), which, place, piece, keep))
 
 
 def tampered(
@@ -83,7 +87,7 @@ def tampered(
 
 @given(st.sampled_from(sorted(GRAMMAR)), HOSTILE)
 def test_hostile_values_are_refused_or_plain(name: str, value: str) -> None:
-    reader = parse if name in OF_REQUESTS else read
+    reader = parse_request if name in OF_REQUESTS else parse_response
     try:
         reader({name: value})
     except HeaderSyntaxError as error:
@@ -100,18 +104,18 @@ def test_hostile_values_are_refused_or_plain(name: str, value: str) -> None:
 @pytest.mark.parametrize("name", [n for n, d in names.DIRECTIONS.items() if d == "response"])
 def test_response_names_are_refused_in_a_request(name: str) -> None:
     with pytest.raises(HeaderSyntaxError, match=f"{name} is a response header"):
-        parse({name.upper(): "S"})
+        parse_request({name.upper(): "S"})
 
 
 @pytest.mark.parametrize("name", [n for n, d in names.DIRECTIONS.items() if d == "request"])
 def test_request_names_are_refused_in_a_response(name: str) -> None:
     with pytest.raises(HeaderSyntaxError, match=f"{name} is a request header"):
-        read({name.lower(): "S"})
+        parse_response({name.lower(): "S"})
 
 
 @pytest.mark.parametrize("name", names.DIRECTIONS)
 def test_every_header_refuses_control_characters_and_stands_once(name: str) -> None:
-    reader = parse if name in OF_REQUESTS else read
+    reader = parse_request if name in OF_REQUESTS else parse_response
     for bad in ("a\rb", "a\nb", "a\r\n b", "\x00", "a\x7fb"):
         with pytest.raises(HeaderSyntaxError, match=f"{name} holds a control character"):
             reader({name: bad})
@@ -133,9 +137,9 @@ def test_a_whole_set_session_is_no_token_and_that_is_said() -> None:
     given = (
         f"token={token}; Path=/; Max-Age=3600; Signed; SameSite=Strict; Window=1; QualityHistory=C"
     )
-    assert parse({names.SESSION_TOKEN: token}).session_token == token
+    assert parse_request({names.SESSION_TOKEN: token}).session_token == token
     with pytest.raises(HeaderSyntaxError, match="between token= and the first semicolon") as error:
-        parse({names.SESSION_TOKEN: given})
+        parse_request({names.SESSION_TOKEN: given})
     assert token not in str(error.value)
     with pytest.raises(HeaderSyntaxError, match="which its syntax forbids"):
-        parse({names.SESSION_TOKEN: f"token={token}"})
+        parse_request({names.SESSION_TOKEN: f"token={token}"})

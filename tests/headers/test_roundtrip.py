@@ -6,14 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.headers import fields, names
+from crp_integrations.headers import codec, names
+from crp_integrations.headers.codec import (
+    parse_request,
+    parse_response,
+    write_request,
+    write_response,
+)
 from crp_integrations.headers.grammar import GRAMMAR
-from crp_integrations.headers.parse import parse, read
 from crp_integrations.headers.records import RequestHeaders, ResponseHeaders
-from crp_integrations.headers.render import render
-from crp_integrations.headers.write import ask, write
-from tests.headers.made import ASKED, REQUESTS, RESPONSES, SAID, any_case
-from tests.headers.samples import SESSION, envelope, report, seal
+from crp_integrations.headers.response_headers import render_headers
+from tests.headers.header_samples import SESSION, envelope, report, seal
+from tests.headers.header_strategies import ASKED, REQUESTS, RESPONSES, SAID, any_case
 
 FLIPS = st.lists(st.booleans(), max_size=80)
 # What tells upper from lower case: ids, secrets, and text that is read elsewhere.
@@ -27,70 +31,70 @@ EXACT = {
 
 @given(RESPONSES)
 def test_what_a_response_says_is_read_back(said: ResponseHeaders) -> None:
-    assert read(write(said)) == said
+    assert parse_response(write_response(said)) == said
 
 
 @given(REQUESTS)
 def test_what_a_request_asks_is_read_back(asked: RequestHeaders) -> None:
-    assert parse(ask(asked)) == asked
+    assert parse_request(write_request(asked)) == asked
 
 
 @given(RESPONSES, FLIPS)
 def test_names_are_read_in_any_case(said: ResponseHeaders, flips: list[bool]) -> None:
-    written = {any_case(name, flips): value for name, value in write(said).items()}
-    assert read({**written, "Content-Type": "x", "CRP-Of-Tomorrow": "1"}) == said
+    written = {any_case(name, flips): value for name, value in write_response(said).items()}
+    assert parse_response({**written, "Content-Type": "x", "CRP-Of-Tomorrow": "1"}) == said
 
 
 @given(REQUESTS, FLIPS)
 def test_words_of_a_request_are_read_in_any_case(asked: RequestHeaders, flips: list[bool]) -> None:
     written = {
         any_case(name, flips): value if name in EXACT else any_case(value, flips)
-        for name, value in ask(asked).items()
+        for name, value in write_request(asked).items()
     }
-    assert parse(written) == asked
+    assert parse_request(written) == asked
 
 
 @given(RESPONSES, FLIPS)
 def test_words_of_a_response_are_read_in_any_case(said: ResponseHeaders, flips: list[bool]) -> None:
     written = {
         name: value if name in EXACT else any_case(value, flips)
-        for name, value in write(said).items()
+        for name, value in write_response(said).items()
     }
-    assert read(written) == said
+    assert parse_response(written) == said
 
 
 def test_every_header_is_a_field_with_a_rule_and_a_value_to_try() -> None:
-    assert set(fields.RESPONSE) == set(ResponseHeaders.model_fields)
-    assert set(fields.REQUEST) == set(RequestHeaders.model_fields)
-    assert set(SAID) == set(fields.RESPONSE) - {"protocol_version"}
-    assert set(ASKED) == set(fields.REQUEST)
-    named = {form.name for form in (*fields.RESPONSE.values(), *fields.REQUEST.values())}
+    assert set(codec.RESPONSE) == set(ResponseHeaders.model_fields)
+    assert set(codec.REQUEST) == set(RequestHeaders.model_fields)
+    assert set(SAID) == set(codec.RESPONSE) - {"protocol_version"}
+    assert set(ASKED) == set(codec.REQUEST)
+    named = {form.name for form in (*codec.RESPONSE.values(), *codec.REQUEST.values())}
     assert named == set(names.DIRECTIONS) == set(GRAMMAR)
 
 
 @pytest.mark.parametrize("name", names.DIRECTIONS)
 def test_a_header_is_a_field_of_the_directions_that_it_has(name: str) -> None:
     ways = {
-        "request": name in {form.name for form in fields.REQUEST.values()},
-        "response": name in {form.name for form in fields.RESPONSE.values()},
+        "request": name in {form.name for form in codec.REQUEST.values()},
+        "response": name in {form.name for form in codec.RESPONSE.values()},
     }
     direction = names.DIRECTIONS[name]
     assert ways == {
-        "request": direction is not names.Direction.RESPONSE,
-        "response": direction is not names.Direction.REQUEST,
+        "request": direction is not names.HeaderDirection.RESPONSE,
+        "response": direction is not names.HeaderDirection.REQUEST,
     }
 
 
 def test_a_window_is_read_back() -> None:
-    headers = render(
+    headers = render_headers(
         envelope(), report(), session_id=SESSION, window_number=2, window_total=5, seal=seal()
     )
-    said = read(headers)
+    said = parse_response(headers)
     assert said.facts_used == (2, 4)
     assert said.saturation == 0.994
-    assert write(said) == headers
+    assert write_response(said) == headers
 
 
 def test_nothing_said_and_nothing_asked_is_no_header() -> None:
-    assert ask(RequestHeaders()) == {}
-    assert write(ResponseHeaders()) == {names.PROTOCOL: "3.0.0"}
+    assert write_request(RequestHeaders()) == {}
+    assert write_response(ResponseHeaders()) == {names.PROTOCOL: "3.0.0"}

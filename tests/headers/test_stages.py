@@ -14,12 +14,11 @@ from crp_integrations.dpe.stages.report import finish
 from crp_integrations.dpe.verifier.alignment_verifier import AlignmentVerifier
 from crp_integrations.engines.rego import RegoEngine
 from crp_integrations.headers import names
-from crp_integrations.headers.parse import read
-from crp_integrations.headers.passed import Passed
-from crp_integrations.headers.render import render
+from crp_integrations.headers.codec import parse_response
+from crp_integrations.headers.response_headers import WindowContext, render_headers
 from crp_integrations.vocabulary import ChainIntegrity, Domain, Sector
 from tests.dpe.windows import after
-from tests.headers.samples import SESSION, envelope, seal
+from tests.headers.header_samples import SESSION, envelope, seal
 
 REPORT_URI = "https://a.example/crp/v3/reports/1"
 FERRY = "The Brannock ferry carried 640 cars in 2024 and did not sail in January."
@@ -50,9 +49,9 @@ def whole(answer: str = ANSWER) -> Report:
 
 
 def said(
-    report: Report, passed: Passed | None = None, sealed: dict[str, Any] | None = None
+    report: Report, passed: WindowContext | None = None, sealed: dict[str, Any] | None = None
 ) -> dict[str, str]:
-    return render(
+    return render_headers(
         envelope(),
         report,
         session_id=SESSION,
@@ -65,7 +64,7 @@ def said(
 
 @pytest.mark.requirement("005-20-2")
 def test_stages_7_to_12_and_the_quality_score_emit_exactly_ten() -> None:
-    headers = said(whole(), Passed(report_uri=REPORT_URI))
+    headers = said(whole(), WindowContext(report_uri=REPORT_URI))
     named = {"CRP-Safety-", "CRP-Quality-", "CRP-Compliance-", "CRP-Provenance-"}
     emitted = {name for name in headers if name.startswith(tuple(named))}
     assert emitted - set(names.OF_STAGES_1_TO_5) - set(names.OF_STAGE_13) - {names.WINDOW_HMAC} == {
@@ -85,7 +84,7 @@ def test_stages_7_to_12_and_the_quality_score_emit_exactly_ten() -> None:
 
 @pytest.mark.requirement("005-20-3")
 def test_stage_13_emits_seal_integrity_and_report() -> None:
-    passed = Passed(report_uri=REPORT_URI)
+    passed = WindowContext(report_uri=REPORT_URI)
     headers = said(whole().changed(chain_integrity=ChainIntegrity.VALID), passed)
     assert {name: headers[name] for name in names.OF_STAGE_13} == {
         "CRP-Provenance-HMAC": seal().hmac,
@@ -112,7 +111,7 @@ def test_contradictions_of_an_answer_with_itself() -> None:
 def test_contradictions_of_an_answer_with_an_earlier_window() -> None:
     headers = said(after("Revenue increased 20%.", "Revenue decreased 5%."))
     assert headers["CRP-Safety-Contradictions"] == "1; scope=cross-window"
-    found = read(headers).contradictions
+    found = parse_response(headers).contradictions
     assert found is not None
     assert (found.count, found.scope) == (1, "cross-window")
 
@@ -145,9 +144,9 @@ def test_completeness_has_its_class_and_its_counts() -> None:
 def test_flow_has_the_remedy_that_was_used(remedy: str) -> None:
     report = whole().changed(flow_score=0.82)
     assert said(report)["CRP-Quality-Flow"] == "0.82"
-    broken = said(report.changed(flow_score=0.34), Passed(flow_remedy=remedy))
+    broken = said(report.changed(flow_score=0.34), WindowContext(flow_remedy=remedy))
     assert broken["CRP-Quality-Flow"] == f"0.34; remediation={remedy}"
-    flow = read(broken).flow
+    flow = parse_response(broken).flow
     assert flow is not None
     assert (flow.score, flow.remediation) == (0.34, remedy)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from crp_integrations.errors import IngestError
 from crp_integrations.fabric.records import Document
-from crp_integrations.loaders import front_matter, html, jsonl, markdown, pdf, text
+from crp_integrations.loaders import front_matter, html, jsonl, pdf, text
 from crp_integrations.vocabulary import SourceKind
 from tests.loaders.pdfs import pdf as make_pdf
 
@@ -51,7 +51,7 @@ Retention
 
 
 def read_markdown(source: str, name: str = "a.md") -> Document:
-    return markdown.read(source.encode(), uri="u", name=name)
+    return text.read_markdown(source.encode(), uri="u", name=name)
 
 
 def test_markdown_blocks_are_slices_under_their_headings() -> None:
@@ -111,7 +111,7 @@ def test_markdown_blocks_are_verbatim_and_in_order(lines: list[str]) -> None:
 
 @given(st.text(st.sampled_from("ab \n\t\f"), max_size=60))
 def test_paragraphs_are_verbatim_and_nothing_is_lost(source: str) -> None:
-    blocks = text.paragraphs(source)
+    blocks = text.split_paragraphs(source)
     assert all(source[block.start : block.end] == block.text for block in blocks)
     assert "".join("".join(b.text for b in blocks).split()) == "".join(source.split())
     assert all("\n\n" not in block.text for block in blocks)
@@ -172,7 +172,7 @@ def test_front_matter_cannot_grow_without_end() -> None:
         for old, new in zip("abcdefgh", "bcdefghi", strict=True)
     )
     with pytest.raises(IngestError, match="more than"):
-        front_matter.split(f"---\n{bomb}\n---\n", name="x")
+        front_matter.split_front_matter(f"---\n{bomb}\n---\n", name="x")
 
 
 def test_a_rule_at_the_top_is_no_front_matter() -> None:
@@ -197,7 +197,7 @@ PAGE = """<!DOCTYPE html><html><head><title> The  Page </title><style>p{color:re
 
 
 def test_html_is_what_a_reader_sees() -> None:
-    document = html.read(PAGE.encode(), uri="u", name="a.html")
+    document = html.read_html(PAGE.encode(), uri="u", name="a.html")
     assert document.title == "The Page"
     assert [(block.text, block.heading) for block in document.blocks] == [
         ("Guide", "Guide"),
@@ -216,41 +216,41 @@ def test_html_is_what_a_reader_sees() -> None:
 
 def test_html_without_a_main_part_leaves_out_what_is_around() -> None:
     page = b"<body><nav>Menu</nav><p>Text.</p><aside>Ad</aside><footer>Imprint</footer></body>"
-    assert [b.text for b in html.read(page, uri="u", name="x").blocks] == ["Text."]
+    assert [b.text for b in html.read_html(page, uri="u", name="x").blocks] == ["Text."]
 
 
 def test_html_layout_tables_are_walked_and_depth_does_not_matter() -> None:
     page = "<table><tr><td><h1>T</h1><p>Text.</p></td></tr></table>" + "<div>" * 5000 + "deep"
-    document = html.read(page.encode(), uri="u", name="x")
+    document = html.read_html(page.encode(), uri="u", name="x")
     assert [block.text for block in document.blocks] == ["T", "Text.", "deep"]
     nested = "<ul><li>x" * 2000
-    assert html.read(nested.encode(), uri="u", name="x").blocks[0].text.startswith("- x")
+    assert html.read_html(nested.encode(), uri="u", name="x").blocks[0].text.startswith("- x")
 
 
 def test_html_encoding_is_the_declared_one() -> None:
     page = '<meta charset="iso-8859-1"><p>Größe</p>'.encode("iso-8859-1")
-    assert html.read(page, uri="u", name="x").blocks[0].text == "Größe"
+    assert html.read_html(page, uri="u", name="x").blocks[0].text == "Größe"
     with pytest.raises(IngestError, match="is not text"):
-        html.read("<p>Größe</p>".encode("iso-8859-1"), uri="u", name="x")
+        html.read_html("<p>Größe</p>".encode("iso-8859-1"), uri="u", name="x")
     with pytest.raises(IngestError, match="'klingon', which is unknown"):
-        html.read(b"<meta charset=klingon><p>x</p>", uri="u", name="x")
+        html.read_html(b"<meta charset=klingon><p>x</p>", uri="u", name="x")
 
 
 @pytest.mark.parametrize("page", [b"<html></html>", b"<body><script>x()</script></body>"])
 def test_html_without_text_is_refused(page: bytes) -> None:
     with pytest.raises(IngestError, match="holds no text"):
-        html.read(page, uri="u", name="x")
+        html.read_html(page, uri="u", name="x")
 
 
 def test_the_line_of_the_documentation_is_a_document_with_all_that_it_says() -> None:
     page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
     line = page.partition("```json\n")[2].partition("\n```")[0]
     assert set(json.loads(line)) == {"text", "id", "title", "kind", "labels", "metadata"}
-    (document,) = jsonl.read(line.encode(), uri="file:///a.jsonl", name="a.jsonl")
+    (document,) = jsonl.read_jsonl(line.encode(), uri="file:///a.jsonl", name="a.jsonl")
     assert (document.uri, document.title) == ("file:///a.jsonl#7", "Gates")
     assert (document.kind, document.labels) == (SourceKind.OFFICIAL, ("class:public",))
     assert document.metadata == {"page": 3}
-    (named,) = jsonl.read(
+    (named,) = jsonl.read_jsonl(
         json.dumps({**json.loads(line), "uri": "gates:1", "source": "x"}).encode(),
         uri="file:///a.jsonl",
         name="a.jsonl",
@@ -265,7 +265,7 @@ def test_jsonl_lines_are_documents() -> None:
         {"text": "Four."},
     ]
     data = "\n".join(json.dumps(line) for line in lines).encode() + b"\n\n"
-    one, two, three = jsonl.read(data, uri="file:///a.jsonl", name="a.jsonl")
+    one, two, three = jsonl.read_jsonl(data, uri="file:///a.jsonl", name="a.jsonl")
     assert (one.uri, one.title, one.kind, one.labels) == (
         "file:///a.jsonl#7",
         "T",
@@ -276,7 +276,7 @@ def test_jsonl_lines_are_documents() -> None:
     assert (two.uri, two.metadata) == ("https://a.gov/b", {"url": "https://a.gov"})
     # Lines put before it do not make a line another document.
     moved = list(
-        jsonl.read(b'{"text": "Zero."}\n{"text": "Four."}', uri="file:///a.jsonl", name="x")
+        jsonl.read_jsonl(b'{"text": "Zero."}\n{"text": "Four."}', uri="file:///a.jsonl", name="x")
     )
     assert moved[1] == three
 
@@ -299,7 +299,7 @@ def test_jsonl_lines_are_documents() -> None:
 def test_a_bad_line_is_named(line: str, message: str) -> None:
     data = f'{{"text": "fine"}}\n{line}\n'.encode()
     with pytest.raises(IngestError, match=f"a.jsonl line 2.*{message}"):
-        list(jsonl.read(data, uri="u", name="a.jsonl"))
+        list(jsonl.read_jsonl(data, uri="u", name="a.jsonl"))
 
 
 def test_a_line_with_an_empty_text_is_a_document_without_blocks() -> None:
@@ -308,7 +308,7 @@ def test_a_line_with_an_empty_text_is_a_document_without_blocks() -> None:
         '{"content": " \\n", "title": "B"}',
         '{"text": "", "id": 7}',
     ]
-    documents = list(jsonl.read("\n".join(lines).encode(), uri="u", name="a.jsonl"))
+    documents = list(jsonl.read_jsonl("\n".join(lines).encode(), uri="u", name="a.jsonl"))
     assert [document.uri for document in documents] == ["u#line-1", "u#line-2", "u#7"]
     assert [document.blocks for document in documents] == [(), (), ()]
 
@@ -337,7 +337,7 @@ PAGES = [
 
 
 def test_pdf_paragraphs_are_whole_again_with_their_pages() -> None:
-    document = pdf.read(make_pdf(PAGES, title="Report"), uri="u", name="a.pdf")
+    document = pdf.read_pdf(make_pdf(PAGES, title="Report"), uri="u", name="a.pdf")
     assert document.title == "Report"
     assert [(block.page, block.text) for block in document.blocks] == [
         (1, f"{LONG} and the word information is joined, but well-known and well-known stay."),
@@ -352,9 +352,9 @@ def test_pdf_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     good = make_pdf(PAGES)
     for bad in (b"not a pdf at all", good[: len(good) // 3], b"%PDF-1.4\n" + bytes(99)):
         with pytest.raises(IngestError, match=r"a\.pdf"):
-            pdf.read(bad, uri="u", name="a.pdf")
+            pdf.read_pdf(bad, uri="u", name="a.pdf")
     with pytest.raises(IngestError, match="no text layer"):
-        pdf.read(make_pdf([[]]), uri="u", name="a.pdf")
+        pdf.read_pdf(make_pdf([[]]), uri="u", name="a.pdf")
 
 
 def test_encrypted_pdf_is_refused_unless_its_password_is_empty() -> None:
@@ -369,6 +369,6 @@ def test_encrypted_pdf_is_refused_unless_its_password_is_empty() -> None:
         writer.write(out)
         if refused:
             with pytest.raises(IngestError, match="encrypted"):
-                pdf.read(out.getvalue(), uri="u", name="a.pdf")
+                pdf.read_pdf(out.getvalue(), uri="u", name="a.pdf")
         else:
-            assert pdf.read(out.getvalue(), uri="u", name="a.pdf").blocks
+            assert pdf.read_pdf(out.getvalue(), uri="u", name="a.pdf").blocks

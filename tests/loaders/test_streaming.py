@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from crp_integrations.errors import IngestError
 from crp_integrations.fabric.records import Document, StreamedDocument
-from crp_integrations.loaders import load as load_module
+from crp_integrations.loaders import documents as load_module
 from crp_integrations.loaders import text as text_module
-from crp_integrations.loaders.decoding import decode, decoded
-from crp_integrations.loaders.load import load
-from crp_integrations.loaders.text import flow, paragraphs
+from crp_integrations.loaders.documents import load_path
+from crp_integrations.loaders.files import decode, decode_pieces
+from crp_integrations.loaders.text import split_paragraphs, stream_paragraphs
 
 PIECE = st.sampled_from(
     [
@@ -54,9 +54,9 @@ def test_paragraphs_of_pieces_are_those_of_the_whole(text: str, size: int, longe
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text_module, "_LONGEST", longest)
-        whole = paragraphs(text)
+        whole = split_paragraphs(text)
         pieces = [text[start : start + size] for start in range(0, len(text), size)]
-        assert list(flow(pieces)) == whole
+        assert list(stream_paragraphs(pieces)) == whole
         for block in whole:
             assert text[block.start : block.end] == block.text
             assert len(block.text) <= longest
@@ -75,7 +75,7 @@ def test_decoding_pieces_is_decoding_the_whole(text: str, size: int, encoding: s
     if encoding == "utf-16-be":
         data = codecs.BOM_UTF16_BE + data
     pieces = [data[start : start + size] for start in range(0, len(data), size)]
-    assert "".join(decoded(pieces, name="f")) == decode(data, name="f")
+    assert "".join(decode_pieces(pieces, name="f")) == decode(data, name="f")
 
 
 @pytest.mark.parametrize("place", [0, 5, 4096, 9_999])
@@ -85,14 +85,16 @@ def test_a_bad_byte_is_named_by_its_place_in_the_file(place: int) -> None:
     wanted: list[str] = []
     for read in (
         lambda: decode(bytes(data), name="f"),
-        lambda: list(decoded([bytes(data[n : n + 7]) for n in range(0, len(data), 7)], name="f")),
+        lambda: list(
+            decode_pieces([bytes(data[n : n + 7]) for n in range(0, len(data), 7)], name="f")
+        ),
     ):
         with pytest.raises(IngestError, match="f is not text: byte") as caught:
             read()
         wanted.append(str(caught.value))
     assert wanted[0] == wanted[1]
     with pytest.raises(IngestError, match="NUL"):
-        list(decoded([b"abcd", b"e\x00f"], name="f"))
+        list(decode_pieces([b"abcd", b"e\x00f"], name="f"))
 
 
 def shape(document: Any) -> tuple[Any, ...]:
@@ -130,8 +132,8 @@ def test_long_files_give_the_same_documents_read_when_they_are_wanted(
     files(tmp_path)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(load_module, "STREAMED", 1 << 30)
-        held = list(load(tmp_path))
-    lazy = list(load(tmp_path))
+        held = list(load_path(tmp_path))
+    lazy = list(load_path(tmp_path))
     assert [shape(one) for one in lazy] == [shape(one) for one in held]
     assert {type(one) for one in held} == {Document}
     kinds = {one.title if one.title in "abcf" else one.uri: type(one) for one in lazy}
@@ -146,7 +148,7 @@ def test_a_file_that_changes_meanwhile_is_refused(
 ) -> None:
     files(tmp_path)
     (tmp_path / "0.txt").write_text("x " * 100)  # fills what a folder's files may take in memory
-    found = [one for one in load(tmp_path) if f"/{name}" in one.uri]
+    found = [one for one in load_path(tmp_path) if f"/{name}" in one.uri]
     path = tmp_path / name
     path.write_text(path.read_text().replace("something", "anything").replace("Row", "Bow"))
     one = found[0]
@@ -161,16 +163,16 @@ def test_formats_that_are_read_whole_have_a_largest_size(
     for name in ("a.md", "a.html", "a.pdf"):
         (tmp_path / name).write_text("word " * 1_000)
         with pytest.raises(IngestError, match=rf"{name} has .* is read whole; wanted at most"):
-            list(load(tmp_path / name))
+            list(load_path(tmp_path / name))
     (tmp_path / "a.txt").write_text("word " * 1_000)
-    assert isinstance(next(load(tmp_path / "a.txt")), StreamedDocument)
+    assert isinstance(next(load_path(tmp_path / "a.txt")), StreamedDocument)
 
 
 def test_a_long_file_without_text_is_refused(tmp_path: Path, small_limits: None) -> None:
     for name in ("a.txt", "a.jsonl"):
         (tmp_path / name).write_text(" \n" * 200)
         with pytest.raises(IngestError, match="holds no text"):
-            list(load(tmp_path / name))
+            list(load_path(tmp_path / name))
 
 
 @pytest.mark.parametrize("name", ["long.txt", "long.jsonl"])
@@ -186,7 +188,7 @@ def test_a_long_file_is_never_in_memory_as_a_whole(
     tracemalloc.start()
     try:
         count = 0
-        for one in load(path):
+        for one in load_path(path):
             assert isinstance(one, StreamedDocument)
             for _ in one.blocks():
                 count += 1

@@ -34,9 +34,9 @@ from crp_integrations.governance.tracing import (
     WindowTrace,
     pack_traces,
 )
-from crp_integrations.observability.otel import OpenTelemetry, pack_attributes, trace_span
+from crp_integrations.observability.observers import ObserverGroup
+from crp_integrations.observability.otel import OpenTelemetry, current_span, pack_attributes
 from crp_integrations.observability.prometheus import Metrics
-from crp_integrations.observability.together import Together
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.vocabulary import DropReason
 from tests.doubles import ScriptedModel
@@ -140,7 +140,7 @@ def test_the_trace_of_a_pack_stands_in_the_ledger_and_is_the_one_that_was_export
     opener: Opener, recorded: Recorded
 ) -> None:
     seen = Seen()
-    with opener(tracer=Together(recorded.observer, seen)) as relay:
+    with opener(tracer=ObserverGroup(recorded.observer, seen)) as relay:
         answer = relay.ask(QUESTION, budget_tokens=40)
         with relay.fabric.begin(write=False) as transaction:
             (written,) = pack_traces(transaction.journal.events())
@@ -249,7 +249,7 @@ def test_a_failed_call_is_traced_by_the_name_of_its_error(
 ) -> None:
     seen = Seen()
     failing = ScriptedModel(ModelError(f"the provider said: {QUESTION}"))
-    both = Together(recorded.observer, seen)
+    both = ObserverGroup(recorded.observer, seen)
     with opener(tracer=both, models=failing) as relay, pytest.raises(ModelError):
         relay.ask(QUESTION)
     (trace,) = seen.traces
@@ -303,7 +303,7 @@ def test_an_observer_that_fails_costs_no_answer(
 
 async def test_the_ways_to_ask_are_all_traced(opener: Opener, recorded: Recorded) -> None:
     seen = Seen()
-    with opener(tracer=Together(recorded.observer, seen)) as relay:
+    with opener(tracer=ObserverGroup(recorded.observer, seen)) as relay:
         await relay.aask(QUESTION)
         assert (
             "".join(
@@ -333,12 +333,12 @@ async def test_a_stream_is_one_trace_and_its_reader_is_not_in_it(
     with opener(tracer=recorded.observer) as relay:
         for part in relay.stream(QUESTION, live=live):
             # What the reader does between pieces belongs to nobody's stream.
-            assert trace_span() is INVALID_SPAN
+            assert current_span() is INVALID_SPAN
             mine.start_span(f"sync reader of {type(part).__name__}").end()
         async for part in relay.astream(QUESTION, live=live):
-            assert trace_span() is INVALID_SPAN
+            assert current_span() is INVALID_SPAN
             mine.start_span(f"async reader of {type(part).__name__}").end()
-    assert trace_span() is INVALID_SPAN
+    assert current_span() is INVALID_SPAN
     roots = recorded.named("crp.stream")
     assert len(roots) == 2
     for root in roots:
@@ -361,9 +361,9 @@ async def test_a_reader_within_a_span_has_the_stream_in_it(
         mine.start_as_current_span("request") as request,
     ):
         list(relay.stream(QUESTION))
-        assert trace_span() is request
+        assert current_span() is request
         async for _ in relay.astream(QUESTION):
-            assert trace_span() is request
+            assert current_span() is request
     for root in recorded.named("crp.stream"):
         assert root.parent is not None
         assert root.parent.span_id == request.get_span_context().span_id
@@ -447,7 +447,7 @@ async def test_who_stops_listening_ends_the_span_and_the_models_stream(
     assert sealed == {root.context.trace_id for root in roots}
     points = recorded.metrics()["gen_ai.client.operation.duration"]
     assert not any("error.type" in point.attributes for point in points)
-    assert trace_span() is INVALID_SPAN
+    assert current_span() is INVALID_SPAN
 
 
 @contextmanager
@@ -507,7 +507,7 @@ def test_no_text_stands_in_spans_metrics_or_logs(
     """Every way a window can end, with texts in every place that a caller can fill."""
     caplog.set_level(logging.DEBUG)
     counted = Metrics()
-    both = Together(recorded.observer, counted)
+    both = ObserverGroup(recorded.observer, counted)
     secret = "Zanzibar payroll of May"
     with opener(ANSWER, WRONG, tracer=both) as relay:
         relay.ask(QUESTION, system_prompt=secret, model=f"m {secret}")
@@ -591,7 +591,7 @@ class Noting(Seen):
 @pytest.mark.parametrize("fails", ["", "begins", "ends", "within"])
 def test_each_of_several_observers_has_its_step_ended(fails: str) -> None:
     seen: list[str] = []
-    both = Together(Noting("a", seen), Wordless(), Noting("b", seen, fails), Noting("c", seen))
+    both = ObserverGroup(Noting("a", seen), Wordless(), Noting("b", seen, fails), Noting("c", seen))
 
     def stepped() -> None:
         with both.step("gather"):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from crp_integrations.policy.directives import PolicySource
 from crp_integrations.policy.records import Policy
-from crp_integrations.policy.words import PolicySource
 from crp_integrations.vocabulary import (
     Oversight,
     QualityTier,

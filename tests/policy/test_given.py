@@ -9,31 +9,29 @@ import pytest
 
 from crp_integrations import examine
 from crp_integrations.errors import RequestError
-from crp_integrations.policy.inherit import tightened
-from crp_integrations.policy.judge import judge
-from crp_integrations.policy.parse import parse
-from crp_integrations.policy.profiles import with_mode
-from crp_integrations.policy.render import policy_hash, render
+from crp_integrations.policy.inheritance import apply_mode, tighten
+from crp_integrations.policy.policy_text import parse_policy, policy_hash, render_policy
+from crp_integrations.policy.verdict import judge_answer
 
-POLICY = parse("halt-on HIGH")
+POLICY = parse_policy("halt-on HIGH")
 REPORT = examine("The fee is 40 EUR a month.", ["The fee is 40 EUR a month."])
 
 
 @pytest.mark.parametrize("odd", [None, 5, b"halt-on HIGH", ["halt-on HIGH"], POLICY], ids=type)
 def test_a_policy_is_read_from_a_text(odd: Any) -> None:
     with pytest.raises(RequestError, match=rf"read from a text, .*; got {type(odd).__name__}"):
-        parse(odd)
+        parse_policy(odd)
 
 
 @pytest.mark.parametrize(
     ("verb", "name"),
     [
-        (lambda one: judge(one, REPORT), "policy"),
-        (render, "policy"),
+        (lambda one: judge_answer(one, REPORT), "policy"),
+        (render_policy, "policy"),
         (policy_hash, "policy"),
-        (lambda one: tightened(one, POLICY), "parent"),
-        (lambda one: tightened(POLICY, one), "child"),
-        (lambda one: with_mode(one, None), "policy"),
+        (lambda one: tighten(one, POLICY), "parent"),
+        (lambda one: tighten(POLICY, one), "child"),
+        (lambda one: apply_mode(one, None), "policy"),
     ],
 )
 @pytest.mark.parametrize(
@@ -52,8 +50,8 @@ def test_a_report_and_a_mode_are_given_as_such() -> None:
     odd: Any
     for odd in (None, "The fee is 40 EUR a month."):
         with pytest.raises(RequestError, match=r"report is of type (NoneType|str); give a Report"):
-            judge(POLICY, odd)
+            judge_answer(POLICY, odd)
     for odd in ("bogus", "STRICT"):
         with pytest.raises(RequestError, match="wanted one of strict, warn, permissive"):
-            with_mode(POLICY, odd)
-    assert tightened(POLICY, None) is POLICY
+            apply_mode(POLICY, odd)
+    assert tighten(POLICY, None) is POLICY

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crp_integrations.errors import RequestError
-from crp_integrations.policy.nonce import check_nonce, nonce_for
-from crp_integrations.policy.parse import parse
+from crp_integrations.policy.policy_text import check_nonce, make_nonce, parse_policy
 from crp_integrations.policy.records import Policy
 from tests.policy.policies import policies
 
@@ -22,7 +21,7 @@ RANDOM = st.binary(min_size=16, max_size=16)
 def test_a_nonce_is_taken_for_its_own_policy_alone(
     policy: Policy, other: Policy, random: bytes
 ) -> None:
-    nonce = nonce_for(policy, random=random, key=KEY)
+    nonce = make_nonce(policy, random=random, key=KEY)
     assert nonce.startswith("base64:")
     check_nonce(nonce, policy, key=KEY)
     if other != policy:
@@ -34,8 +33,8 @@ def test_a_nonce_is_taken_for_its_own_policy_alone(
 
 
 def test_the_spelling_of_a_policy_does_not_matter() -> None:
-    nonce = nonce_for(parse("profile=developer"), random=bytes(16), key=KEY)
-    check_nonce(nonce, parse("oversight AUTO; require-quality B; warn-on critical"), key=KEY)
+    nonce = make_nonce(parse_policy("profile=developer"), random=bytes(16), key=KEY)
+    check_nonce(nonce, parse_policy("oversight AUTO; require-quality B; warn-on critical"), key=KEY)
 
 
 @given(
@@ -49,7 +48,7 @@ def test_nothing_else_is_a_nonce(text: str) -> None:
 
 @given(st.integers(0, 70), st.characters())
 def test_a_changed_character_is_seen(place: int, character: str) -> None:
-    nonce = nonce_for(Policy(), random=bytes(16), key=KEY)
+    nonce = make_nonce(Policy(), random=bytes(16), key=KEY)
     changed = nonce[:place] + character + nonce[place + 1 :]
     if changed != nonce:
         with pytest.raises(RequestError):
@@ -59,4 +58,4 @@ def test_a_changed_character_is_seen(place: int, character: str) -> None:
 def test_too_little_chance_and_no_key_are_refused() -> None:
     for random, key in ((bytes(15), KEY), (bytes(16), b"")):
         with pytest.raises(ValueError, match="random bytes"):
-            nonce_for(Policy(), random=random, key=key)
+            make_nonce(Policy(), random=random, key=key)

@@ -10,8 +10,8 @@ import pytest
 from crp_integrations.dpe.records import Classification, Report, StageRun
 from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.envelope.settings import EnvelopeSettings
-from crp_integrations.policy.records import Judgement
-from crp_integrations.policy.settling import Terms
+from crp_integrations.policy.records import PolicyJudgement
+from crp_integrations.policy.verdict import AnswerTerms
 from crp_integrations.receipt import outline
 from crp_integrations.receipt.canonical import dumps
 from crp_integrations.receipt.disclosure import disclosed, dpe_settings, envelope_settings
@@ -83,7 +83,7 @@ def test_fields_that_may_hold_a_float_or_a_record_are_written_anew() -> None:
     floats = {"signals", "composite_score", "base_score", "thresholds", "quality", "claims"}
     assert floats <= changing
     assert changing.isdisjoint({"flags", "claims_by_type", "risk_level", "omission_summary"})
-    assert {"violations", "warnings"} == set(outline.changing(Judgement))
+    assert {"violations", "warnings"} == set(outline.changing(PolicyJudgement))
 
 
 def test_settings_are_read_once_for_all_receipts_that_tell_the_same() -> None:
@@ -127,7 +127,7 @@ def test_a_setting_that_there_is_not_is_refused() -> None:
 
 
 def test_a_part_of_the_content_has_the_fields_that_it_declares() -> None:
-    terms = Terms(review_below=0.25, accept_quality=(QualityTier.A,))
+    terms = AnswerTerms(review_below=0.25, accept_quality=(QualityTier.A,))
     found = outline.declared(TermsTold, terms)
     assert found.keys() == TermsTold.model_fields.keys()
     assert (found["review_below"], found["accept_quality"]) == (250_000, ["A"])

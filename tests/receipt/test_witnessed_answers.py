@@ -6,8 +6,8 @@ import pytest
 
 from crp_integrations.fabric.records import Fact
 from crp_integrations.messages import Message
-from crp_integrations.policy.judge import judge
-from crp_integrations.policy.parse import parse
+from crp_integrations.policy.policy_text import parse_policy
+from crp_integrations.policy.verdict import judge_answer
 from crp_integrations.receipt.records import Receipt, read, write
 from crp_integrations.receipt.replay import replay
 from crp_integrations.receipt.replay_records import EQUAL, NOT_RUN
@@ -76,10 +76,10 @@ def test_answers_of_one_session_are_chained() -> None:
 
 def test_a_verdict_of_the_caller_is_recorded_and_judged_again() -> None:
     relay, _ = opened()
-    policy = parse("block-fabrication")
+    policy = parse_policy("block-fabrication")
     report = examine(ANSWER, [FACTS[0]], QUESTION, embedder=HashEmbedder())
     found = witness(
-        relay, ANSWER, [FACTS[0]], QUESTION, policy=policy, judgement=judge(policy, report)
+        relay, ANSWER, [FACTS[0]], QUESTION, policy=policy, judgement=judge_answer(policy, report)
     )
     receipt = out_of(found)
     assert receipt.chain.outcome == "halted"

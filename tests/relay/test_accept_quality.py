@@ -9,7 +9,7 @@ import pytest
 from crp_integrations import Relay
 from crp_integrations.errors import QualityUnreachable
 from crp_integrations.headers import names
-from crp_integrations.policy.settling import accepted
+from crp_integrations.policy.verdict import accepts_tier
 from crp_integrations.relay import outcomes
 from crp_integrations.relay.steps import Halt, Refusal
 from crp_integrations.vocabulary import EventType, HaltReason, Purpose, QualityTier, RiskLevel
@@ -51,7 +51,7 @@ def budget_of(relay: Relay, tier: QualityTier) -> int:
 )
 def test_a_tier_is_accepted_when_no_worse_than_the_worst_listed(listed: str, passing: str) -> None:
     wanted = [QualityTier(one) for one in listed]
-    assert [tier for tier in QualityTier if accepted(tier, wanted)] == [
+    assert [tier for tier in QualityTier if accepts_tier(tier, wanted)] == [
         QualityTier(one) for one in passing
     ]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from crp_integrations.errors import LimitReached, ModelRateLimited, RequestError, SafetyHalt
 from crp_integrations.headers import names
-from crp_integrations.headers.parse import read
+from crp_integrations.headers.codec import parse_response
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.relay.strategies.worst import worst
 from tests.doubles import ScriptedModel
@@ -60,12 +60,12 @@ def test_each_question_is_answered_in_its_place_and_session(open_relay: Opener) 
 def test_the_headers_say_the_worst_of_all(open_relay: Opener) -> None:
     relay = made(open_relay, Each(**{ASKED[0]: f"{COMMISSIONED} {INVENTED}"}))
     found = relay.batch(ASKED, model=MODEL)
-    said, bad = read(found.headers), read(found.answers[0].headers)
+    said, bad = parse_response(found.headers), parse_response(found.answers[0].headers)
     assert said.hallucination_risk == bad.hallucination_risk == "CRITICAL"
     assert said.hallucination_score == bad.hallucination_score
     assert said.grounding_pct == bad.grounding_pct < 1.0
     assert said.safety_budget == bad.safety_budget == 0.65
-    each = [read(answer.headers) for answer in found.answers]
+    each = [parse_response(answer.headers) for answer in found.answers]
     assert said.quality_tier == max((one.quality_tier for one in each), key=lambda t: t.place)
     assert said.claim_count == sum(one.claim_count for one in each)
     assert said.fabrications == sum(one.fabrications for one in each)
@@ -76,7 +76,7 @@ def test_a_question_that_fails_leaves_the_others(open_relay: Opener) -> None:
     found = relay.batch(ASKED, model=MODEL)
     assert [answer and answer.text for answer in found.answers] == [COMMISSIONED, None, COOLING]
     assert [type(error) for error in found.errors] == [type(None), ModelRateLimited, type(None)]
-    assert read(found.headers).hallucination_risk == "LOW"
+    assert parse_response(found.headers).hallucination_risk == "LOW"
     assert relay.verify().windows == 3
 
 
@@ -85,7 +85,7 @@ def test_what_is_withheld_is_an_error_and_counts_in_the_headers(open_relay: Open
     found = relay.batch(ASKED, model=MODEL, policy="halt-on CRITICAL")
     assert found.answers[0] is None
     assert isinstance(found.errors[0], SafetyHalt)
-    assert read(found.headers).hallucination_risk == "CRITICAL"
+    assert parse_response(found.headers).hallucination_risk == "CRITICAL"
 
 
 def test_when_all_fail_nothing_is_said(open_relay: Opener) -> None:

@@ -12,9 +12,9 @@ import pytest
 from crp_integrations import Relay
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.records import Document
-from crp_integrations.headers.cache import CacheDirectives
-from crp_integrations.headers.parse import parse
-from crp_integrations.loaders import load as loaders
+from crp_integrations.headers.codec import parse_request
+from crp_integrations.headers.records import CacheDirectives
+from crp_integrations.loaders import documents as loaders
 from crp_integrations.messages import ModelCall
 from crp_integrations.relay.records import Request
 from crp_integrations.vectors import FloatRows
@@ -192,7 +192,7 @@ def test_reuse_ckf_reads_the_fabric_and_no_source(
 def test_what_was_asked_for_stands_in_the_report(open_relay: Opener) -> None:
     relay = open_relay()
     relay.fabric.add(list(FACTS))
-    asked = parse({"CRP-Context-Cache": "max-age=60, no-store"})
+    asked = parse_request({"CRP-Context-Cache": "max-age=60, no-store"})
     answer = relay.ask(QUESTION, cache=asked.cache)
     assert "cache=no-store, max-age=60" in answer.report.flags
     plain = relay.ask(QUESTION)

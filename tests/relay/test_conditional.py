@@ -13,7 +13,7 @@ import pytest
 from crp_integrations import Relay
 from crp_integrations.errors import EnvelopeUnchanged, NoRelevantFacts, RequestError, StoreError
 from crp_integrations.fabric.view import View
-from crp_integrations.headers.parse import parse
+from crp_integrations.headers.codec import parse_request
 from crp_integrations.messages import Reply
 from crp_integrations.relay import fitting as turn_module
 from crp_integrations.relay.outcomes import status
@@ -267,7 +267,7 @@ def test_no_cache_makes_everything_anew(relay: Relay, watched: Watched) -> None:
     for presented in (etag, "*"):
         watched.calls.clear()
         headers = {"CRP-Context-Cache": "no-cache", "CRP-Context-If-Match": presented}
-        wanted = parse(headers)
+        wanted = parse_request(headers)
         done = released(relay, presented, cache=wanted.cache, if_match=wanted.if_match)
         assert watched.calls == ["condition", "gather", "assemble"]
         assert done.answer.headers["CRP-Context-Cache-Status"] == "MISS; reason=no-cache"
@@ -445,7 +445,7 @@ def test_a_malformed_etag_is_refused(relay: Relay, if_match: str) -> None:
 
 def test_an_etag_is_read_in_any_case(relay: Relay) -> None:
     etag = asked(relay)
-    wanted = parse({"crp-context-if-match": etag.upper()})
+    wanted = parse_request({"crp-context-if-match": etag.upper()})
     assert wanted.if_match == etag
     assert isinstance(began(relay, etag.upper()), NotModified)
 

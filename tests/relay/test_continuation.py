@@ -13,7 +13,7 @@ from crp_integrations import Relay
 from crp_integrations.envelope.evolution import SUMMARY_SOURCE
 from crp_integrations.envelope.prior import PriorWindow
 from crp_integrations.errors import RequestError
-from crp_integrations.headers.parse import read
+from crp_integrations.headers.codec import parse_response
 from crp_integrations.relay.records import Answer, Request
 from crp_integrations.relay.steps import NotModified
 from crp_integrations.vocabulary import AdviceWord, QualityTier
@@ -69,7 +69,7 @@ def test_the_first_window_issues_an_id_when_not_everything_fits(relay: Relay) ->
     assert envelope.suggests(AdviceWord.CONTINUE)
     assert envelope.suggests(AdviceWord.PRESSURE)
     continuation = answer.headers["CRP-Context-Continuation-Id"]
-    assert continuation == read(answer.headers).continuation_id
+    assert continuation == parse_response(answer.headers).continuation_id
     assert continuation.startswith("crp_cont_")
     assert answer.headers["CRP-Context-Window"] == "1/4"
     # The full three phases ran: all ten were found, ranked, and packed or named as left out.

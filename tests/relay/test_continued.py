@@ -15,7 +15,7 @@ from crp_integrations.errors import (
     ModelRateLimited,
     QualityUnreachable,
 )
-from crp_integrations.headers.parse import read
+from crp_integrations.headers.codec import parse_response
 from crp_integrations.language.sentences import split_sentences
 from crp_integrations.messages import Reply
 from crp_integrations.relay.records import Answer
@@ -260,7 +260,7 @@ def test_a_break_is_bridged_by_a_call_of_its_own(open_relay: Opener) -> None:
     (event,) = events(relay, answer.session_id, EventType.FLOW_STITCH)
     assert event["stitch_hash"].startswith("sha256:")
     assert BRIDGE not in str(events(relay, answer.session_id))
-    assert read(answer.headers).flow.remediation == "stitched"
+    assert parse_response(answer.headers).flow.remediation == "stitched"
     assert relay.verify().windows == 2
 
 
@@ -296,7 +296,7 @@ def test_a_bridge_that_cannot_be_made_is_left_out(open_relay: Opener, flow: str)
         assert len(model.calls) == 3
         assert [piece.text for piece in answer.pieces] == [COMMISSIONED, model.script[1]]
         assert events(relay, answer.session_id, EventType.FLOW_STITCH) == []
-        assert read(answer.headers).flow.remediation != "stitched"
+        assert parse_response(answer.headers).flow.remediation != "stitched"
 
 
 @pytest.mark.requirement("005-11.5-4")
@@ -365,7 +365,7 @@ def test_the_headers_of_several_windows_say_the_worst(open_relay: Opener) -> Non
     first, second = windows(relay, answer.session_id)
     assert first.risk_level is RiskLevel.CRITICAL
     assert second.risk_level is not RiskLevel.CRITICAL
-    said = read(answer.headers)
+    said = parse_response(answer.headers)
     assert said.hallucination_risk is RiskLevel.CRITICAL
     assert said.grounding_pct < 1.0
     assert said.window == (2, 5)

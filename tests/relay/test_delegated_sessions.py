@@ -7,9 +7,8 @@ import pytest
 from crp_integrations import asked_by
 from crp_integrations.errors import SafetyHalt
 from crp_integrations.headers import names
-from crp_integrations.headers.bodies import HaltBody
-from crp_integrations.policy.parse import parse
-from crp_integrations.policy.render import policy_hash
+from crp_integrations.headers.refusal_bodies import HaltBody
+from crp_integrations.policy.policy_text import parse_policy, policy_hash
 from crp_integrations.relay import outcomes
 from crp_integrations.relay.steps import Refusal
 from crp_integrations.session.agents import Upward
@@ -56,7 +55,7 @@ def test_the_journal_says_under_what_a_session_began(open_relay: Opener) -> None
     answered(relay, policy="halt-on CRITICAL")
     child = relay.ask(QUESTION, **asked_by(relay.delegate(SESSION)))
     parents, began = events(relay, EventType.SESSION_CREATED)
-    assert parents.data["policy_hash"] == policy_hash(parse("halt-on CRITICAL"))
+    assert parents.data["policy_hash"] == policy_hash(parse_policy("halt-on CRITICAL"))
     assert "parent_session" not in parents.data
     assert began.session_id == child.session_id
     assert began.data["parent_session"] == SESSION

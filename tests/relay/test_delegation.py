@@ -11,8 +11,8 @@ import pytest
 
 from crp_integrations import Answer, Relay, asked_by, from_headers, result_of
 from crp_integrations.errors import AccessDenied, PolicyRelaxed, RequestError, SafetyHalt
-from crp_integrations.headers.propagate import down as down_headers
-from crp_integrations.headers.propagate import up as up_headers
+from crp_integrations.headers.agent_headers import read_upward as up_headers
+from crp_integrations.headers.agent_headers import write_downward as down_headers
 from crp_integrations.session.agents import Downward, Upward
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import EventType, RiskLevel, SafetyMode

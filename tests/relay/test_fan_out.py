@@ -15,7 +15,7 @@ from crp_integrations.errors import ModelError, ModelRateLimited, RequestError, 
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.strategies.parts import FOUND, MISSING
-from crp_integrations.session import graph
+from crp_integrations.session import window_graph
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import EventType, Pattern, Purpose
 from tests.doubles import ScriptedModel
@@ -67,10 +67,12 @@ def sound(relay: Relay, answer: Answer) -> None:
     """The graph has no fault by either opinion, its edges are chained, and the trail is whole."""
     nodes = windows(relay, answer.session_id)
     settings = relay.settings.sessions.graph
-    graph.check(nodes, settings)
+    window_graph.check_graph(nodes, settings)
     networkx_graph.check(nodes, settings)
     with relay.fabric.begin(write=False) as transaction:
-        assert graph.unchained(nodes, transaction.journal.seals(answer.session_id)) == ()
+        assert (
+            window_graph.find_unchained(nodes, transaction.journal.seals(answer.session_id)) == ()
+        )
     assert relay.verify().windows == len(nodes)
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from crp_integrations import Relay
-from crp_integrations.audit import windows
-from crp_integrations.audit.journal import verify
+from crp_integrations.audit import window_seals
+from crp_integrations.audit.journal import verify_journal
 from crp_integrations.audit.keys import journal_key, session_key
 from crp_integrations.dpe.verifier.alignment_verifier import AlignmentVerifier
 from crp_integrations.errors import (
@@ -302,8 +302,8 @@ def test_many_threads_ask_one_store_at_once(open_relay, tmp_path, count):
     with relay.fabric.begin(write=False) as transaction:
         seals = transaction.journal.seals(SESSION)
         events = list(transaction.journal.events())
-    assert windows.verify(seals, session_key(RING, SESSION)) is ChainIntegrity.VALID
-    assert verify(events, journal_key(RING, relay.fabric.subject.tenant)) == len(events)
+    assert window_seals.verify_seals(seals, session_key(RING, SESSION)) is ChainIntegrity.VALID
+    assert verify_journal(events, journal_key(RING, relay.fabric.subject.tenant)) == len(events)
 
 
 async def test_many_tasks_ask_one_store_at_once(open_relay, tmp_path):
@@ -313,7 +313,7 @@ async def test_many_tasks_ask_one_store_at_once(open_relay, tmp_path):
     assert sorted(answer.window_number for answer in answers) == list(range(1, 51))
     with relay.fabric.begin(write=False) as transaction:
         seals = transaction.journal.seals(SESSION)
-    assert windows.verify(seals, session_key(RING, SESSION)) is ChainIntegrity.VALID
+    assert window_seals.verify_seals(seals, session_key(RING, SESSION)) is ChainIntegrity.VALID
 
 
 def test_an_unknown_model_is_refused_by_a_preview_too(tmp_path):

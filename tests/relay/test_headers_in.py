@@ -23,8 +23,8 @@ from crp_integrations.errors import (
     TokenRefused,
     UnknownContinuation,
 )
-from crp_integrations.headers import fields, names
-from crp_integrations.headers.parse import parse, read
+from crp_integrations.headers import codec, names
+from crp_integrations.headers.codec import parse_request, parse_response
 from crp_integrations.policy.records import Policy
 from crp_integrations.relay.asking import Asking
 from crp_integrations.relay.records import Request
@@ -92,7 +92,7 @@ def of(open_relay: Opener, *script: Any, **options: Any) -> Relay:
 
 
 def test_every_request_header_becomes_a_field(relay: Relay) -> None:
-    assert set(EVERY) == {form.name for form in fields.REQUEST.values()}
+    assert set(EVERY) == {form.name for form in codec.REQUEST.values()}
     whole = from_headers(EVERY)
     plain = from_headers({})
     assert plain == {}
@@ -109,7 +109,7 @@ def test_every_request_header_becomes_a_field(relay: Relay) -> None:
     assert from_headers({names.POLICY: "halt-on HIGH"}) == {"policy": "halt-on HIGH"}
 
 
-@pytest.mark.parametrize("given", [EVERY, list(EVERY.items()), parse(EVERY)])
+@pytest.mark.parametrize("given", [EVERY, list(EVERY.items()), parse_request(EVERY)])
 def test_headers_come_in_any_shape(given: Any) -> None:
     assert from_headers(given) == from_headers(EVERY)
 
@@ -359,7 +359,7 @@ def test_depth_parent_and_phase(relay: Relay) -> None:
     answer = asked(
         relay, {names.SESSION_PARENT: parent, names.LOOP_DEPTH: "2", names.PHASE: "PLAN"}
     )
-    said = read(answer.headers)
+    said = parse_response(answer.headers)
     assert (said.loop_depth, said.session_parent, said.phase) == (2, parent, "PLAN")
     assert session(relay, answer.session_id).loop_depth == 2
     with pytest.raises(AccessDenied) as denied:
@@ -367,13 +367,13 @@ def test_depth_parent_and_phase(relay: Relay) -> None:
     assert denied.value.status_hint == 403
     # A parent that tells no depth is the root.
     answer = asked(relay, {names.SESSION_PARENT: parent})
-    assert read(answer.headers).loop_depth == 1
+    assert parse_response(answer.headers).loop_depth == 1
 
 
 def test_a_session_token(open_relay: Opener) -> None:
     relay = of(open_relay, COMMISSIONED)
     first = asked(relay, {names.SESSION_ID: SESSION})
-    token = read(first.headers).set_session.token
+    token = parse_response(first.headers).set_session.token
     going_on = {names.SESSION_ID: SESSION, names.SESSION_TOKEN: token}
     asked(relay, going_on)
     with pytest.raises(StaleTip):
@@ -384,14 +384,14 @@ def test_a_session_token(open_relay: Opener) -> None:
 
 def test_a_session_token_alone_names_its_session(open_relay: Opener) -> None:
     relay = of(open_relay, COMMISSIONED)
-    token = read(asked(relay, {names.SESSION_ID: SESSION}).headers).set_session.token
+    token = parse_response(asked(relay, {names.SESSION_ID: SESSION}).headers).set_session.token
     second = asked(relay, {names.SESSION_TOKEN: token})
     assert (second.session_id, second.window_number) == (SESSION, 2)
     assert asked(relay, {}).session_id != SESSION
     for wrong in (token[:-4] + "AAAA", "secret.secret", "."):
         with pytest.raises(TokenRefused, match="not genuine"):
             relay.ask(QUESTION, session_token=wrong)
-    newer = read(second.headers).set_session.token
+    newer = parse_response(second.headers).set_session.token
     third = relay.ask(QUESTION, session_token=newer)
     assert (third.session_id, third.window_number) == (SESSION, 3)
 

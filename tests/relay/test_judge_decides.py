@@ -14,8 +14,8 @@ from crp_integrations.dpe.judge.doubt import without_doubt
 from crp_integrations.dpe.records import Report
 from crp_integrations.errors import ConfigError, RequestError
 from crp_integrations.messages import ModelCall, Reply, Usage
-from crp_integrations.policy.judge import judge as held_against
-from crp_integrations.policy.parse import parse
+from crp_integrations.policy.policy_text import parse_policy
+from crp_integrations.policy.verdict import judge_answer as held_against
 from crp_integrations.relay.faulting import faulted
 from crp_integrations.relay.settings_judge import JudgeSettings
 
@@ -74,7 +74,7 @@ def test_a_finding_on_a_supported_claim_faults_no_fact() -> None:
 
 
 def test_block_fabrication_hears_the_judge() -> None:
-    policy = parse("block-fabrication")
+    policy = parse_policy("block-fabrication")
 
     def invented(number: int, claim: str) -> dict[str, Any]:
         return {"n": number, "status": "UNSUPPORTED", "kind": "INVENTION", "quotes": []}

@@ -12,7 +12,7 @@ from crp_integrations.envelope.prior import PriorWindow
 from crp_integrations.headers import names
 from crp_integrations.relay.memory import MOST_CHARACTERS, Remembered
 from crp_integrations.relay.steps import Halt, NotModified
-from crp_integrations.session.graph import check
+from crp_integrations.session.window_graph import check_graph
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import EventType, Purpose, QualityTier
 from tests.relay.conftest import FACTS, Opener
@@ -129,7 +129,7 @@ def test_a_session_that_was_kept_before_stays_as_strict(open_relay: Opener) -> N
         nodes = transaction.sessions.windows(SESSION)
         said = transaction.sessions.priors([node.window_id for node in nodes])
         report = transaction.sessions.report(unkept.window_id)
-    check(nodes, relay.settings.sessions.graph)
+    check_graph(nodes, relay.settings.sessions.graph)
     # Of the window in the middle there is its node, and nothing that it said.
     assert unkept.window_id in [node.window_id for node in nodes]
     assert kept.window_id in said

@@ -19,9 +19,8 @@ from crp_integrations.errors import (
 )
 from crp_integrations.headers import names
 from crp_integrations.messages import Reply, ToolCall
-from crp_integrations.policy.parse import parse
+from crp_integrations.policy.policy_text import parse_policy, render_policy
 from crp_integrations.policy.records import Policy, ViolationReport
-from crp_integrations.policy.render import render
 from crp_integrations.relay import outcomes
 from crp_integrations.relay.steps import Halt, Refusal, Release
 from crp_integrations.seals import sha256
@@ -183,7 +182,7 @@ def test_critical_risk_halts_with_451_and_is_posted(open_relay: Opener) -> None:
 def test_the_policy_in_force_is_told_in_its_canonical_form(open_relay: Opener) -> None:
     relay, _ = opened(open_relay, LOW)
     said = answered(relay, policy="HALT-ON high;  halt-on critical").headers[names.POLICY_APPLIED]
-    assert said == render(parse("halt-on HIGH"))
+    assert said == render_policy(parse_policy("halt-on HIGH"))
 
 
 @pytest.mark.parametrize("text", ["halt-on", "blok-pii", "require-grounding 1.5"])

@@ -14,7 +14,7 @@ from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.records import Where
 from crp_integrations.fabric.settings import FabricSettings
 from crp_integrations.guard.subjects import Subject
-from crp_integrations.headers.parse import parse
+from crp_integrations.headers.codec import parse_request
 from crp_integrations.relay.settings import load
 from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore
@@ -55,7 +55,7 @@ def holding(root: Path, text: str) -> set[str]:
 def test_a_question_with_a_residency_reads_that_region_alone(relay: Relay) -> None:
     assert contents(relay) == [HERE]
     assert contents(relay, residency="eu") == [EUROPE]
-    header = parse({"CRP-Compliance-Data-Residency": "US"})
+    header = parse_request({"CRP-Compliance-Data-Residency": "US"})
     assert contents(relay, residency=str(header.residency)) == [AMERICA]
     held = relay.region("eu").find(Where())
     assert len(relay.region("eu").facts(held)) == 1

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from crp_integrations import Relay
-from crp_integrations.audit import windows
+from crp_integrations.audit import window_seals
 from crp_integrations.audit.keys import session_key
 from crp_integrations.dpe.records import Report
 from crp_integrations.fabric.ports.faulted import faulted_in
 from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.guard.decisions import AllowAll, Decision
 from crp_integrations.headers import names
-from crp_integrations.headers.parse import read
+from crp_integrations.headers.codec import parse_response
 from crp_integrations.relay.records import Answer
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
@@ -301,7 +301,7 @@ def test_the_report_is_stored_and_its_header_refers_to_it(
     answer = answered(relay)
     uri = answer.headers[names.REPORT_URI]
     assert uri == f"/crp/windows/{answer.window_id}/report"
-    assert read(answer.headers).report_uri == uri
+    assert parse_response(answer.headers).report_uri == uri
     kept = relay.report(uri.split("/")[-2])
     assert kept is not None
     assert kept.changed(hmac=answer.report.hmac) == answer.report
@@ -347,10 +347,10 @@ def test_a_changed_report_breaks_the_chain(open_relay: Opener) -> None:
     with relay.fabric.begin(write=False) as transaction:
         seals = transaction.journal.seals(SESSION)
     key = session_key(relay._world.keyring, SESSION)
-    assert windows.verify(seals, key) is ChainIntegrity.VALID
+    assert window_seals.verify_seals(seals, key) is ChainIntegrity.VALID
     other = seals[0].changed(report_hash="sha256:" + "0" * 64)
-    assert windows.verify([other, seals[1]], key) is ChainIntegrity.BROKEN
-    assert windows.first_break([other, seals[1]], key) == 0
+    assert window_seals.verify_seals([other, seals[1]], key) is ChainIntegrity.BROKEN
+    assert window_seals.first_break([other, seals[1]], key) == 0
 
 
 # --- facts that answers keep going wrong with --------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 
 from crp_integrations.errors import AccessDenied, SafetyHalt
 from crp_integrations.headers import names
-from crp_integrations.headers.bodies import HaltBody
+from crp_integrations.headers.refusal_bodies import HaltBody
 from crp_integrations.relay.outcomes import body
 from crp_integrations.relay.steps import Halt, Refusal
 from crp_integrations.stores.memory import MemoryStore

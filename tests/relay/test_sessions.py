@@ -18,11 +18,11 @@ from crp_integrations.errors import (
 )
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.headers import names
-from crp_integrations.headers.parse import read
+from crp_integrations.headers.codec import parse_response
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.steps import NotModified
-from crp_integrations.session.graph import check
 from crp_integrations.session.records import WindowNode
+from crp_integrations.session.window_graph import check_graph
 from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
@@ -49,7 +49,7 @@ OTHER = "crp_sess_" + "b" * 16
 
 def token_of(answer: Answer) -> str:
     """The session token that an answer's headers bring."""
-    said = read(answer.headers).set_session
+    said = parse_response(answer.headers).set_session
     assert said is not None
     return said.token
 
@@ -68,7 +68,7 @@ def test_every_answer_brings_a_token_with_its_windows_history(open_relay: Opener
     relay, _ = opened(open_relay, LOW, FACTS[1])
     first = answered(relay)
     second = continued(relay, first)
-    said = read(second.headers).set_session
+    said = parse_response(second.headers).set_session
     assert said is not None
     assert said.window == 2
     assert said.quality_history == (first.envelope.quality_tier, second.envelope.quality_tier)
@@ -111,7 +111,7 @@ def test_what_was_refused_takes_no_token_away(open_relay: Opener) -> None:
     # And once an answer was delivered it does not, however many windows lie between.
     assert isinstance(refusal(relay, session_token=token), StaleTip)
     assert answered(relay, session_token=token_of(after)).window_number == 4
-    check(nodes(relay), relay.settings.sessions.graph)
+    check_graph(nodes(relay), relay.settings.sessions.graph)
 
 
 def test_a_forged_token_is_refused(open_relay: Opener) -> None:
@@ -181,7 +181,7 @@ def test_a_long_session_keeps_a_token_that_can_be_sent(open_relay: Opener) -> No
     relay, _ = opened(open_relay, LOW, sessions={"graph": {"nodes": 3}})
     for _ in range(6):
         answer = answered(relay)
-    said = read(answer.headers).set_session
+    said = parse_response(answer.headers).set_session
     assert said is not None
     assert len(said.quality_history) == 3
     assert said.window == 6
@@ -274,7 +274,7 @@ def test_of_one_window_several_may_go_on(open_relay: Opener) -> None:
     line = both.headers[names.LINEAGE].split(" -> ")
     assert (line[0], line[-1]) == (first.window_id, both.window_id)
     assert both.headers[names.DAG_ROOT] == f"dag:{first.window_id}"
-    check(nodes(relay), relay.settings.sessions.graph)
+    check_graph(nodes(relay), relay.settings.sessions.graph)
     check_with_networkx(nodes(relay), relay.settings.sessions.graph)
     assert relay.verify().windows == 4
 
@@ -404,7 +404,7 @@ def test_two_relays_share_a_folder(open_relay: Opener, tmp_path: Path) -> None:
     outcome(one, policy="halt-on MEDIUM")
     assert isinstance(refusal(two, policy="halt-on HIGH"), PolicyRelaxed)
     assert one.verify().windows == two.verify().windows == 6
-    check(nodes(one), one.settings.sessions.graph)
+    check_graph(nodes(one), one.settings.sessions.graph)
 
 
 def test_reports_are_read_back_by_their_windows_id(open_relay: Opener, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from crp_integrations.messages import Reply
-from crp_integrations.policy.parse import parse
+from crp_integrations.policy.policy_text import parse_policy
 from crp_integrations.relay import close as closing
 from crp_integrations.relay.steps import Release
 from crp_integrations.relay.turn import Turn
@@ -41,8 +41,8 @@ def test_a_window_that_began_before_a_stricter_policy_does_not_relax_it(
     with relay.fabric.begin(write=False) as transaction:
         session = transaction.sessions.session(SESSION)
     assert session is not None
-    wanted = parse("halt-on HIGH; require-flow 0.10; block-pii")
-    assert parse(session.policy) == wanted
+    wanted = parse_policy("halt-on HIGH; require-flow 0.10; block-pii")
+    assert parse_policy(session.policy) == wanted
 
 
 def test_windows_that_are_kept_in_memory_are_each_charged(

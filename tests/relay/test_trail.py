@@ -11,10 +11,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from crp_integrations import Relay
-from crp_integrations.audit.journal import EventDraft, append
+from crp_integrations.audit.drafts import EventDraft
+from crp_integrations.audit.journal import append_events
 from crp_integrations.audit.keys import journal_key, session_key
 from crp_integrations.audit.records import Event, WindowSeal
-from crp_integrations.audit.trail import Trail, verify_trail
+from crp_integrations.audit.trail import AuditTrail, verify_trail
 from crp_integrations.errors import ChainBroken, ModelError
 from crp_integrations.seals import SEPARATOR
 from crp_integrations.stores.keys import FixedKeyRing
@@ -51,7 +52,7 @@ class Stored:
     events: tuple[Event, ...]
     seals: tuple[WindowSeal, ...]
 
-    def check(self, events: Any = None, seals: Any = None) -> Trail:
+    def check(self, events: Any = None, seals: Any = None) -> AuditTrail:
         return verify_trail(
             self.events if events is None else events,
             self.seals if seals is None else seals,
@@ -105,9 +106,9 @@ def other(value: Any) -> Any:
 
 
 def test_a_trail_that_nobody_touched_is_whole() -> None:
-    assert WHOLE.check() == Trail(len(WHOLE.events), 5, 2, WHOLE.events[-1].hmac)
+    assert WHOLE.check() == AuditTrail(len(WHOLE.events), 5, 2, WHOLE.events[-1].hmac)
     assert {seal.outcome for seal in WHOLE.seals} == {"released", "failed"}
-    assert WHOLE.check((), ()) == Trail(0, 0, 0, "")
+    assert WHOLE.check((), ()) == AuditTrail(0, 0, 0, "")
 
 
 @pytest.mark.requirement("005-15.1-1")
@@ -214,7 +215,7 @@ def test_a_window_that_ends_twice_is_found() -> None:
     draft = EventDraft(end.event_type, end.data, end.session_id, end.window_id)
     key = journal_key(KEYRING, WHOLE.tenant)
     with relay.fabric.begin(write=True) as transaction:
-        append(transaction.journal, key, [draft], end.timestamp)
+        append_events(transaction.journal, key, [draft], end.timestamp)
     with pytest.raises(ChainBroken, match="no seal of its own") as broken:
         relay.verify()
     assert broken.value.index == len(WHOLE.events)

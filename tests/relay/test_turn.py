@@ -6,8 +6,8 @@ import threading
 import pytest
 
 from crp_integrations import Relay
-from crp_integrations.audit import windows
-from crp_integrations.audit.journal import verify
+from crp_integrations.audit import window_seals
+from crp_integrations.audit.journal import verify_journal
 from crp_integrations.audit.keys import journal_key, session_key
 from crp_integrations.errors import ModelTimeout, RequestError
 from crp_integrations.messages import Reply
@@ -84,11 +84,11 @@ def test_windows_of_a_session_are_chained_and_the_journal_verifies(relay):
     seals = seals_of(relay)
     assert [seal.window_number for seal in seals] == [1, 2, 3]
     assert [seal.parent_hmac for seal in seals] == ["", seals[0].hmac, seals[1].hmac]
-    assert windows.verify(seals, session_key(RING, SESSION)) is ChainIntegrity.VALID
+    assert window_seals.verify_seals(seals, session_key(RING, SESSION)) is ChainIntegrity.VALID
     assert last.answer.headers["CRP-Context-Window"] == "3/5"
     assert last.answer.headers["CRP-Provenance-Chain-Integrity"] == "VALID"
     events = events_of(relay)
-    assert verify(events, journal_key(RING, relay.fabric.subject.tenant)) == len(events)
+    assert verify_journal(events, journal_key(RING, relay.fabric.subject.tenant)) == len(events)
 
 
 @pytest.mark.requirement("003-16.1-3")
@@ -116,7 +116,7 @@ def test_turns_that_end_together_get_different_numbers(relay):
         thread.join()
     seals = seals_of(relay)
     assert [seal.window_number for seal in seals] == list(range(1, 9))
-    assert windows.verify(seals, session_key(RING, SESSION)) is ChainIntegrity.VALID
+    assert window_seals.verify_seals(seals, session_key(RING, SESSION)) is ChainIntegrity.VALID
 
 
 def test_the_envelope_last_fitted_is_the_one_examined(relay):

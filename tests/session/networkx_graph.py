@@ -1,6 +1,6 @@
 """A session's graph of windows as a networkx graph, and its invariants checked with networkx.
 
-The relay checks with `session.graph`, which needs no library; this is the tests' second opinion.
+The relay checks with `session.window_graph`, which needs no library; this is the tests' second opinion.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from crp_integrations.errors import StoreDamaged
-from crp_integrations.session.graph import FaultKind
 from crp_integrations.session.records import DELIVERED, WindowNode
-from crp_integrations.session.settings import GraphSettings
+from crp_integrations.session.settings import WindowGraphSettings
+from crp_integrations.session.window_graph import GraphFaultKind
 from crp_integrations.vocabulary import Pattern
 
 if TYPE_CHECKING:
@@ -59,7 +59,9 @@ def as_networkx(windows: Sequence[WindowNode]) -> networkx.DiGraph:
     return made
 
 
-def faults(windows: Sequence[WindowNode], settings: GraphSettings) -> frozenset[FaultKind]:
+def faults(
+    windows: Sequence[WindowNode], settings: WindowGraphSettings
+) -> frozenset[GraphFaultKind]:
     """The kinds of what is wrong with a session's graph, found with networkx.
 
     Spec: related facts §5
@@ -77,20 +79,24 @@ def faults(windows: Sequence[WindowNode], settings: GraphSettings) -> frozenset[
         for parent in known
     }
     said = {
-        FaultKind.REPEATED: len(windows) > len(known),
-        FaultKind.SESSION: len({session for _, session in known.nodes(data="session")}) > 1,
-        FaultKind.PARENT: len(whole) > len(known),
-        FaultKind.ROOTS: [count for _, count in known.nodes(data="parents")].count(0) != 1,
-        FaultKind.CYCLE: not networkx.is_directed_acyclic_graph(known),
-        FaultKind.APART: not networkx.is_weakly_connected(known),
-        FaultKind.NUMBER: any(number[earlier] > number[later] for earlier, later in known.edges),
-        FaultKind.SIBLINGS: any(len({number[one] for one in fan}) > 1 for fan in fans.values()),
-        FaultKind.PATTERN: any(
+        GraphFaultKind.REPEATED: len(windows) > len(known),
+        GraphFaultKind.SESSION: len({session for _, session in known.nodes(data="session")}) > 1,
+        GraphFaultKind.PARENT: len(whole) > len(known),
+        GraphFaultKind.ROOTS: [count for _, count in known.nodes(data="parents")].count(0) != 1,
+        GraphFaultKind.CYCLE: not networkx.is_directed_acyclic_graph(known),
+        GraphFaultKind.APART: not networkx.is_weakly_connected(known),
+        GraphFaultKind.NUMBER: any(
+            number[earlier] > number[later] for earlier, later in known.edges
+        ),
+        GraphFaultKind.SIBLINGS: any(
+            len({number[one] for one in fan}) > 1 for fan in fans.values()
+        ),
+        GraphFaultKind.PATTERN: any(
             not _fits(pattern[id_], whole.in_degree(id_), named)
             for id_, named in known.nodes(data="parents")
         ),
-        FaultKind.UNSEALED: "" in seals or len(set(seals)) < len(seals),
-        FaultKind.FAN_OUT: any(
+        GraphFaultKind.UNSEALED: "" in seals or len(set(seals)) < len(seals),
+        GraphFaultKind.FAN_OUT: any(
             sum(
                 known.nodes[child]["parents"] == 1 and known.nodes[child]["outcome"] in DELIVERED
                 for child in known.successors(parent)
@@ -98,12 +104,12 @@ def faults(windows: Sequence[WindowNode], settings: GraphSettings) -> frozenset[
             > settings.fan_out
             for parent in known
         ),
-        FaultKind.NODES: len(known) > settings.nodes,
+        GraphFaultKind.NODES: len(known) > settings.nodes,
     }
     return frozenset(kind for kind, wrong in said.items() if wrong)
 
 
-def check(windows: Sequence[WindowNode], settings: GraphSettings) -> None:
+def check(windows: Sequence[WindowNode], settings: WindowGraphSettings) -> None:
     """Refuse a graph with anything wrong.
 
     Spec: related facts §5

@@ -10,17 +10,15 @@ from hypothesis import strategies as st
 
 from crp_integrations.errors import AccessDenied, ConfigError, PolicyRelaxed, SafetyHalt
 from crp_integrations.headers.names import NEVER_PASSED
-from crp_integrations.policy.parse import parse
-from crp_integrations.policy.render import render
+from crp_integrations.policy.policy_text import parse_policy, render_policy
 from crp_integrations.session import agents
 from crp_integrations.session.agents import Downward, Upward
-from crp_integrations.session.registration import Agent
-from crp_integrations.session.settings import AgentSettings, SessionSettings
+from crp_integrations.session.settings import AgentSettings, RegisteredAgent, SessionSettings
 from crp_integrations.vocabulary import SafetyMode, Strategy
-from tests.session.nodes import NOON, SESSION, session
+from tests.session.window_nodes import NOON, SESSION, session
 
 CHILD = "crp_sess_0000000000000001"
-READER = Agent(
+READER = RegisteredAgent(
     agent_id="reader",
     max_loop_depth=2,
     max_delegations=1,
@@ -31,22 +29,24 @@ SETTINGS = SessionSettings(agents=AgentSettings(registered=(READER,)))
 
 
 def canonical(policy: str) -> str:
-    return render(parse(policy))
+    return render_policy(parse_policy(policy))
 
 
-def admit(agent: Agent | None = None, strategy: Strategy = Strategy.PUSH, depth: int = 0) -> None:
-    agents.admit(agent, strategy=strategy, loop_depth=depth, settings=SETTINGS.agents)
+def admit(
+    agent: RegisteredAgent | None = None, strategy: Strategy = Strategy.PUSH, depth: int = 0
+) -> None:
+    agents.admit_agent(agent, strategy=strategy, loop_depth=depth, settings=SETTINGS.agents)
 
 
 def begun(**fields: Any) -> agents.Session:
-    return agents.begun(CHILD, NOON, settings=SETTINGS, **fields)
+    return agents.begin_session(CHILD, NOON, settings=SETTINGS, **fields)
 
 
 def test_an_agent_is_found_by_name_and_no_other_is_let_in() -> None:
-    assert agents.registered("", SETTINGS.agents) is None
-    assert agents.registered("reader", SETTINGS.agents) == READER
+    assert agents.find_agent("", SETTINGS.agents) is None
+    assert agents.find_agent("reader", SETTINGS.agents) == READER
     with pytest.raises(AccessDenied, match="'writer' is not registered"):
-        agents.registered("writer", SETTINGS.agents)
+        agents.find_agent("writer", SETTINGS.agents)
 
 
 def test_what_an_agent_may_not_do_is_refused_with_403() -> None:
@@ -56,7 +56,7 @@ def test_what_an_agent_may_not_do_is_refused_with_403() -> None:
         (None, Strategy.PUSH, 6, "loop depth 6 is above 5"),
         (READER, Strategy.PUSH, 3, "loop depth 3 is above 2"),
         (READER, Strategy.AGENTIC, 0, "may not use 'agentic', only push, pull"),
-        (Agent(agent_id="x", allowed_strategies=()), Strategy.PUSH, 0, "only none"),
+        (RegisteredAgent(agent_id="x", allowed_strategies=()), Strategy.PUSH, 0, "only none"),
     ):
         with pytest.raises(AccessDenied, match=said) as refused:
             admit(agent, strategy, depth)
@@ -64,15 +64,15 @@ def test_what_an_agent_may_not_do_is_refused_with_403() -> None:
 
 
 def test_a_registration_cannot_lift_the_general_bound() -> None:
-    deep = Agent(agent_id="deep", max_loop_depth=9)
-    assert agents.most_depth(deep, SETTINGS.agents) == 5
-    assert agents.most_depth(READER, SETTINGS.agents) == 2
-    assert agents.most_depth(None, SETTINGS.agents) == 5
+    deep = RegisteredAgent(agent_id="deep", max_loop_depth=9)
+    assert agents.max_depth(deep, SETTINGS.agents) == 5
+    assert agents.max_depth(READER, SETTINGS.agents) == 2
+    assert agents.max_depth(None, SETTINGS.agents) == 5
 
 
 def test_what_goes_down() -> None:
     parent = session(safety_budget=0.85, policy=canonical("halt-on HIGH"), loop_depth=1)
-    down = agents.delegated(
+    down = agents.delegate(
         parent, agent=None, settings=SETTINGS, residency="DE", safety_mode=SafetyMode.STRICT
     )
     assert down == Downward(
@@ -83,7 +83,7 @@ def test_what_goes_down() -> None:
         residency="DE",
         safety_mode=SafetyMode.STRICT,
     )
-    assert agents.after_delegating(parent).delegations == 1
+    assert agents.count_delegation(parent).delegations == 1
 
 
 @pytest.mark.parametrize("record", [Downward, Upward])
@@ -107,10 +107,10 @@ def test_no_field_could_hold_what_never_passes(record: type) -> None:
     ],
 )
 def test_a_delegation_that_is_not_allowed(
-    fields: dict[str, Any], agent: Agent | None, error: type[Exception], said: str
+    fields: dict[str, Any], agent: RegisteredAgent | None, error: type[Exception], said: str
 ) -> None:
     with pytest.raises(error, match=said):
-        agents.delegated(session(**fields), agent=agent, settings=SETTINGS)
+        agents.delegate(session(**fields), agent=agent, settings=SETTINGS)
 
 
 def test_a_root_begins_with_a_whole_budget() -> None:
@@ -124,7 +124,7 @@ def test_a_root_begins_with_a_whole_budget() -> None:
 
 
 def test_a_child_begins_with_what_came_down() -> None:
-    down = agents.delegated(
+    down = agents.delegate(
         session(safety_budget=0.85, policy=canonical("halt-on CRITICAL")),
         agent=None,
         settings=SETTINGS,
@@ -172,7 +172,7 @@ PARENTS = st.integers(0, 10_000).map(lambda n: session(safety_budget=n / 10_000)
 def test_a_parents_budget_never_rises(parent: agents.Session, ups: list[Upward]) -> None:
     left = [parent.safety_budget]
     for up in ups:
-        parent = agents.returned(parent, up, SETTINGS)
+        parent = agents.charge_return(parent, up, SETTINGS)
         left.append(parent.safety_budget)
     assert left == sorted(left, reverse=True)
     for up in ups:
@@ -183,4 +183,4 @@ def test_a_registration_that_cannot_be_meant_is_refused() -> None:
     with pytest.raises(ConfigError, match="'reader' is registered twice"):
         AgentSettings(registered=(READER, READER))
     with pytest.raises(ConfigError, match="safety_policy of a registered agent"):
-        Agent(agent_id="x", safety_policy="halt-on SOMETIMES")
+        RegisteredAgent(agent_id="x", safety_policy="halt-on SOMETIMES")

@@ -61,8 +61,8 @@ def test_a_charge_never_raises_and_never_goes_below_nothing(
     own: float, level: RiskLevel, costs: RiskCosts
 ) -> None:
     left = budget.charge(own, level, costs)
-    assert 0.0 <= left <= budget.rounded(own)
-    assert left == budget.rounded(left)
+    assert 0.0 <= left <= budget.round_budget(own)
+    assert left == budget.round_budget(left)
 
 
 @given(BUDGETS, st.lists(LEVELS, max_size=4), ANY_COSTS)
@@ -74,7 +74,7 @@ def test_the_order_of_charges_does_not_matter(
         left = own
         for level in some:
             left = budget.charge(left, level, costs)
-        ends.add(budget.rounded(left))
+        ends.add(budget.round_budget(left))
     assert len(ends) == 1
 
 
@@ -96,47 +96,50 @@ def test_the_order_of_charges_does_not_matter(
 def test_each_bound_of_the_breaker(
     own: float, word: BudgetWarning | None, state: Circuit, review: bool, strategy: Strategy | None
 ) -> None:
-    assert budget.warning(own, SETTINGS) is word
-    assert budget.circuit(own, SETTINGS) is state
+    assert budget.warning_of(own, SETTINGS) is word
+    assert budget.circuit_of(own, SETTINGS) is state
     assert budget.needs_review(own, SETTINGS) is review
     assert budget.halts(own, SETTINGS) is (state is Circuit.OPEN)
     assert budget.may_delegate(own, SETTINGS) is (state is Circuit.CLOSED)
-    assert budget.preferred(own, SETTINGS) is strategy
-    assert budget.ended(own) is (own == 0.0)
+    assert budget.preferred_strategy(own, SETTINGS) is strategy
+    assert budget.is_spent(own) is (own == 0.0)
 
 
 @given(BUDGETS, BUDGETS)
 def test_less_is_never_treated_better(one: float, other: float) -> None:
     low, high = sorted((one, other))
     states = [Circuit.CLOSED, Circuit.HALF_OPEN, Circuit.OPEN]
-    places = [states.index(budget.circuit(own, SETTINGS)) for own in (high, low)]
+    places = [states.index(budget.circuit_of(own, SETTINGS)) for own in (high, low)]
     assert places == sorted(places)
 
 
 @given(BUDGETS, st.none() | BUDGETS)
 def test_a_ceiling_never_inflates(own: float, asked: float | None) -> None:
-    left = budget.ceiling(own, asked)
-    assert left <= budget.rounded(own)
-    assert asked is None or left <= budget.rounded(asked)
-    assert left in {budget.rounded(own), asked if asked is None else budget.rounded(asked)}
+    left = budget.apply_ceiling(own, asked)
+    assert left <= budget.round_budget(own)
+    assert asked is None or left <= budget.round_budget(asked)
+    assert left in {
+        budget.round_budget(own),
+        asked if asked is None else budget.round_budget(asked),
+    }
 
 
 def test_a_childs_return_and_its_451() -> None:
-    assert budget.after_child(0.9, 0.6, halted=False, settings=SETTINGS) == 0.6
-    assert budget.after_child(0.4, 0.6, halted=False, settings=SETTINGS) == 0.4
-    assert budget.after_child(0.9, None, halted=True, settings=SETTINGS) == 0.55
-    assert budget.after_child(0.9, 0.8, halted=True, settings=SETTINGS) == 0.55
-    assert budget.after_child(0.9, 0.1, halted=True, settings=SETTINGS) == 0.1
-    assert budget.after_child(0.2, None, halted=True, settings=SETTINGS) == 0.0
+    assert budget.charge_child(0.9, 0.6, halted=False, settings=SETTINGS) == 0.6
+    assert budget.charge_child(0.4, 0.6, halted=False, settings=SETTINGS) == 0.4
+    assert budget.charge_child(0.9, None, halted=True, settings=SETTINGS) == 0.55
+    assert budget.charge_child(0.9, 0.8, halted=True, settings=SETTINGS) == 0.55
+    assert budget.charge_child(0.9, 0.1, halted=True, settings=SETTINGS) == 0.1
+    assert budget.charge_child(0.2, None, halted=True, settings=SETTINGS) == 0.0
 
 
 RETURNED = st.tuples(st.none() | BUDGETS, st.booleans())
 
 
 def test_a_fan_in_begins_with_the_smallest() -> None:
-    assert budget.merged([0.62, 0.31, 0.8]) == 0.31
+    assert budget.merge_budgets([0.62, 0.31, 0.8]) == 0.31
     with pytest.raises(RequestError, match="no windows"):
-        budget.merged([])
+        budget.merge_budgets([])
 
 
 @pytest.mark.parametrize("own", [-0.1, 1.0001, float("nan"), float("inf")])

@@ -7,30 +7,32 @@ import pytest
 from hypothesis import example, given, settings
 
 from crp_integrations.errors import StoreDamaged
-from crp_integrations.session import graph
-from crp_integrations.session.graph import FaultKind
+from crp_integrations.session import window_graph
 from crp_integrations.session.records import WindowNode
-from crp_integrations.session.settings import GraphSettings
+from crp_integrations.session.settings import WindowGraphSettings
+from crp_integrations.session.window_graph import GraphFaultKind
 from crp_integrations.vocabulary import Pattern, TransferType
 from tests.session import networkx_graph
-from tests.session.nodes import DIAMOND, fan, graphs, merge, node, sound_graphs
+from tests.session.window_nodes import DIAMOND, fan, graphs, merge, node, sound_graphs
 
-SETTINGS = GraphSettings(nodes=6, fan_out=2)
+SETTINGS = WindowGraphSettings(nodes=6, fan_out=2)
 
 
 @pytest.mark.requirement("CARD-6")
 @pytest.mark.parametrize(
     ("kind", "windows"),
     [
-        (FaultKind.CYCLE, [node("a", 1), merge("b", 2, "a", "c"), node("c", 2, "b")]),
-        (FaultKind.ROOTS, [node("a", 1), node("b", 1), merge("c", 2, "a", "b")]),
-        (FaultKind.APART, [node("a", 1), node("b", 1), node("c", 2, "b")]),
+        (GraphFaultKind.CYCLE, [node("a", 1), merge("b", 2, "a", "c"), node("c", 2, "b")]),
+        (GraphFaultKind.ROOTS, [node("a", 1), node("b", 1), merge("c", 2, "a", "b")]),
+        (GraphFaultKind.APART, [node("a", 1), node("b", 1), node("c", 2, "b")]),
     ],
 )
-def test_networkx_finds_what_breaks_a_graph(kind: FaultKind, windows: list[WindowNode]) -> None:
-    assert kind in networkx_graph.faults(windows, GraphSettings())
+def test_networkx_finds_what_breaks_a_graph(
+    kind: GraphFaultKind, windows: list[WindowNode]
+) -> None:
+    assert kind in networkx_graph.faults(windows, WindowGraphSettings())
     with pytest.raises(StoreDamaged, match=kind.value):
-        networkx_graph.check(windows, GraphSettings())
+        networkx_graph.check(windows, WindowGraphSettings())
 
 
 @pytest.mark.requirement("CARD-6")
@@ -41,26 +43,26 @@ def test_networkx_finds_what_breaks_a_graph(kind: FaultKind, windows: list[Windo
 @example([fan("a", 1, "a"), node("b", 2, "a", "b", pattern=Pattern.FAN_OUT)])
 @example([fan("a", 1, "z"), fan("b", 2, "z")])
 def test_both_checks_find_the_same_faults(windows: list[WindowNode]) -> None:
-    own = {fault.kind for fault in graph.faults(windows, SETTINGS)}
+    own = {fault.kind for fault in window_graph.find_faults(windows, SETTINGS)}
     assert networkx_graph.faults(windows, SETTINGS) == own
 
 
 @pytest.mark.requirement("CARD-6")
 @given(sound_graphs(most=9))
 def test_both_checks_pass_what_is_sound(windows: list[WindowNode]) -> None:
-    large = GraphSettings()
+    large = WindowGraphSettings()
     networkx_graph.check(windows, large)
-    graph.check(windows, large)
-    assert {one.kind for one in graph.faults(windows, SETTINGS)} == networkx_graph.faults(
-        windows, SETTINGS
-    )
+    window_graph.check_graph(windows, large)
+    assert {
+        one.kind for one in window_graph.find_faults(windows, SETTINGS)
+    } == networkx_graph.faults(windows, SETTINGS)
 
 
 def test_order_is_a_topological_one() -> None:
-    ordered = [one.window_id for one in graph.order(DIAMOND)]
+    ordered = [one.window_id for one in window_graph.sort_windows(DIAMOND)]
     made = networkx_graph.as_networkx(DIAMOND)
     assert ordered in list(networkx.all_topological_sorts(made))
-    assert {one.window_id for one in graph.ancestors(DIAMOND, ["d"])} == {
+    assert {one.window_id for one in window_graph.ancestors(DIAMOND, ["d"])} == {
         *networkx.ancestors(made, "d"),
         "d",
     }

@@ -22,7 +22,7 @@ from crp_integrations.session.settings import TokenSettings
 from crp_integrations.session.token import SessionToken
 from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.vocabulary import Pattern, QualityTier, Strategy
-from tests.session.nodes import DIAMOND, SESSION, chain
+from tests.session.window_nodes import DIAMOND, SESSION, chain
 
 SETTINGS = TokenSettings()
 RING = FixedKeyRing(bytes.fromhex("0123456789abcdef" * 4))
@@ -44,7 +44,7 @@ def made(**fields: Any) -> SessionToken:
         "state_hash": sha256("state"),
         "scope": SCOPE,
         "issued_at": SECONDS,
-        "expires_at": token.expiry(SECONDS, SETTINGS),
+        "expires_at": token.expiry_of(SECONDS, SETTINGS),
         "nonce": "base64:nZ8fXw==",
         **fields,
     }
@@ -53,11 +53,11 @@ def made(**fields: Any) -> SessionToken:
 
 def signed(said: SessionToken | None = None, ring: FixedKeyRing = RING) -> str:
     said = said or made()
-    return token.sign(said, token.signing_key(ring, said.session_id), SETTINGS)
+    return token.sign_token(said, token.signing_key(ring, said.session_id), SETTINGS)
 
 
 def read(text: str, *, after: float = 0.0, scope: str = SCOPE) -> SessionToken:
-    return token.read(
+    return token.read_token(
         text,
         lambda named: token.reading_keys(RING, named),
         now=ISSUED + timedelta(seconds=after),
@@ -183,7 +183,7 @@ def test_any_text_is_refused_and_breaks_nothing(text: str) -> None:
 def test_a_long_text_is_refused_before_it_is_looked_at() -> None:
     asked: list[str] = []
     with pytest.raises(TokenRefused):
-        token.read(
+        token.read_token(
             "A" * 5_000 + ENDS,
             lambda named: asked.append(named) or [],
             now=ISSUED,
@@ -232,7 +232,7 @@ def test_a_token_is_for_its_scope_and_its_key_alone() -> None:
         read(signed(ring=FixedKeyRing(b"k" * 32)))
     # The key is the session's own: another session's signature does not do.
     other = made(session_id="crp_sess_0000000000000000")
-    text = token.sign(other, token.signing_key(RING, SESSION), SETTINGS)
+    text = token.sign_token(other, token.signing_key(RING, SESSION), SETTINGS)
     with pytest.raises(TokenRefused, match="not genuine"):
         read(text)
 
@@ -245,7 +245,7 @@ class Rotated(FixedKeyRing):
 def test_a_token_outlives_a_rotation_of_the_key() -> None:
     ring = Rotated(b"n" * 32)
     for text in (signed(), signed(ring=ring), signed(ring=FixedKeyRing(b"o" * 32))):
-        said = token.read(
+        said = token.read_token(
             text,
             lambda named: token.reading_keys(ring, named),
             now=ISSUED,
@@ -273,15 +273,15 @@ def test_a_token_that_would_be_too_long_is_not_made() -> None:
 def test_only_the_token_of_a_last_window_goes_on() -> None:
     windows = chain(None, None)
     last = made(chain_tip=windows[1].hmac, window_number=2)
-    assert token.tip(last, windows) == windows[1]
+    assert token.window_of_token(last, windows) == windows[1]
     with pytest.raises(StaleTip, match="window 1, which is not the last") as stale:
-        token.tip(made(chain_tip=windows[0].hmac, window_number=1), windows)
+        token.window_of_token(made(chain_tip=windows[0].hmac, window_number=1), windows)
     assert stale.value.status_hint == 409
     for unknown in (sha256("never"), ""):
         with pytest.raises(StaleTip):
-            token.tip(made(chain_tip=unknown), windows)
+            token.window_of_token(made(chain_tip=unknown), windows)
     # Each window of a fan-out is a last one until they are merged.
     for one in DIAMOND[2:4]:
-        assert token.tip(made(chain_tip=one.hmac), DIAMOND[:4]) == one
+        assert token.window_of_token(made(chain_tip=one.hmac), DIAMOND[:4]) == one
         with pytest.raises(StaleTip):
-            token.tip(made(chain_tip=one.hmac), DIAMOND)
+            token.window_of_token(made(chain_tip=one.hmac), DIAMOND)

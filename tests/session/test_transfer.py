@@ -12,7 +12,13 @@ from crp_integrations.scores import to_fixed
 from crp_integrations.seals import sha256
 from crp_integrations.session import transfer
 from crp_integrations.session.settings import TransferSettings
-from crp_integrations.session.transfer import Transfer, choose, result, settle, summary_tokens
+from crp_integrations.session.transfer import (
+    Transfer,
+    choose_transfer,
+    make_transfer,
+    result_text,
+    summary_tokens,
+)
 from crp_integrations.vocabulary import Purpose, QualityTier, TransferType
 from tests.doubles import WordCounter
 from tests.envelope.builders import SETTINGS as ENVELOPE
@@ -39,19 +45,19 @@ ANSWER = "It opened in 1911.\n\nTwo reactors run. The second began in 1999."
 def test_the_first_that_fits_in_three_fifths(
     answer: int, deferred: int, chosen: TransferType
 ) -> None:
-    assert choose(answer, deferred, 1_000, SETTINGS) is chosen
+    assert choose_transfer(answer, deferred, 1_000, SETTINGS) is chosen
 
 
 def test_without_a_model_no_summary_is_chosen() -> None:
-    assert choose(601, 0, 1_000, SETTINGS, summarised=False) is TransferType.FACTS_ONLY
-    assert choose(601, 0, 1_000, SETTINGS, summarised=True) is TransferType.SUMMARY
+    assert choose_transfer(601, 0, 1_000, SETTINGS, summarised=False) is TransferType.FACTS_ONLY
+    assert choose_transfer(601, 0, 1_000, SETTINGS, summarised=True) is TransferType.SUMMARY
 
 
 @given(TOKENS, TOKENS, st.integers(-50, 5_000))
 def test_what_is_chosen_fits_and_nothing_longer_does(
     answer: int, deferred: int, available: int
 ) -> None:
-    chosen = choose(answer, deferred, available, SETTINGS)
+    chosen = choose_transfer(answer, deferred, available, SETTINGS)
     # In whole tokens, without a float: 0.60 of n is 3 n / 5.
     fits = [
         5 * (answer + deferred) <= 3 * max(0, available),
@@ -72,7 +78,7 @@ def test_how_long_a_summary_may_be(answer: int, available: int, tokens: int) -> 
 
 
 def test_the_call_for_a_summary() -> None:
-    call = transfer.summarise(ANSWER, 250, model="m", settings=SETTINGS, seed=7)
+    call = transfer.summary_call(ANSWER, 250, model="m", settings=SETTINGS, seed=7)
     assert (call.purpose, call.temperature, call.max_tokens) == (Purpose.SUMMARISE, 0.1, 250)
     assert (call.model, call.seed) == ("m", 7)
     system, user = call.messages
@@ -89,7 +95,7 @@ def settled(
     available: int = 100,
     deferred: int = 0,
 ) -> Transfer:
-    return settle(
+    return make_transfer(
         chosen,
         ANSWER,
         deferred_tokens=deferred,
@@ -136,7 +142,7 @@ PIECES = st.lists(
 
 @given(PIECES, st.integers(0, 60))
 def test_a_result_is_the_answers_own_end_and_fits(answer: str, most: int) -> None:
-    text = result(answer, most, LetterCounter())
+    text = result_text(answer, most, LetterCounter())
     assert len(text) <= most
     assert answer.rstrip().endswith(text)
     assert "\n\n" not in text
@@ -146,7 +152,7 @@ def test_a_result_is_the_answers_own_end_and_fits(answer: str, most: int) -> Non
 
 def test_a_long_answer_without_paragraphs_takes_no_long_time() -> None:
     answer = "The plant ran. " * 20_000
-    assert result(answer, 30, WordCounter()) == ("The plant ran. " * 10).strip()
+    assert result_text(answer, 30, WordCounter()) == ("The plant ran. " * 10).strip()
 
 
 def test_what_goes_over_is_one_fact_of_the_next_envelope() -> None:

@@ -11,12 +11,13 @@ from multiprocessing.connection import Connection
 import numpy as np
 
 from crp_integrations import Relay
-from crp_integrations.audit.journal import EventDraft, append
+from crp_integrations.audit.drafts import EventDraft
+from crp_integrations.audit.journal import append_events
 from crp_integrations.errors import ConfigError, StoreBusy
 from crp_integrations.fabric import reembedding
 from crp_integrations.fabric.settings import FabricSettings, GraphSettings
 from crp_integrations.stores.postgres import PostgresStore
-from crp_integrations.testing.records import KEY, NAMESPACE, NOON, fact, rows
+from crp_integrations.testing.fixtures import KEY, NAMESPACE, NOON, fact, rows
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import EventType
 from tests.doubles import HashEmbedder
@@ -41,7 +42,7 @@ def write_batch(store: PostgresStore, name: str) -> None:
                 if not transaction.facts.get([made[0].fact_id]):
                     transaction.facts.add(made, rows(made))
                     draft = EventDraft(EventType.FACT_INGESTED, {"source": name})
-                    append(transaction.journal, KEY, [draft], "2026-05-25T10:00:00Z")
+                    append_events(transaction.journal, KEY, [draft], "2026-05-25T10:00:00Z")
             return
         except StoreBusy:
             time.sleep(PAUSE_SECONDS)

@@ -6,10 +6,11 @@ from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
-from crp_integrations.audit.journal import EventDraft, append
+from crp_integrations.audit.drafts import EventDraft
+from crp_integrations.audit.journal import append_events
 from crp_integrations.stores.keys import FileKeyRing
 from crp_integrations.stores.sqlite import SqliteStore
-from crp_integrations.testing.records import KEY, NAMESPACE, NOON, fact, rows
+from crp_integrations.testing.fixtures import KEY, NAMESPACE, NOON, fact, rows
 from crp_integrations.vocabulary import EventType, FactStatus
 
 BATCH = 5
@@ -29,7 +30,7 @@ def write_batch(store: SqliteStore, name: str) -> None:
         count = int(transaction.facts.setting("count") or 0)
         transaction.facts.set_setting("count", str(count + 1))
         draft = EventDraft(EventType.FACT_INGESTED, {"source": name})
-        append(transaction.journal, KEY, [draft], "2026-05-25T10:00:00Z")
+        append_events(transaction.journal, KEY, [draft], "2026-05-25T10:00:00Z")
 
 
 def make_key(path: Path, start: Barrier, answer: Connection) -> None:

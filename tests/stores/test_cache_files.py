@@ -18,7 +18,7 @@ from crp_integrations.errors import StoreError
 from crp_integrations.fabric.ports import Cached, Transaction
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.stores.sqlite.cache import ABANDONED_SECONDS, FileCache, Manifest
-from crp_integrations.testing.records import NAMESPACE, OTHER, fill
+from crp_integrations.testing.fixtures import NAMESPACE, OTHER, fill
 
 CONTENT = bytes(range(256)) * 40
 

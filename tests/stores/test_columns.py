@@ -12,9 +12,18 @@ from crp_integrations.receipt.records import Draft, issue
 from crp_integrations.session.ports import sessions_of
 from crp_integrations.session.records import Session, WindowNode
 from crp_integrations.stores.sqlite import SqliteStore
-from crp_integrations.testing.conformance_receipts import SIGNER, receipt, receipts_in
-from crp_integrations.testing.conformance_sessions import prior, session, window
-from crp_integrations.testing.records import KEY, NAMESPACE, fact, rows
+from crp_integrations.testing.fixtures import (
+    KEY,
+    NAMESPACE,
+    SIGNER,
+    fact,
+    prior,
+    receipt,
+    receipts_in,
+    rows,
+    session,
+    window,
+)
 
 ROW = "goes with the row of its fact"
 REGISTRY = "taken out of the registry entry when its source is erased"

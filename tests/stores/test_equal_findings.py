@@ -15,7 +15,7 @@ from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
-from crp_integrations.testing.records import NAMESPACE, NOON, fact, rows
+from crp_integrations.testing.fixtures import NAMESPACE, NOON, fact, rows
 from crp_integrations.vocabulary import FactStatus, SourceKind
 
 # Few values, so that conditions hold for some facts, and strange ones among them.

@@ -15,7 +15,16 @@ from crp_integrations.fabric.ports import FactsFacet, Store
 from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
-from crp_integrations.testing.records import NAMESPACE, NOON, OTHER, fact, facts, fill, rows, source
+from crp_integrations.testing.fixtures import (
+    NAMESPACE,
+    NOON,
+    OTHER,
+    fact,
+    facts,
+    fill,
+    rows,
+    source,
+)
 from crp_integrations.vocabulary import FactStatus
 from tests.fabric.keeping import ACME, EVERY, document, fabric, sentence
 

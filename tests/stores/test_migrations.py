@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from crp_integrations.audit import windows
-from crp_integrations.audit.journal import EventDraft, append, verify
+from crp_integrations.audit import window_seals
+from crp_integrations.audit.drafts import EventDraft
+from crp_integrations.audit.journal import append_events, verify_journal
 from crp_integrations.audit.records import WindowSeal
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.ports import Mark
@@ -20,8 +21,17 @@ from crp_integrations.seals import iso, sha256, sha256_hex, window_hmac
 from crp_integrations.session.ports import sessions_of
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.stores.sqlite.migrations import APPLICATION_ID, MIGRATIONS, VERSION
-from crp_integrations.testing.conformance_sessions import prior, session, window
-from crp_integrations.testing.records import KEY, NAMESPACE, NOON, fact, rows, source
+from crp_integrations.testing.fixtures import (
+    KEY,
+    NAMESPACE,
+    NOON,
+    fact,
+    prior,
+    rows,
+    session,
+    source,
+    window,
+)
 from crp_integrations.vectors import to_bytes
 from crp_integrations.vocabulary import ChainIntegrity, EventType, FactStatus
 
@@ -155,7 +165,7 @@ def test_windows_that_older_versions_sealed_stay_sealed(
         assert transaction.facts.get([FACTS[0].fact_id]) == FACTS[:1]
         for session_id in ("a", "b"):
             sealed = transaction.journal.seals(session_id)
-            assert windows.verify(sealed, KEY) is ChainIntegrity.VALID
+            assert window_seals.verify_seals(sealed, KEY) is ChainIntegrity.VALID
         assert transaction.journal.last_seal("b") == SEALS[-1]
         assert list(sessions_of(transaction).session_ids()) == []
     with store.begin(NAMESPACE) as transaction:
@@ -244,9 +254,9 @@ def test_its_rows_are_not_mistaken_for_later_ones(tmp_path: Path) -> None:
     with store.begin(NAMESPACE) as transaction:
         transaction.facts.remove([FACTS[2].fact_id])
         transaction.facts.add([new], rows([new]))
-        append(transaction.journal, KEY, [EventDraft(EventType.FACT_INGESTED, {})], "2026")
+        append_events(transaction.journal, KEY, [EventDraft(EventType.FACT_INGESTED, {})], "2026")
     with store.begin(NAMESPACE, write=False) as transaction:
-        assert verify(list(transaction.journal.events()), KEY) == 1
+        assert verify_journal(list(transaction.journal.events()), KEY) == 1
     store.close()
     connection = sqlite3.connect(path)
     (number,) = connection.execute(

@@ -11,9 +11,15 @@ from crp_integrations.receipt.records import LeftOut
 from crp_integrations.session.ports import sessions_of
 from crp_integrations.stores.moving import move
 from crp_integrations.stores.sqlite import SqliteStore, packed
-from crp_integrations.testing.conformance_receipts import receipt, receipts_in
-from crp_integrations.testing.conformance_sessions import prior, session, window
-from crp_integrations.testing.records import NAMESPACE, NOON
+from crp_integrations.testing.fixtures import (
+    NAMESPACE,
+    NOON,
+    prior,
+    receipt,
+    receipts_in,
+    session,
+    window,
+)
 from tests.stores.test_migrations import older_version
 
 MANY = 5

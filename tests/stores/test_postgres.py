@@ -28,7 +28,7 @@ from crp_integrations.stores.objects import FolderObjects
 from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.stores.postgres.connection import Connection
 from crp_integrations.stores.postgres.schema import schema_of
-from crp_integrations.testing.records import NAMESPACE, NOON, fact, fill, rows
+from crp_integrations.testing.fixtures import NAMESPACE, NOON, fact, fill, rows
 from crp_integrations.vectors import unit_rows
 from tests.doubles import HashEmbedder
 from tests.postgres import postgres_address  # noqa: F401 - a fixture

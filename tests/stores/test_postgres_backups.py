@@ -15,7 +15,7 @@ from crp_integrations.errors import AccessDenied, StoreBusy
 from crp_integrations.fabric.records import Fact
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.stores.postgres import PostgresStore
-from crp_integrations.testing.records import NOON
+from crp_integrations.testing.fixtures import NOON
 from tests.doubles import HashEmbedder, ScriptedModel
 from tests.postgres import Server
 from tests.stores.postgres_processes import OPTIONS

@@ -11,7 +11,7 @@ import pytest
 from crp_integrations.errors import StoreDamaged
 from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.stores.postgres.schema import schema_of
-from crp_integrations.testing.records import fact, rows, seal, source
+from crp_integrations.testing.fixtures import fact, rows, seal, source
 from tests.postgres import server
 
 EVIL, OTHER = "evil", "other"

@@ -15,7 +15,7 @@ from crp_integrations.relay.facets.batches import ingest_over
 from crp_integrations.stores.postgres import PostgresStore, searching
 from crp_integrations.stores.postgres.schema import schema_of
 from crp_integrations.stores.postgres.session import MOST_PREPARED, Session
-from crp_integrations.testing.records import NAMESPACE, fact, rows
+from crp_integrations.testing.fixtures import NAMESPACE, fact, rows
 from tests.postgres import postgres_address  # noqa: F401 - a fixture
 from tests.stores.postgres_processes import OPTIONS
 

@@ -14,7 +14,7 @@ from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.stores.postgres.migrations import VERSION, VERSION_NAME
 from crp_integrations.stores.postgres.rights import DEFINED
 from crp_integrations.stores.postgres.schema import schema_of
-from crp_integrations.testing.records import NAMESPACE, fact, fill, rows
+from crp_integrations.testing.fixtures import NAMESPACE, fact, fill, rows
 from tests.postgres import server
 
 PASSWORD = "a-password"

@@ -11,10 +11,10 @@ import psycopg
 import pytest
 
 from crp_integrations import Relay
-from crp_integrations.audit.journal import verify
+from crp_integrations.audit.journal import verify_journal
 from crp_integrations.errors import StoreBusy, StoreError
 from crp_integrations.stores.postgres import PostgresStore
-from crp_integrations.testing.records import KEY, NAMESPACE, fact, fill
+from crp_integrations.testing.fixtures import KEY, NAMESPACE, fact, fill
 from tests.forking import BEGUN
 from tests.postgres import Server, postgres_address  # noqa: F401 - a fixture
 from tests.stores.postgres_processes import (
@@ -110,7 +110,7 @@ def test_a_server_killed_while_two_processes_write_loses_nothing_acknowledged():
                 assert len(transaction.facts.get(ids)) == len(ids)
                 assert len(transaction.facts.vectors(ids)) == len(ids)
             count = len(transaction.facts.retrievable())
-            assert verify(transaction.journal.events(), KEY) == count // 5
+            assert verify_journal(transaction.journal.events(), KEY) == count // 5
             # A batch and its event are one transaction: one without the other was never there.
             assert count == 5 * transaction.facts.generation()
         assert store.check(NAMESPACE) == []
@@ -176,7 +176,7 @@ def test_a_standby_serves_reads_and_loses_nothing_acknowledged_when_it_takes_ove
         with reader.begin(NAMESPACE, write=False) as transaction:
             ids = [fact(text).fact_id for number in range(8) for text in batch(str(number))]
             assert len(transaction.facts.get(ids)) == len(ids)
-            assert verify(transaction.journal.events(), KEY) == 8
+            assert verify_journal(transaction.journal.events(), KEY) == 8
         write_batch(reader, "after")
         assert reader.check(NAMESPACE) == []
         reader.close()

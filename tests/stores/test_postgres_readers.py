@@ -19,7 +19,7 @@ from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.stores.postgres.connection import Connection
 from crp_integrations.stores.postgres.rights import SEALING
 from crp_integrations.stores.postgres.schema import schema_of
-from crp_integrations.testing.records import NOON
+from crp_integrations.testing.fixtures import NOON
 from crp_integrations.vocabulary import Strategy
 from tests.doubles import ScriptedModel
 from tests.postgres import server

@@ -21,7 +21,7 @@ from crp_integrations.fabric.ports.searching import searching_in
 from crp_integrations.fabric.settings import FabricSettings, GraphSettings
 from crp_integrations.stores.postgres import PostgresStore, words
 from crp_integrations.stores.postgres.schema import schema_of
-from crp_integrations.testing.records import NAMESPACE, fact, rows
+from crp_integrations.testing.fixtures import NAMESPACE, fact, rows
 from tests.doubles import HashEmbedder
 from tests.fabric.test_reembedding import ACME, Letters, fabric, sentence
 from tests.forking import BEGUN, run

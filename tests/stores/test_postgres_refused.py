@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from crp_integrations.cli.app import app
 from crp_integrations.errors import AccessDenied, ConfigError, StoreBusy, StoreError
 from crp_integrations.stores.postgres import PostgresStore
-from crp_integrations.testing.records import NAMESPACE
+from crp_integrations.testing.fixtures import NAMESPACE
 from tests.forking import run
 from tests.postgres import server
 

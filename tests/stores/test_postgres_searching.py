@@ -15,7 +15,7 @@ from crp_integrations.stores.postgres import PostgresStore, searching
 from crp_integrations.stores.postgres.connection import Connection
 from crp_integrations.stores.postgres.dialect import vector_sent
 from crp_integrations.stores.postgres.session import Session
-from crp_integrations.testing.records import NAMESPACE, fact, rows
+from crp_integrations.testing.fixtures import NAMESPACE, fact, rows
 from tests.doubles import HashEmbedder
 from tests.postgres import postgres_address  # noqa: F401 - a fixture
 from tests.stores.postgres_processes import OPTIONS

@@ -13,7 +13,7 @@ from crp_integrations.errors import AccessDenied, StoreError
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.stores.postgres.schema import schema_of
-from crp_integrations.testing.records import NOON, fact, rows
+from crp_integrations.testing.fixtures import NOON, fact, rows
 from tests.doubles import HashEmbedder
 from tests.postgres import server
 

@@ -12,8 +12,7 @@ import pytest
 from crp_integrations.errors import StoreDamaged
 from crp_integrations.session.ports import SessionsFacet, sessions_of
 from crp_integrations.stores.sqlite import SqliteStore
-from crp_integrations.testing.conformance_sessions import prior, session, window
-from crp_integrations.testing.records import NAMESPACE, NOON
+from crp_integrations.testing.fixtures import NAMESPACE, NOON, prior, session, window
 
 PLACES: tuple[tuple[str, str, Callable[[SessionsFacet], object], str], ...] = (
     ("sessions", "record", lambda sessions: sessions.session("s"), "session 's'"),

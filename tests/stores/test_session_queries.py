@@ -12,8 +12,17 @@ import pytest
 from crp_integrations.session.ports import sessions_of
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.stores.sqlite.connection import Connection
-from crp_integrations.testing.conformance_sessions import prior, report, session, window
-from crp_integrations.testing.records import NAMESPACE, NOON, fact, rows, seal
+from crp_integrations.testing.fixtures import (
+    NAMESPACE,
+    NOON,
+    fact,
+    prior,
+    report,
+    rows,
+    seal,
+    session,
+    window,
+)
 
 # What SQLite goes through that no table is behind: a list in a parameter, and rows found so far.
 NO_TABLES = ("json_each", "family", "CONSTANT ROW", "pragma_page_size")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crp_integrations.audit.journal import verify
+from crp_integrations.audit.journal import verify_journal
 from crp_integrations.errors import (
     ChainBroken,
     ConfigError,
@@ -24,7 +24,7 @@ from crp_integrations.errors import (
 from crp_integrations.stores.sqlite import SqliteStore, pool
 from crp_integrations.stores.sqlite.connection import Connection
 from crp_integrations.stores.sqlite.migrations import MIGRATIONS, VERSION
-from crp_integrations.testing.records import KEY, NAMESPACE, OTHER
+from crp_integrations.testing.fixtures import KEY, NAMESPACE, OTHER
 from tests.stores import processes
 
 READ = False
@@ -59,7 +59,7 @@ def read_all(path: Path) -> list[str]:
             transaction.facts.vectors(ids)
             transaction.facts.search_text(["batch"], 99)
             events = list(transaction.journal.events())
-            assert verify(events, KEY) == len(events)
+            assert verify_journal(events, KEY) == len(events)
             names = [event.data["source"] for event in events]
             assert sorted(texts) == sorted(t for name in names for t in processes.batch(name))
             return names

@@ -10,8 +10,8 @@ import pytest
 from crp_integrations.errors import StoreBusy
 from crp_integrations.stores.keys import FileKeyRing
 from crp_integrations.stores.sqlite import SqliteStore
-from crp_integrations.testing.records import NAMESPACE, fact, rows
-from crp_integrations.testing.writing import do, whole
+from crp_integrations.testing.fixtures import NAMESPACE, fact, rows
+from crp_integrations.testing.workloads import apply_deed, check_batches
 from tests.stores import processes
 
 if TYPE_CHECKING:
@@ -51,25 +51,25 @@ def test_processes_that_start_at_once_share_one_key(
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_store_may_be_used_on_both_sides_of_a_fork(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "kb")
-    do(store, ("add", "before"))
+    apply_deed(store, ("add", "before"))
     child = os.fork()
     if child == 0:
         try:
-            do(store, ("add", "child"))
+            apply_deed(store, ("add", "child"))
             os._exit(0)
         finally:
             os._exit(1)
-    do(store, ("add", "parent"))
+    apply_deed(store, ("add", "parent"))
     assert os.waitpid(child, 0)[1] == 0
-    do(store, ("add", "after"))
+    apply_deed(store, ("add", "after"))
     names = ("before", "child", "parent", "after")
-    assert whole(SqliteStore(tmp_path / "kb")) == {("add", name) for name in names}
+    assert check_batches(SqliteStore(tmp_path / "kb")) == {("add", name) for name in names}
 
 
 def test_another_processs_lock_ends_in_busy(tmp_path: Path) -> None:
     """A second store object stands for the other process; it shares no lock with the first."""
     one, other = SqliteStore(tmp_path / "kb"), SqliteStore(tmp_path / "kb", busy_seconds=0.05)
-    do(one, ("add", "a"))
+    apply_deed(one, ("add", "a"))
     kept = fact("kept")
     with one.begin(NAMESPACE) as transaction:
         transaction.facts.add([kept], rows([kept]))

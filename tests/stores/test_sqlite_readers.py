@@ -20,7 +20,7 @@ from crp_integrations.errors import StoreError, StoreNewer
 from crp_integrations.fabric.records import Fact
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.stores.sqlite import standing
-from crp_integrations.testing.records import NOON
+from crp_integrations.testing.fixtures import NOON
 from crp_integrations.vocabulary import Strategy
 from tests.doubles import ScriptedModel
 from tests.stores.postgres_processes import OPTIONS

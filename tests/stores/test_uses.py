@@ -20,7 +20,7 @@ from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.stores.postgres.migrations import VERSION, VERSION_NAME
 from crp_integrations.stores.postgres.schema import schema_of
 from crp_integrations.stores.sqlite import SqliteStore, uses
-from crp_integrations.testing.records import NAMESPACE, NOON, fact, rows
+from crp_integrations.testing.fixtures import NAMESPACE, NOON, fact, rows
 from crp_integrations.vocabulary import FactStatus
 from tests.postgres import server
 from tests.stores.test_migrations import older_version

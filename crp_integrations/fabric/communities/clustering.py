@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from crp_integrations.audit.journal import EventDraft, append
+from crp_integrations.audit.drafts import EventDraft
+from crp_integrations.audit.journal import append_events
 from crp_integrations.errors import ConfigError, StoreBusy
 from crp_integrations.fabric.communities.around import around, starting_from
 from crp_integrations.fabric.communities.clusters import (
@@ -377,7 +378,7 @@ class Clustering:
                 "changed": len(labels),
             }
             draft = EventDraft(EventType.CKF_ETAG_CHANGED, data)
-            append(transaction.journal, key, [draft], iso(now))
+            append_events(transaction.journal, key, [draft], iso(now))
         placed = sum(sizes[name] for name in names)
         return report.changed(
             communities=len(names),

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from crp_integrations.audit.journal import EventDraft, append
+from crp_integrations.audit.drafts import EventDraft
+from crp_integrations.audit.journal import append_events
 from crp_integrations.errors import StoreBusy
 from crp_integrations.fabric.communities.schedule import note_new_facts
 from crp_integrations.fabric.epoch import EMBEDDER_SETTING
@@ -173,11 +174,11 @@ class Insert:
             # One by one, since each may hold thousands of ids.
             for data in _events(insertion.change, insertion.ids):
                 draft = EventDraft(EventType.FACT_INGESTED, data)
-                append(self.transaction.journal, key, [draft], iso(self.now))
+                append_events(self.transaction.journal, key, [draft], iso(self.now))
         if after != before:
             told = {"before": before, "after": after, "cause": "ingested"}
             draft = EventDraft(EventType.CKF_ETAG_CHANGED, told)
-            append(self.transaction.journal, key, [draft], iso(self.now))
+            append_events(self.transaction.journal, key, [draft], iso(self.now))
 
 
 def weighed(source: Source, content: str, heading: str, settings: FabricSettings) -> float:

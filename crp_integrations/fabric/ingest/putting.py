@@ -10,7 +10,8 @@ from uuid import uuid5
 
 import numpy as np
 
-from crp_integrations.audit.journal import EventDraft, append
+from crp_integrations.audit.drafts import EventDraft
+from crp_integrations.audit.journal import append_events
 from crp_integrations.errors import EngineError, FactRejected, StoreBusy
 from crp_integrations.fabric.communities.schedule import note_new_facts
 from crp_integrations.fabric.epoch import EMBEDDER_SETTING
@@ -279,7 +280,7 @@ class Putting(Into):
         if after != before:
             change = {"before": before, "after": after, "cause": "put"}
             drafts.append(EventDraft(EventType.CKF_ETAG_CHANGED, change))
-        events = append(transaction.journal, key, drafts, iso(now))
+        events = append_events(transaction.journal, key, drafts, iso(now))
         if plan.purge:
             # The bytes of the rows that made place may still be in the files.
             facts.set_setting(SCRUB_SETTING, str(events[-1].seq))

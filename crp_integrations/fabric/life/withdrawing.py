@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 
-from crp_integrations.audit.drafts import EventDraft, named
-from crp_integrations.audit.journal import append
+from crp_integrations.audit.drafts import EventDraft, name_or_hash
+from crp_integrations.audit.journal import append_events
 from crp_integrations.errors import StoreBusy
 from crp_integrations.fabric.kept import number
 from crp_integrations.fabric.life.writing import Writing
@@ -86,8 +86,10 @@ def forget_sessions(
         if gone:
             kind = EventType.SESSION_TERMINATED
             # A name that looks like no id stands in no event of its windows either.
-            drafts = [EventDraft(kind, {"cause": cause}, session_id=named(id_)) for id_ in gone]
-            append(transaction.journal, key, drafts, iso(now))
+            drafts = [
+                EventDraft(kind, {"cause": cause}, session_id=name_or_hash(id_)) for id_ in gone
+            ]
+            append_events(transaction.journal, key, drafts, iso(now))
             _note(transaction.facts)
     if gone:
         writing.erase_elsewhere(gone)

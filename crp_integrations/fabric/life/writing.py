@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from crp_integrations.audit.journal import EventDraft, append
+from crp_integrations.audit.drafts import EventDraft
+from crp_integrations.audit.journal import append_events
 from crp_integrations.audit.records import Event
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.ingest.changes import USER_SOURCE
@@ -166,7 +167,7 @@ class Writing:
                 if len(facts) <= _EVENT_IDS:
                     data["facts"] = sorted(facts)
             told.append(EventDraft(EventType.CKF_ETAG_CHANGED, data))
-        events = append(transaction.journal, key, told, iso(now)) if told else []
+        events = append_events(transaction.journal, key, told, iso(now)) if told else []
         return after, events
 
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from pydantic import ValidationError
 
-from crp_integrations.audit.drafts import EventDraft, filled
+from crp_integrations.audit.drafts import EventDraft, non_empty
 from crp_integrations.errors import AccessDenied, LimitReached, RequestError
 from crp_integrations.governance.artifacts import addresses, places
 from crp_integrations.governance.artifacts.addresses import Claim
@@ -312,7 +312,7 @@ class Sandbox:
             self._note("refused", claim.ref, nonce=claim.nonce, reason=reason)
 
     def _note(self, action: str, ref: str, *, nonce: str = "", reason: str = "") -> None:
-        data = filled(
+        data = non_empty(
             artifacts=[ref], action=action, reason=reason, nonce=nonce, subject=self.subject.name
         )
         self.tell(EventDraft(EventType.ARTIFACT_ACCESS, data, self.session_id))

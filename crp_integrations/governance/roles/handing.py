@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from crp_integrations.audit.drafts import EventDraft, filled
+from crp_integrations.audit.drafts import EventDraft, non_empty
 from crp_integrations.errors import AccessDenied
 from crp_integrations.governance.evidence import GIVEN
 from crp_integrations.governance.packs import ContextItem
@@ -105,7 +105,7 @@ class Handing:
         return handed
 
     def _event(self, handed: Handover) -> EventDraft:
-        data = filled(
+        data = non_empty(
             run=handed.run,
             number=handed.number,
             giver=handed.giver,

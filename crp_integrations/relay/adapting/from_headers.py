@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import cast
 
-from crp_integrations.headers.parse import Given, parse
-from crp_integrations.headers.propagate import handed
+from crp_integrations.headers.agent_headers import read_downward
+from crp_integrations.headers.codec import RawHeaders, parse_request
 from crp_integrations.headers.records import RequestHeaders
 from crp_integrations.relay.asking import Asking
 
 
-def from_headers(headers: RequestHeaders | Given) -> Asking:
+def from_headers(headers: RequestHeaders | RawHeaders) -> Asking:
     """The fields of a question that a request's CRP headers ask for.
 
     Spec: related facts §3, §8
@@ -32,8 +32,8 @@ def from_headers(headers: RequestHeaders | Given) -> Asking:
         HeaderSyntaxError: a CRP header is unknown, belongs into responses, stands twice or has a
             malformed value.
     """
-    said = headers if isinstance(headers, RequestHeaders) else parse(headers)
-    down = handed(said)
+    said = headers if isinstance(headers, RequestHeaders) else parse_request(headers)
+    down = read_downward(said)
     own = said.safety_policy if down is None else None
     asked = Asking(
         session_id=said.session_id,

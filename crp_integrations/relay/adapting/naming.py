@@ -7,7 +7,7 @@ from typing import Final
 
 from crp_integrations.errors import RequestError
 from crp_integrations.seals import sha256
-from crp_integrations.session.ids import SESSION_ID
+from crp_integrations.session.records import SESSION_ID
 
 PREFIX: Final = "crp_sess_"
 _DIGITS: Final = 32

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from crp_integrations.errors import RequestError
 from crp_integrations.governance.emitting import Emitter
-from crp_integrations.policy.parse import parse
+from crp_integrations.policy.policy_text import parse_policy
 from crp_integrations.ports import Embedder
 from crp_integrations.relay.admit import admit
 from crp_integrations.relay.asks import AUTO
@@ -136,7 +136,7 @@ def check_values(asking: Mapping[str, Any], relay: Relay | None = None) -> None:
     admit(**{"model": _ANY_MODEL, **given, "query": "?"})
     for name in _POLICIES:
         if asking.get(name):
-            parse(asking[name])
+            parse_policy(asking[name])
 
 
 @contextmanager

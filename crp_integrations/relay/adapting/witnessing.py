@@ -19,7 +19,7 @@ from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import SafetyHalt
 from crp_integrations.fabric.records import Fact
 from crp_integrations.messages import Message
-from crp_integrations.policy.records import Judgement, Policy
+from crp_integrations.policy.records import Policy, PolicyJudgement
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.receipt.window_values import Asked, Call, Decided, Told
 from crp_integrations.relay.adapting.judge_arguments import before_question
@@ -72,7 +72,7 @@ def witness(
     session_id: str = "",
     prior: Sequence[str | PriorWindow] = (),
     policy: Policy | None = None,
-    judgement: Judgement | None = None,
+    judgement: PolicyJudgement | None = None,
     keep: bool = True,
     judge: Judge | None = None,
     on_report: OnReport | None = None,

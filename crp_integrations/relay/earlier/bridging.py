@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from crp_integrations.dpe.dossier import Dossier
 from crp_integrations.dpe.pipeline import examine
-from crp_integrations.policy.judge import judge, withholds
 from crp_integrations.policy.records import Policy
+from crp_integrations.policy.verdict import judge_answer, may_withhold
 from crp_integrations.relay.records import Answer, Request
 from crp_integrations.relay.world import World
 
@@ -22,7 +22,7 @@ def may_be_laid(
 
     Spec: CRP-SPEC-005 §11.5
     """
-    if not withholds(policy, request.oversight):
+    if not may_withhold(policy, request.oversight):
         return True
     report = examine(
         Dossier(
@@ -37,5 +37,5 @@ def may_be_laid(
         settings=world.settings.dpe,
         tracer=world.tracer,
     )
-    found = judge(policy, report, oversight=request.oversight)
+    found = judge_answer(policy, report, oversight=request.oversight)
     return found.halt is None and not found.needs_review

@@ -46,7 +46,7 @@ class Carrying:
         settings = self._world.settings.sessions.transfer
         whole = self._counter.count(self._answers) if self._answers else 0
         # Deferred facts are candidates like others here, and are packed as far as they fit.
-        chosen = transfer.choose(whole, 0, self._available, settings)
+        chosen = transfer.choose_transfer(whole, 0, self._available, settings)
         if not self._answers:
             chosen = TransferType.FACTS_ONLY
         if chosen is not TransferType.SUMMARY:
@@ -56,7 +56,7 @@ class Carrying:
         tokens = transfer.summary_tokens(whole, self._available, settings)
         model = self.request.model
         return Dispatch(
-            transfer.summarise(
+            transfer.summary_call(
                 self._answers, tokens, model=model, settings=settings, seed=self.request.seed
             )
         )
@@ -88,7 +88,7 @@ class Carrying:
         self, chosen: TransferType, summary: str = "", fidelity: float | None = None
     ) -> None:
         """One account of all earlier answers, with the last of the windows."""
-        self.given = transfer.settle(
+        self.given = transfer.make_transfer(
             chosen,
             self._answers,
             deferred_tokens=0,

@@ -12,9 +12,9 @@ from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.prior import PriorWindow
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Fact
-from crp_integrations.session.history import before
 from crp_integrations.session.ports import sessions_of
 from crp_integrations.session.records import WindowNode
+from crp_integrations.session.window_graph import seen_windows
 
 
 def unheard(
@@ -71,7 +71,7 @@ def report_on(namespace: Namespace, window_id: str) -> Report | None:
             return None
         report = Report.model_validate_json(kept)
         windows = sessions.windows(report.session_id)
-        said = sessions.priors(before(windows, [window_id]))
+        said = sessions.priors(seen_windows(windows, [window_id]))
     # Of a window that was not released nothing but its report tells what it was shown.
     shown = {evidence.fact_id for claim in report.claims for evidence in claim.evidence}
     if denied(namespace, shown) or window_id in unheard(namespace, windows, said):

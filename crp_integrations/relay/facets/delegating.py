@@ -1,19 +1,19 @@
 """Agents that ask other agents: what a session hands down, and what it takes back.
 
 The values travel as they are within a process and as CRP headers between processes
-(`headers/propagate.py`).
+(`headers/agent_headers.py`).
 """
 
 from __future__ import annotations
 
-from crp_integrations.audit.events import safety_budget_depleted, sub_agent_returned
-from crp_integrations.audit.journal import append
+from crp_integrations.audit.drafts import draft_budget_depleted, draft_sub_agent_returned
+from crp_integrations.audit.journal import append_events
 from crp_integrations.audit.keys import journal_key
 from crp_integrations.dpe.records import Report
 from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Transaction
-from crp_integrations.headers.parse import read
+from crp_integrations.headers.codec import parse_response
 from crp_integrations.relay.asking import Asking
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.world import World
@@ -45,8 +45,8 @@ def delegate(
     settings = world.settings.sessions
     with world.remembered.one_by_one(), namespace.begin(write=True) as transaction:
         session = _session(transaction, world, session_id)
-        agent = agents.registered(session.agent_id, settings.agents)
-        down = agents.delegated(
+        agent = agents.find_agent(session.agent_id, settings.agents)
+        down = agents.delegate(
             session,
             agent=agent,
             settings=settings,
@@ -54,7 +54,7 @@ def delegate(
             safety_mode=safety_mode,
         )
         now = iso(world.clock.now())
-        _keep(transaction, world, agents.after_delegating(session).changed(modified_at=now))
+        _keep(transaction, world, agents.count_delegation(session).changed(modified_at=now))
     return down
 
 
@@ -93,7 +93,7 @@ def result_of(answered: Answer | SafetyHalt, safety_budget: float | None = None)
             quality_score=round(found.rqa_score, 3) if found else None,
             halted=True,
         )
-    said = read(answered.headers)
+    said = parse_response(answered.headers)
     return Upward(
         session_id=answered.session_id,
         safety_budget=said.safety_budget if safety_budget is None else safety_budget,
@@ -124,21 +124,21 @@ def take(namespace: Namespace, world: World, session_id: str, up: Upward) -> flo
         if up.hmac and up.hmac in session.taken:
             # Handed over twice, as after a lost reply, a result costs once.
             return before
-        session = agents.returned(session, up, world.settings.sessions)
+        session = agents.charge_return(session, up, world.settings.sessions)
         if up.hmac:
             session = session.changed(taken=(*session.taken, up.hmac))
         left = session.safety_budget
         spent = not safety.halts(before, budget) and safety.halts(left, budget)
         # One that has ended stays as it is; that the agent returned is journalled all the same.
         if not session.ended:
-            over = safety.ended(left)
+            over = safety.is_spent(left)
             _keep(transaction, world, session.changed(modified_at=now, ended=over))
         last = transaction.journal.last_seal(session_id)
-        append(
+        append_events(
             transaction.journal,
             journal_key(world.keyring, namespace.subject.tenant),
             [
-                sub_agent_returned(
+                draft_sub_agent_returned(
                     session_id,
                     last.window_id if last else "",
                     session=up.session_id,
@@ -150,11 +150,7 @@ def take(namespace: Namespace, world: World, session_id: str, up: Upward) -> flo
                     cost=round(before - left, BUDGET_DIGITS),
                 ),
                 *(
-                    [
-                        safety_budget_depleted(
-                            session_id, last.window_id if last else "", budget=left
-                        )
-                    ]
+                    [draft_budget_depleted(session_id, last.window_id if last else "", budget=left)]
                     if spent
                     else []
                 ),

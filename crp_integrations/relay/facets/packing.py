@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from crp_integrations.audit.drafts import EventDraft, named
-from crp_integrations.audit.journal import append
+from crp_integrations.audit.drafts import EventDraft, name_or_hash
+from crp_integrations.audit.journal import append_events
 from crp_integrations.audit.keys import journal_key
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.governance.assembling import ContextAssembler, Parts
@@ -68,11 +68,11 @@ def logged(composed: Composed, namespace: Namespace, world: World) -> None:
             "sections": [section.type for section in pack.sections],
             "item_counts": [len(section.items) for section in pack.sections],
             "section_tokens": [section.token_actual for section in pack.sections],
-            "items": [named(item.id) for item in pack.items],
+            "items": [name_or_hash(item.id) for item in pack.items],
             "item_hashes": [item.shown_ref for item in pack.items],
             "budget": pack.token_budget,
             "tokens": pack.token_actual,
-            "decisions": [named(one.id) for one in pack.policy_decisions],
+            "decisions": [name_or_hash(one.id) for one in pack.policy_decisions],
             "reports": [report.id for report in composed.drop_reports],
             "minimal": composed.minimal,
         },
@@ -80,4 +80,4 @@ def logged(composed: Composed, namespace: Namespace, world: World) -> None:
     )
     key = journal_key(world.keyring, namespace.subject.tenant)
     with namespace.begin(write=True) as transaction:
-        append(transaction.journal, key, [draft], iso(world.clock.now()))
+        append_events(transaction.journal, key, [draft], iso(world.clock.now()))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from crp_integrations.audit.drafts import EventDraft
-from crp_integrations.audit.journal import append
+from crp_integrations.audit.journal import append_events
 from crp_integrations.audit.keys import journal_key
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
@@ -63,7 +63,7 @@ def erasing_in(store: Store, objects: ObjectStore, keyring: KeyRing) -> Erasing:
     def tell(namespace: str, draft: EventDraft, now: datetime) -> None:
         key = journal_key(keyring, namespace)
         with store.begin(namespace, write=True) as transaction:
-            append(transaction.journal, key, [draft], iso(now))
+            append_events(transaction.journal, key, [draft], iso(now))
 
     return Erasing(objects, tell)
 
@@ -71,4 +71,4 @@ def erasing_in(store: Store, objects: ObjectStore, keyring: KeyRing) -> Erasing:
 def _told(namespace: Namespace, world: World, draft: EventDraft) -> None:
     key = journal_key(world.keyring, namespace.subject.tenant)
     with namespace.begin(write=True) as transaction:
-        append(transaction.journal, key, [draft], iso(world.clock.now()))
+        append_events(transaction.journal, key, [draft], iso(world.clock.now()))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.records import access_labels
 from crp_integrations.governance.artifacts.sandbox import Sandbox
-from crp_integrations.headers.cache import CacheDirectives
+from crp_integrations.headers.records import CacheDirectives
 from crp_integrations.ports import KeyRing
 from crp_integrations.relay.asks import Asks
 from crp_integrations.relay.facets.sandboxes import sandbox_of

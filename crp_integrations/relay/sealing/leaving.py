@@ -9,17 +9,15 @@ from datetime import datetime
 from crp_integrations.audit.records import WindowSeal
 from crp_integrations.envelope.prior import PriorWindow
 from crp_integrations.fabric.ports import Transaction
-from crp_integrations.policy.inherit import strictest
-from crp_integrations.policy.parse import parse
-from crp_integrations.policy.render import render
+from crp_integrations.policy.inheritance import combine_strictest
+from crp_integrations.policy.policy_text import parse_policy, render_policy
 from crp_integrations.relay.entering import Entered
 from crp_integrations.relay.sealing.ending import Ending
 from crp_integrations.relay.world import World
 from crp_integrations.seals import iso
 from crp_integrations.session import budget as safety
-from crp_integrations.session.ids import new_continuation
 from crp_integrations.session.ports import sessions_of
-from crp_integrations.session.records import REFUSED, Session, WindowNode
+from crp_integrations.session.records import REFUSED, Session, WindowNode, new_continuation
 from crp_integrations.vocabulary import Pattern, RiskLevel
 
 
@@ -85,7 +83,7 @@ def leave(
     )
     before = session.safety_budget
     if entered is not None:
-        before = safety.ceiling(before, entered.safety_budget)
+        before = safety.apply_ceiling(before, entered.safety_budget)
         if ending.sibling:
             # Each window of a fan-out has the whole budget of the one that it hangs from, and
             # the smallest that is left goes on.
@@ -97,7 +95,7 @@ def leave(
         modified_at=at,
         safety_budget=min(session.safety_budget, left),
         policy=_policy(session.policy, entered),
-        ended=session.ended or safety.ended(min(session.safety_budget, left)),
+        ended=session.ended or safety.is_spent(min(session.safety_budget, left)),
         tool_calls=session.tool_calls + ending.tool_calls,
         **(ending.born if _begins(kept, entered, ending, earlier) else {}),
     )
@@ -163,7 +161,9 @@ def _policy(kept: str, entered: Entered | None) -> str:
     """The session's policy: no window that began before a stricter one was stated relaxes it."""
     if entered is None or not entered.stated:
         return kept
-    return render(strictest(entered.policy, parse(kept)) if kept else entered.policy)
+    return render_policy(
+        combine_strictest(entered.policy, parse_policy(kept)) if kept else entered.policy
+    )
 
 
 def _prior(ending: Ending, seal: WindowSeal) -> PriorWindow | None:

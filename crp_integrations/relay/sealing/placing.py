@@ -12,7 +12,7 @@ from crp_integrations.fabric.ports import Transaction
 from crp_integrations.relay.entering import Entered
 from crp_integrations.relay.world import World
 from crp_integrations.seals import sha256_hex
-from crp_integrations.session import graph, token
+from crp_integrations.session import token, window_graph
 from crp_integrations.session.ports import sessions_of
 from crp_integrations.session.records import DELIVERED, REFUSED
 
@@ -75,9 +75,9 @@ def still_fits(
         (*sessions_of(transaction).windows(session_id), *held), key=lambda one: one.window_number
     )
     if entered.token is not None:
-        token.tip(entered.token, windows)
+        token.window_of_token(entered.token, windows)
     if entered.continues:
-        graph.room(
+        window_graph.check_room(
             windows,
             [one.window_id for one in entered.parents],
             world.settings.sessions.graph,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 
 from crp_integrations.audit.records import WindowSeal
-from crp_integrations.audit.windows import parents_of
+from crp_integrations.audit.window_seals import parents_of
 from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.evolution import SUMMARY_SOURCE
 from crp_integrations.fabric.namespace import Namespace

@@ -12,7 +12,7 @@ from crp_integrations.dpe.records import Report
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.policy.records import Policy
-from crp_integrations.policy.settling import DELIVER, UNREACHABLE, WITHHOLD, reviewed
+from crp_integrations.policy.verdict import DELIVER, UNREACHABLE, WITHHOLD, needs_review
 from crp_integrations.receipt.draft import draft
 from crp_integrations.receipt.records import Draft
 from crp_integrations.receipt.window_values import Asked, Call, Decided, InForce, Told
@@ -146,6 +146,6 @@ def decided(
         reason=str(verdict.reason or ""),
         approved=verdict.approved,
         safety_budget=left,
-        reviewed=reviewed(verdict.judgement, safety.rounded(left), verdict.terms),
+        reviewed=needs_review(verdict.judgement, safety.round_budget(left), verdict.terms),
         terms=verdict.terms,
     )

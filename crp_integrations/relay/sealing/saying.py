@@ -7,12 +7,11 @@ from typing import Final
 
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import CRPError, PolicyRelaxed, SafetyHalt, StoreDamaged
-from crp_integrations.headers.passed import Passed, retry_for
-from crp_integrations.headers.records import CacheOutcome, ResponseHeaders, SetSession
-from crp_integrations.headers.render import render
-from crp_integrations.headers.write import write
-from crp_integrations.policy.render import policy_hash
-from crp_integrations.policy.render import render as written
+from crp_integrations.headers.codec import write_response
+from crp_integrations.headers.records import CacheOutcome, ResponseHeaders, SetSessionValue
+from crp_integrations.headers.response_headers import WindowContext, render_headers, retry_for
+from crp_integrations.policy.policy_text import policy_hash
+from crp_integrations.policy.policy_text import render_policy as written
 from crp_integrations.relay.attempts import Attempts
 from crp_integrations.relay.close import Closed
 from crp_integrations.relay.entering import Entered, token_scope
@@ -24,10 +23,9 @@ from crp_integrations.relay.world import World
 from crp_integrations.seals import sha256_hex
 from crp_integrations.session import budget as safety
 from crp_integrations.session import token
-from crp_integrations.session.graph import lineage, root
-from crp_integrations.session.history import tiers
 from crp_integrations.session.records import DELIVERED, WindowNode
 from crp_integrations.session.token import SessionToken
+from crp_integrations.session.window_graph import lineage, quality_tiers, root_of
 from crp_integrations.vocabulary import AdviceWord, HaltReason, QualityTier, Strategy
 
 INHERITANCE: Final = "inheritance"
@@ -57,7 +55,7 @@ def said(about: Said, world: World) -> dict[str, str]:
     """
     closed = about.closed
     number = closed.seal.window_number
-    return render(
+    return render_headers(
         about.envelope,
         closed.report,
         session_id=closed.seal.session_id,
@@ -72,7 +70,7 @@ def said(about: Said, world: World) -> dict[str, str]:
     )
 
 
-def passed(about: Said, world: World) -> Passed:
+def passed(about: Said, world: World) -> WindowContext:
     """What session, policy and agents say of a sealed window.
 
     Spec: related facts §3
@@ -86,7 +84,7 @@ def passed(about: Said, world: World) -> Passed:
     policy = about.entered.policy if about.entered else None
     names, settings = _places(closed), world.settings.headers
     seed = request.seed
-    return Passed(
+    return WindowContext(
         policy_applied=written(policy) if policy else "",
         violation=tuple(dict.fromkeys(one.directive.partition(" ")[0] for one in told)),
         oversight_mode=policy.overseen(request.oversight) if policy else None,
@@ -97,11 +95,11 @@ def passed(about: Said, world: World) -> Passed:
         phase=request.phase,
         loop_depth=request.loop_depth,
         safety_budget=session.safety_budget,
-        budget_warning=safety.warning(session.safety_budget, world.settings.sessions.budget),
+        budget_warning=safety.warning_of(session.safety_budget, world.settings.sessions.budget),
         tool_calls=session.tool_calls or None,
         session_parent=session.parent_session,
         revision_round=about.passes.round if _revised(about) else None,
-        dag_root=line[0] if line else root(windows),
+        dag_root=line[0] if line else root_of(windows),
         lineage=line if len(line) <= LONGEST_LINE else (),
         report_uri=settings.report_uri.format(**names) if closed.left.kept else "",
         trail_id=trail_id(closed.seal.session_id, request.residency),
@@ -124,13 +122,15 @@ def refused(error: CRPError, closed: Closed, world: World, residency: str = "") 
     reason = HaltReason(error.reason) if isinstance(error, SafetyHalt) and error.reason else None
     relaxed = isinstance(error, PolicyRelaxed)
     left = closed.left.session.safety_budget
-    return write(
+    return write_response(
         ResponseHeaders(
             session_id=closed.seal.session_id,
             violation=(INHERITANCE,) if relaxed else None,
             retry_after=retry_for(reason) if halted else None,
             safety_budget=left if halted else None,
-            budget_warning=safety.warning(left, world.settings.sessions.budget) if halted else None,
+            budget_warning=safety.warning_of(left, world.settings.sessions.budget)
+            if halted
+            else None,
             trail_id=trail_id(closed.seal.session_id, residency),
             trail_uri=world.settings.headers.trail_uri.format(**_places(closed)) or None,
         )
@@ -168,10 +168,12 @@ def _line(windows: tuple[WindowNode, ...], node: WindowNode) -> tuple[str, ...]:
 
 def _history(windows: tuple[WindowNode, ...], world: World) -> tuple[QualityTier, ...]:
     """The tier of each window; of a session longer than its graph may be, of the last ones."""
-    return tiers(windows)[-world.settings.sessions.graph.nodes :]
+    return quality_tiers(windows)[-world.settings.sessions.graph.nodes :]
 
 
-def _set_session(about: Said, windows: tuple[WindowNode, ...], world: World) -> SetSession | None:
+def _set_session(
+    about: Said, windows: tuple[WindowNode, ...], world: World
+) -> SetSessionValue | None:
     """The token for the next window; none where the session has ended or was not entered.
 
     Spec: CRP-SPEC-003 §14.3; related facts §5
@@ -183,7 +185,7 @@ def _set_session(about: Said, windows: tuple[WindowNode, ...], world: World) -> 
     settings = world.settings.sessions.token
     now = int(world.clock.now().timestamp())
     history = _history(windows, world)
-    signed = token.sign(
+    signed = token.sign_token(
         SessionToken(
             session_id=session.session_id,
             window_number=node.window_number,
@@ -197,12 +199,12 @@ def _set_session(about: Said, windows: tuple[WindowNode, ...], world: World) -> 
             state_hash=about.envelope.state_hash,
             scope=token_scope(world),
             issued_at=now,
-            expires_at=token.expiry(now, settings),
+            expires_at=token.expiry_of(now, settings),
         ),
         token.signing_key(world.keyring, session.session_id),
         settings,
     )
-    return SetSession(
+    return SetSessionValue(
         token=signed,
         window=node.window_number,
         quality_history=history,

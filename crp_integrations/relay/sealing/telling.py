@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from crp_integrations.audit.events import session_created
+from crp_integrations.audit.drafts import draft_session_created
 from crp_integrations.audit.records import WindowSeal
-from crp_integrations.audit.trail import closing
+from crp_integrations.audit.trail import closing_data
 from crp_integrations.dpe.records import Report
 from crp_integrations.governance.tracing import PackColumns
 from crp_integrations.relay.sealing.ending import Ending
@@ -50,7 +50,7 @@ def told(
         *_session(left, settings),
     ]
     # The seal's formula leaves some of its fields out; here the journal's chain covers them.
-    events[-1][1].update(closing(seal))
+    events[-1][1].update(closing_data(seal))
     return events
 
 
@@ -59,7 +59,7 @@ def _begun(
 ) -> Iterator[tuple[EventType, dict[str, Any]]]:
     if seal.window_number == 1:
         session = left.session
-        created = session_created(
+        created = draft_session_created(
             seal.session_id,
             seal.window_id,
             policy_hash=sha256(session.policy) if session.policy else "",

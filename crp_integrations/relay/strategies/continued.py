@@ -13,8 +13,8 @@ from crp_integrations.envelope.evolution import SUMMARY_SOURCE
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import EngineError, QualityUnreachable
 from crp_integrations.headers import names
-from crp_integrations.headers.records import FlowSaid, ResponseHeaders
-from crp_integrations.headers.write import write
+from crp_integrations.headers.codec import write_response
+from crp_integrations.headers.records import FlowValue, ResponseHeaders
 from crp_integrations.messages import Message, ModelCall, Reply, Usage
 from crp_integrations.relay.records import Answer, Piece, Request
 from crp_integrations.relay.settings_dispatch import DispatchSettings
@@ -281,8 +281,8 @@ class Continued:
         each = [answer.headers for answer in self._answers]
         said = {**last.headers, **worst(each, envelopes=False)}
         if self._bridges[-1] and names.FLOW in said:
-            flow = FlowSaid(score=last.report.flow_score, remediation="stitched")
-            said |= write(ResponseHeaders(flow=flow))
+            flow = FlowValue(score=last.report.flow_score, remediation="stitched")
+            said |= write_response(ResponseHeaders(flow=flow))
         return said
 
 

@@ -1,0 +1,310 @@
+"""Records of headers written and parsed: one table says which header a field is, both ways.
+
+Fields are in the order in which their headers are sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from crp_integrations.errors import HeaderSyntaxError
+from crp_integrations.headers import grammar, names, values
+from crp_integrations.headers.names import AgentPhase, HeaderDirection
+from crp_integrations.headers.records import CacheDirectives, RequestHeaders, ResponseHeaders
+from crp_integrations.headers.values import read_lower, read_upper
+from crp_integrations.vocabulary import (
+    AiActClass,
+    Attribution,
+    BudgetWarning,
+    ChainIntegrity,
+    GroundingMode,
+    Oversight,
+    QualityTier,
+    RiskLevel,
+    SafetyMode,
+    Strategy,
+)
+
+
+class HeaderField(NamedTuple):
+    """One field's header.
+
+    Attributes:
+        name: as written in `names.py`.
+        write: value to text; the text is checked against the header's rule afterwards.
+        read: text that follows the rule to value.
+    """
+
+    name: str
+    write: Callable[[Any], str]
+    read: Callable[[str], Any]
+
+
+def _fraction(name: str) -> HeaderField:
+    return HeaderField(name, grammar.write_fraction, float)
+
+
+def _count(name: str) -> HeaderField:
+    return HeaderField(name, str, int)
+
+
+def _pair(name: str) -> HeaderField:
+    return HeaderField(name, values.write_pair, values.read_pair)
+
+
+def _text(name: str) -> HeaderField:
+    return HeaderField(name, str, str)
+
+
+def _id(name: str) -> HeaderField:
+    return HeaderField(name, str, values.read_id)
+
+
+# What means the same in both directions.
+_SESSION_ID = _id(names.SESSION_ID)
+_DISPATCH = HeaderField(names.DISPATCH_STRATEGY, str, read_lower(Strategy))
+_SEED = _count(names.SEED)
+_RESIDENCY = HeaderField(names.RESIDENCY, str.upper, read_lower(str))
+_OVERSIGHT = HeaderField(names.OVERSIGHT_MODE, str, read_lower(Oversight))
+_NONCE = HeaderField(names.NONCE, str, values.read_nonce)
+_BUDGET = HeaderField(names.SAFETY_BUDGET, values.write_budget, values.read_budget)
+_DEPTH = _count(names.LOOP_DEPTH)
+_PARENT = _id(names.SESSION_PARENT)
+_PHASE = HeaderField(names.PHASE, str, read_upper(AgentPhase))
+
+REQUEST: Final[MappingProxyType[str, HeaderField]] = MappingProxyType(
+    {
+        "session_id": _SESSION_ID,
+        "grounding": HeaderField(names.GROUNDING_MODE, str, read_lower(GroundingMode)),
+        "strategies": HeaderField(
+            names.ACCEPT_STRATEGY, values.write_list, values.read_each(read_lower(Strategy))
+        ),
+        "dispatch_strategy": _DISPATCH,
+        "seed": _SEED,
+        "cache": HeaderField(names.CACHE, lambda said: said.text, CacheDirectives.parse),
+        "if_match": HeaderField(names.IF_MATCH, str, read_lower(str)),
+        "residency": _RESIDENCY,
+        "continuation_ids": HeaderField(names.CONTINUATION_ID, values.write_list, values.read_ids),
+        "accept_quality": HeaderField(
+            names.ACCEPT_QUALITY, values.write_list, values.read_each(read_upper(QualityTier))
+        ),
+        "accept_risk": HeaderField(names.ACCEPT_RISK, str, read_upper(RiskLevel)),
+        "oversight_mode": _OVERSIGHT,
+        "safety_mode": HeaderField(names.SAFETY_MODE, str, read_lower(SafetyMode)),
+        "safety_policy": _text(names.POLICY),
+        "safety_policy_report_only": _text(names.POLICY_REPORT_ONLY),
+        "report_uri": _text(names.SAFETY_REPORT_URI),
+        "nonce": _NONCE,
+        "safety_budget": _BUDGET,
+        "loop_depth": _DEPTH,
+        "session_parent": _PARENT,
+        "phase": _PHASE,
+        "session_token": _text(names.SESSION_TOKEN),
+        "oversight_token": HeaderField(names.OVERSIGHT_TOKEN, str, read_lower(str)),
+    }
+)
+
+RESPONSE: Final[MappingProxyType[str, HeaderField]] = MappingProxyType(
+    {
+        "protocol_version": _text(names.PROTOCOL),
+        "session_id": _SESSION_ID,
+        "window": _pair(names.WINDOW),
+        "strategy": HeaderField(names.STRATEGY, str, read_lower(Strategy)),
+        "quality_tier": HeaderField(names.QUALITY_TIER, str, read_upper(QualityTier)),
+        "saturation": _fraction(names.SATURATION),
+        "facts_used": _pair(names.FACTS_USED),
+        "tokens_used": _count(names.TOKENS_USED),
+        "etag": HeaderField(names.ETAG, str, read_lower(str)),
+        "cache_status": HeaderField(
+            names.CACHE_STATUS, values.write_cache_status, values.read_cache_status
+        ),
+        "continuation_id": _text(names.CONTINUATION_ID),
+        "tier_hit": _count(names.TIER_HIT),
+        "ckf_hits": _count(names.CKF_HITS),
+        "ckf_community": HeaderField(names.CKF_COMMUNITY, str, read_lower(str)),
+        "knowledge_age": HeaderField(
+            names.KNOWLEDGE_AGE, grammar.write_duration, values.read_duration
+        ),
+        "claim_count": _count(names.CLAIM_COUNT),
+        "attribution": HeaderField(names.ATTRIBUTION, str, read_upper(Attribution)),
+        "grounding_pct": _fraction(names.GROUNDING_PCT),
+        "attribution_score": _fraction(names.ATTRIBUTION_SCORE),
+        "fabrications": _count(names.FABRICATIONS),
+        "distortions": HeaderField(
+            names.DISTORTIONS, values.write_distortions, values.read_distortions
+        ),
+        "contradictions": HeaderField(
+            names.CONTRADICTIONS, values.write_contradictions, values.read_contradictions
+        ),
+        "entailment_score": _fraction(names.ENTAILMENT),
+        "fidelity_score": _fraction(names.FIDELITY),
+        "hallucination_risk": HeaderField(names.RISK, str, read_upper(RiskLevel)),
+        "hallucination_score": _fraction(names.RISK_SCORE),
+        "repetition": HeaderField(
+            names.REPETITION, values.write_repetition, values.read_repetition
+        ),
+        "completeness": HeaderField(
+            names.COMPLETENESS, values.write_completeness, values.read_completeness
+        ),
+        "flow": HeaderField(names.FLOW, values.write_flow, values.read_flow),
+        "quality_score": _fraction(names.QUALITY_SCORE),
+        "omissions": HeaderField(names.OMISSIONS, values.write_omissions, values.read_omissions),
+        "personal_data": HeaderField(names.PERSONAL, values.write_bool, values.read_bool),
+        "ai_act_class": HeaderField(names.AI_ACT, str, read_upper(AiActClass)),
+        "nist_tier": HeaderField(names.NIST_TIER, str, read_upper(str)),
+        "iso_42001": HeaderField(
+            names.ISO_CONTROLS, values.write_list, values.read_each(read_upper(str))
+        ),
+        "controls_met": _pair(names.CONTROLS_MET),
+        "chained_hmac": HeaderField(names.CHAINED_HMAC, str, read_lower(str)),
+        "window_hmac": HeaderField(names.WINDOW_HMAC, str, read_lower(str)),
+        "chain_integrity": HeaderField(names.CHAIN_INTEGRITY, str, read_upper(ChainIntegrity)),
+        "dag_root": HeaderField(names.DAG_ROOT, values.write_root, values.read_root),
+        "lineage": HeaderField(names.LINEAGE, values.write_lineage, values.read_lineage),
+        "report_uri": _text(names.REPORT_URI),
+        "trail_id": _id(names.TRAIL_ID),
+        "trail_uri": _text(names.TRAIL_URI),
+        "residency": _RESIDENCY,
+        "policy_applied": _text(names.POLICY_APPLIED),
+        "violation": HeaderField(
+            names.VIOLATION, values.write_list, values.read_each(read_lower(str))
+        ),
+        "oversight_mode": _OVERSIGHT,
+        "retry_after": HeaderField(names.RETRY_AFTER, values.write_retry, values.read_retry),
+        "nonce": _NONCE,
+        "seed": _SEED,
+        "dispatch_strategy": _DISPATCH,
+        "phase": _PHASE,
+        "loop_depth": _DEPTH,
+        "safety_budget": _BUDGET,
+        "budget_warning": HeaderField(names.BUDGET_WARNING, str, read_lower(BudgetWarning)),
+        "tool_calls": _count(names.TOOL_CALLS),
+        "session_parent": _PARENT,
+        "revision_round": _pair(names.REVISION_ROUND),
+        "set_session": HeaderField(names.SET_SESSION, values.write_session, values.read_session),
+    }
+)
+
+
+def write_response(said: ResponseHeaders) -> dict[str, str]:
+    """A response's header values by name; None has no header.
+
+    Raises:
+        HeaderSyntaxError: a value does not follow its header's grammar.
+    """
+    return _write_record(said, RESPONSE)
+
+
+def write_request(asked: RequestHeaders) -> dict[str, str]:
+    """A request's header values by name, for a call to another gateway; None has no header.
+
+    No header of these may reach a model's provider.
+
+    Spec: related facts §2, §3
+
+    Raises:
+        HeaderSyntaxError: a value does not follow its header's grammar.
+    """
+    return _write_record(asked, REQUEST)
+
+
+def _write_record(
+    record: RequestHeaders | ResponseHeaders, table: Mapping[str, HeaderField]
+) -> dict[str, str]:
+    written = {}
+    for name, form in table.items():
+        value = getattr(record, name)
+        # An empty list, and a cache header without a directive, say nothing either.
+        if value is None or value == ():
+            continue
+        text = form.write(value)
+        if text or not isinstance(value, str):
+            written[form.name] = grammar.check_value(form.name, text)
+    return written
+
+
+# Pairs keep a name that was sent twice in one spelling; a mapping cannot.
+RawHeaders: TypeAlias = Mapping[str, str] | Iterable[tuple[str, str]]
+
+_SHOWN_CHARACTERS: Final = 60
+
+
+def parse_request(headers: RawHeaders) -> RequestHeaders:
+    """What a request's CRP headers ask for; other headers are not looked at.
+
+    Spec: related facts §3
+
+    Args:
+        headers: as received, a mapping or pairs of name and value; names in any case.
+
+    Raises:
+        HeaderSyntaxError: a CRP header is unknown, belongs into responses, stands twice or has a
+            malformed value. None is ever ignored.
+    """
+    return RequestHeaders(**_values(headers, _REQUEST, HeaderDirection.RESPONSE, unknown=True))
+
+
+def parse_response(headers: RawHeaders) -> ResponseHeaders:
+    """What a response's CRP headers say; those of later versions are passed over.
+
+    Spec: related facts §3
+
+    Raises:
+        HeaderSyntaxError: a value is malformed, a name stands twice or belongs into requests.
+    """
+    return ResponseHeaders(**_values(headers, _RESPONSE, HeaderDirection.REQUEST, unknown=False))
+
+
+def _values(
+    headers: RawHeaders,
+    table: Mapping[str, tuple[str, HeaderField]],
+    forbidden: HeaderDirection,
+    *,
+    unknown: bool,
+) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in _crp_headers(headers, forbidden, unknown=unknown):
+        field, form = table[name]
+        found[field] = form.read(grammar.check_value(name, value))
+    return found
+
+
+def _crp_headers(
+    headers: RawHeaders, forbidden: HeaderDirection, *, unknown: bool
+) -> Iterator[tuple[str, str]]:
+    """The CRP headers by the names of `names.py`; `unknown` says whether others are refused."""
+    seen: set[str] = set()
+    for given, value in headers.items() if isinstance(headers, Mapping) else headers:
+        if not isinstance(given, str):
+            raise HeaderSyntaxError(f"a header's name is of type {type(given).__name__}, not text")
+        stripped = given.strip()
+        lower = stripped.lower()
+        if not lower.startswith(names.PREFIX):
+            continue
+        if stripped != given:
+            # A proxy may have read "Name :" as another header than we would.
+            raise HeaderSyntaxError(f"the name {given[:_SHOWN_CHARACTERS]!r} has blanks around it")
+        name = names.BY_LOWER.get(lower)
+        if name is None:
+            if unknown:
+                shown = given[:_SHOWN_CHARACTERS]
+                raise HeaderSyntaxError(
+                    f"{shown!r} is not a header of CRP {names.PROTOCOL_VERSION}"
+                )
+            continue
+        if names.DIRECTIONS[name] is forbidden:
+            raise HeaderSyntaxError(f"{name} is a {forbidden} header and does not belong here")
+        if name in seen:
+            raise HeaderSyntaxError(f"{name} stands twice; write it once")
+        seen.add(name)
+        yield name, value
+
+
+def _by_name(table: Mapping[str, HeaderField]) -> MappingProxyType[str, tuple[str, HeaderField]]:
+    return MappingProxyType({form.name: (field, form) for field, form in table.items()})
+
+
+_REQUEST: Final = _by_name(REQUEST)
+_RESPONSE: Final = _by_name(RESPONSE)

@@ -1,0 +1,257 @@
+"""What the body of a refusal says, as records that gateways and adapters print as JSON.
+
+Messages are the package's own sentences: they name values, ids and columns, and no content.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar, Final, TypeAlias
+
+from crp_integrations.envelope.records import Cap, Envelope
+from crp_integrations.errors import (
+    CRPError,
+    PolicyRelaxed,
+    PolicySyntaxError,
+    QualityUnreachable,
+    SafetyHalt,
+)
+from crp_integrations.headers import names, values
+from crp_integrations.headers.names import RetryCondition
+from crp_integrations.headers.records import RetryAfter
+from crp_integrations.headers.response_headers import retry_for
+from crp_integrations.records import Record
+from crp_integrations.vocabulary import HaltReason, QualityTier
+
+UNKNOWN_DIRECTIVE: Final = "unknown directive"
+INTERNAL: Final = 500
+
+
+class HaltBody(Record):
+    """Body of a 451: an answer was withheld.
+
+    Spec: related facts §3
+
+    Attributes:
+        audit_trail_uri: where the window's trail is read; empty where nothing serves it.
+        oversight_required: whether a person must decide before the caller may go on.
+        retry_condition: the value of `CRP-Safety-Retry-After`, which goes with this body.
+    """
+
+    SCHEMA = "halt-body/1"
+    STATUS: ClassVar[int] = 451
+
+    crp_halt_reason: HaltReason
+    session_id: str
+    audit_trail_uri: str = ""
+    oversight_required: bool
+    retry_condition: str
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The header that must accompany the status."""
+        return {names.RETRY_AFTER: self.retry_condition}
+
+
+class QualityGapBody(Record):
+    """Body of a 503: no envelope of an accepted tier can be made.
+
+    Spec: CRP-SPEC-003 §8.4
+
+    Attributes:
+        best_achievable: also the value of `CRP-Context-Quality-Tier`.
+        caps: what lowers the tier, each with its reason; empty when no envelope was made.
+        envelope_score, coverage_score, relevance_mean, saturation: in [0, 1], of that envelope.
+    """
+
+    SCHEMA = "quality-gap-body/1"
+    STATUS: ClassVar[int] = 503
+
+    error: str = "quality_unreachable"
+    message: str
+    session_id: str = ""
+    accepted: tuple[QualityTier, ...] = ()
+    best_achievable: QualityTier | None = None
+    caps: tuple[Cap, ...] = ()
+    envelope_score: float | None = None
+    coverage_score: float | None = None
+    relevance_mean: float | None = None
+    saturation: float | None = None
+    facts_included: int | None = None
+    facts_available: int | None = None
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The header that names the best achievable tier."""
+        best = self.best_achievable
+        return {} if best is None else {names.QUALITY_TIER: best.value}
+
+
+class InheritanceBody(Record):
+    """Body of a 403: a policy is less strict than the one it comes under.
+
+    Spec: related facts §6
+    """
+
+    SCHEMA = "policy-inheritance-body/1"
+    STATUS: ClassVar[int] = 403
+
+    error: str = "safety_policy_inheritance_violation"
+    message: str
+    directive: str
+    parent: str
+    child: str
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The header that names what was violated."""
+        return {names.VIOLATION: "inheritance"}
+
+
+class PolicySyntaxBody(Record):
+    """Body of a 400: a safety policy does not follow its grammar.
+
+    Spec: related facts §6
+
+    Attributes:
+        error: `unknown directive`, or `policy_syntax`.
+        column: place in the policy's text, from 1.
+    """
+
+    SCHEMA = "policy-syntax-body/1"
+    STATUS: ClassVar[int] = 400
+
+    error: str
+    message: str
+    column: int
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """None."""
+        return {}
+
+
+class RefusalBody(Record):
+    """Body of every other refusal.
+
+    Attributes:
+        error: the exception's name in words, such as `token_refused`.
+        message: what was seen and what is wanted; empty from 500 on, where it is the log's.
+    """
+
+    SCHEMA = "refusal-body/1"
+
+    error: str
+    message: str = ""
+    status: int
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """None."""
+        return {}
+
+
+Body: TypeAlias = HaltBody | QualityGapBody | InheritanceBody | PolicySyntaxBody | RefusalBody
+
+
+def halt_body(
+    reason: HaltReason,
+    *,
+    session_id: str,
+    audit_trail_uri: str = "",
+    retry_after: RetryAfter | None = None,
+) -> HaltBody:
+    """The body of a withheld answer.
+
+    Spec: related facts §3
+
+    Args:
+        retry_after: None takes what the reason asks for.
+    """
+    after = retry_for(reason) if retry_after is None else retry_after
+    return HaltBody(
+        crp_halt_reason=reason,
+        session_id=session_id,
+        audit_trail_uri=audit_trail_uri,
+        oversight_required=after is RetryCondition.OVERSIGHT or reason is HaltReason.OVERSIGHT,
+        retry_condition=values.write_retry(after),
+    )
+
+
+def quality_gap_body(
+    error: QualityUnreachable, envelope: Envelope | None = None, *, session_id: str = ""
+) -> QualityGapBody:
+    """The body of a demand for quality that cannot be met.
+
+    Spec: CRP-SPEC-003 §8.4
+
+    Args:
+        envelope: the best that was made, None when none was.
+    """
+    best = error.tier or (envelope.quality_tier if envelope else None)
+    body = QualityGapBody(
+        message=str(error),
+        session_id=session_id,
+        accepted=tuple(QualityTier(tier) for tier in error.wanted),
+        best_achievable=QualityTier(best) if best else None,
+    )
+    if envelope is None:
+        return body
+    return body.changed(
+        caps=envelope.caps,
+        envelope_score=envelope.envelope_score,
+        coverage_score=envelope.coverage_score,
+        relevance_mean=envelope.relevance_mean,
+        saturation=envelope.saturation,
+        facts_included=envelope.total_facts_included,
+        facts_available=envelope.total_facts_available,
+    )
+
+
+def refusal_body(
+    error: CRPError,
+    envelope: Envelope | None = None,
+    *,
+    session_id: str = "",
+    audit_trail_uri: str = "",
+) -> Body:
+    """The body of a refusal, by its error. A halt whose reason is not told asks for a person.
+
+    Spec: related facts §3
+
+    Args:
+        envelope: of the refused window, None when it has none.
+    """
+    match error:
+        case SafetyHalt(reason=reason):
+            return halt_body(
+                HaltReason(reason) if reason in tuple(HaltReason) else HaltReason.OVERSIGHT,
+                session_id=session_id or error.session_id,
+                audit_trail_uri=audit_trail_uri,
+            )
+        case QualityUnreachable():
+            return quality_gap_body(error, envelope, session_id=session_id)
+        case PolicyRelaxed(directive=directive, parent=parent, child=child):
+            return InheritanceBody(
+                message=str(error), directive=directive, parent=parent, child=child
+            )
+        case PolicySyntaxError(column=column):
+            unknown = UNKNOWN_DIRECTIVE in str(error).lower()
+            return PolicySyntaxBody(
+                error=UNKNOWN_DIRECTIVE if unknown else "policy_syntax",
+                message=str(error),
+                column=column,
+            )
+        case _:
+            status = error.status_hint
+            return RefusalBody(
+                error=_words(type(error).__name__),
+                # From 500 on a message may name files and hosts of ours.
+                message=str(error) if status < INTERNAL else "",
+                status=status,
+            )
+
+
+def _words(name: str) -> str:
+    """`TokenRefused` as `token_refused`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()

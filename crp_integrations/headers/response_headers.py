@@ -1,0 +1,308 @@
+"""Response headers of one window: values only for what was computed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from types import MappingProxyType
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from crp_integrations.audit.records import WindowSeal
+from crp_integrations.dpe.records import Report
+from crp_integrations.envelope.records import Envelope
+from crp_integrations.errors import HeaderSyntaxError
+from crp_integrations.headers import grammar
+from crp_integrations.headers.codec import write_response
+from crp_integrations.headers.names import AgentPhase, RetryCondition
+from crp_integrations.headers.records import (
+    CacheOutcome,
+    CompletenessValue,
+    ContradictionsValue,
+    DistortionsValue,
+    FlowValue,
+    OmissionsValue,
+    RepetitionValue,
+    ResponseHeaders,
+    RetryAfter,
+    SetSessionValue,
+)
+from crp_integrations.headers.settings import HeaderSettings
+from crp_integrations.vocabulary import (
+    AdviceWord,
+    BudgetWarning,
+    CacheStatus,
+    HaltReason,
+    Oversight,
+    RepetitionLevel,
+    Strategy,
+)
+
+# What helps after a halt: a person, or another session, since a budget never recovers.
+RETRY: Final = MappingProxyType(
+    {
+        HaltReason.CRITICAL_RISK: RetryCondition.OVERSIGHT,
+        HaltReason.UNACCEPTABLE: RetryCondition.OVERSIGHT,
+        HaltReason.POLICY: RetryCondition.OVERSIGHT,
+        HaltReason.OVERSIGHT: RetryCondition.OVERSIGHT,
+        # Nobody has read the answer: a person can, or the judge when it is asked again.
+        HaltReason.JUDGE_FAILED: RetryCondition.OVERSIGHT,
+        HaltReason.BUDGET_DEPLETED: RetryCondition.NEW_SESSION,
+    }
+)
+_REGION: Final = re.compile("[A-Za-z]{2}", re.ASCII)
+_NO_HEADER: Final = frozenset({"halt_reason", "flow_remedy"})
+
+
+def retry_for(reason: HaltReason | None) -> RetryCondition:
+    """What must happen before the caller may ask again.
+
+    Spec: related facts §3
+    """
+    return RETRY[reason] if reason else RetryCondition.OVERSIGHT
+
+
+@dataclass(frozen=True, slots=True)
+class WindowContext:
+    """What a window's headers say beyond envelope, report and seal; empty or None says nothing.
+
+    Spec: related facts §3
+
+    Attributes:
+        policy_applied: the policy in force in its canonical form.
+        violation: `inheritance`, or the directives that were violated.
+        oversight_mode: in force.
+        halt_reason: why the answer is withheld; it has no header of its own.
+        retry_after: None takes, for a halted window, what its reason asks for.
+        nonce: `base64:…`.
+        seed: that the model was given in the end.
+        residency: region whose data were read; one whose name has not two letters has no header.
+        dispatch_strategy: what a parent agent asked for.
+        loop_depth: agents within agents around this window, 0 for the root.
+        safety_budget: what is left, in [0, 1].
+        tool_calls: in this session.
+        session_parent: session of the agent that delegated.
+        revision_round: this round and all, `2/3`.
+        dag_root: a token such as the root window's id.
+        lineage: ids of the windows from the root to this one.
+        report_uri, trail_uri: an absolute URI, or a path on the gateway.
+        trail_id: `crp_trail_…`.
+        set_session: the token for the next window.
+        flow_remedy: the remedy of a broken flow that was used: `prompt-augmented`, `stitched` or
+            `re-dispatched`; it stands in `CRP-Quality-Flow`.
+    """
+
+    policy_applied: str = ""
+    violation: tuple[str, ...] = ()
+    oversight_mode: Oversight | None = None
+    halt_reason: HaltReason | None = None
+    retry_after: RetryAfter | None = None
+    nonce: str = ""
+    seed: int | None = None
+    residency: str = ""
+    dispatch_strategy: Strategy | None = None
+    phase: AgentPhase | None = None
+    loop_depth: int | None = None
+    safety_budget: float | None = None
+    budget_warning: BudgetWarning | str | None = None
+    tool_calls: int | None = None
+    session_parent: str = ""
+    revision_round: tuple[int, int] | None = None
+    dag_root: str = ""
+    lineage: tuple[str, ...] = ()
+    report_uri: str = ""
+    trail_id: str = ""
+    trail_uri: str = ""
+    set_session: SetSessionValue | None = None
+    flow_remedy: str = ""
+
+    def values(self, *, halted: bool) -> dict[str, Any]:
+        """The fields of `ResponseHeaders` that have something to say.
+
+        Args:
+            halted: whether the window's answer is withheld, so that a caller must be told what to
+                wait for.
+        """
+        told = {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if field.name not in _NO_HEADER and getattr(self, field.name) not in (None, "", ())
+        }
+        if not _REGION.fullmatch(self.residency):
+            told.pop("residency", None)
+        if halted and self.retry_after is None:
+            told["retry_after"] = retry_for(self.halt_reason)
+        return told
+
+
+# Windows whose answer was examined; a failed or cancelled one has no verdict to report.
+EXAMINED: Final = frozenset({"released", "halted"})
+# Without one of them the quality score would count as good what was not looked at.
+QUALITY_STAGES: Final = frozenset({6, 7, 8, 9})
+
+
+def render_headers(
+    envelope: Envelope,
+    report: Report,
+    *,
+    session_id: str,
+    window_number: int,
+    window_total: int,
+    seal: WindowSeal | None = None,
+    window_hmac: str | None = None,
+    cache_status: CacheOutcome | None = None,
+    continuation_id: str | None = None,
+    passed: WindowContext | None = None,
+    settings: HeaderSettings | None = None,
+) -> dict[str, str]:
+    """The response headers of one window.
+
+    Spec: CRP-SPEC-003 §15
+    Spec: CRP-SPEC-005 §20
+
+    Args:
+        report: the headers of stages 1–5 are left out when the seal's outcome says that no
+            answer was examined; the attribution is left out without a factual claim.
+        window_number: place of the window in its session, from 1.
+        window_total: the most windows that the session may have.
+        seal: the window's seal, None before it is sealed.
+        window_hmac: the window's HMAC without its parent; for a first window, which has no
+            parent, it is the seal's own.
+        cache_status: what a conditional request came to; None when the request was none, and then
+            a sparse envelope is PARTIAL (CRP-SPEC-003 §9.3).
+        continuation_id: of the window that may follow, None when none is suggested.
+        passed: what session, policy and agents say; None for nothing of it.
+        settings: what is told at all; None for the defaults.
+
+    Returns:
+        Values by name, without line breaks and without any text of a fact or answer.
+
+    Raises:
+        HeaderSyntaxError: a value does not follow its header's grammar.
+    """
+    context, chosen = passed or WindowContext(), settings or HeaderSettings()
+    examined = seal is None or seal.outcome in EXAMINED
+    said: dict[str, Any] = {
+        "session_id": session_id,
+        "window": (window_number, window_total),
+        **_envelope_fields(envelope, chosen),
+        "cache_status": cache_status or _sparse_outcome(envelope),
+        "continuation_id": continuation_id,
+        **context.values(halted=seal is not None and seal.outcome == "halted"),
+    }
+    if examined:
+        said |= _report_fields(report) | _compliance_fields(report)
+        said |= _quality_fields(report, context.flow_remedy)
+    if seal is not None:
+        unchained = window_hmac or (seal.hmac if not seal.parent_hmac else None)
+        said |= {
+            "chained_hmac": seal.hmac,
+            "window_hmac": unchained,
+            "chain_integrity": report.chain_integrity,
+        }
+    try:
+        return write_response(ResponseHeaders(**said))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        field = first["loc"][0] if first["loc"] else "headers"
+        raise HeaderSyntaxError(f"no header can say this {field}: {first['msg']}") from None
+
+
+def _envelope_fields(envelope: Envelope, settings: HeaderSettings) -> dict[str, Any]:
+    label = next(iter(envelope.ckf_communities), "") if settings.show_community else ""
+    return {
+        "strategy": envelope.strategy,
+        "quality_tier": envelope.quality_tier,
+        "saturation": envelope.saturation,
+        "facts_used": (envelope.total_facts_included, envelope.total_facts_available),
+        "tokens_used": envelope.token_count,
+        "etag": envelope.etag or None,
+        "tier_hit": envelope.memory_tier_hit,
+        # Every candidate is either included or dropped with a reason; tier 0 is no retrieval.
+        "ckf_hits": len(envelope.facts) + len(envelope.dropped) - envelope.tier_hits[0],
+        "ckf_community": grammar.slug(label) or None,
+        "knowledge_age": _knowledge_age(envelope),
+    }
+
+
+def _sparse_outcome(envelope: Envelope) -> CacheOutcome | None:
+    """What a sparse envelope says without being asked.
+
+    Spec: CRP-SPEC-003 §9.3
+    """
+    word = AdviceWord.LIMITED
+    if not envelope.suggests(word):
+        return None
+    return CacheOutcome(status=CacheStatus.PARTIAL, reason=word.value)
+
+
+def _knowledge_age(envelope: Envelope) -> timedelta | None:
+    times = [fact.ingested_at for fact in envelope.facts if fact.ingested_at is not None]
+    return grammar.whole_seconds(envelope.created_at - max(times)) if times else None
+
+
+def _report_fields(report: Report) -> dict[str, Any]:
+    types = tuple(dict.fromkeys(report.distortion_types)) if report.distortion_count else ()
+    scope = report.contradiction_scope.lower() if report.contradiction_count else ""
+    return {
+        "claim_count": report.claims_total,
+        "attribution": report.attribution_dominant,
+        "grounding_pct": report.grounding_pct,
+        "attribution_score": report.grounding_pct,
+        "fabrications": report.fabrication_count,
+        "distortions": DistortionsValue(count=report.distortion_count, types=types),
+        "contradictions": ContradictionsValue(count=report.contradiction_count, scope=scope),
+        "entailment_score": report.entailment_score,
+        "fidelity_score": report.fidelity_score,
+        "hallucination_risk": report.risk_level,
+        "hallucination_score": report.risk_score,
+    }
+
+
+def _quality_fields(report: Report, flow_remedy: str) -> dict[str, Any]:
+    """What stages 6 to 9 said, as far as they ran: an older report has nothing of it."""
+    ran = {run.number for run in report.stages}
+    said: dict[str, Any] = {}
+    complete = report.quality.completeness
+    if 7 in ran:
+        level = report.repetition_level
+        overlap = None if level is RepetitionLevel.NONE else report.repetition_overlap
+        said["repetition"] = RepetitionValue(level=level, overlap=overlap)
+    covered, missing = len(complete.covered), len(complete.uncovered)
+    if 8 in ran and covered + missing:
+        said["completeness"] = CompletenessValue(
+            level=complete.level,
+            covered=covered,
+            total=covered + missing,
+            uncovered=tuple(
+                grammar.slug(need) or f"need-{place}"
+                for place, need in enumerate(complete.uncovered, 1)
+            ),
+        )
+    if 9 in ran:
+        said["flow"] = FlowValue(score=report.flow_score, remediation=flow_remedy)
+    if ran >= QUALITY_STAGES:
+        said["quality_score"] = report.rqa_score
+    return said
+
+
+def _compliance_fields(report: Report) -> dict[str, Any]:
+    """What stages 10 to 12 said, as far as they ran."""
+    ran = {run.number for run in report.stages}
+    said: dict[str, Any] = {}
+    if 10 in ran:
+        counts = {name.lower(): count for name, count in report.omission_summary.items()}
+        said["omissions"] = OmissionsValue(**counts)
+    if 11 in ran:
+        said["personal_data"] = report.gdpr_pii_detected
+    if 12 in ran:
+        said["ai_act_class"] = report.eu_ai_act_class
+        found = report.classification
+        # A tier and counts that nobody computed have no header.
+        if not found.failed:
+            said["nist_tier"] = None if report.nist_tier == "UNKNOWN" else report.nist_tier
+            said["iso_42001"] = report.iso_42001_controls or None
+            said["controls_met"] = (found.controls_met, found.controls_total)
+    return said

@@ -1,0 +1,321 @@
+"""Documents of a path, or of what a caller gives: our own, LangChain's, LlamaIndex's.
+
+Text and JSON lines above `STREAMED` bytes are streamed: a paragraph, or a line, is in memory at a
+time. Markdown, HTML and PDF are read whole, since their parsers work on whole files: Markdown
+takes about 43 times and HTML about 28 times the file's size while it is read (measured), and each
+is refused above `LARGEST` bytes. Of a folder, what is beyond its first `STREAMED` bytes is not held
+either: each file is read again when its paragraphs are wanted.
+
+Documents of a framework are recognised by their attributes, so that none of them is imported.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from pydantic import JsonValue
+
+from crp_integrations.errors import IngestError, MissingExtra
+from crp_integrations.fabric.ingest.metadata import plain
+from crp_integrations.fabric.records import Block, Document, StreamedDocument
+from crp_integrations.loaders import html, jsonl, text
+from crp_integrations.loaders.files import (
+    SUFFIXES,
+    NoTextError,
+    encoding_of,
+    file_size,
+    find_files,
+    read_bytes,
+    read_part,
+)
+from crp_integrations.loaders.text import split_paragraphs
+from crp_integrations.seals import sha256
+
+_LOG = logging.getLogger("crp_integrations.loaders")
+_HTML = re.compile(
+    rb"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html)\b", re.I | re.S
+)
+_PDF = b"%PDF-"
+# How office programs' files begin, which nobody means as text: ZIP, and the older OLE2.
+_OFFICE = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1")
+_HEAD = 4096
+# Bytes of a file, and of a folder's files together, up to which documents are held in memory.
+STREAMED = 8 << 20
+# Bytes of the largest file that is read whole although it is not text or JSON lines in UTF-8.
+LARGEST = 64 << 20
+
+
+def load_path(
+    path: str | Path, *, prefix: str | None = None
+) -> Iterator[Document | StreamedDocument]:
+    """Load a file, or every file of a folder whose suffix is known, in sorted order.
+
+    Args:
+        path: a file or folder. A file without a known suffix is loaded by what it begins with,
+            or as text.
+        prefix: for documents whose place is not to decide their ids, such as those of a
+            package: URIs are the prefix and the path within `path`. None gives `file:` URIs of
+            the resolved path, so that one file is one source from wherever it is named.
+
+    Yields:
+        Documents, at least one. A file of a folder that holds no text is one without blocks.
+
+    Raises:
+        IngestError: something cannot be loaded, or a file that was named itself holds no text;
+            names it.
+        MissingExtra: a PDF is among the files and `pypdf` is not installed.
+    """
+    found = find_files(path)
+    if found.skipped:
+        _LOG.info("skipped %d files of unknown kinds in a folder", len(found.skipped))
+    named = not Path(path).is_dir()
+    held = 0
+    for file in found.files:
+        if prefix is None:
+            uri = file.resolve().as_uri()
+        else:
+            uri = prefix + file.relative_to(found.root).as_posix()
+        bytes_ = file_size(file)
+        held += bytes_
+        try:
+            yield from _load_file(file, bytes_, uri, keep=named or held <= STREAMED)
+        except NoTextError:
+            if named:
+                raise
+            yield Document(
+                uri=uri, title=file.stem, blocks=(), document_hash=sha256(read_bytes(file))
+            )
+
+
+def _load_file(
+    file: Path, bytes_: int, uri: str, *, keep: bool
+) -> Iterator[Document | StreamedDocument]:
+    """The documents of one file, held when there are few bytes of them."""
+    name = str(file)
+    head = read_part(file, 0, _HEAD)
+    form = SUFFIXES.get(file.suffix.lower()) or _sniff(head)
+    if form == "text" and head.startswith(_PDF):
+        raise IngestError(f"{name} is a PDF; give it the suffix .pdf")
+    if form == "text" and head.startswith(_OFFICE):
+        raise IngestError(
+            f"{name} is no text but an archive, as Word, Excel and PowerPoint write them; save it "
+            "as PDF, HTML, Markdown or plain text"
+        )
+    if bytes_ > STREAMED or not keep:
+        if form == "text":
+            yield text.stream_text(file, uri=uri, name=name)
+            return
+        if form == "jsonl" and encoding_of(head)[0] == "utf-8":
+            yield from jsonl.stream_jsonl(file, uri=uri, name=name)
+            return
+    if bytes_ > LARGEST:
+        raise IngestError(
+            f"{name} has {bytes_ >> 20} MiB, and {form} is read whole; wanted at most "
+            f"{LARGEST >> 20} MiB: split it, or save it as text"
+        )
+    for document in _read_form(form, read_bytes(file), uri=uri, name=name):
+        yield document if keep or form == "jsonl" else _reread_document(file, form, document, name)
+
+
+def _read_form(form: str, data: bytes, *, uri: str, name: str) -> Iterator[Document]:
+    if not data.strip():
+        raise NoTextError(f"{name} is empty")
+    match form:
+        case "markdown":
+            yield text.read_markdown(data, uri=uri, name=name)
+        case "html":
+            yield html.read_html(data, uri=uri, name=name)
+        case "pdf":
+            yield _read_pdf(data, uri=uri, name=name)
+        case "jsonl":
+            yield from jsonl.read_jsonl(data, uri=uri, name=name)
+        case _:
+            yield text.read_text(data, uri=uri, name=name)
+
+
+def _reread_document(file: Path, form: str, first: Document, name: str) -> StreamedDocument:
+    """A document that reads its file again instead of holding its paragraphs."""
+    uri, known = first.uri, first.document_hash
+
+    def blocks() -> Iterator[Block]:
+        data = read_bytes(file)
+        if sha256(data) != known:
+            raise IngestError(f"{name} changed while it was read; ingest it again")
+        for document in _read_form(form, data, uri=uri, name=name):
+            yield from document.blocks
+
+    return StreamedDocument(
+        uri=uri,
+        title=first.title,
+        document_hash=known,
+        blocks=blocks,
+        kind=first.kind,
+        labels=first.labels,
+        metadata=first.metadata,
+    )
+
+
+def _sniff(data: bytes) -> str:
+    if data.startswith(_PDF):
+        return "pdf"
+    return "html" if _HTML.match(data) else "text"
+
+
+def _read_pdf(data: bytes, *, uri: str, name: str) -> Document:
+    try:
+        from crp_integrations.loaders import pdf
+    except ModuleNotFoundError as error:
+        if error.name != "pypdf":
+            raise
+        raise MissingExtra("pdf", f"reading {name}") from error
+    return pdf.read_pdf(data, uri=uri, name=name)
+
+
+# Keys of metadata that name where a text is from, best first.
+_PLACES = ("source", "url", "uri", "file_path")
+# What LangChain's splitter for Markdown names the headings above a piece.
+_HEADINGS = tuple(f"Header {level}" for level in range(1, 7))
+_GAP = "\n\n"
+# What needs no conversion.
+_KNOWN = (str, Path, Document, StreamedDocument)
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """One document, page or chunk of a framework."""
+
+    uri: str
+    text: str
+    metadata: dict[str, JsonValue]
+
+
+def load_documents(
+    what: Any, *, prefix: str | None = None
+) -> Iterator[Document | StreamedDocument]:
+    """The documents of a path, of a document, or of many of them, in order.
+
+    Spec: CRP-SPEC-009 §4.1, §4.5
+
+    A framework makes several pieces of one file: pages, chunks. Pieces of one place that follow
+    each other are one document, since an update replaces a document as a whole. The place is
+    `metadata["source"]` (or `url`, `uri`, `file_path`), else the id of the document that a node
+    is from, else the framework's id, else the hash of the text.
+
+    Args:
+        what: a path, a document, or several of them.
+        prefix: what the URIs of paths begin with; see `load_path`.
+
+    Raises:
+        IngestError: an item is none of these, its metadata are not plain JSON, or a path cannot
+            be read.
+    """
+    # A framework's document can be walked through, field by field; that is not meant.
+    one = isinstance(what, _KNOWN) or _text(what) is not None
+    if not one and not isinstance(what, Iterable):
+        raise IngestError(
+            f"{type(what).__name__} cannot be ingested; wanted a path, a document, or several of "
+            "them"
+        )
+    numbered = enumerate([what] if one else what, 1)
+    for uri, group in groupby(numbered, key=lambda pair: _place(pair[1])):
+        if uri is not None:
+            yield _join_pieces([_piece(item, uri, number) for number, item in group])
+            continue
+        for _, item in group:
+            if isinstance(item, str | Path):
+                yield from load_path(item, prefix=prefix)
+            else:
+                yield item
+
+
+def _place(item: Any) -> str | None:
+    """Where a framework's document is from; None for what is no such document.
+
+    Raises:
+        IngestError: it is nothing that can be ingested.
+    """
+    if isinstance(item, _KNOWN):
+        return None
+    metadata = getattr(item, "metadata", None)
+    text = _text(item)
+    if text is None or not isinstance(metadata, Mapping):
+        raise IngestError(
+            f"{type(item).__name__} cannot be ingested; wanted a path, or a document of this "
+            "package, of LangChain or of LlamaIndex"
+        )
+    for key in _PLACES:
+        if isinstance(value := metadata.get(key), str) and value.strip():
+            return value
+    for name in ("ref_doc_id", "id", "id_", "node_id"):
+        if isinstance(value := getattr(item, name, None), str) and value:
+            return f"document:{value}"
+    return f"text:{sha256(text.encode(errors='replace'))}"
+
+
+def _text(item: Any) -> str | None:
+    text = getattr(item, "page_content", None)
+    if isinstance(text, str):
+        return text
+    # Without an argument, LlamaIndex leaves the metadata out of the text.
+    content = getattr(item, "get_content", None)
+    return str(content()) if callable(content) else None
+
+
+def _piece(item: Any, uri: str, number: int) -> _Piece:
+    name = f"document {number}"
+    text = (_text(item) or "").replace("\r\n", "\n").replace("\r", "\n")
+    if "\x00" in text:
+        raise IngestError(f"{name} holds U+0000, which no text does")
+    try:
+        (text + uri).encode()
+    except UnicodeEncodeError:
+        raise IngestError(f"{name} is not text that can be encoded as UTF-8") from None
+    return _Piece(uri, text, plain(item.metadata, name=name, refusal=IngestError))
+
+
+def _join_pieces(pieces: list[_Piece]) -> Document:
+    blocks: list[Block] = []
+    start = 0
+    for piece in pieces:
+        page = _page(piece.metadata)
+        heading = _heading(piece.metadata)
+        blocks += [
+            block.model_copy(update={"start": start + block.start, "page": page})
+            for block in split_paragraphs(piece.text, heading=heading)
+        ]
+        start += len(piece.text) + len(_GAP)
+    first, *others = pieces
+    shared = {
+        key: value
+        for key, value in first.metadata.items()
+        if all(key in other.metadata and other.metadata[key] == value for other in others)
+    }
+    title = shared.get("title") or shared.get("file_name")
+    return Document(
+        uri=first.uri,
+        title=title if isinstance(title, str) else first.uri.rpartition("/")[2] or first.uri,
+        blocks=tuple(blocks),
+        document_hash=sha256(_GAP.join(piece.text for piece in pieces)),
+        metadata=shared,
+    )
+
+
+def _page(metadata: Mapping[str, JsonValue]) -> int | None:
+    """The page from 1: a printed label, or the number that loaders count from 0."""
+    label = metadata.get("page_label")
+    if isinstance(label, str) and label.isascii() and label.isdecimal() and int(label) > 0:
+        return int(label)
+    page = metadata.get("page")
+    return page + 1 if isinstance(page, int) and not isinstance(page, bool) and page >= 0 else None
+
+
+def _heading(metadata: Mapping[str, JsonValue]) -> str:
+    return " > ".join(
+        value for key in _HEADINGS if isinstance(value := metadata.get(key), str) and value
+    )

@@ -1,0 +1,292 @@
+"""The files that a path means, their bytes, and their text, without guessing an encoding."""
+
+from __future__ import annotations
+
+import codecs
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from crp_integrations.errors import IngestError
+
+_PIECE = 1 << 20
+
+SUFFIXES = {
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".mdown": "markdown",
+    ".txt": "text",
+    ".text": "text",
+    ".rst": "text",
+    ".html": "html",
+    ".htm": "html",
+    ".xhtml": "html",
+    ".pdf": "pdf",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFiles:
+    """The files of a path.
+
+    Attributes:
+        root: the folder that names are relative to.
+        files: what will be loaded, sorted by name within each folder.
+        skipped: files of a folder that will not be: of an unknown suffix, or links that lead
+            out of it or nowhere.
+    """
+
+    root: Path
+    files: tuple[Path, ...]
+    skipped: tuple[Path, ...] = ()
+
+
+def find_files(path: str | Path) -> FoundFiles:
+    """List the files of a file or folder; hidden ones are neither loaded nor counted.
+
+    Folders behind symbolic links are not entered, so a loop of links ends the walk nowhere.
+
+    Raises:
+        IngestError: there is nothing at the path, or nothing that can be loaded.
+    """
+    # `Path("")` is the current folder, which nobody means by a variable that is not set.
+    if path == "":
+        raise IngestError("the path '' is empty; give a file or a folder")
+    start = Path(path)
+    try:
+        if not start.exists():
+            raise IngestError(f"{start} does not exist; give a file or a folder")
+        if start.is_file():
+            return FoundFiles(start.parent, (start,))
+        if not start.is_dir():
+            raise IngestError(f"{start} is neither a file nor a folder")
+        return _walk_folder(start)
+    except (OSError, ValueError) as error:
+        raise IngestError(f"{str(start)!r} cannot be read: {_reason(error)}") from error
+
+
+def skipped_files(paths: Iterable[str | Path]) -> tuple[Path, ...]:
+    """Files of the folders among paths that are not loaded: of an unknown suffix, or odd links.
+
+    Raises:
+        IngestError: as for `find_files`.
+    """
+    folders = [path for path in paths if path != "" and Path(path).is_dir()]
+    return tuple(file for folder in folders for file in find_files(folder).skipped)
+
+
+def _walk_folder(root: Path) -> FoundFiles:
+    files: list[Path] = []
+    skipped: list[Path] = []
+    inside = root.resolve()
+
+    def refuse(error: OSError) -> None:
+        raise error
+
+    for folder, folders, names in os.walk(root, onerror=refuse):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names):
+            file = Path(folder, name)
+            if name.startswith("."):
+                continue
+            known = file.suffix.lower() in SUFFIXES and file.is_file()
+            if known and (not file.is_symlink() or file.resolve().is_relative_to(inside)):
+                files.append(file)
+            else:
+                skipped.append(file)
+    if not files:
+        raise IngestError(
+            f"{root} holds no file that can be loaded; wanted {', '.join(sorted(SUFFIXES))}"
+        )
+    return FoundFiles(root, tuple(files), tuple(skipped))
+
+
+def read_bytes(file: Path) -> bytes:
+    """A file's bytes.
+
+    Raises:
+        IngestError: it cannot be read.
+    """
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise IngestError(f"{file} cannot be read: {_reason(error)}") from error
+
+
+def file_size(file: Path) -> int:
+    """Bytes of a file.
+
+    Raises:
+        IngestError: it cannot be read.
+    """
+    try:
+        return file.stat().st_size
+    except OSError as error:
+        raise IngestError(f"{file} cannot be read: {_reason(error)}") from error
+
+
+def read_pieces(file: Path) -> Iterator[bytes]:
+    """A file's bytes, a mebibyte at a time.
+
+    Raises:
+        IngestError: it cannot be read.
+    """
+    try:
+        with file.open("rb") as opened:
+            while piece := opened.read(_PIECE):
+                yield piece
+    except OSError as error:
+        raise IngestError(f"{file} cannot be read: {_reason(error)}") from error
+
+
+def read_lines(file: Path) -> Iterator[tuple[int, bytes]]:
+    """Each line of a file with the place of its first byte, line feed included.
+
+    Raises:
+        IngestError: it cannot be read.
+    """
+    place = 0
+    try:
+        with file.open("rb") as opened:
+            for line in opened:
+                yield place, line
+                place += len(line)
+    except OSError as error:
+        raise IngestError(f"{file} cannot be read: {_reason(error)}") from error
+
+
+def read_part(file: Path, start: int, length: int) -> bytes:
+    """Bytes of a file from a place on; fewer where it ends.
+
+    Raises:
+        IngestError: it cannot be read.
+    """
+    try:
+        with file.open("rb") as opened:
+            opened.seek(start)
+            return opened.read(length)
+    except OSError as error:
+        raise IngestError(f"{file} cannot be read: {_reason(error)}") from error
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return getattr(error, "strerror", None) or str(error)
+
+
+# UTF-32 first: its little-endian mark begins with that of UTF-16.
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+
+
+class NoTextError(IngestError):
+    """A file can be read and holds no text: no reason to refuse the folder that it lies in."""
+
+
+def decode(data: bytes, *, name: str, declared: str = "") -> str:
+    """Decode by byte-order mark, else by the encoding declared, else as UTF-8.
+
+    Args:
+        data: a file's bytes.
+        name: how messages call the file.
+        declared: an encoding that the file itself names, empty for none.
+
+    Returns:
+        Text with line feeds at line ends and without a byte-order mark.
+
+    Raises:
+        IngestError: the bytes are not text in that encoding.
+        NoTextError: they are nothing but white space.
+    """
+    encoding, marked = encoding_of(data, declared)
+    try:
+        text = data[marked:].decode(encoding)
+    except LookupError:
+        raise IngestError(f"{name} declares the encoding {encoding!r}, which is unknown") from None
+    except UnicodeDecodeError as error:
+        raise _not_text(name, encoding, error.start) from None
+    if "\x00" in text:
+        raise _nul_error(name)
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if not text.strip():
+        raise NoTextError(f"{name} holds no text")
+    return text
+
+
+def encoding_of(data: bytes, declared: str = "") -> tuple[str, int]:
+    """The encoding by byte-order mark, else the declared one, else UTF-8; the mark's length."""
+    for mark, marked in _MARKS:
+        if data.startswith(mark):
+            return marked, len(mark)
+    return declared or "utf-8", 0
+
+
+def decode_pieces(pieces: Iterable[bytes], *, name: str) -> Iterator[str]:
+    """Decode a long file piece by piece; joined, the text is what `decode` gives of the whole.
+
+    Args:
+        pieces: the file's bytes in order, the first with at least four of them.
+        name: how messages call the file.
+
+    Raises:
+        IngestError: the bytes are not text in their encoding.
+    """
+    decoder: codecs.IncrementalDecoder | None = None
+    encoding, read, held = "", 0, ""
+    for piece in pieces:
+        body = piece
+        if decoder is None:
+            encoding, marked = encoding_of(piece)
+            decoder = codecs.getincrementaldecoder(encoding)()
+            body = piece[marked:]
+        held, text = _split_line_ends(
+            held + _decode_piece(decoder, body, read, encoding, name), name
+        )
+        read += len(body)
+        yield text
+    if decoder is not None:
+        last = held + _decode_piece(decoder, b"", read, encoding, name, final=True)
+        yield last.replace("\r", "\n")
+
+
+def _split_line_ends(text: str, name: str) -> tuple[str, str]:
+    """A carriage return at the end, whose line feed may come yet, and the text before it."""
+    if "\x00" in text:
+        raise _nul_error(name)
+    held = "\r" if text.endswith("\r") else ""
+    text = text.removesuffix("\r")
+    return held, text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _decode_piece(
+    decoder: codecs.IncrementalDecoder,
+    data: bytes,
+    before: int,
+    encoding: str,
+    name: str,
+    *,
+    final: bool = False,
+) -> str:
+    # Bytes of a character that is not whole yet count in the positions of an error.
+    kept = len(decoder.getstate()[0])
+    try:
+        return decoder.decode(data, final)
+    except UnicodeDecodeError as error:
+        raise _not_text(name, encoding, before - kept + error.start) from None
+
+
+def _not_text(name: str, encoding: str, place: int) -> IngestError:
+    return IngestError(
+        f"{name} is not text: byte {place} is not {encoding.upper()}; save it as UTF-8"
+    )
+
+
+def _nul_error(name: str) -> IngestError:
+    return IngestError(f"{name} is not text: it holds NUL characters")

@@ -1,0 +1,155 @@
+"""Observers of models and of several kinds at once, and the one of a process that serves."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Final, Protocol, runtime_checkable
+
+from crp_integrations.errors import MissingExtra
+from crp_integrations.governance.tracing import Observer, WindowTrace
+from crp_integrations.messages import ModelCall, Reply
+from crp_integrations.ports import Model
+
+
+def observe_model(models: Model, observer: Observer | None) -> Model:
+    """A model whose calls an observer is told, if there is one."""
+    return models if observer is None else ObservedModel(models, observer)
+
+
+class ObservedModel:
+    """A model with an observer; replies and errors go through unchanged."""
+
+    def __init__(self, model: Model, observer: Observer) -> None:
+        self._model = model
+        self._observer = observer
+
+    def call(self, call: ModelCall) -> Reply:
+        """The whole reply."""
+        with self._observer.calling(call) as told:
+            reply = self._model.call(call)
+            told(reply)
+        return reply
+
+    async def acall(self, call: ModelCall) -> Reply:
+        """The asynchronous twin of `call`."""
+        with self._observer.calling(call) as told:
+            reply = await self._model.acall(call)
+            told(reply)
+        return reply
+
+    def stream(self, call: ModelCall) -> Iterator[str | Reply]:
+        """Pieces of text as they come, then the whole `Reply` once, last."""
+        parts = self._model.stream(call)
+        with self._observer.calling(call) as told:
+            try:
+                for part in parts:
+                    if isinstance(part, Reply):
+                        told(part)
+                    yield part
+            finally:
+                # Who stops listening lets go of the model's stream too.
+                if isinstance(parts, Generator):
+                    parts.close()
+
+    async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
+        """The asynchronous twin of `stream`."""
+        parts = self._model.astream(call)
+        with self._observer.calling(call) as told:
+            try:
+                async for part in parts:
+                    if isinstance(part, Reply):
+                        told(part)
+                    yield part
+            finally:
+                if isinstance(parts, AsyncGenerator):
+                    await parts.aclose()
+
+
+@runtime_checkable
+class MetricsText(Protocol):
+    """An observer that shows its metrics as text."""
+
+    def text(self) -> str:
+        """The metrics, as Prometheus reads them."""
+        ...
+
+
+class ObserverGroup:
+    """Tells each of several observers, in their order."""
+
+    def __init__(self, *observers: Observer) -> None:
+        self.observers = observers
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """A step of each, left in the opposite order."""
+        with ExitStack() as stack:
+            for one in self.observers:
+                stack.enter_context(one.step(name))
+            yield
+
+    @contextmanager
+    def calling(self, call: ModelCall) -> Iterator[Callable[[Reply], None]]:
+        """A model call of each."""
+        with ExitStack() as stack:
+            told = [stack.enter_context(one.calling(call)) for one in self.observers]
+
+            def replied(reply: Reply) -> None:
+                for one in told:
+                    one(reply)
+
+            yield replied
+
+    def sealed(self, trace: WindowTrace) -> None:
+        """Tell each of a window."""
+        for one in self.observers:
+            one.sealed(trace)
+
+    def text(self) -> str:
+        """The metrics of those that have some, as Prometheus reads them."""
+        return "".join(one.text() for one in self.observers if isinstance(one, MetricsText))
+
+
+# OpenTelemetry's own variables; with neither nothing is exported.
+ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+SERVICE: Final = "OTEL_SERVICE_NAME"
+
+
+@contextmanager
+def serving_observer(environment: Mapping[str, str] | None = None) -> Iterator[ObserverGroup]:
+    """Metrics for `/metrics`, and spans over OTLP/HTTP where an endpoint is set.
+
+    What is not exported yet goes out at the end.
+
+    Args:
+        environment: None for the process's own.
+
+    Raises:
+        MissingExtra: `observability` is not installed.
+    """
+    from crp_integrations.observability.prometheus import Metrics
+
+    given = os.environ if environment is None else environment
+    observers: list[Observer] = [Metrics()]
+    if not any(given.get(name) for name in ENDPOINTS):
+        yield ObserverGroup(*observers)
+        return
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError as error:
+        raise MissingExtra("observability", "spans over OTLP") from error
+    from crp_integrations.observability.otel import OpenTelemetry
+
+    resource = Resource.create({"service.name": given.get(SERVICE) or "crp"})
+    tracers = TracerProvider(resource=resource)
+    # The exporter reads the endpoint, its headers and its certificates from the environment.
+    tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    try:
+        yield ObserverGroup(*observers, OpenTelemetry(tracers))
+    finally:
+        tracers.shutdown()

@@ -1,0 +1,366 @@
+"""The table of service levels, computed from what a store has sealed.
+
+Every number comes from the journal and the reports; a level that nothing was there for is
+reported as not measured, never as met.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from pydantic import Field
+
+from crp_integrations.dpe.records import Report
+from crp_integrations.dpe.stages.report import report_hash
+from crp_integrations.fabric.ports import Transaction
+from crp_integrations.fabric.records import Moment
+from crp_integrations.governance.evaluating import citations, consistent
+from crp_integrations.governance.tracing import PackTrace, pack_traces
+from crp_integrations.observability.evaluations import Evaluation
+from crp_integrations.receipt.ports import receipts_of
+from crp_integrations.records import Part, Record
+from crp_integrations.session.ports import sessions_of
+from crp_integrations.vocabulary import DropReason, EventType
+
+
+@dataclass(frozen=True, slots=True)
+class WindowLedger:
+    """A namespace's windows as they were sealed; equal stores read to equal ledgers.
+
+    Attributes:
+        packs: traces of context packs, in the journal's order.
+        report_hashes: by window, as the journal has them.
+        reports: by window, as far as they are kept.
+        receipts: ids of receipts by window, as far as they are kept.
+        tokens, cost_microusd: of all model calls whose usage was told.
+        last_seq: of the journal's last event.
+    """
+
+    packs: tuple[PackTrace, ...] = ()
+    report_hashes: Mapping[str, str] = field(default_factory=dict)
+    reports: Mapping[str, Report] = field(default_factory=dict)
+    receipts: Mapping[str, str] = field(default_factory=dict)
+    tokens: int = 0
+    cost_microusd: int = 0
+    last_seq: int = 0
+
+    @classmethod
+    def read(cls, transaction: Transaction, *, after: int = 0) -> WindowLedger:
+        """Read a namespace's ledger.
+
+        Args:
+            after: sequence number of the last event that is not wanted.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        events = list(transaction.journal.events(after=after))
+        sessions, kept = sessions_of(transaction), receipts_of(transaction)
+        hashes: dict[str, str] = {}
+        tokens = cost = 0
+        for event in events:
+            if event.event_type is EventType.DPE_COMPLETED:
+                hashes[event.window_id] = str(event.data.get("report_hash", ""))
+            elif event.event_type is EventType.DISPATCH_COMPLETED:
+                tokens += event.data.get("prompt_tokens", 0)
+                tokens += event.data.get("completion_tokens", 0)
+                cost += event.data.get("cost_microusd", 0)
+        reports: dict[str, Report] = {}
+        receipts: dict[str, str] = {}
+        for window_id in hashes:
+            text = sessions.report(window_id)
+            if text is not None:
+                reports[window_id] = Report.model_validate_json(text)
+            receipt = kept.of_window(window_id) if kept is not None else None
+            if receipt is not None:
+                receipts[window_id] = receipt.receipt_id
+        return cls(
+            packs=tuple(pack_traces(events)),
+            report_hashes=hashes,
+            reports=reports,
+            receipts=receipts,
+            tokens=tokens,
+            cost_microusd=cost,
+            last_seq=events[-1].seq if events else after,
+        )
+
+
+CORRECTNESS: Final = "pack_correctness"
+CITATIONS: Final = "citation_accuracy"
+BUDGET: Final = "budget_adherence"
+LATENCY: Final = "assembly_p95"
+
+
+class ServiceTargets(Part):
+    """The targets.
+
+    Spec: Summit §SLOs
+
+    Attributes:
+        budget_within: how far from its budget a pack is that has more material than room, as a
+            share of it; reported, not demanded.
+        budget_hard: from so far above its budget on a pack is a hard failure, as a share of it.
+        latency_factor: of the baseline's percentile.
+        percentile: of the assemblies' times, by nearest rank.
+    """
+
+    pack_correctness: float = Field(default=0.90, ge=0.0, le=1.0)
+    citation_accuracy: float = Field(default=0.95, ge=0.0, le=1.0)
+    budget_within: float = Field(default=0.05, ge=0.0, le=1.0)
+    budget_hard: float = Field(default=0.10, ge=0.0, le=1.0)
+    latency_factor: float = Field(default=1.5, gt=0.0)
+    percentile: float = Field(default=0.95, gt=0.0, le=1.0)
+
+
+class LatencyBaseline(Record):
+    """Latency before a change, to compare with.
+
+    Attributes:
+        p95_us: of the assemblies up to then, in microseconds.
+        last_seq: of the journal when it was captured; later windows are compared with it.
+    """
+
+    SCHEMA = "slo-baseline/1"
+
+    captured_at: Moment
+    windows: int = Field(ge=1)
+    p95_us: int = Field(gt=0)
+    last_seq: int = Field(ge=0)
+
+
+class ServiceLevel(Part):
+    """A service level.
+
+    Attributes:
+        value: as measured; None where there was nothing to measure.
+        target: what it is to be at least, or for latency at most.
+        met: None where it was not measured.
+        counted: windows, citations or packs that it was measured on.
+        said: what it rests on, in words.
+    """
+
+    name: str
+    value: float | None
+    target: float
+    met: bool | None
+    counted: int = Field(ge=0)
+    said: str
+
+
+class CitationLink(Part):
+    """A citation and where the ledger has what it rests on.
+
+    Attributes:
+        ledger_hmac: the journal's HMAC over the pack's trace; empty where the ledger has none.
+        report_hash: as the journal has it.
+        receipt_id: of the signed receipt in the Merkle log; empty where none is kept.
+        accurate: no finding speaks against the claim, its fact stands in the sealed pack, and the
+            report is the one that was sealed.
+    """
+
+    window_id: str
+    claim_id: str
+    fact_id: str
+    ledger_hmac: str
+    report_hash: str
+    receipt_id: str
+    accurate: bool
+
+
+class ServiceLevelTable(Record):
+    """Service levels, and every citation with its place in the ledger.
+
+    Attributes:
+        hard_failure: a pack was above its budget by more than the targets allow at all.
+    """
+
+    SCHEMA = "slo-table/1"
+
+    windows: int = Field(ge=0)
+    levels: tuple[ServiceLevel, ...]
+    hard_failure: bool
+    tokens: int = Field(ge=0)
+    cost_usd: float = Field(ge=0.0)
+    citations: tuple[CitationLink, ...] = ()
+
+    @property
+    def missed(self) -> tuple[str, ...]:
+        """Names of the levels that are not met."""
+        return tuple(level.name for level in self.levels if level.met is False)
+
+    @property
+    def unmeasured(self) -> tuple[str, ...]:
+        """Names of the levels that nothing was there for."""
+        return tuple(level.name for level in self.levels if level.met is None)
+
+    def level(self, name: str) -> ServiceLevel:
+        """The level of a name."""
+        return next(level for level in self.levels if level.name == name)
+
+
+def measure_levels(
+    ledger: WindowLedger,
+    *,
+    evaluations: Mapping[str, Evaluation] | None = None,
+    baseline: LatencyBaseline | None = None,
+    targets: ServiceTargets | None = None,
+) -> ServiceLevelTable:
+    """The service levels of a ledger.
+
+    Spec: Summit §SLOs
+
+    Args:
+        evaluations: by window; a reviewer's word on a pack stands above the verifier's.
+        baseline: None leaves the latency unmeasured.
+    """
+    wanted = targets or ServiceTargets()
+    links = _citation_links(ledger)
+    budget, hard = _budget_level(ledger.packs, wanted)
+    return ServiceLevelTable(
+        windows=len(ledger.packs),
+        levels=(
+            _correctness_level(ledger, evaluations or {}, wanted),
+            _citation_level(links, wanted),
+            budget,
+            _latency_level(ledger.packs, baseline, wanted),
+        ),
+        hard_failure=hard,
+        tokens=ledger.tokens,
+        cost_usd=ledger.cost_microusd / 1_000_000,
+        citations=tuple(links),
+    )
+
+
+def capture_baseline(
+    ledger: WindowLedger, now: Moment, targets: ServiceTargets | None = None
+) -> LatencyBaseline | None:
+    """The baseline that later windows are compared with; None where no time was measured."""
+    wanted = targets or ServiceTargets()
+    times = _assembly_times(ledger.packs)
+    if not times:
+        return None
+    return LatencyBaseline(
+        captured_at=now,
+        windows=len(times),
+        p95_us=percentile(times, wanted.percentile),
+        last_seq=ledger.last_seq,
+    )
+
+
+def percentile(values: Sequence[int], share: float) -> int:
+    """The nearest-rank percentile of values; there is at least one.
+
+    >>> percentile([5, 1, 4, 2, 3], 0.8), percentile([7], 0.95)
+    (4, 7)
+    """
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+def _correctness_level(
+    ledger: WindowLedger, evaluations: Mapping[str, Evaluation], targets: ServiceTargets
+) -> ServiceLevel:
+    right = people = 0
+    for window_id, report in ledger.reports.items():
+        evaluation = evaluations.get(window_id)
+        said = evaluation.feedback.pack_correct if evaluation else None
+        people += said is not None
+        right += consistent(report) if said is None else said
+    counted = len(ledger.reports)
+    return _share_level(
+        CORRECTNESS,
+        right,
+        counted,
+        targets.pack_correctness,
+        f"{people} by people, {counted - people} by the verifier's consistency checks",
+    )
+
+
+def _citation_links(ledger: WindowLedger) -> list[CitationLink]:
+    packs = {pack.window_id: pack for pack in ledger.packs}
+    found = []
+    for window_id, report in ledger.reports.items():
+        pack = packs.get(window_id)
+        shown = {item.id for item in pack.items} if pack else set()
+        sealed = ledger.report_hashes.get(window_id, "")
+        whole = bool(sealed) and report_hash(report) == sealed
+        found += [
+            CitationLink(
+                window_id=window_id,
+                claim_id=one.claim_id,
+                fact_id=one.fact_id,
+                ledger_hmac=pack.ledger_hmac if pack and one.fact_id in shown else "",
+                report_hash=sealed,
+                receipt_id=ledger.receipts.get(window_id, ""),
+                accurate=one.holds and whole and one.fact_id in shown,
+            )
+            for one in citations(report)
+        ]
+    return found
+
+
+def _citation_level(links: Sequence[CitationLink], targets: ServiceTargets) -> ServiceLevel:
+    accurate = sum(link.accurate for link in links)
+    linked = sum(bool(link.ledger_hmac and link.report_hash) for link in links)
+    said = f"{linked} of {len(links)} citations have their hashes in the ledger"
+    return _share_level(CITATIONS, accurate, len(links), targets.citation_accuracy, said)
+
+
+def _budget_level(packs: Sequence[PackTrace], targets: ServiceTargets) -> tuple[ServiceLevel, bool]:
+    """Packs within their budgets, and whether one is far above."""
+    over = [pack for pack in packs if pack.token_count > pack.token_budget]
+    hard = any(pack.token_count > pack.token_budget * (1.0 + targets.budget_hard) for pack in over)
+    full = [
+        pack
+        for pack in packs
+        if pack.token_budget and any(drop.reason is DropReason.BUDGET for drop in pack.drops)
+    ]
+    close = sum(
+        abs(pack.token_count - pack.token_budget) <= targets.budget_within * pack.token_budget
+        for pack in full
+    )
+    said = (
+        f"{close} of {len(full)} packs with more material than room are within "
+        f"{targets.budget_within:.0%} of their budget"
+    )
+    return _share_level(BUDGET, len(packs) - len(over), len(packs), 1.0, said), hard
+
+
+def _assembly_times(packs: Sequence[PackTrace]) -> list[int]:
+    """Microseconds; a clock that stood still measured nothing."""
+    return [pack.assembly_us for pack in packs if pack.assembly_us]
+
+
+def _latency_level(
+    packs: Sequence[PackTrace], baseline: LatencyBaseline | None, targets: ServiceTargets
+) -> ServiceLevel:
+    times = _assembly_times(packs)
+    if baseline is None or not times:
+        why = "no baseline was given" if baseline is None else "no window after the baseline"
+        return ServiceLevel(
+            name=LATENCY,
+            value=None,
+            target=targets.latency_factor,
+            met=None,
+            counted=len(times),
+            said=why,
+        )
+    now = percentile(times, targets.percentile)
+    factor = now / baseline.p95_us
+    return ServiceLevel(
+        name=LATENCY,
+        value=factor,
+        target=targets.latency_factor,
+        met=factor <= targets.latency_factor,
+        counted=len(times),
+        said=f"{now / 1000:.1f} ms, baseline {baseline.p95_us / 1000:.1f} ms",
+    )
+
+
+def _share_level(name: str, part: int, whole: int, target: float, said: str) -> ServiceLevel:
+    value = part / whole if whole else None
+    met = value >= target if value is not None else None
+    return ServiceLevel(name=name, value=value, target=target, met=met, counted=whole, said=said)

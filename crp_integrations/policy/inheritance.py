@@ -1,0 +1,144 @@
+"""Inheritance of policies: a child may tighten and never relax; profiles and safety modes.
+
+Spec: related facts §3, §6, §8
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import MappingProxyType
+from typing import Final
+
+from crp_integrations.errors import PolicyRelaxed, RequestError
+from crp_integrations.policy.directives import (
+    DIRECTIVES,
+    MODE_TEXTS,
+    MOST_ADDRESSES,
+    PROFILE_TEXTS,
+    field_of,
+)
+from crp_integrations.policy.policy_text import has_directive, parse_policy
+from crp_integrations.policy.records import Policy, require_policy
+from crp_integrations.vocabulary import SafetyMode
+
+VIOLATION: Final = "safety_policy_inheritance_violation"
+ABSENT: Final = "absent"
+PRESENT: Final = "present"
+
+
+def tighten(parent: Policy, child: Policy | None) -> Policy:
+    """The policy of a child: its own, where that is at least as strict on every directive.
+
+    A directive that the parent has may not be missing. Addresses of reports count as well: a
+    child that reports elsewhere only would hide its violations from the parent.
+
+    Spec: related facts §6, §8
+
+    Args:
+        child: None where the child has none, which leaves the parent's.
+
+    Raises:
+        PolicyRelaxed: a directive is laxer; names the first one in the order of printing.
+        RequestError: one of them is no policy, but the text of one, say.
+    """
+    require_policy(parent, "parent")
+    if child is None:
+        return parent
+    require_policy(child, "child")
+    for name, kind in DIRECTIVES.items():
+        if not has_directive(parent, name):
+            continue
+        theirs, own = getattr(parent, field_of(name)), getattr(child, field_of(name))
+        if not has_directive(child, name) or kind.stricter(theirs, own) != own:
+            wanted, seen = _directive_text(parent, name), _directive_text(child, name)
+            raise PolicyRelaxed(
+                f"{VIOLATION}: {name} of the child is {seen}, the parent's {wanted} may only be "
+                "tightened",
+                directive=name,
+                parent=wanted,
+                child=seen,
+            )
+    return child
+
+
+def combine_strictest(first: Policy, second: Policy) -> Policy:
+    """Of each directive the stricter value of two policies that were in force side by side.
+
+    Spec: related facts §6
+
+    Where both together name more receivers of reports than a policy may, those of the first stay.
+    """
+    fields = {}
+    for name, kind in DIRECTIVES.items():
+        field = field_of(name)
+        ours, theirs = getattr(first, field), getattr(second, field)
+        if has_directive(first, name) and has_directive(second, name):
+            value = kind.stricter(ours, theirs)
+            if name.startswith("report-") and len(value) > MOST_ADDRESSES:
+                value = (*ours, *(one for one in theirs if one not in ours))[:MOST_ADDRESSES]
+            fields[field] = value
+        elif has_directive(second, name):
+            fields[field] = theirs
+    return first.changed(**fields)
+
+
+def effective_policy(layers: Iterable[Policy | None]) -> Policy:
+    """The policy that holds after several that inherit one from the other.
+
+    Spec: related facts §6
+
+    Args:
+        layers: outermost first, such as the operator's, the session's and the request's; None
+            where there is none. The first that is there may say anything.
+
+    Returns:
+        The innermost that is there, a policy that demands nothing when there is none.
+
+    Raises:
+        PolicyRelaxed: one of them is laxer than the one before.
+    """
+    holding: Policy | None = None
+    for layer in layers:
+        holding = layer if holding is None else tighten(holding, layer)
+    return Policy() if holding is None else holding
+
+
+def _directive_text(policy: Policy, name: str) -> str:
+    if not has_directive(policy, name):
+        return ABSENT
+    return DIRECTIVES[name].write(getattr(policy, field_of(name))) or PRESENT
+
+
+PROFILES: Final = MappingProxyType(
+    {name: parse_policy(text) for name, text in PROFILE_TEXTS.items()}
+)
+MODES: Final = MappingProxyType({mode: parse_policy(text) for mode, text in MODE_TEXTS.items()})
+
+
+def apply_mode(policy: Policy, mode: SafetyMode | None) -> Policy:
+    """A policy under the safety mode of a request: of each directive the stricter value.
+
+    A mode says nothing of sources, and it never relaxes: `permissive` leaves a policy as it is.
+
+    Spec: related facts §3
+
+    Args:
+        mode: None for none.
+
+    Raises:
+        RequestError: it is no policy, or no mode.
+    """
+    require_policy(policy)
+    if mode is None:
+        return policy
+    if mode not in MODES:
+        wanted = ", ".join(MODES)
+        raise RequestError(f"safety mode {mode!r:.40} is none, wanted one of {wanted}")
+    added, fields = MODES[mode], {}
+    for name, kind in DIRECTIVES.items():
+        if name == "default-src" or not has_directive(added, name):
+            continue
+        field = field_of(name)
+        own, other = getattr(policy, field), getattr(added, field)
+        fields[field] = kind.stricter(own, other) if has_directive(policy, name) else other
+    return policy.changed(**fields)

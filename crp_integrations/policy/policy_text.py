@@ -1,0 +1,216 @@
+"""A policy parsed from its text, rendered in its one canonical form, and bound by a nonce.
+
+Spec: related facts §3, §6
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import unicodedata
+from collections.abc import Iterator
+from typing import Any, Final
+
+from crp_integrations.errors import PolicySyntaxError, RequestError
+from crp_integrations.policy.directives import (
+    DIRECTIVES,
+    MOST_ADDRESSES,
+    PROFILE_TEXTS,
+    PolicyWord,
+    field_of,
+    word_error,
+    write_directive,
+)
+from crp_integrations.policy.records import Policy, require_policy
+from crp_integrations.seals import policy_nonce, same, sha256
+
+# The canonical form of every policy is shorter.
+MOST_CHARACTERS: Final = 4_096
+_WORD: Final = re.compile(r"[^ \t]+")
+_PROFILE: Final = "profile"
+_SHOWN: Final = 40
+
+
+def parse_policy(text: str) -> Policy:
+    """Read a policy: directives apart by semicolons, blanks around them as you like.
+
+    Words are read without regard to case. Of two directives of one name the most restrictive
+    value holds; a profile counts as if its directives were written in its place.
+
+    Spec: related facts §6
+
+    Raises:
+        PolicySyntaxError: the text does not follow the grammar; `column` is the 1-based place, at
+            most one after the last character.
+        RequestError: it is no text.
+
+    >>> parse_policy("halt-on HIGH; block-pii").halt_on.value
+    'HIGH'
+    >>> parse_policy("halt-on HIGH; blok-pii")
+    Traceback (most recent call last):
+    crp_integrations.errors.PolicySyntaxError: unknown directive 'blok-pii' in column 15
+    """
+    if not isinstance(text, str):
+        raise RequestError(
+            f"a policy is read from a text, such as 'halt-on HIGH'; got {type(text).__name__}"
+        )
+    if len(text) > MOST_CHARACTERS:
+        raise PolicySyntaxError(
+            f"the policy has {len(text)} characters, at most {MOST_CHARACTERS} are allowed",
+            column=MOST_CHARACTERS + 1,
+        )
+    for place, character in enumerate(text, 1):
+        if unicodedata.category(character) == "Cc" and character != "\t":
+            raise PolicySyntaxError(
+                f"the policy holds control character U+{ord(character):04X} in column {place}",
+                column=place,
+            )
+    return Policy(**_values(text))
+
+
+def _values(text: str) -> dict[str, Any]:
+    """The fields that a text sets."""
+    found: dict[str, Any] = {}
+    for words, end in _directives(text):
+        first = words[0]
+        if first.folded.partition("=")[0] == _PROFILE:
+            given = _profile_values(words, end)
+        elif first.folded in DIRECTIVES:
+            kind = DIRECTIVES[first.folded]
+            given = {first.folded: kind.read(first.folded, words[1:], end)}
+        else:
+            raise PolicySyntaxError(
+                f"unknown directive {first.text[:_SHOWN]!r} in column {first.column}",
+                column=first.column,
+            )
+        for name, value in given.items():
+            field = field_of(name)
+            if field in found:
+                value = DIRECTIVES[name].stricter(found[field], value)
+            if name.startswith("report-") and len(value) > MOST_ADDRESSES:
+                raise PolicySyntaxError(
+                    f"{name} in column {first.column} makes {len(value)} receivers of reports, "
+                    f"at most {MOST_ADDRESSES} are allowed",
+                    column=first.column,
+                )
+            found[field] = value
+    return found
+
+
+def _directives(text: str) -> Iterator[tuple[list[PolicyWord], int]]:
+    """The words of each directive, and the column right after its last word."""
+    start = 0
+    for segment in text.split(";"):
+        words = [PolicyWord(m[0], start + m.start() + 1) for m in _WORD.finditer(segment)]
+        if not words:
+            column = start + len(segment) + 1
+            raise PolicySyntaxError(f"no directive in column {column}, wanted one", column=column)
+        yield words, words[-1].column + len(words[-1].text)
+        start += len(segment) + 1
+
+
+def _profile_values(words: list[PolicyWord], end: int) -> dict[str, Any]:
+    """The directives that a profile stands for."""
+    first = words[0]
+    name, equals, value = first.folded.partition("=")
+    wanted = "one of " + ", ".join(f"{_PROFILE}={one}" for one in PROFILE_TEXTS)
+    if not equals:
+        raise word_error(first, name, wanted)
+    if len(words) > 1:
+        raise word_error(words[1], name, "one value alone")
+    for known, text in PROFILE_TEXTS.items():
+        if value == known.value:
+            return {
+                each[0].folded: DIRECTIVES[each[0].folded].read(each[0].folded, each[1:], stop)
+                for each, stop in _directives(text)
+            }
+    column = first.column + len(_PROFILE) + 1
+    raise word_error(PolicyWord(first.text.partition("=")[2], column), name, wanted)
+
+
+def render_policy(policy: Policy) -> str:
+    """The canonical text: every directive that is there once, in the order of the table.
+
+    `default-src` is always written, since a policy without it has its default.
+
+    Spec: related facts §6
+
+    Raises:
+        RequestError: it is no policy, but the text of one, say.
+
+    >>> from crp_integrations.policy.policy_text import parse
+    >>> render_policy(parse_policy("block-pii;HALT-ON high ; halt-on critical"))
+    'default-src context parametric; halt-on HIGH; block-pii'
+    """
+    require_policy(policy)
+    return "; ".join(
+        write_directive(name, value)
+        for name in DIRECTIVES
+        if name == "default-src" or has_directive(policy, name)
+        for value in (getattr(policy, field_of(name)),)
+    )
+
+
+def has_directive(policy: Policy, name: str) -> bool:
+    """Whether a directive is there; `default-src` always is.
+
+    >>> has_directive(Policy(require_flow=0.0), "require-flow")
+    True
+    """
+    value = getattr(policy, field_of(name))
+    # A threshold of 0.00 was written, and an equality would call it False.
+    return name == "default-src" or not (value is None or value is False or value == ())
+
+
+def policy_hash(policy: Policy) -> str:
+    """`sha256:` hash of the canonical text."""
+    return sha256(render_policy(policy))
+
+
+PREFIX: Final = "base64:"
+RANDOM_BYTES: Final = 16
+_SEAL_BYTES: Final = 32
+
+
+def make_nonce(policy: Policy, *, random: bytes, key: bytes) -> str:
+    """A nonce for a policy.
+
+    Spec: related facts §3
+
+    Args:
+        random: 16 bytes that nobody can guess.
+        key: the secret that the nonce is checked with.
+
+    Returns:
+        `base64:` and 64 characters: the random bytes, and their seal with the policy's hash.
+
+    Raises:
+        ValueError: there are not 16 random bytes, or the key is empty.
+    """
+    if len(random) != RANDOM_BYTES or not key:
+        raise ValueError(
+            f"{len(random)} random bytes and a key of {len(key)}; wanted {RANDOM_BYTES} and a key"
+        )
+    sealed = policy_nonce(key, random=random, policy_hash=policy_hash(policy))
+    return PREFIX + base64.b64encode(random + bytes.fromhex(sealed)).decode()
+
+
+def check_nonce(nonce: str, policy: Policy, *, key: bytes) -> None:
+    """Whether a nonce was given out for exactly this policy.
+
+    Spec: related facts §3
+
+    Raises:
+        RequestError: it was not, or is malformed; both are 400.
+    """
+    try:
+        given = base64.b64decode(nonce.removeprefix(PREFIX), validate=True)
+    except (binascii.Error, ValueError):
+        given = b""
+    # The whole text is compared, so a nonce has one spelling.
+    wanted = len(given) == RANDOM_BYTES + _SEAL_BYTES
+    if not wanted or not same(nonce, make_nonce(policy, random=given[:RANDOM_BYTES], key=key)):
+        raise RequestError(
+            "the safety nonce does not belong to this policy; send the one that came with it"
+        )

@@ -1,0 +1,280 @@
+"""What a policy says about an examined answer, what becomes of the answer, and what is reported.
+
+Pure; the relay acts on it. Two consequences are kept apart. What makes an answer unsafe withholds
+it (451): sources, risk, grounding, entailment, and everything that is blocked. What makes it less
+useful is a demand on quality (503 where nothing is left to try): tier, flow, completeness,
+repetition.
+
+Spec: related facts §3, §6, §8; CRP-SPEC-003 §8.4; CRP-SPEC-005 §7.4, §19
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from crp_integrations.dpe.records import Report
+from crp_integrations.errors import PolicyRelaxed
+from crp_integrations.given import of_kind
+from crp_integrations.policy.demands import (
+    RISKS,
+    RULES,
+    PolicyCase,
+    UnmetDemand,
+    check_warning,
+    upgrades,
+)
+from crp_integrations.policy.directives import Demand, PolicySource, ViolationType
+from crp_integrations.policy.records import (
+    Policy,
+    PolicyJudgement,
+    Violation,
+    ViolationReport,
+    require_policy,
+)
+from crp_integrations.policy.records import PolicyJudgement as Judgement
+from crp_integrations.vocabulary import AiActClass, HaltReason, Oversight, QualityTier, RiskLevel
+
+_NONE: Final[Mapping[str, PolicySource]] = {}
+
+
+def judge_answer(
+    policy: Policy,
+    report: Report,
+    *,
+    tier: QualityTier | None = None,
+    oversight: Oversight | None = None,
+    origins: Mapping[str, PolicySource] = _NONE,
+    enforced: bool = True,
+) -> Judgement:
+    """Hold a policy against the report on an answer.
+
+    A use that is unacceptable under the EU AI Act, and an oversight of `halt`, withhold the answer
+    whatever else is said, also under a policy that is only reported on.
+
+    Spec: related facts §2, §6, CRP-SPEC-005 §7.4, §14.2
+
+    Args:
+        tier: of the envelope, capped by the answer's quality; None where there is none.
+        oversight: the mode that the request asks for, None for none.
+        origins: where facts come from, by fact id; those it does not name came from the context.
+        enforced: False for a policy whose violations are only reported.
+
+    Returns:
+        The judgement; remedies go first, so its `halt` and `unreachable` speak of the case that
+        nothing is left to try.
+
+    Raises:
+        RequestError: policy or report is something else.
+    """
+    require_policy(policy)
+    of_kind(report, Report, "report", "a Report, such as examine(…)")
+    examined = PolicyCase(policy, report, tier, origins)
+    unmet = [one for rule in RULES for one in rule(examined)]
+    mode = policy.overseen(oversight)
+    return Judgement(
+        violations=tuple(one.violation for one in unmet),
+        halt=_halt(report, unmet, mode, enforced=enforced),
+        unreachable=enforced and any(not one.violation.withholds for one in unmet),
+        warnings=tuple(one.violation for one in check_warning(examined)),
+        unmet=_demands(policy, report, unmet),
+        needs_review=enforced and mode is Oversight.HUMAN_REVIEW,
+        oversight=mode,
+        enforced=enforced,
+    )
+
+
+def may_withhold(policy: Policy, oversight: Oversight | None = None) -> bool:
+    """Whether there are answers that a policy does not let through, or lets a person look at."""
+    demands = (
+        policy.halt_on,
+        policy.require_grounding,
+        policy.require_entailment,
+        policy.require_flow,
+        policy.require_completeness,
+        policy.require_quality or None,
+        policy.max_repetition,
+    )
+    blocks = (
+        policy.block_ungrounded,
+        policy.block_parametric,
+        policy.block_pii,
+        policy.block_fabrication,
+        policy.block_repetition,
+        not policy.allows(PolicySource.PARAMETRIC),
+        not policy.allows(PolicySource.CONTEXT),
+    )
+    watched = policy.overseen(oversight) in (Oversight.HALT, Oversight.HUMAN_REVIEW)
+    return watched or any(blocks) or any(one is not None for one in demands)
+
+
+def _halt(
+    report: Report, unmet: Sequence[UnmetDemand], mode: Oversight | None, *, enforced: bool
+) -> HaltReason | None:
+    """The gravest reason: first those that no other answer could remove."""
+    # Reports of crp-controls@1 tell the class alone; since then the rules say what halts.
+    unacceptable = report.eu_ai_act_class is AiActClass.UNACCEPTABLE
+    if unacceptable or report.classification.halts:
+        return HaltReason.UNACCEPTABLE
+    if mode is Oversight.HALT:
+        return HaltReason.OVERSIGHT
+    withheld = [one.violation for one in unmet if one.violation.withholds]
+    if not enforced or not withheld:
+        return None
+    risky = any(one.violation_type is ViolationType.RISK for one in withheld)
+    if risky and report.risk_level is RiskLevel.CRITICAL:
+        return HaltReason.CRITICAL_RISK
+    return HaltReason.POLICY
+
+
+def _demands(policy: Policy, report: Report, unmet: Sequence[UnmetDemand]) -> tuple[Demand, ...]:
+    found = {one.demand for one in unmet}
+    if upgrades(policy, report.risk_level):
+        found.add(Demand.RISK)
+    return tuple(demand for demand in Demand if demand in found)
+
+
+DELIVER: Final = "deliver"
+WITHHOLD: Final = "withhold"
+UNREACHABLE: Final = "unreachable"
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerTerms:
+    """What an answer is held against besides the policies.
+
+    Attributes:
+        accept_risk: the highest risk that the caller accepts; None for any.
+        accept_quality: tiers that the caller accepts; empty for any.
+        part: other windows may go on with the answer; then whether it is complete enough is for
+            the last of them to say.
+        unanswered: the reply asks for tools and says nothing yet, so that it is passed on.
+        review_below: the safety budget below which a person must look at the answer.
+    """
+
+    accept_risk: RiskLevel | None = None
+    accept_quality: tuple[QualityTier, ...] = ()
+    part: bool = False
+    unanswered: bool = False
+    review_below: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerDecision:
+    """What becomes of an answer.
+
+    Attributes:
+        word: `deliver`, `withhold` or `unreachable`.
+        reason: why it is withheld.
+    """
+
+    word: str
+    reason: HaltReason | None = None
+
+
+def decide_answer(
+    report: Report, tier: QualityTier | None, judgement: PolicyJudgement, terms: AnswerTerms
+) -> AnswerDecision:
+    """What becomes of an answer that is not asked for again.
+
+    Args:
+        tier: of the envelope, capped by the answer's quality; None where there is none.
+        judgement: of the policy in force on this report.
+    """
+    if terms.unanswered:
+        return AnswerDecision(DELIVER)
+    if report.classification.halts:
+        return AnswerDecision(WITHHOLD, HaltReason.UNACCEPTABLE)
+    if judgement.halt is not None:
+        return AnswerDecision(WITHHOLD, judgement.halt)
+    if exceeds_risk(report, terms.accept_risk):
+        critical = report.risk_level is RiskLevel.CRITICAL
+        return AnswerDecision(WITHHOLD, HaltReason.CRITICAL_RISK if critical else HaltReason.POLICY)
+    poor = any(
+        not one.withholds and not (terms.part and one.violation_type is ViolationType.COMPLETENESS)
+        for one in judgement.violations
+    )
+    if (tier is not None and not accepts_tier(tier, terms.accept_quality)) or (
+        judgement.unreachable and poor
+    ):
+        return AnswerDecision(UNREACHABLE)
+    return AnswerDecision(DELIVER)
+
+
+def needs_review(judgement: PolicyJudgement, safety_budget: float, terms: AnswerTerms) -> bool:
+    """Whether a person must look at the answer."""
+    return judgement.needs_review or safety_budget < terms.review_below
+
+
+def apply_oversight(
+    found: AnswerDecision, *, wanted: bool, approved: bool, terms: AnswerTerms
+) -> AnswerDecision:
+    """The same once a person was asked, where that is wanted."""
+    if found.word == DELIVER and wanted and not approved and not terms.unanswered:
+        return AnswerDecision(WITHHOLD, HaltReason.OVERSIGHT)
+    return found
+
+
+def exceeds_risk(report: Report, most: RiskLevel | None) -> bool:
+    """Whether the risk is higher than the caller accepts."""
+    return most is not None and RISKS.index(report.risk_level) > RISKS.index(most)
+
+
+def accepts_tier(tier: QualityTier, wanted: Sequence[QualityTier]) -> bool:
+    """Whether a tier is at least as good as the worst one listed.
+
+    Spec: CRP-SPEC-003 §8.4 (decision E14)
+    """
+    return not wanted or tier.place <= max(one.place for one in wanted)
+
+
+REPORT_DIGITS: Final = 3
+
+
+def violation_report(
+    violation: Violation, report: Report, *, timestamp: str = "", audit_trail_uri: str = ""
+) -> ViolationReport:
+    """The report on one violation: ids, numbers and the directive, no text of the answer.
+
+    Spec: related facts §6
+
+    Args:
+        report: with the identity of its window.
+        timestamp: ISO 8601; empty for the report's own.
+        audit_trail_uri: where the session's trail can be read; empty for nowhere.
+    """
+    return ViolationReport(
+        session_id=report.session_id,
+        window_id=report.window_id,
+        timestamp=timestamp or report.timestamp,
+        violation_type=violation.violation_type,
+        directive_violated=violation.directive,
+        risk_level=report.risk_level,
+        hallucination_score=round(report.risk_score, REPORT_DIGITS),
+        grounding_pct=round(report.grounding_pct, REPORT_DIGITS),
+        fabrication_count=report.fabrication_count,
+        audit_trail_uri=audit_trail_uri,
+    )
+
+
+def inheritance_report(
+    error: PolicyRelaxed,
+    *,
+    session_id: str,
+    timestamp: str,
+    window_id: str = "",
+    audit_trail_uri: str = "",
+) -> ViolationReport:
+    """The report on a child policy that was refused; there is no answer, so no numbers of one.
+
+    Spec: related facts §6
+    """
+    return ViolationReport(
+        session_id=session_id,
+        window_id=window_id,
+        timestamp=timestamp,
+        violation_type=ViolationType.INHERITANCE,
+        directive_violated=f"{error.directive} {error.parent}",
+        audit_trail_uri=audit_trail_uri,
+    )

@@ -1,0 +1,415 @@
+"""The graph of a session's windows: its invariants, its order, and what it tells of quality.
+
+Spec: related facts §5; CRP-SPEC-003 §14
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from crp_integrations.audit.records import WindowSeal
+from crp_integrations.envelope.pressure import degradation
+from crp_integrations.envelope.prior import PriorWindow
+from crp_integrations.envelope.records import Advice
+from crp_integrations.envelope.settings import EnvelopeSettings
+from crp_integrations.errors import LimitReached, StoreDamaged, UnknownContinuation
+from crp_integrations.session.records import DELIVERED, REFUSED, WindowNode
+from crp_integrations.session.settings import WindowGraphSettings
+from crp_integrations.vocabulary import Pattern, QualityTier
+
+
+class GraphFaultKind(StrEnum):
+    """What is wrong with a graph of windows."""
+
+    REPEATED = "repeated"
+    SESSION = "session"
+    PARENT = "unknown-parent"
+    PATTERN = "pattern"
+    ROOTS = "roots"
+    CYCLE = "cycle"
+    APART = "apart"
+    NUMBER = "number"
+    SIBLINGS = "siblings"
+    UNSEALED = "unsealed"
+    UNCHAINED = "unchained"
+    NODES = "nodes"
+    FAN_OUT = "fan-out"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class GraphFault:
+    """One thing that is wrong with a graph, at a window."""
+
+    kind: GraphFaultKind
+    window_id: str
+
+
+def find_faults(
+    windows: Sequence[WindowNode], settings: WindowGraphSettings
+) -> tuple[GraphFault, ...]:
+    """Everything that is wrong with a session's graph; nothing for none and for a sound one.
+
+    Acyclic, one root, connected, every window sealed; numbers never fall, windows of a fan-out
+    share one; not more windows, and not more delivered ones that go on from one, than the settings
+    allow.
+
+    Spec: related facts §5
+    """
+    known: dict[str, WindowNode] = {}
+    found: set[GraphFault] = set()
+    for node in windows:
+        if node.window_id in known:
+            found.add(GraphFault(GraphFaultKind.REPEATED, node.window_id))
+        known.setdefault(node.window_id, node)
+    if not known:
+        return ()
+    seals: dict[str, str] = {}
+    session = next(iter(known.values())).session_id
+    for id_, node in known.items():
+        if node.session_id != session:
+            found.add(GraphFault(GraphFaultKind.SESSION, id_))
+        if not node.hmac or seals.setdefault(node.hmac, id_) != id_:
+            found.add(GraphFault(GraphFaultKind.UNSEALED, id_))
+        if not _pattern_fits(node.pattern, node.parents):
+            found.add(GraphFault(GraphFaultKind.PATTERN, id_))
+        for parent in node.parents:
+            if parent not in known:
+                found.add(GraphFault(GraphFaultKind.PARENT, id_))
+            elif known[parent].window_number > node.window_number:
+                found.add(GraphFault(GraphFaultKind.NUMBER, id_))
+    roots = sorted(id_ for id_, node in known.items() if not node.parents)
+    if len(roots) != 1:
+        found.update(GraphFault(GraphFaultKind.ROOTS, id_) for id_ in roots[1:] or (min(known),))
+    straight = {node.window_id for node in sort_windows(known.values())}
+    found.update(GraphFault(GraphFaultKind.CYCLE, id_) for id_ in set(known) - straight)
+    found.update(GraphFault(GraphFaultKind.APART, id_) for id_ in _unconnected(known))
+    for parent, fan in _fan_outs(known).items():
+        if len({node.window_number for node in fan}) > 1:
+            found.add(GraphFault(GraphFaultKind.SIBLINGS, parent))
+    found.update(
+        GraphFault(GraphFaultKind.FAN_OUT, parent)
+        for parent, count in _count_followers(known).items()
+        if count > settings.fan_out
+    )
+    if len(known) > settings.nodes:
+        found.add(GraphFault(GraphFaultKind.NODES, session))
+    return tuple(sorted(found))
+
+
+def check_graph(windows: Sequence[WindowNode], settings: WindowGraphSettings) -> None:
+    """Refuse a graph with anything wrong.
+
+    Spec: related facts §5
+
+    Raises:
+        StoreDamaged: names the first fault and its window.
+    """
+    found = find_faults(windows, settings)
+    if found:
+        first = found[0]
+        raise StoreDamaged(
+            f"the session's graph of {len(windows)} windows has the fault {first.kind.value!r} at "
+            f"{first.window_id!r:.60}, {len(found)} in all; verify its trail"
+        )
+
+
+def find_unchained(
+    windows: Sequence[WindowNode], seals: Iterable[WindowSeal]
+) -> tuple[GraphFault, ...]:
+    """Windows whose node and seal differ, or whose seal is not chained to their parents'.
+
+    The seals' own HMACs are verified by the audit room; this is about the edges of the graph.
+
+    Spec: related facts §5
+    """
+    sealed = {seal.window_id: seal for seal in seals}
+    known = {node.window_id: node for node in windows}
+    found = []
+    for id_, node in known.items():
+        seal = sealed.get(id_)
+        parents = [known[parent].hmac for parent in node.parents if parent in known]
+        if (
+            seal is None
+            or (seal.hmac, seal.window_number) != (node.hmac, node.window_number)
+            or len(parents) < len(node.parents)
+            or seal.parent_hmac != "|".join(sorted(parents))
+        ):
+            found.append(GraphFault(GraphFaultKind.UNCHAINED, id_))
+    return tuple(sorted(found))
+
+
+def check_room(
+    windows: Sequence[WindowNode], parents: Sequence[str], settings: WindowGraphSettings
+) -> None:
+    """Refuse a window for which there is no room behind those that it names.
+
+    Spec: related facts §5
+
+    Args:
+        windows: of the session so far.
+        parents: ids of the windows that it follows, as its caller named them.
+
+    Raises:
+        LimitReached: the session has as many windows as it may, or as many were delivered that
+            follow the one that is named and no other.
+    """
+    if len(windows) >= settings.nodes:
+        raise LimitReached(
+            f"the session has {len(windows)} windows, at most {settings.nodes} allowed"
+        )
+    if len(parents) != 1:
+        return
+    hanging = _count_followers({node.window_id: node for node in windows}).get(parents[0], 0)
+    if hanging >= settings.fan_out:
+        raise LimitReached(
+            f"{hanging} windows go on from {parents[0]!r:.60}, at most {settings.fan_out} allowed"
+        )
+
+
+def last_windows(windows: Sequence[WindowNode]) -> tuple[WindowNode, ...]:
+    """The window that a question without a continuation id follows; none in a new session.
+
+    Nothing follows a refused one, unless it is all that there is.
+
+    Args:
+        windows: by number, then id.
+    """
+    return tuple(([one for one in windows if one.outcome != REFUSED] or windows[:1])[-1:])
+
+
+def pattern_of(
+    windows: Iterable[WindowNode], parents: Sequence[str], *, fanned: bool = False
+) -> Pattern:
+    """How a window that follows others hangs in the graph.
+
+    Spec: related facts §5
+
+    Args:
+        fanned: it was started as one of a fan-out.
+    """
+    if len(parents) > 1:
+        return Pattern.FAN_IN
+    if fanned:
+        return Pattern.FAN_OUT
+    followed = parents and any(
+        parents[0] in node.parents for node in windows if node.outcome != REFUSED
+    )
+    return Pattern.BRANCH if followed else Pattern.LINEAR
+
+
+def sort_windows(windows: Iterable[WindowNode]) -> list[WindowNode]:
+    """Windows so that each comes after those that it follows; ties by number, then id.
+
+    Windows on a cycle, and those that follow one, are left out.
+    """
+    known = {node.window_id: node for node in windows}
+    waiting = {id_: len(_parents(node, known)) for id_, node in known.items()}
+    children = _children(known)
+    ready = [(known[id_].window_number, id_) for id_, count in waiting.items() if not count]
+    heapq.heapify(ready)
+    ordered = []
+    while ready:
+        _, id_ = heapq.heappop(ready)
+        ordered.append(known[id_])
+        for child in children.get(id_, ()):
+            waiting[child] -= 1
+            if not waiting[child]:
+                heapq.heappush(ready, (known[child].window_number, child))
+    return ordered
+
+
+def ancestors(windows: Sequence[WindowNode], parents: Sequence[str]) -> list[WindowNode]:
+    """The windows that a window with these parents follows, near and far, each after its own.
+
+    Raises:
+        UnknownContinuation: a parent is not one of the windows.
+    """
+    known = {node.window_id: node for node in windows}
+    found: set[str] = set()
+    waiting = list(parents)
+    while waiting:
+        id_ = waiting.pop()
+        if id_ not in known:
+            raise UnknownContinuation(f"the session has no window {id_!r:.60}")
+        if id_ not in found:
+            found.add(id_)
+            waiting.extend(known[id_].parents)
+    return sort_windows(known[id_] for id_ in found)
+
+
+def lineage(windows: Sequence[WindowNode], window_id: str) -> tuple[str, ...]:
+    """Ids from the root to a window, along edges; at a fan-in along the deepest parent.
+
+    Spec: related facts §3
+
+    Raises:
+        UnknownContinuation: it is not one of the windows.
+        StoreDamaged: a window before it is missing, or they go in a circle.
+    """
+    known = {node.window_id: node for node in windows}
+    if window_id not in known:
+        raise UnknownContinuation(f"the session has no window {window_id!r:.60}")
+    path = [window_id]
+    while parents := _parents(known[path[-1]], known):
+        if len(path) >= len(known):
+            raise StoreDamaged(f"the windows before {window_id!r:.60} go in a circle")
+        path.append(min(parents, key=lambda id_: (-known[id_].window_number, id_)))
+    if known[path[-1]].parents:
+        raise StoreDamaged(f"the windows before {path[-1]!r:.60} are missing")
+    return tuple(reversed(path))
+
+
+def root_of(windows: Iterable[WindowNode]) -> str:
+    """Id of the window that follows none; empty without windows.
+
+    Spec: related facts §3
+    """
+    return min((node.window_id for node in windows if not node.parents), default="")
+
+
+def _pattern_fits(pattern: Pattern, parents: tuple[str, ...]) -> bool:
+    if len(set(parents)) < len(parents):
+        return False
+    if pattern is Pattern.FAN_IN:
+        return len(parents) > 1
+    if pattern is Pattern.LINEAR:
+        return len(parents) <= 1
+    return len(parents) == 1
+
+
+def _parents(node: WindowNode, known: Mapping[str, WindowNode]) -> set[str]:
+    return {parent for parent in node.parents if parent in known}
+
+
+def _children(known: Mapping[str, WindowNode]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for id_, node in known.items():
+        for parent in _parents(node, known):
+            found.setdefault(parent, []).append(id_)
+    return found
+
+
+def _fan_outs(known: Mapping[str, WindowNode]) -> dict[str, list[WindowNode]]:
+    """Windows of each fan-out, by the window that they fan out of."""
+    found: dict[str, list[WindowNode]] = {}
+    for node in known.values():
+        if node.pattern is Pattern.FAN_OUT:
+            for parent in _parents(node, known):
+                found.setdefault(parent, []).append(node)
+    return found
+
+
+def _count_followers(known: Mapping[str, WindowNode]) -> Counter[str]:
+    """How many delivered windows follow each window and no other."""
+    return Counter(
+        node.parents[0]
+        for node in known.values()
+        if len(node.parents) == 1 and node.parents[0] in known and node.outcome in DELIVERED
+    )
+
+
+def _unconnected(known: Mapping[str, WindowNode]) -> set[str]:
+    """Windows that no path of edges, whichever way, joins to the smallest root."""
+    children = _children(known)
+    start = min((id_ for id_, node in known.items() if not node.parents), default=min(known))
+    found = {start}
+    waiting = [start]
+    while waiting:
+        id_ = waiting.pop()
+        near = _parents(known[id_], known).union(children.get(id_, ())) - found
+        found |= near
+        waiting.extend(near)
+    return set(known) - found
+
+
+LACKS_DEPTH: Final = "quality falls from window to window; the domain may lack depth"
+
+
+@dataclass(frozen=True, slots=True)
+class TierDegradation:
+    """That the last windows got worse one by one, and what to do about it.
+
+    Attributes:
+        advice: to aggregate instead (`hierarchical`), with the tiers as reason.
+        data: of the journal's warning: the tiers and the advice, no content.
+    """
+
+    advice: Advice
+    data: Mapping[str, object]
+
+
+def quality_tiers(windows: Sequence[WindowNode]) -> tuple[QualityTier, ...]:
+    """The quality tier of each window that had an envelope, in the order of the graph.
+
+    Spec: CRP-SPEC-003 §14.3
+    """
+    return tuple(
+        node.quality_tier for node in sort_windows(windows) if node.quality_tier is not None
+    )
+
+
+def quality_history(history: Sequence[QualityTier]) -> str:
+    """The value of `QualityHistory`.
+
+    Spec: CRP-SPEC-003 §14.3
+
+    >>> quality_history([QualityTier.A, QualityTier.A, QualityTier.B])
+    'A,A,B'
+    """
+    return ",".join(history)
+
+
+def find_degradation(
+    history: Sequence[QualityTier], settings: EnvelopeSettings
+) -> TierDegradation | None:
+    """What falling tiers ask for; None while they do not fall.
+
+    Spec: CRP-SPEC-003 §14.3
+
+    Args:
+        history: tiers of a chain of windows, oldest first.
+    """
+    advice = degradation(history, settings)
+    if advice is None:
+        return None
+    shown = history[-settings.pressure.falling_windows :]
+    data = {
+        "warning": LACKS_DEPTH,
+        "recommended": f"dispatch_{advice.word.value}",
+        "tiers": [tier.value for tier in shown],
+    }
+    return TierDegradation(advice, data)
+
+
+def seen_windows(windows: Sequence[WindowNode], parents: Sequence[str]) -> tuple[str, ...]:
+    """Ids of the windows whose facts a window with these parents has seen.
+
+    Those that it follows, near and far: a branch does not hold what another branch was shown.
+    What they saw and deferred is `envelope.evolution` of what the store keeps of them.
+
+    Spec: CRP-SPEC-003 §14.2
+
+    Raises:
+        UnknownContinuation: a parent is not one of the windows.
+    """
+    return tuple(node.window_id for node in ancestors(windows, parents))
+
+
+def prior_windows(
+    ids: Sequence[str], kept: Mapping[str, PriorWindow], told: Mapping[str, PriorWindow]
+) -> list[PriorWindow]:
+    """The earlier windows as the next one is told of them, in the ids' order.
+
+    Spec: CRP-SPEC-003 §14.1
+
+    Args:
+        ids: what `before` names.
+        kept: what the store keeps of them.
+        told: of the windows that are followed at once, what `Transfer.into` made.
+    """
+    return [told.get(id_, kept[id_]) for id_ in ids if id_ in kept or id_ in told]

@@ -1,0 +1,263 @@
+"""Records and hooks that the tests of stores share; equal arguments give equal records."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from crp_integrations.audit.records import WindowSeal
+from crp_integrations.envelope.prior import PriorWindow, Seen
+from crp_integrations.fabric.ports import Store, Transaction
+from crp_integrations.fabric.records import Fact, Source, source_id
+from crp_integrations.receipt.dsse import SigningKey
+from crp_integrations.receipt.leaves import Leaf
+from crp_integrations.receipt.ports import ReceiptsFacet, receipts_of
+from crp_integrations.receipt.records import Draft, Receipt, issue
+from crp_integrations.receipt.statement import Chain
+from crp_integrations.seals import iso, sha256
+from crp_integrations.session.ports import sessions_of
+from crp_integrations.session.records import Session, WindowNode
+from crp_integrations.stores.memory import MemoryStore
+from crp_integrations.vectors import FloatRows, to_bytes, unit_rows
+from crp_integrations.vocabulary import (
+    QualityTier,
+)
+
+NOON = datetime(2026, 5, 25, 12, 0, tzinfo=UTC)
+NAMESPACE = "tenant-a"
+OTHER = "tenant-b"
+KEY = bytes(range(32))
+DIMENSIONS = 8
+
+
+def fact(content: str, **fields: Any) -> Fact:
+    """A fact of `NAMESPACE`, ingested at noon unless said otherwise."""
+    return Fact(**{"content": content, "namespace": NAMESPACE, "ingested_at": NOON, **fields})
+
+
+def facts(*contents: str) -> list[Fact]:
+    """A fact for each text."""
+    return [fact(content) for content in contents]
+
+
+def rows(chosen: Sequence[Fact]) -> FloatRows:
+    """A unit row for each fact that depends on its text alone, shape (n, 8)."""
+    numbers = [[int(c, 16) + 1 for c in one.content_hash[-DIMENSIONS:]] for one in chosen]
+    return unit_rows(np.array(numbers, dtype=np.float32).reshape(len(chosen), DIMENSIONS))
+
+
+def fill(store: Store, *contents: str) -> list[str]:
+    """Add a fact for each text; returns their ids in the same order."""
+    made = facts(*contents)
+    with store.begin(NAMESPACE) as transaction:
+        transaction.facts.add(made, rows(made))
+    return [one.fact_id for one in made]
+
+
+def source(uri: str, **fields: Any) -> Source:
+    """A source with a URI."""
+    return Source(
+        **{
+            "source_id": source_id(uri),
+            "title": uri,
+            "uri": uri,
+            "document_hash": sha256(uri),
+            "ingested_at": NOON,
+            **fields,
+        }
+    )
+
+
+def seal(session_id: str, number: int, **fields: Any) -> WindowSeal:
+    """A seal as a record; its HMAC is none."""
+    return WindowSeal(
+        **{
+            "session_id": session_id,
+            "window_id": f"crp_win_{number}",
+            "window_number": number,
+            "timestamp": "2026-05-25T10:00:00Z",
+            "response_hash": "sha256:aaa",
+            "report_hash": "sha256:bbb",
+            "parent_hmac": "" if number == 1 else f"sha256:{number - 1}",
+            "hmac": f"sha256:{number}",
+            **fields,
+        }
+    )
+
+
+def session(name: str = "s", **fields: Any) -> Session:
+    """A session that was gone on with at noon, unless said otherwise."""
+    return Session(
+        **{"session_id": name, "created_at": iso(NOON), "modified_at": iso(NOON), **fields}
+    )
+
+
+def window(number: int, name: str = "s", **fields: Any) -> WindowNode:
+    """A session's window by number, closed so many minutes after noon."""
+    return WindowNode(
+        **{
+            "window_id": f"w-{name}-{number}",
+            "session_id": name,
+            "window_number": number,
+            "parents": (f"w-{name}-{number - 1}",) if number > 1 else (),
+            "hmac": f"sha256:{number}",
+            "timestamp": iso(NOON + timedelta(minutes=number)),
+            **fields,
+        }
+    )
+
+
+def prior(number: int, *fact_ids: str, **fields: Any) -> PriorWindow:
+    """What a window that showed some facts leaves to the next."""
+    return PriorWindow(
+        **{
+            "window_number": number,
+            "etag": "sha256:e",
+            "facts_seen": tuple(Seen(fact_id=id_, content_hash=sha256(id_)) for id_ in fact_ids),
+            "answer": f"answer {number}",
+            "quality_tier": QualityTier.A,
+            **fields,
+        }
+    )
+
+
+def open_session(store: Store, *names: str, **fields: Any) -> None:
+    """Keep sessions of these names."""
+    with store.begin(NAMESPACE) as transaction:
+        for name in names:
+            sessions_of(transaction).keep(session(name, **fields))
+
+
+def add_window(store: Store, node: WindowNode, *fact_ids: str, **content: Any) -> None:
+    """Add a window that showed some facts."""
+    said = {"prior": prior(node.window_number, *fact_ids), "report": report(), **content}
+    with store.begin(NAMESPACE) as transaction:
+        sessions_of(transaction).add_window(node, **said)
+
+
+def report(*fact_ids: str) -> str:
+    """A report whose one claim rests on some facts."""
+    evidence = [{"fact_id": id_, "start": 0} for id_ in fact_ids]
+    return json.dumps({"schema": "dpe-report/1", "claims": [{"evidence": evidence}]})
+
+
+def windows_with_content(store: Store, *names: str) -> list[str]:
+    """Ids of the windows of sessions that something is kept of, in order."""
+    with store.begin(NAMESPACE, write=False) as transaction:
+        sessions = sessions_of(transaction)
+        found = []
+        for name in names or ("s",):
+            ids = [node.window_id for node in sessions.windows(name)]
+            kept = sessions.priors(ids)
+            for id_ in ids:
+                assert (id_ in kept) == (sessions.report(id_) is not None)
+                if id_ in kept:
+                    found.append(id_)
+        return found
+
+
+def withdraw(
+    store: Store, *fact_ids: str, source_id: str = "", at: datetime = NOON + timedelta(hours=1)
+) -> int:
+    """Withdraw facts; returns how many windows were emptied."""
+    with store.begin(NAMESPACE) as transaction:
+        return sessions_of(transaction).withdraw(fact_ids, at, source_id=source_id)
+
+
+SIGNER = SigningKey(bytes(range(32)))
+
+
+def receipt(number: int, *facts: str, shown: int | None = None, **chain: Any) -> Receipt:
+    """A receipt on a window of `conformance_sessions`, which shows the first of its facts.
+
+    Args:
+        facts: ids; the text of each is `text of` and its id.
+        shown: how many of them; None for all.
+    """
+    texts = [f"text of {id_}" for id_ in facts]
+    numbers = tuple(range(4, 4 + len(facts)))[:shown]
+    leaves = (
+        Leaf("request", f"question {number}"),
+        Leaf("context", parts=numbers) if numbers else Leaf("context"),
+        Leaf("answer", f"answer {number}", of=numbers, follows=True),
+        Leaf("prior", "what was said before", follows=True),
+        *(Leaf(f"fact/{id_}", text, id_) for id_, text in zip(facts, texts, strict=True)),
+    )
+    at = {
+        "session_id": "s",
+        "window_id": f"w-s-{number}",
+        "window_number": number,
+        "timestamp": "2026-11-21T12:00:00Z",
+        "hmac": f"sha256:{number}",
+        "parents": (f"sha256:{number - 1}",) if number > 1 else (),
+        "outcome": "released",
+    }
+    return issue(Draft({"number": number}, leaves), Chain(**{**at, **chain}), SIGNER, KEY)
+
+
+def receipts_in(transaction: Transaction) -> ReceiptsFacet:
+    """The facet, which a store of this suite has."""
+    found = receipts_of(transaction)
+    assert found is not None
+    return found
+
+
+def run_threads(works: Iterable[Callable[[], None]]) -> None:
+    """Run functions in a thread each, and wait for all of them."""
+    threads = [threading.Thread(target=work) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+class StoreAccess:
+    """Hooks by which the tests reach what a store object does not show.
+
+    A hook that is left as it is skips the tests that need it, by name.
+
+    Attributes:
+        kills: how often a process is killed in one test.
+        erasure_turns: turns of adding and removing before bytes are looked for, at least 3.
+        erasure_batches: one of these numbers of facts is added in a turn.
+    """
+
+    kills: ClassVar[int] = 8
+    erasure_turns: ClassVar[int] = 10
+    erasure_batches: ClassVar[tuple[int, ...]] = (3, 40, 120)
+
+    def reference(self) -> Store:
+        """An empty store of another kind, which this one must do the same as."""
+        return MemoryStore()
+
+    def opener(self, store: Store) -> Callable[[], Store]:
+        """What opens the same place in another process; picklable, such as a `partial`."""
+        pytest.skip("this store lives in one process")
+
+    def stored(self, store: Store) -> bytes:
+        """Every byte that the store keeps where it keeps things, as it is now.
+
+        Its files one behind the other; those of a server after a checkpoint. What an operator has
+        to end himself, such as a log of writes, is left out.
+        """
+        pytest.skip("this store keeps no bytes that outlive it")
+
+    def number_bytes(self, row: npt.NDArray[np.float32]) -> bytes:
+        """How the store writes the numbers of a vector; four little-endian bytes each."""
+        return to_bytes(row)
+
+    def login(self, store: Store, tenant: str, reads: Sequence[str] = ()) -> Store:
+        """The store as the processes of a tenant have it, with the tenant's rights alone.
+
+        Args:
+            tenant: name of the namespace that it has; written before.
+            reads: namespaces that it may read as well.
+        """
+        pytest.skip("this store has no logins")
