@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator
 from itertools import accumulate, islice
 from typing import Protocol
 
+from crp_integrations.seals import sha256
+
 Item = tuple[str, str, str]
 
 # Items of a block as it is made; a block is cut in two above twice as many. Few items make a small
@@ -305,3 +307,24 @@ def _cut(entries: list[_Entry]) -> list[_Block]:
 def _cuts(entries: Iterator[_Entry]) -> Iterator[_Block]:
     while part := list(islice(entries, BLOCK_ITEMS)):
         yield _Block(part)
+
+
+def combine_state_hashes(own: str, shared: Iterable[str]) -> str:
+    """Hash the sorted state hashes, joined with `|`; without shared ones the own hash as it is.
+
+    Spec: CRP-SPEC-009 §9.2 (decision E13)
+
+    Args:
+        own: state hash of the tenant's namespace.
+        shared: state hash of each shared namespace that the tenant reads.
+
+    Returns:
+        `sha256:` and 64 hexadecimal digits.
+
+    >>> combined("sha256:b", ["sha256:c", "sha256:a"]) == sha256("sha256:a|sha256:b|sha256:c")
+    True
+    >>> combined("sha256:b", [])
+    'sha256:b'
+    """
+    others = list(shared)
+    return sha256("|".join(sorted([own, *others]))) if others else own

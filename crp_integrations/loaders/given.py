@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from crp_integrations.errors import IngestError
-from crp_integrations.fabric.ingest.metadata import plain
+from crp_integrations.fabric.ingest.fact_fields import plain_metadata
 from crp_integrations.fabric.records import Block, Document, StreamedDocument
 from crp_integrations.loaders.load import load
 from crp_integrations.loaders.text import paragraphs
@@ -117,7 +117,7 @@ def _piece(item: Any, uri: str, number: int) -> _Piece:
         (text + uri).encode()
     except UnicodeEncodeError:
         raise IngestError(f"{name} is not text that can be encoded as UTF-8") from None
-    return _Piece(uri, text, plain(item.metadata, name=name, refusal=IngestError))
+    return _Piece(uri, text, plain_metadata(item.metadata, name=name, refusal=IngestError))
 
 
 def _joined(pieces: list[_Piece]) -> Document:

@@ -7,22 +7,22 @@ from datetime import timedelta
 import pytest
 
 from crp_integrations.fabric.ports import Store, Transaction
-from crp_integrations.fabric.ports.faulted import Counted, FaultedFacet, faulted_in
+from crp_integrations.fabric.ports.store import FaultCounts, FaultCountsFacet, fault_counts_of
 from crp_integrations.testing.records import NAMESPACE, NOON, facts, fill, rows
 from crp_integrations.vocabulary import FactStatus
 
 TEXTS = ("walrus sleeps", "otter swims")
 
 
-def kept(transaction: Transaction) -> FaultedFacet:
+def kept(transaction: Transaction) -> FaultCountsFacet:
     """The counts of an open transaction; a store without them has nothing to show here."""
-    facet = faulted_in(transaction)
+    facet = fault_counts_of(transaction)
     if facet is None:
         pytest.skip("this store counts no findings")
     return facet
 
 
-def counted(store: Store, *fact_ids: str) -> dict[str, Counted]:
+def counted(store: Store, *fact_ids: str) -> dict[str, FaultCounts]:
     """Count a finding against facts in a transaction of its own."""
     with store.begin(NAMESPACE) as transaction:
         return kept(transaction).count(fact_ids)
@@ -37,8 +37,8 @@ class FaultedConformance:
         with store.begin(NAMESPACE) as transaction:
             transaction.facts.touch([one, other], NOON)
             transaction.facts.touch([one], NOON + timedelta(hours=1))
-        assert counted(store, one) == {one: Counted(1, 2)}
-        assert counted(store, one, other) == {one: Counted(2, 2), other: Counted(1, 1)}
+        assert counted(store, one) == {one: FaultCounts(1, 2)}
+        assert counted(store, one, other) == {one: FaultCounts(2, 2), other: FaultCounts(1, 1)}
         assert counted(store, "unknown") == {}
 
     def test_what_is_due_has_so_many_findings_in_such_a_share_of_its_uses(
@@ -69,7 +69,7 @@ class FaultedConformance:
             transaction.facts.touch([one], NOON)
             kept(transaction).reset([one, "unknown"])
             transaction.facts.touch([one], NOON + timedelta(hours=1))
-        assert counted(store, one, other) == {one: Counted(1, 1), other: Counted(2, 0)}
+        assert counted(store, one, other) == {one: FaultCounts(1, 1), other: FaultCounts(2, 0)}
 
     def test_findings_that_are_undone_count_nothing(self, store: Store) -> None:
         """As everything else in the transaction."""
@@ -82,7 +82,7 @@ class FaultedConformance:
 
         with pytest.raises(ValueError, match="stop"):
             undone()
-        assert counted(store, one) == {one: Counted(1, 0)}
+        assert counted(store, one) == {one: FaultCounts(1, 0)}
 
     def test_findings_go_with_their_fact(self, store: Store) -> None:
         """A fact that comes again begins anew."""
@@ -94,4 +94,4 @@ class FaultedConformance:
         with store.begin(NAMESPACE) as transaction:
             again = facts(*TEXTS)[:1]
             transaction.facts.add(again, rows(again))
-        assert counted(store, one) == {one: Counted(1, 0)}
+        assert counted(store, one) == {one: FaultCounts(1, 0)}

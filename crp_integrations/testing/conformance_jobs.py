@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import pytest
 
 from crp_integrations.fabric.ports import Store
-from crp_integrations.fabric.ports.jobs import Claim, Jobs, jobs_of
+from crp_integrations.fabric.ports.store import ClaimedJob, Jobs, jobs_of
 from crp_integrations.testing.records import NAMESPACE, OTHER
 
 BATCH = "a batch"
@@ -24,7 +24,7 @@ def kept(store: Store, ids: Sequence[str] = ("b", "a", "c")) -> Jobs:
     return jobs
 
 
-def taken(claim: Claim | None) -> Claim:
+def taken(claim: ClaimedJob | None) -> ClaimedJob:
     """A claim that was expected."""
     assert claim is not None
     return claim

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crp_integrations.engines.leiden import engine_for
-from crp_integrations.fabric.communities.around import around
-from crp_integrations.fabric.communities.clusters import modularity
+from crp_integrations.fabric.communities.nearest_neighbours import contract_graph
+from crp_integrations.fabric.communities.similarity_graph import modularity
 
 Drawn = tuple[
     npt.NDArray[np.bool_],
@@ -37,7 +37,7 @@ def test_a_partition_has_the_modularity_of_what_it_stands_for(
     seed: int, facts: int, groups: int, share: float
 ) -> None:
     free, left, right, weights, initial = drawn(seed, facts, groups, share)
-    part = around(free, left, right, weights, initial)
+    part = contract_graph(free, left, right, weights, initial)
     assert np.all(part.left < part.right)
     keys = part.left * part.nodes + part.right
     assert np.all(np.diff(keys) > 0)
@@ -57,7 +57,7 @@ def test_what_may_not_move_stays_together_and_what_may_finds_its_place(seed: int
     free, left, right, weights, initial = drawn(seed, 120, 4, 0.2)
     wrong = initial.copy()
     wrong[free] = 4 + np.arange(int(free.sum()))
-    part = around(free, left, right, weights, wrong)
+    part = contract_graph(free, left, right, weights, wrong)
     assert part.nodes == int(free.sum()) + 8
     found = engine_for("graspologic").partition(
         part.nodes,

@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 
 from crp_integrations.engines.leiden import engine_for
 from crp_integrations.errors import AccessDenied, ConfigError, EngineError, StoreBusy
-from crp_integrations.fabric.communities import naming
+from crp_integrations.fabric.communities import community_names
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Fact
-from crp_integrations.fabric.settings import CommunitySettings, FabricSettings, GraphSettings
+from crp_integrations.fabric.settings import CommunitySettings, FabricSettings, VectorGraphSettings
 from crp_integrations.guard.decisions import NAMESPACE, Decision
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.headers import names as header_names
@@ -576,7 +576,7 @@ def test_above_the_exact_size_the_graph_finds_neighbours(tmp_path: Path) -> None
     for name, size in (("exact", 20_000), ("graph", 0)):
         whole = fabric(
             graphs=HnswEngine(),
-            settings=base.model_copy(update={"graph": GraphSettings(exact_up_to=size)}),
+            settings=base.model_copy(update={"graph": VectorGraphSettings(exact_up_to=size)}),
         )
         namespace = whole.bind(ACME)
         for topic in TOPICS:
@@ -668,15 +668,15 @@ def test_many_groups_of_one_topic_are_numbered_without_trying_a_number_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tried: list[str] = []
-    token = naming.token
+    token = community_names.token
 
     def counted(name: str) -> str:
         tried.append(name)
         return token(name)
 
-    monkeypatch.setattr(naming, "token", counted)
+    monkeypatch.setattr(community_names, "token", counted)
     texts = {number: ["reactor coolant", "reactor coolant"] for number in range(60)}
-    found = naming.names_for(texts, list(range(60)), ["reactor-coolant (3)"])
+    found = community_names.name_communities(texts, list(range(60)), ["reactor-coolant (3)"])
     (topic,) = {name.split(" (")[0] for name in found.values()}
     assert list(found.values()) == [
         topic,

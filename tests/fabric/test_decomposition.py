@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from crp_integrations.dpe import said
 from crp_integrations.fabric.fabric import Fabric
-from crp_integrations.fabric.ingest import decomposition
-from crp_integrations.fabric.ingest.chunking import Chunk, cut
-from crp_integrations.fabric.ingest.decomposition import passages
+from crp_integrations.fabric.ingest import document_passages
+from crp_integrations.fabric.ingest.chunker import DocumentChunk, cut_blocks
+from crp_integrations.fabric.ingest.document_passages import decompose_document
 from crp_integrations.fabric.records import Block, Document
 from crp_integrations.fabric.settings import ChunkingSettings, FabricSettings
 from crp_integrations.guard.subjects import Subject
@@ -38,9 +38,9 @@ LEANING = (
 
 def made(
     text: str, way: Way, *, overlap: Literal["split", "all"] = "split", **limits: int
-) -> list[Chunk]:
+) -> list[DocumentChunk]:
     chosen = ChunkingSettings(join_up_to_tokens=0, decompose=way, overlap_between=overlap, **limits)
-    return list(passages(paragraphs(text), counter=COUNTER, settings=chosen))
+    return list(decompose_document(paragraphs(text), counter=COUNTER, settings=chosen))
 
 
 def bare(text: str) -> str:
@@ -109,9 +109,9 @@ def test_to_the_letter_a_chunk_becomes_as_many_facts_as_it_has_assertions() -> N
 @pytest.mark.requirement("009-4.3-3")
 def test_the_assertions_are_those_of_stage_1(monkeypatch: pytest.MonkeyPatch) -> None:
     # Stage 1 takes its segments from what is known of the answer's text.
-    assert vars(decomposition)["segment"] is vars(said)["segment"] is segment
+    assert vars(document_passages)["segment"] is vars(said)["segment"] is segment
     # What that code answers is what is cut: one claim, one fact.
-    monkeypatch.setattr(decomposition, "segment", lambda text: segment(text)[:1])
+    monkeypatch.setattr(document_passages, "segment", lambda text: segment(text)[:1])
     assert len(made(TWO, "always")) == 1
 
 
@@ -148,8 +148,8 @@ def test_standalone_cuts_only_what_can_stand_alone(text: str, pieces: int) -> No
 def test_standalone_leaves_lists_tables_and_code_whole(text: str) -> None:
     document = read_markdown(text.encode(), uri="u", name="a.md")
     chosen = ChunkingSettings(decompose="standalone")
-    pieces = list(passages(document.blocks, counter=COUNTER, settings=chosen))
-    whole = list(cut(document.blocks, counter=COUNTER, settings=chosen))
+    pieces = list(decompose_document(document.blocks, counter=COUNTER, settings=chosen))
+    whole = list(cut_blocks(document.blocks, counter=COUNTER, settings=chosen))
     assert [piece.content for piece in pieces] == [piece.content for piece in whole]
 
 
@@ -168,7 +168,7 @@ def test_pieces_keep_page_heading_and_offsets_across_blocks() -> None:
         Block(text=TWO, start=100, page=2, heading="Peace"),
     )
     chosen = ChunkingSettings(decompose="always")
-    one, two = passages(blocks, counter=COUNTER, settings=chosen)
+    one, two = decompose_document(blocks, counter=COUNTER, settings=chosen)
     assert one.content == f"Short start.\n\n{first}."
     assert (one.start, one.end) == (7, 100 + len(first) + 1)
     assert one.location.startswith("p. 1-2 · Peace · ")
@@ -185,8 +185,8 @@ def test_a_streamed_document_is_decomposed_alike() -> None:
     document = Document(
         uri="u", title="t", blocks=tuple(paragraphs(text)), document_hash="sha256:0"
     )
-    held = list(passages(document.blocks, counter=COUNTER, settings=chosen))
-    flowing = list(passages(iter(document.blocks), counter=COUNTER, settings=chosen))
+    held = list(decompose_document(document.blocks, counter=COUNTER, settings=chosen))
+    flowing = list(decompose_document(iter(document.blocks), counter=COUNTER, settings=chosen))
     assert held == flowing
     assert len(held) > 200
 

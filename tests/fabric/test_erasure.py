@@ -15,7 +15,7 @@ from crp_integrations.errors import RequestError, StoreBusy
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Fact
-from crp_integrations.fabric.settings import FabricSettings, GraphSettings
+from crp_integrations.fabric.settings import FabricSettings, VectorGraphSettings
 from crp_integrations.seals import sha256
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vectors import to_bytes
@@ -321,7 +321,7 @@ def test_no_byte_is_in_the_files_of_graph_and_communities_either(tmp_path: Path)
         tmp_path / "kb",
         graphs=HnswEngine(),
         leiden=GraspologicLeiden(),
-        settings=FabricSettings(chunking=PARAGRAPHS, graph=GraphSettings(exact_up_to=0)),
+        settings=FabricSettings(chunking=PARAGRAPHS, graph=VectorGraphSettings(exact_up_to=0)),
     )
     plain = {"fabric.sqlite", "fabric.sqlite-wal", "fabric.sqlite-shm"}
     assert len({name for name in files if name not in plain}) >= 2

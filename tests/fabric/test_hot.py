@@ -23,7 +23,7 @@ from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.fabric.settings import FabricSettings, HotSettings, LifecycleSettings
-from crp_integrations.fabric.view import View
+from crp_integrations.fabric.view import FabricView
 from crp_integrations.guard.decisions import Decision
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.stores.keys import FixedKeyRing
@@ -64,7 +64,7 @@ def fabric(store: Store | None = None, **parts: Any) -> Fabric:
     return Fabric(store or MemoryStore(), **{**chosen, **parts})
 
 
-def found(view: View, query: str, k: int = 50) -> list[str]:
+def found(view: FabricView, query: str, k: int = 50) -> list[str]:
     return [hit.fact_id for hit in view.nearest(view.embedder.embed_query(query), k)]
 
 

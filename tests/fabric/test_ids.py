@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.fabric.ids import FactIds
-from crp_integrations.fabric.records import IngestReport
+from crp_integrations.fabric.records import FactIds, IngestReport
 
 IDS = st.uuids().map(str) | st.sampled_from(["", "é", "A" * 36, str(UUID(int=10)).upper()])
 

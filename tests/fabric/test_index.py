@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from crp_integrations.errors import EngineError, StoreError
 from crp_integrations.fabric.records import Fact
-from crp_integrations.fabric.search.index import Index
+from crp_integrations.fabric.search.vector_index import VectorIndex
 from crp_integrations.vectors import unit_rows
 
 
-def index(block: np.ndarray, labels: list[tuple[str, ...]] | None = None) -> Index:
+def index(block: np.ndarray, labels: list[tuple[str, ...]] | None = None) -> VectorIndex:
     ids = [f"f{number:05d}" for number in range(len(block))]
-    return Index.of(1, list(zip(ids, labels or [()] * len(ids), strict=True)), block)
+    return VectorIndex.of(1, list(zip(ids, labels or [()] * len(ids), strict=True)), block)
 
 
 @settings(max_examples=40)

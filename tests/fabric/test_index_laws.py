@@ -19,13 +19,13 @@ from hypothesis.stateful import (
 )
 
 from crp_integrations.errors import CRPError
-from crp_integrations.fabric.epoch import advance, epoch_item
+from crp_integrations.fabric.namespace_counters import advance_epoch, epoch_item
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Where
-from crp_integrations.fabric.search import index as module
-from crp_integrations.fabric.search.index import Index
-from crp_integrations.fabric.search.live import Live
-from crp_integrations.fabric.settings import GraphSettings
+from crp_integrations.fabric.search import vector_index as module
+from crp_integrations.fabric.search.namespace_state import NamespaceState
+from crp_integrations.fabric.search.vector_index import VectorIndex
+from crp_integrations.fabric.settings import VectorGraphSettings
 from crp_integrations.fabric.state_hash import state_hash
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
@@ -63,9 +63,9 @@ class Bringing(RuleBasedStateMachine):
     def make(self) -> Store:
         return MemoryStore()
 
-    def watch(self) -> Live:
-        settings = GraphSettings(exact_up_to=10**6)
-        return Live(lambda: self.store.begin(NAME, write=False), None, settings)
+    def watch(self) -> NamespaceState:
+        settings = VectorGraphSettings(exact_up_to=10**6)
+        return NamespaceState(lambda: self.store.begin(NAME, write=False), None, settings)
 
     def teardown(self) -> None:
         module._MERGE_ROWS = self.kept_rows
@@ -132,7 +132,7 @@ class Bringing(RuleBasedStateMachine):
             labels = dict.fromkeys(self.present(numbers), f"c{self.round}")
             transaction.facts.set_communities(labels)
             if epoch:
-                advance(transaction.facts)
+                advance_epoch(transaction.facts)
 
     @rule(numbers=NUMBERS)
     def touch(self, numbers: list[int]) -> None:
@@ -160,7 +160,7 @@ class Bringing(RuleBasedStateMachine):
             self.check_hash(facts)
             assert self.live.state_hash(facts) == self.live.hash_in(facts)
             picture = self.live.picture(facts)
-            brought, fresh = picture.index, Index.read(facts)
+            brought, fresh = picture.index, VectorIndex.read(facts)
             assert picture.mark == facts.mark()
             assert picture.generation == facts.generation()
             assert self.live.picture(facts).mark == picture.mark
@@ -203,11 +203,11 @@ class BringingOnDisk(Bringing):
 class BringingWithGraph(BringingOnDisk):
     """The same with a graph from the first fact on, built now and then, and with new processes."""
 
-    def watch(self) -> Live:
+    def watch(self) -> NamespaceState:
         from crp_integrations.engines.hnsw import HnswEngine
 
         begin, cache = (lambda: self.store.begin(NAME, write=False)), self.store.cache(NAME)
-        return Live(begin, cache, GraphSettings(exact_up_to=0), HnswEngine())
+        return NamespaceState(begin, cache, VectorGraphSettings(exact_up_to=0), HnswEngine())
 
     @rule(thorough=st.booleans())
     def settle(self, thorough: bool) -> None:

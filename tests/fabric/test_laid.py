@@ -11,7 +11,7 @@ import pytest
 
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.fabric import Fabric
-from crp_integrations.fabric.ingest import batch
+from crp_integrations.fabric.ingest import ingestion_batch
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Block, StreamedDocument, Where
@@ -64,7 +64,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture(autouse=True)
 def long(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if every document were long."""
-    monkeypatch.setattr(batch, "_HELD_CHARACTERS", 1_000)
+    monkeypatch.setattr(ingestion_batch, "_HELD_CHARACTERS", 1_000)
 
 
 def told(namespace: Namespace) -> list[dict[str, Any]]:
@@ -93,7 +93,7 @@ def test_what_is_put_down_is_stored_as_what_is_held(
 ) -> None:
     namespace = fabric(store).bind(ACME)
     namespace.ingest([Streamed("a", lines()).given()])
-    monkeypatch.setattr(batch, "_HELD_CHARACTERS", 10_000_000)
+    monkeypatch.setattr(ingestion_batch, "_HELD_CHARACTERS", 10_000_000)
     held = fabric(MemoryStore()).bind(ACME)
     held.ingest([Streamed("a", lines()).given()])
     assert told(namespace) == told(held)

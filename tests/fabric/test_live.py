@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 from crp_integrations.errors import EngineError
-from crp_integrations.fabric.epoch import advance, epoch_item
+from crp_integrations.fabric.namespace_counters import advance_epoch, epoch_item
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Where
-from crp_integrations.fabric.search import hashes
-from crp_integrations.fabric.search.graph import FILE
-from crp_integrations.fabric.search.index import Index
-from crp_integrations.fabric.search.live import Live, Picture
-from crp_integrations.fabric.settings import FabricSettings, GraphSettings
+from crp_integrations.fabric.search import namespace_state
+from crp_integrations.fabric.search.namespace_state import NamespaceState, Snapshot
+from crp_integrations.fabric.search.neighbour_graph import GRAPH_FILE
+from crp_integrations.fabric.search.vector_index import VectorIndex
+from crp_integrations.fabric.settings import FabricSettings, VectorGraphSettings
 from crp_integrations.fabric.state_hash import state_hash
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
@@ -29,7 +29,7 @@ from crp_integrations.vocabulary import FactStatus
 from tests.doubles import NOON
 from tests.fabric.pictures import NAME, fact, numbered, put, vectors
 
-SMALL = GraphSettings(exact_up_to=50)
+SMALL = VectorGraphSettings(exact_up_to=50)
 STORES = ["memory", "sqlite"]
 
 
@@ -69,32 +69,34 @@ class Spy:
         graph.search = counted
         return graph
 
-    def build(self, block: Any, settings: GraphSettings) -> Any:
+    def build(self, block: Any, settings: VectorGraphSettings) -> Any:
         if self.fails:
             raise EngineError("no more", engine="spy")
         self.built.append(len(block))
         return self._watched(self.engine.build(block, settings))
 
-    def load(self, path: str, block: Any, settings: GraphSettings) -> Any:
+    def load(self, path: str, block: Any, settings: VectorGraphSettings) -> Any:
         graph = self.engine.load(path, block, settings)
         self.loaded += 1
         return self._watched(graph)
 
 
 def live(
-    store: Store, engine: Any = None, settings: GraphSettings = SMALL, name: str = NAME
-) -> Live:
-    return Live(lambda: store.begin(name, write=False), store.cache(name), settings, engine)
+    store: Store, engine: Any = None, settings: VectorGraphSettings = SMALL, name: str = NAME
+) -> NamespaceState:
+    return NamespaceState(
+        lambda: store.begin(name, write=False), store.cache(name), settings, engine
+    )
 
 
-def look(store: Store, kept: Live, name: str = NAME) -> Picture:
+def look(store: Store, kept: NamespaceState, name: str = NAME) -> Snapshot:
     with store.begin(name, write=False) as transaction:
         return kept.picture(transaction.facts)
 
 
-def fresh(store: Store, name: str = NAME) -> Index:
+def fresh(store: Store, name: str = NAME) -> VectorIndex:
     with store.begin(name, write=False) as transaction:
-        return Index.read(transaction.facts)
+        return VectorIndex.read(transaction.facts)
 
 
 def write(store: Store, change: Callable[[Any], None]) -> None:
@@ -152,8 +154,8 @@ def test_the_first_write_of_a_process_reads_every_state_once(store: Store) -> No
 def test_of_many_facts_the_items_of_the_hash_are_held_from_the_first_small_change(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hashes, "HELD_ITEMS", 4)
-    monkeypatch.setattr(hashes, "FOLLOWED", 2)
+    monkeypatch.setattr(namespace_state, "HELD_ITEMS", 4)
+    monkeypatch.setattr(namespace_state, "FOLLOWED", 2)
     put(store, numbered(9), vectors(9))
     kept = live(store)
     read: list[int] = []
@@ -179,7 +181,7 @@ def test_of_many_facts_the_items_of_the_hash_are_held_from_the_first_small_chang
     # More than are followed, of a namespace that is still above what is always held.
     put(store, [fact(number) for number in range(9, 14)], vectors(5))
     asked(4, 5, 6)
-    write(store, lambda facts: advance(facts))
+    write(store, lambda facts: advance_epoch(facts))
     asked()
     assert read[5:] == [1, 1]
     asked(7)
@@ -260,7 +262,7 @@ def test_a_changed_text_moves_its_fact(store: Store) -> None:
 
 
 def test_many_changes_are_merged_into_one_sorted_block(store: Store) -> None:
-    kept = live(store, settings=GraphSettings(exact_up_to=10**6))
+    kept = live(store, settings=VectorGraphSettings(exact_up_to=10**6))
     rows = vectors(1_400)
     put(store, numbered(200), rows[:200])
     look(store, kept)
@@ -286,7 +288,7 @@ def test_a_reader_that_began_earlier_sees_its_own_state(store: Store) -> None:
 
 def test_a_store_put_back_from_a_copy_is_read_anew(tmp_path: Path) -> None:
     store, other = SqliteStore(tmp_path / "one"), SqliteStore(tmp_path / "two")
-    kept = Live(lambda: current.begin(NAME, write=False), None, SMALL)
+    kept = NamespaceState(lambda: current.begin(NAME, write=False), None, SMALL)
     for place, start in ((store, 0), (other, 100)):
         put(place, numbered(10, start), vectors(10, seed=start))
     put(store, numbered(3, 50), vectors(3))
@@ -430,7 +432,7 @@ def test_the_graph_is_asked_for_ef_search_candidates_which_are_scored_exactly(
     store: Store, engine: Any
 ) -> None:
     spy = Spy(engine)
-    settings = GraphSettings(exact_up_to=50, ef_search=120, ef_beyond=0)
+    settings = VectorGraphSettings(exact_up_to=50, ef_search=120, ef_beyond=0)
     kept = live(store, spy, settings)
     rows = vectors(2_000, width=24)
     put(store, numbered(2_000), rows)
@@ -455,10 +457,10 @@ def test_the_graph_is_asked_for_ef_search_candidates_which_are_scored_exactly(
 def test_by_default_the_graph_is_asked_for_more_than_is_wanted(
     store: Store, engine: Any, k: int, asked: int
 ) -> None:
-    assert GraphSettings().ef_beyond == 85
+    assert VectorGraphSettings().ef_beyond == 85
     assert FabricSettings.preset("literal").graph.ef_beyond == 0
     spy = Spy(engine)
-    kept = live(store, spy, GraphSettings(exact_up_to=50, ef_search=120))
+    kept = live(store, spy, VectorGraphSettings(exact_up_to=50, ef_search=120))
     put(store, numbered(2_000), vectors(2_000))
     kept.settle()
     assert len(look(store, kept).index.nearest(vectors(1, seed=8)[0], k)) == k
@@ -544,7 +546,7 @@ def test_the_answer_does_not_depend_on_the_order_of_insertion(
 ) -> None:
     rows = vectors(400)
     made = numbered(400)
-    settings = GraphSettings(exact_up_to=0 if mode == "graph" else 10**6)
+    settings = VectorGraphSettings(exact_up_to=0 if mode == "graph" else 10**6)
     answers = []
     for turn, order in enumerate(
         (range(400), reversed(range(400)), np.random.default_rng(1).permutation(400))
@@ -626,8 +628,8 @@ def test_a_reader_without_a_graph_says_once_what_would_help(
         assert [said in record.getMessage() for record in caplog.records] == [True]
     caplog.clear()
     with caplog.at_level(logging.WARNING):
-        look(store, live(store, engine, GraphSettings(exact_up_to=60)))
-        look(store, live(store, None, GraphSettings(exact_up_to=60)))
+        look(store, live(store, engine, VectorGraphSettings(exact_up_to=60)))
+        look(store, live(store, None, VectorGraphSettings(exact_up_to=60)))
     assert caplog.records == []
 
 
@@ -635,7 +637,7 @@ def test_a_reader_without_a_graph_says_once_what_would_help(
 
 
 def test_readers_in_threads_beside_a_writer_see_whole_states(store: Store) -> None:
-    kept = live(store, settings=GraphSettings(exact_up_to=10**6))
+    kept = live(store, settings=VectorGraphSettings(exact_up_to=10**6))
     rows = vectors(10)
     put(store, numbered(1), rows[:1])
     wrong: list[str] = []
@@ -682,7 +684,7 @@ def test_namespaces_have_indexes_graphs_and_hashes_of_their_own(store: Store, en
     with store.begin("other", write=False) as transaction:
         assert theirs.state_hash(transaction.facts) != before
     if store.cache(NAME) is not None:
-        assert store.cache(NAME).load(FILE).path != store.cache("other").load(FILE).path
+        assert store.cache(NAME).load(GRAPH_FILE).path != store.cache("other").load(GRAPH_FILE).path
 
 
 @pytest.mark.requirement("009-3.3-5")

@@ -10,7 +10,7 @@ import pytest
 
 from crp_integrations.errors import AccessDenied, StoreBusy
 from crp_integrations.fabric.fabric import Fabric
-from crp_integrations.fabric.ingest.embedding import PREPARED_SETTING
+from crp_integrations.fabric.ingest.text_embedding import PREPARED_SETTING
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Fact
 from crp_integrations.fabric.settings import FabricSettings, LifecycleSettings

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crp_integrations.fabric.search import narrow as module
-from crp_integrations.fabric.search import scanning
-from crp_integrations.fabric.search.index import Index
-from crp_integrations.fabric.search.narrow import Narrow, Narrowing
+from crp_integrations.fabric.search import vector_index
+from crp_integrations.fabric.search import vector_rows as module
+from crp_integrations.fabric.search.vector_index import VectorIndex
+from crp_integrations.fabric.search.vector_rows import ShortRows, ShortRowsCache
 from crp_integrations.vectors import FloatRows, unit_rows
 from tests.fabric.pictures import ties, vectors
 
@@ -23,18 +23,18 @@ ALL = {"deadline": None, "max_examples": 150}
 class Always:
     """The short form from the first search on."""
 
-    def of(self, block: FloatRows) -> Narrow | None:
-        return Narrow.of(block)
+    def of(self, block: FloatRows) -> ShortRows | None:
+        return ShortRows.of(block)
 
 
-def narrowed(index: Index) -> Index:
+def narrowed(index: VectorIndex) -> VectorIndex:
     return replace(index, _narrowing=Always())  # type: ignore[arg-type]
 
 
-def indexed(rows: FloatRows, late: FloatRows, dead: list[int], labels: int) -> Index:
+def indexed(rows: FloatRows, late: FloatRows, dead: list[int], labels: int) -> VectorIndex:
     """Rows, some of which came later or went."""
     listed = [(f"{n:05d}", (f"l{n % labels}",)) for n in range(len(rows))]
-    made = Index.of(1, listed, rows)
+    made = VectorIndex.of(1, listed, rows)
     alive = made.alive.copy()
     alive[dead] = False
     made = replace(made, alive=alive, _size=int(np.count_nonzero(alive)))
@@ -93,7 +93,7 @@ def test_no_product_is_above_its_bound(rows: FloatRows, seed: int, share: float)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_ENERGY", share)
         patch.setattr(module, "_MOST_AXES", 16.0)
-        made = Narrow.of(rows)
+        made = ShortRows.of(rows)
     if made is None:
         assert not rows.any()
         return
@@ -118,27 +118,27 @@ def test_what_is_found_is_what_reading_every_row_finds(
     wanted = index.nearest(query, k, allowed=allowed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_MOST_AXES", 16.0)
-        patch.setattr(scanning, "_FIRST", 0)
-        patch.setattr(scanning, "_LET_THROUGH", 1.0)
+        patch.setattr(vector_index, "_FIRST", 0)
+        patch.setattr(vector_index, "_LET_THROUGH", 1.0)
         assert narrowed(index).nearest(query, k, allowed=allowed) == wanted
 
 
 def test_the_short_form_is_what_finds_them(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = vectors(5_000, width=64)
-    index = narrowed(Index.of(1, [(f"{n:05d}", ()) for n in range(5_000)], rows))
+    index = narrowed(VectorIndex.of(1, [(f"{n:05d}", ()) for n in range(5_000)], rows))
     query = vectors(1, width=64, seed=3)[0]
-    wanted = Index.of(1, [(f"{n:05d}", ()) for n in range(5_000)], rows).nearest(query, 10)
+    wanted = VectorIndex.of(1, [(f"{n:05d}", ()) for n in range(5_000)], rows).nearest(query, 10)
 
     def unwanted(*_: object) -> None:
         raise AssertionError("every row was read")
 
-    monkeypatch.setattr(scanning, "products", unwanted)
+    monkeypatch.setattr(vector_index, "products", unwanted)
     assert index.nearest(query, 10) == wanted
 
 
 def test_it_is_made_once_of_a_block_that_is_searched_often() -> None:
     rows = vectors(module._FEWEST, width=32)
-    index = Index.of(1, [(f"{n:05d}", ()) for n in range(len(rows))], rows)
+    index = VectorIndex.of(1, [(f"{n:05d}", ()) for n in range(len(rows))], rows)
     later = replace(index, generation=2)
     for _ in range(module._AFTER - 1):
         assert index._narrowing.of(index.base) is None
@@ -149,18 +149,18 @@ def test_it_is_made_once_of_a_block_that_is_searched_often() -> None:
 
 
 def test_a_small_block_has_none() -> None:
-    narrowing, rows = Narrowing(), vectors(module._FEWEST - 1)
+    narrowing, rows = ShortRowsCache(), vectors(module._FEWEST - 1)
     assert not any(narrowing.of(rows) for _ in range(2 * module._AFTER))
 
 
 def test_rows_that_fill_all_axes_have_none() -> None:
     rows = unit_rows(np.random.default_rng(0).standard_normal((2_000, 64)))
-    assert Narrow.of(rows) is None
+    assert ShortRows.of(rows) is None
 
 
 def test_a_bound_that_lets_too_much_through_is_not_used() -> None:
     # Rows that are all equally near: nothing can be told apart.
     rows = unit_rows(np.tile(np.eye(1, 64), (1_000, 1)))
-    index = Index.of(1, [(f"{n:05d}", ()) for n in range(1_000)], rows)
+    index = VectorIndex.of(1, [(f"{n:05d}", ()) for n in range(1_000)], rows)
     query = vectors(1, width=64)[0]
     assert narrowed(index).nearest(query, 5) == index.nearest(query, 5)

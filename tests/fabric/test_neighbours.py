@@ -7,15 +7,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crp_integrations.fabric.communities.neighbours import (
+from crp_integrations.fabric.communities.nearest_neighbours import (
     LOWEST,
     MILLION,
     NOBODY,
     Neighbours,
-    chosen,
-    search,
+    choose_neighbours,
+    search_neighbours,
 )
-from crp_integrations.fabric.communities.similarity import Found, Similarity, similarity
+from crp_integrations.fabric.communities.similarity_graph import (
+    CurrentSimilarity,
+    Similarity,
+    update_similarity,
+)
 from crp_integrations.vectors import FloatRows, unit_rows
 
 Lists = list[list[tuple[int, int]]]
@@ -23,7 +27,7 @@ Lists = list[list[tuple[int, int]]]
 
 def whole(rows: FloatRows, k: int, least: int) -> Neighbours:
     every = np.arange(len(rows))
-    return search(Neighbours.empty(len(rows), k, least), rows, every, every)
+    return search_neighbours(Neighbours.empty(len(rows), k, least), rows, every, every)
 
 
 def brute(rows: FloatRows, k: int, least: int) -> Lists:
@@ -98,8 +102,10 @@ def kept(
     return found.similarity, found.searched
 
 
-def brought(ids: list[int], rows: FloatRows, known: Similarity | None, **fields: object) -> Found:
-    return similarity(
+def brought(
+    ids: list[int], rows: FloatRows, known: Similarity | None, **fields: object
+) -> CurrentSimilarity:
+    return update_similarity(
         [f"{number:04d}" for number in ids],
         [f"sha256:{number:064d}" for number in ids],
         rows[ids],
@@ -158,7 +164,7 @@ def test_given_candidates_are_scored_exactly() -> None:
     rows = block(8, 50)
     every = np.arange(50)
     owners, others = (part.reshape(-1) for part in np.meshgrid(every, every, indexing="ij"))
-    found = chosen(Neighbours.empty(50, 4, 500_000), rows, owners, others)
+    found = choose_neighbours(Neighbours.empty(50, 4, 500_000), rows, owners, others)
     assert lists(found) == brute(rows, 4, 500_000)
 
 

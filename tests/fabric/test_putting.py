@@ -16,7 +16,7 @@ from crp_integrations.errors import (
     StoreBusy,
 )
 from crp_integrations.fabric.fabric import Fabric
-from crp_integrations.fabric.ingest.putting import named
+from crp_integrations.fabric.ingest.fact_upsert import named
 from crp_integrations.fabric.records import Fact, Where, source_id
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.stores.memory import MemoryStore

@@ -15,9 +15,9 @@ from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import StoreDamaged
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
-from crp_integrations.fabric.ports import Brief, Mark
+from crp_integrations.fabric.ports import FactBrief, LogMark
 from crp_integrations.fabric.records import Fact
-from crp_integrations.fabric.search.ready import Ready
+from crp_integrations.fabric.search.fact_cache import FactCache
 from crp_integrations.fabric.settings import FabricSettings
 from crp_integrations.guard.decisions import Decision
 from crp_integrations.guard.subjects import Subject
@@ -30,11 +30,11 @@ from tests.doubles import NOON, FixedClock, HashEmbedder, WordCounter
 
 ACME = Subject(tenant="acme", name="ada")
 TEXTS = [f"note {n} says that the pump of hall {n} runs on its own line" for n in range(6)]
-FIRST, NEXT = (Mark(4, "a"), 4), (Mark(5, "b"), 5)
+FIRST, NEXT = (LogMark(4, "a"), 4), (LogMark(5, "b"), 5)
 
 
-def brief(number: int, text: str = "a text") -> Brief:
-    return Brief.of(Fact(fact_id=f"fact-{number}", content=text))
+def brief(number: int, text: str = "a text") -> FactBrief:
+    return FactBrief.of(Fact(fact_id=f"fact-{number}", content=text))
 
 
 class Watched:
@@ -54,9 +54,9 @@ class Watched:
         with self._store.begin(namespace, write=write) as transaction:
             inner, read = transaction.facts.briefs, self.read
 
-            def briefs(ids: Sequence[str]) -> list[Brief]:
+            def briefs(ids: Sequence[str]) -> list[FactBrief]:
                 read.extend(ids)
-                found: list[Brief] = inner(ids)
+                found: list[FactBrief] = inner(ids)
                 return found
 
             transaction.facts.briefs = briefs
@@ -94,7 +94,7 @@ def test_a_fact_is_read_once_while_nothing_changes(store: Watched) -> None:
     namespace, ids = filled(store)
     again = [ids[1], ids[0], "unknown", *ids]
     first = namespace.briefs(again)
-    assert first == [Brief.of(fact) for fact in namespace.facts(again)]
+    assert first == [FactBrief.of(fact) for fact in namespace.facts(again)]
     store.read.clear()
     assert namespace.briefs(again) == first
     assert store.read == ["unknown"]
@@ -148,7 +148,7 @@ def test_nothing_of_an_erased_source_stays_in_memory(store: Watched) -> None:
 
 
 def test_a_reader_that_began_before_an_erasure_puts_nothing() -> None:
-    ready = Ready(1_000_000)
+    ready = FactCache(1_000_000)
     begun = ready.begun()
     memo.forget()
     ready.put("acme", FIRST, [brief(1)], begun)
@@ -158,11 +158,11 @@ def test_a_reader_that_began_before_an_erasure_puts_nothing() -> None:
 
 
 def test_facts_of_another_state_are_not_found() -> None:
-    ready = Ready(1_000_000)
+    ready = FactCache(1_000_000)
     ready.put("acme", FIRST, [brief(1)], ready.begun())
     ready.put_tokens("acme", FIRST, "k", {"fact-1": 7, "fact-2": 8})
     assert ready.tokens("acme", FIRST, "k", ["fact-1", "fact-2"]) == {"fact-1": 7}
-    for state in (NEXT, (FIRST[0], 5), (Mark(4, "b"), 4)):
+    for state in (NEXT, (FIRST[0], 5), (LogMark(4, "b"), 4)):
         assert ready.briefs("acme", state, ["fact-1"]) == {}
         assert ready.tokens("acme", state, "k", ["fact-1"]) == {}
     ready.put("acme", NEXT, [brief(2)], ready.begun())
@@ -171,7 +171,7 @@ def test_facts_of_another_state_are_not_found() -> None:
 
 
 def test_the_facts_used_longest_ago_give_way() -> None:
-    ready = Ready(5_000)
+    ready = FactCache(5_000)
     for number in range(3):
         ready.put("acme", FIRST, [brief(number)], ready.begun())
     ready.briefs("acme", FIRST, ["fact-0"])
@@ -182,7 +182,7 @@ def test_the_facts_used_longest_ago_give_way() -> None:
     ready.put("other", FIRST, [brief(9, "x" * 3_000)], ready.begun())
     assert ready.briefs("other", FIRST, ["fact-9"])
     assert ready._bytes == sum(held.bytes for held in ready._held.values()) <= 5_000
-    none = Ready(0)
+    none = FactCache(0)
     none.put("acme", FIRST, [brief(1)], none.begun())
     assert none._held == {}
 

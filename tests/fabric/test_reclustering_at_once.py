@@ -7,7 +7,7 @@ from multiprocessing.connection import Connection
 import pytest
 
 from crp_integrations.errors import StoreBusy
-from crp_integrations.fabric.ports import Store, alone_in
+from crp_integrations.fabric.ports import Store, work_lock
 from crp_integrations.stores.postgres import PostgresStore
 from tests.fabric.test_communities import (
     ACME,
@@ -55,15 +55,15 @@ def test_a_lock_goes_with_a_process_that_is_killed(postgres_address: str) -> Non
     process = BEGUN.Process(target=recluster_slowly, args=(postgres_address, theirs))
     process.start()
     assert ours.recv() == "computing"
-    with alone_in(with_lock, "acme", "recluster") as free:
+    with work_lock(with_lock, "acme", "recluster") as free:
         assert not free
-    with alone_in(with_lock, "other", "recluster") as free:
+    with work_lock(with_lock, "other", "recluster") as free:
         assert free
     process.kill()
     process.join()
     while True:
         # The server notices that the connection is gone.
-        with alone_in(with_lock, "acme", "recluster") as free:
+        with work_lock(with_lock, "acme", "recluster") as free:
             if free:
                 break
     assert namespace.recluster().communities == 3

@@ -14,7 +14,7 @@ from crp_integrations.engines.tantivy import lexical_for
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Fact, Where
-from crp_integrations.fabric.search.scanning import Hit
+from crp_integrations.fabric.search.vector_index import Hit
 from crp_integrations.fabric.settings import FabricSettings
 from crp_integrations.stores.memory.store import MemoryStore
 from crp_integrations.stores.postgres import PostgresStore

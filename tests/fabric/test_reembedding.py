@@ -17,12 +17,12 @@ from crp_integrations.audit import journal
 from crp_integrations.audit.keys import journal_key
 from crp_integrations.engines.leiden import engine_for
 from crp_integrations.errors import AccessDenied, ConfigError
-from crp_integrations.fabric.coming import NEXT_SETTING
-from crp_integrations.fabric.epoch import EMBEDDER_SETTING
+from crp_integrations.fabric.embedder_migration import NEXT_SETTING
 from crp_integrations.fabric.fabric import Fabric
+from crp_integrations.fabric.namespace_counters import EMBEDDER_SETTING
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Where
-from crp_integrations.fabric.settings import FabricSettings, GraphSettings
+from crp_integrations.fabric.settings import FabricSettings, VectorGraphSettings
 from crp_integrations.guard.decisions import Decision
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.stores.keys import FixedKeyRing
@@ -365,7 +365,7 @@ def test_the_graph_is_built_of_the_new_vectors(tmp_path: Path) -> None:
     pytest.importorskip("hnswlib")
     from crp_integrations.engines.hnsw import HnswEngine
 
-    chosen = FabricSettings(embed_slice=32, graph=GraphSettings(exact_up_to=10))
+    chosen = FabricSettings(embed_slice=32, graph=VectorGraphSettings(exact_up_to=10))
     with closing(SqliteStore(tmp_path / "kb")) as opened:
         ids = (
             fabric(opened, graphs=HnswEngine(), settings=chosen)

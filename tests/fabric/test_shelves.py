@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from crp_integrations import Relay
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
-from crp_integrations.fabric.search.shelves import EMPTY, Shelves, Use
+from crp_integrations.fabric.session_memory import EMPTY, FactUse, RecentUses
 from crp_integrations.fabric.settings import FabricSettings, ShelfSettings
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.stores.keys import FixedKeyRing
@@ -27,12 +27,12 @@ TEXTS = [
 ]
 
 
-def use(name: str, source: str = "s", community: str | None = None) -> Use:
-    return Use(name, source, community)
+def use(name: str, source: str = "s", community: str | None = None) -> FactUse:
+    return FactUse(name, source, community)
 
 
-def shelves(**most: int) -> Shelves:
-    return Shelves(ShelfSettings(**most))
+def shelves(**most: int) -> RecentUses:
+    return RecentUses(ShelfSettings(**most))
 
 
 def test_a_shelf_has_what_its_session_and_its_subject_used() -> None:

@@ -13,8 +13,8 @@ import numpy as np
 from crp_integrations import Relay
 from crp_integrations.audit.journal import EventDraft, append
 from crp_integrations.errors import ConfigError, StoreBusy
-from crp_integrations.fabric import reembedding
-from crp_integrations.fabric.settings import FabricSettings, GraphSettings
+from crp_integrations.fabric import embedder_migration
+from crp_integrations.fabric.settings import FabricSettings, VectorGraphSettings
 from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.testing.records import KEY, NAMESPACE, NOON, fact, rows
 from crp_integrations.vectors import FloatRows
@@ -86,7 +86,7 @@ class Shifted(HashEmbedder):
 
 def search_until_refused(address: str, count: int, wire: Connection) -> None:
     """Ask for one fact after the other by its own text; tell what was wrong, and the refusal."""
-    settings = FabricSettings(graph=GraphSettings(exact_up_to=5))
+    settings = FabricSettings(graph=VectorGraphSettings(exact_up_to=5))
     store = PostgresStore(address, index_from=10)
     namespace = fabric(store, settings=settings).bind(ACME)
     found, wrong, number = 0, [], 0
@@ -108,7 +108,7 @@ def search_until_refused(address: str, count: int, wire: Connection) -> None:
 
 def move_and_die_before_the_commit(address: str) -> None:
     """Replace every vector, and be killed."""
-    reembedding.advance = lambda facts: os.kill(os.getpid(), signal.SIGKILL)
+    embedder_migration.advance = lambda facts: os.kill(os.getpid(), signal.SIGKILL)
     fabric(PostgresStore(address, index_from=10)).bind(ACME).reembed(Letters())
 
 

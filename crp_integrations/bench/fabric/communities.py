@@ -11,7 +11,11 @@ from crp_integrations.bench.fabric.store import Opened
 from crp_integrations.bench.measure import cpu_ms
 from crp_integrations.engines.leiden import engine_for
 from crp_integrations.errors import MissingExtra
-from crp_integrations.fabric.communities.clusters import ClusterReport, FactGraph, modularity
+from crp_integrations.fabric.communities.similarity_graph import (
+    ClusterReport,
+    FactGraph,
+    modularity,
+)
 
 # As the issue of the fabric and CRP-SPEC-009 §5.3 have it.
 ITERATIONS, RESOLUTION, SEED = 10, 1.0, 0

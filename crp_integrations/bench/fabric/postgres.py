@@ -30,9 +30,9 @@ from crp_integrations.bench.fabric.embeddings import Kind
 from crp_integrations.bench.fabric.made_up import made_up_facts
 from crp_integrations.bench.fabric.postgres_writers import NAMES
 from crp_integrations.bench.measure import has_one_thread, in_one_thread, machine
-from crp_integrations.fabric.ports.searching import searching_in
+from crp_integrations.fabric.ports.facts import vector_search_of
 from crp_integrations.fabric.records import Fact
-from crp_integrations.fabric.search.stored import StoredIndex
+from crp_integrations.fabric.search.store_index import StoreIndex
 from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.stores.postgres.connection import Raw
 from crp_integrations.stores.postgres.facts import PostgresFacts
@@ -278,9 +278,9 @@ def _searched(
 
     def ours(vector: npt.NDArray[np.float32]) -> list[str]:
         with store.begin(NAMES[0], write=False) as transaction:
-            searching = searching_in(transaction.facts)
+            searching = vector_search_of(transaction.facts)
             assert searching is not None
-            index = StoredIndex(transaction.facts, searching)
+            index = StoreIndex(transaction.facts, searching)
             return [hit.fact_id for hit in index.nearest(vector, K, last=True)]
 
     sides: dict[str, tuple[Ask, int]] = {

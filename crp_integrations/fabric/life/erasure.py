@@ -1,29 +1,145 @@
-"""Erasing a source: every byte of it goes, and that it went stays provable.
+"""Erasure of sources, and withdrawal of what sessions keep of facts.
 
-Before the commit nothing has happened, after it everything but the scrubbing of the files has.
-What is left to scrub is noted in the same transaction, so whoever comes next can finish it.
+Before the commit nothing has happened; after it only the scrubbing of the files is left, which is
+noted in the same transaction, so that the next call can finish it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import datetime
 
+from crp_integrations.audit.drafts import EventDraft, named
+from crp_integrations.audit.journal import append
 from crp_integrations.errors import StoreBusy
-from crp_integrations.fabric.communities.schedule import COMMUNITIES_SETTING, RECLUSTERED_SETTING
-from crp_integrations.fabric.epoch import EMBEDDER_SETTING, advance
-from crp_integrations.fabric.life.reports import Erasure
-from crp_integrations.fabric.life.withdrawing import (
-    windows_scrubbed,
-    withdraw,
-    withdraw_elsewhere,
+from crp_integrations.fabric.life.fact_writer import FactWriter
+from crp_integrations.fabric.life.lifecycle import ErasureReport
+from crp_integrations.fabric.namespace_counters import (
+    COMMUNITIES_SETTING,
+    EMBEDDER_SETTING,
+    RECLUSTERED_SETTING,
+    advance_epoch,
+    stored_number,
 )
-from crp_integrations.fabric.life.writing import Writing
-from crp_integrations.fabric.ports import FactsFacet
+from crp_integrations.fabric.ports import FactsFacet, Transaction, window_records_of
 from crp_integrations.fabric.records import Fact, Source, Where
-from crp_integrations.seals import sha256
+from crp_integrations.seals import iso, sha256
 from crp_integrations.vocabulary import EventType, FactStatus, SourceStatus
+
+# How often bytes of what was said were left in the files since they were last taken off.
+WINDOWS_SETTING = "scrub_windows"
+
+
+def withdraw_windows(
+    transaction: Transaction, ids: Sequence[str], now: datetime, *, source_id: str = ""
+) -> bool:
+    """Take what was said with some facts, within the transaction that withdraws them.
+
+    Returns:
+        Whether anything was; its bytes are then to be taken off the disk.
+    """
+    shown = window_records_of(transaction)
+    if shown is None or not shown.withdraw(ids, now, source_id=source_id):
+        return False
+    _note(transaction.facts)
+    return True
+
+
+def withdraw_elsewhere(
+    writing: FactWriter, ids: Sequence[str], now: datetime, *, source_id: str = ""
+) -> bool:
+    """Take what other namespaces said with facts of this one, each in a transaction of its own.
+
+    It is done before the facts go: killed in between, too much is gone and nothing is left. From
+    then on nothing that is under way there keeps anything of them.
+
+    Returns:
+        False when some bytes wait for maintenance, since a reader or a writer forbade it.
+
+    Raises:
+        StoreBusy: another process held a namespace's write lock for too long.
+    """
+    clean = True
+    for reader in writing.readers():
+        with reader.begin() as transaction:
+            taken = withdraw_windows(transaction, ids, now, source_id=source_id)
+        if taken:
+            clean = _scrubbed(reader.begin, reader.scrub) and clean
+    return clean
+
+
+def forget_sessions(
+    writing: FactWriter,
+    choose: Callable[[Transaction], Sequence[str]],
+    cause: str,
+) -> list[str]:
+    """Remove sessions with all that they said, and tell the journal.
+
+    Args:
+        choose: ids of those that are meant, asked for in the transaction; unknown ones do nothing.
+        cause: one word for the journal.
+
+    Returns:
+        Ids of those that were there.
+    """
+    now = writing.clock.now()
+    key = writing.key()
+    with writing.begin(True) as transaction:
+        shown = window_records_of(transaction)
+        if shown is None:
+            return []
+        gone = [id_ for id_ in choose(transaction) if shown.forget(id_)]
+        if gone:
+            kind = EventType.SESSION_TERMINATED
+            # A name that looks like no id stands in no event of its windows either.
+            drafts = [EventDraft(kind, {"cause": cause}, session_id=named(id_)) for id_ in gone]
+            append(transaction.journal, key, drafts, iso(now))
+            _note(transaction.facts)
+    if gone:
+        writing.erase_elsewhere(gone)
+    return gone
+
+
+def windows_due(facts: FactsFacet) -> bool:
+    """Whether bytes of what was said may be in the files."""
+    return facts.setting(WINDOWS_SETTING) is not None
+
+
+def windows_scrubbed(writing: FactWriter) -> bool:
+    """Take the bytes of what was said off the disk; the index's files hold none of them.
+
+    Returns:
+        False when a reader or another writer forbids it now; `maintain` tries again.
+    """
+    with writing.begin(False) as transaction:
+        if not windows_due(transaction.facts):
+            return True
+    return _scrubbed(lambda: writing.begin(True), writing.scrub)
+
+
+def _scrubbed(
+    begin: Callable[[], AbstractContextManager[Transaction]], scrub: Callable[[], bool]
+) -> bool:
+    try:
+        with begin() as transaction:
+            pending = transaction.facts.setting(WINDOWS_SETTING)
+        clean = scrub()
+        if clean and pending is not None:
+            with begin() as transaction:
+                # Another removal may have come after the scrubbing; it then stays noted.
+                if transaction.facts.setting(WINDOWS_SETTING) == pending:
+                    transaction.facts.remove_setting(WINDOWS_SETTING)
+    except StoreBusy:
+        return False
+    return clean
+
+
+def _note(facts: FactsFacet) -> None:
+    facts.set_setting(WINDOWS_SETTING, str(stored_number(facts, WINDOWS_SETTING) + 1))
+
 
 # Names the last event whose removals may still be in the files.
 SCRUB_SETTING = "scrub"
@@ -33,12 +149,12 @@ _PART = re.compile(r"[^\W_]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Erasing:
+class SourceErasure:
     """Erases sources of one namespace, on behalf of one subject."""
 
-    writing: Writing
+    writing: FactWriter
 
-    def erase(self, source_id: str) -> Erasure:
+    def erase(self, source_id: str) -> ErasureReport:
         """Remove a source's facts, whatever their status, and leave a tombstone.
 
         Spec: CRP-SPEC-009 §8.3
@@ -55,7 +171,7 @@ class Erasing:
             writing, [fact.fact_id for fact in chosen], now, source_id=source_id
         )
         if not chosen and source == _tombstone(source):
-            return Erasure(
+            return ErasureReport(
                 source_id=source_id,
                 state_before=before,
                 state_after=before,
@@ -69,7 +185,7 @@ class Erasing:
             before = writing.hash_in(facts)
             ids = [fact.fact_id for fact in chosen]
             _dissolve(facts, chosen)
-            withdraw(transaction, ids, now, source_id=source_id)
+            withdraw_windows(transaction, ids, now, source_id=source_id)
             facts.remove(ids)
             # Those of texts that an interrupted ingestion never stored; nobody knows their source.
             embedder = facts.setting(EMBEDDER_SETTING)
@@ -90,7 +206,7 @@ class Erasing:
             drop_cache(writing)
         writing.forget_held(source_id)
         writing.erase_elsewhere([source_id, *ids])
-        return Erasure(
+        return ErasureReport(
             source_id=source_id,
             facts=tuple(ids),
             state_before=before,
@@ -150,7 +266,7 @@ def _dissolve(facts: FactsFacet, gone: Sequence[Fact]) -> None:
     facts.set_communities(dict.fromkeys([*taken, *hidden]))
     if taken:
         # What is left of the communities is shown to others than before.
-        advance(facts)
+        advance_epoch(facts)
         facts.remove_setting(RECLUSTERED_SETTING)
 
 
@@ -158,14 +274,14 @@ def _parts(text: str) -> list[str]:
     return _PART.findall(text.casefold())
 
 
-def drop_cache(writing: Writing) -> None:
+def drop_cache(writing: FactWriter) -> None:
     """Remove the namespace's derived files."""
     cache = writing.cache()
     if cache is not None:
         cache.drop()
 
 
-def scrubbed(writing: Writing) -> bool:
+def scrubbed(writing: FactWriter) -> bool:
     """Take what was removed off the disk, if anything is left there.
 
     Returns:

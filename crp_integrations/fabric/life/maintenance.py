@@ -10,18 +10,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from crp_integrations.fabric import kept
-from crp_integrations.fabric.epoch import EMBEDDER_SETTING
-from crp_integrations.fabric.ingest.embedding import PREPARED_SETTING
-from crp_integrations.fabric.life.erasure import SCRUB_SETTING, scrubbed
-from crp_integrations.fabric.life.reports import MaintenanceReport
-from crp_integrations.fabric.life.withdrawing import (
+from crp_integrations.fabric import namespace_counters
+from crp_integrations.fabric.ingest.text_embedding import PREPARED_SETTING
+from crp_integrations.fabric.life.erasure import (
+    SCRUB_SETTING,
     forget_sessions,
+    scrubbed,
     windows_due,
     windows_scrubbed,
 )
-from crp_integrations.fabric.life.writing import Writing, by_source
-from crp_integrations.fabric.ports import FactsFacet, Transaction, shown_in
+from crp_integrations.fabric.life.fact_writer import FactWriter, by_source
+from crp_integrations.fabric.life.lifecycle import MaintenanceReport
+from crp_integrations.fabric.namespace_counters import EMBEDDER_SETTING
+from crp_integrations.fabric.ports import FactsFacet, Transaction, window_records_of
 from crp_integrations.fabric.records import Where
 from crp_integrations.guard.decisions import NAMESPACE
 from crp_integrations.vocabulary import EventType, FactStatus
@@ -50,7 +51,7 @@ class Maintenance:
         purge_sessions: forgets what idle sessions hold in memory; returns how many sessions.
     """
 
-    writing: Writing
+    writing: FactWriter
     recluster_due: Callable[[FactsFacet, datetime], bool]
     recluster: Callable[[], object]
     settle: Callable[[], bool]
@@ -226,7 +227,7 @@ class Maintenance:
 
     def _abandoned(self, facts: FactsFacet, now: datetime) -> bool:
         """Whether vectors were kept for an ingestion so long ago that nobody waits for them."""
-        kept_at = kept.moment(facts, PREPARED_SETTING)
+        kept_at = namespace_counters.stored_moment(facts, PREPARED_SETTING)
         if kept_at is None:
             return False
         days = self.writing.settings.lifecycle.prepared_days
@@ -234,7 +235,7 @@ class Maintenance:
 
     def _idle(self, transaction: Transaction, now: datetime) -> list[str]:
         """Ids of the stored sessions whose time is over."""
-        days, shown = self.writing.settings.lifecycle.session_days, shown_in(transaction)
+        days, shown = self.writing.settings.lifecycle.session_days, window_records_of(transaction)
         return [] if days is None or shown is None else shown.idle(_ago(now, days))
 
     def _retained(self, now: datetime) -> Where:
@@ -277,6 +278,6 @@ def _kept(facts: FactsFacet) -> int:
 
 
 def _trim_due(facts: FactsFacet) -> bool:
-    trimmed = kept.number(facts, TRIMMED_SETTING)
+    trimmed = namespace_counters.stored_number(facts, TRIMMED_SETTING)
     grown = facts.mark().sequence - trimmed
     return grown > 2 * KEEP_CHANGES and grown > 2 * _kept(facts)
