@@ -47,12 +47,7 @@ class AccessFilter:
         return one
 
     def decision(self, labels: tuple[str, ...]) -> Decision:
-        """The guard's decision on reading what carries exactly these labels.
-
-        Raises:
-            AccessDenied: the guard could not decide. An empty answer would look like an empty
-                fabric.
-        """
+        """The guard's decision on reading what carries exactly these labels."""
         known = self._lasting.get(labels)
         if known is None and self._of_pass:
             known = self._of_pass.get(labels)
@@ -90,11 +85,7 @@ class AccessFilter:
         return shown
 
     def facts(self, found: Iterable[Fact]) -> list[Fact]:
-        """Those that may be read, in their order, without what must be redacted.
-
-        A redacted fact has the hash of the text that is shown, and its metadata have an empty text
-        where they told that of the whole: it would confirm a guess at what was taken out.
-        """
+        """Those that may be read, in their order, without what must be redacted."""
         shown = []
         for one in found:
             decision = self.decision(one.labels)
@@ -109,11 +100,7 @@ class AccessFilter:
         return shown
 
     def _redacted(self, text: str, decision: Decision) -> str:
-        """The text without the kinds of personal data that the decision names.
-
-        Raises:
-            AccessDenied: there is no redactor, or it failed.
-        """
+        """The text without the kinds of personal data that the decision names."""
         try:
             if self._redactor is not None:
                 return self._redactor.redacted(text, decision.redact)

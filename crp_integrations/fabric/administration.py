@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -33,6 +33,7 @@ from crp_integrations.fabric.namespace_counters import (
 from crp_integrations.fabric.namespace_reader import NamespaceReader
 from crp_integrations.fabric.ports import FactsFacet, build_due_index, window_records_of, work_lock
 from crp_integrations.fabric.ports.engines import Progress, ignore_progress
+from crp_integrations.fabric.ports.store import scratch_of
 from crp_integrations.fabric.records import Edge, Fact, IngestReport, access_labels
 from crp_integrations.fabric.shared_namespace import (
     PREFIX,
@@ -40,7 +41,7 @@ from crp_integrations.fabric.shared_namespace import (
     refuse_other_text,
     refuse_shared,
 )
-from crp_integrations.guard.decisions import NAMESPACE, Action, Decision, Guard, require
+from crp_integrations.guard.decisions import NAMESPACE, Guard, require
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.language import memo
 from crp_integrations.vocabulary import SourceKind
@@ -51,112 +52,17 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-class NamespaceCommunities:
-    """Communities of the tenant's own facts; a base of `NamespaceAdministration`.
-
-    Communities are found per namespace and never across two, so the shared namespaces that a tenant
-    reads have their own.
-
-    Spec: CRP-SPEC-009 §5, §9.1
-    """
-
-    _fabric: Fabric
-    _guard: Guard
-    _own: NamespaceReader
-    subject: Subject
-    # Of the class that this is a base of.
-    _writing: Callable[[], FactWriter]
-
-    def recluster(self, *, afresh: bool = False) -> ClusterReport:
-        """Find the communities anew, beginning with those that there are.
-
-        It covers what the subject may not read, too, and makes every ETag invalid.
-
-        Spec: CRP-SPEC-009 §5.5
-
-        Args:
-            afresh: begin with nothing, so that equal facts give equal communities and labels
-                whatever was there before.
-
-        Raises:
-            AccessDenied: the guard denies writing.
-            ConfigError: the fabric has no engine for it, or the stored vectors are of another
-                embedder.
-            EngineError: the engine failed; nothing was changed.
-            StoreBusy: another process does the same or did it meanwhile, or held the write lock
-                for too long; nothing was changed.
-        """
-        require(self._guard, self.subject, "write", NAMESPACE)
-        report = self._clustering().run(afresh=afresh)
-        # Many facts are others now by the log, of which the next process would compare each.
-        self._fabric.live(self._own.name).settle()
-        return report
-
-    def communities(self) -> list[Community]:
-        """The communities of the facts that the subject may read, the largest first, then by label.
-
-        Spec: CRP-SPEC-009 §5
-        """
-        return self._clustering().communities()
-
-    def graph(self) -> FactGraph:
-        """The similarity graph of the facts that the subject may read, for export.
-
-        Spec: CRP-SPEC-009 §5.2
-        """
-        return self._clustering().graph()
-
-    # --- within ------------------------------------------------------------------------
-
-    def _clustering(self) -> CommunityDetection:
-        fabric = self._fabric
-        return CommunityDetection(
-            writing=self._writing(),
-            engine=fabric.leiden,
-            embedder=fabric.embedder,
-            index=lambda facts: fabric.live(self._own.name).picture(facts).index,
-            kept=fabric.similarities,
-            alone=lambda: work_lock(fabric.store, self._own.name, "recluster"),
-        )
-
-    def _recluster_due(self, facts: FactsFacet, now: datetime) -> bool:
-        fabric = self._fabric
-        # On the way to this fabric's embedder they are found with the vectors still in use.
-        if fabric.leiden is None or facts.setting(NEXT_SETTING) == fabric.embedder.identity:
-            return False
-        return reclustering_due(facts, fabric.settings.communities, now)
-
-    def _grouped(self, report: IngestReport) -> IngestReport:
-        """What was ingested, after the communities were found anew if that was due.
-
-        The facts are stored by now, so a failure here is told in the log and tried again later.
-
-        Spec: CRP-SPEC-009 §5.5
-        """
-        fabric = self._fabric
-        if fabric.leiden is None or not report.facts:
-            return report
-        with fabric.begin(self._own.name, write=False) as transaction:
-            if not reclustering_due_after_ingestion(transaction.facts, fabric.settings.communities):
-                return report
-        try:
-            after = self._clustering().run().state_hash
-        except (ConfigError, EngineError, StoreBusy) as error:
-            _log.warning("communities were not found anew: %s", error)
-            return report
-        return report.model_copy(update={"state_hash": after})
-
-
 _Result = TypeVar("_Result")
 
 
-class NamespaceAdministration(NamespaceCommunities):
-    """What can be done to facts that are stored; the base of `Namespace`.
+class NamespaceAdministration:
+    """What can be done to facts that are stored; a base of `Namespace`.
 
     Every verb takes a whole batch or nothing: one id that is unknown to the subject, or whose
-    fact may not change so, refuses all of it.
+    fact may not change so, refuses all of it. Communities are found per namespace and never across
+    two, so the shared namespaces that a tenant reads have their own.
 
-    Spec: CRP-SPEC-009 §2.2, §8
+    Spec: CRP-SPEC-009 §2.2, §5, §8, §9.1
     """
 
     _fabric: Fabric
@@ -353,7 +259,7 @@ class NamespaceAdministration(NamespaceCommunities):
         erased = SourceErasure(self._writing()).erase(source)
         if erased.facts:
             # The graph's file went with the bytes; without another one, the next process has none.
-            self._fabric.live(self._own.name).settle(thorough=graph)
+            self._fabric.namespace_state(self._own.name).settle(thorough=graph)
         return erased
 
     def forget_session(self, session_id: str, *, scrub: bool = True) -> bool:
@@ -408,10 +314,85 @@ class NamespaceAdministration(NamespaceCommunities):
             recluster_due=self._recluster_due,
             recluster=lambda: self._clustering().run(),
             settle=lambda: graph and self._files_settled(),
-            purge_sessions=fabric.hot.purge_idle,
+            purge_sessions=fabric.session_memory.purge_idle,
         ).run(progress or ignore_progress)
 
+    def recluster(self, *, afresh: bool = False) -> ClusterReport:
+        """Find the communities anew, beginning with those that there are.
+
+        It covers what the subject may not read, too, and makes every ETag invalid.
+
+        Spec: CRP-SPEC-009 §5.5
+
+        Args:
+            afresh: begin with nothing, so that equal facts give equal communities and labels
+                whatever was there before.
+
+        Raises:
+            AccessDenied: the guard denies writing.
+            ConfigError: the fabric has no engine for it, or the stored vectors are of another
+                embedder.
+            EngineError: the engine failed; nothing was changed.
+            StoreBusy: another process does the same or did it meanwhile, or held the write lock
+                for too long; nothing was changed.
+        """
+        require(self._guard, self.subject, "write", NAMESPACE)
+        report = self._clustering().run(afresh=afresh)
+        # Many facts are others now by the log, of which the next process would compare each.
+        self._fabric.namespace_state(self._own.name).settle()
+        return report
+
+    def communities(self) -> list[Community]:
+        """The communities of the facts that the subject may read, the largest first, then by label.
+
+        Spec: CRP-SPEC-009 §5
+        """
+        return self._clustering().communities()
+
+    def graph(self) -> FactGraph:
+        """The similarity graph of the facts that the subject may read, for export.
+
+        Spec: CRP-SPEC-009 §5.2
+        """
+        return self._clustering().graph()
+
     # --- within ------------------------------------------------------------------------
+
+    def _clustering(self) -> CommunityDetection:
+        fabric = self._fabric
+        return CommunityDetection(
+            writing=self._writing(),
+            engine=fabric.leiden,
+            embedder=fabric.embedder,
+            index=lambda facts: fabric.namespace_state(self._own.name).snapshot(facts).index,
+            kept=fabric.similarities,
+            alone=lambda: work_lock(fabric.store, self._own.name, "recluster"),
+        )
+
+    def _recluster_due(self, facts: FactsFacet, now: datetime) -> bool:
+        fabric = self._fabric
+        # On the way to this fabric's embedder they are found with the vectors still in use.
+        if fabric.leiden is None or facts.setting(NEXT_SETTING) == fabric.embedder.identity:
+            return False
+        return reclustering_due(facts, fabric.settings.communities, now)
+
+    def _grouped(self, report: IngestReport) -> IngestReport:
+        """What was ingested, after the communities were found anew if that was due.
+
+        Spec: CRP-SPEC-009 §5.5
+        """
+        fabric = self._fabric
+        if fabric.leiden is None or not report.facts:
+            return report
+        with fabric.begin(self._own.name, write=False) as transaction:
+            if not reclustering_due_after_ingestion(transaction.facts, fabric.settings.communities):
+                return report
+        try:
+            after = self._clustering().run().state_hash
+        except (ConfigError, EngineError, StoreBusy) as error:
+            _log.warning("communities were not found anew: %s", error)
+            return report
+        return report.model_copy(update={"state_hash": after})
 
     def _files_settled(self) -> bool:
         """Look at the derived files; whether a graph was built."""
@@ -420,34 +401,41 @@ class NamespaceAdministration(NamespaceCommunities):
             # Reading a damaged file throws it away; the next reclustering computes it anew.
             cache.load(SIMILARITY_FILE)
         settled = build_due_index(self._fabric.store, self._own.name)
-        return self._fabric.live(self._own.name).settle(thorough=True) or settled
+        return self._fabric.namespace_state(self._own.name).settle(thorough=True) or settled
 
     def _writing(self) -> FactWriter:
         fabric, name = self._fabric, self._own.name
-
-        def ask(action: Action, labels: tuple[str, ...]) -> Decision:
-            return require(self._guard, self.subject, action, labels)
-
         return FactWriter(
-            namespace=name,
-            begin=lambda write: fabric.begin(name, write=write),
-            clock=fabric.clock,
-            key=lambda: journal_key(fabric.keyring, name),
-            settings=fabric.settings,
-            tracer=fabric.tracer,
+            **self._target(),
             may_read=self._own.gate().may_read,
-            require=ask,
-            check=fabric.check_embedder,
-            hash_in=self._hash_in,
+            require=partial(require, self._guard, self.subject),
             cache=lambda: fabric.store.cache(name),
             scrub=lambda: fabric.store.scrub(name),
             forget_held=self._forget_held,
             erase_elsewhere=self._erase_elsewhere,
-            notify=fabric.notify,
             refuse_shared=lambda ids, source: refuse_shared(self._shared, ids, source),
-            check_shared=partial(refuse_other_text, self._shared),
             readers=self._readers,
         )
+
+    def _target(self) -> dict[str, Any]:
+        """The fields of an `IngestionTarget` for the own part of the namespace."""
+        fabric, name = self._fabric, self._own.name
+        return {
+            "namespace": name,
+            "begin": lambda write: fabric.begin(name, write=write),
+            "embedder": fabric.embedder,
+            "counter": fabric.counter,
+            "clock": fabric.clock,
+            "key": lambda: journal_key(fabric.keyring, name),
+            "settings": fabric.settings,
+            "tracer": fabric.tracer,
+            "allow": partial(require, self._guard, self.subject, "write"),
+            "check": fabric.check_embedder,
+            "hash_in": self._hash_in,
+            "notify": fabric.notify,
+            "check_shared": partial(refuse_other_text, self._shared),
+            "scratch": partial(scratch_of, fabric.store),
+        }
 
     def _readers(self) -> Iterator[NamespaceScrub]:
         """Every tenant's namespace, for a shared one; sessions of tenants hold words of it."""
@@ -464,9 +452,9 @@ class NamespaceAdministration(NamespaceCommunities):
         """Take what is erased out of memory; returns how many facts sessions held of it."""
         tenant = self.subject.tenant
         # Shelves name communities by words of their facts; every tenant reads a shared namespace.
-        self._fabric.shelves.clear(None if tenant.startswith(PREFIX) else tenant)
+        self._fabric.recent_uses.clear(None if tenant.startswith(PREFIX) else tenant)
         memo.forget()
-        return self._fabric.hot.forget_source(tenant, source_id)
+        return self._fabric.session_memory.forget_source(tenant, source_id)
 
     def _erase_elsewhere(self, ids: Sequence[str]) -> None:
         """Erase what is kept outside of the store of some facts, of a shared one by any tenant."""
@@ -478,10 +466,10 @@ class NamespaceAdministration(NamespaceCommunities):
 
     def _settled(self, result: _Result) -> _Result:
         """What a write gave, after the index was brought up to date."""
-        self._fabric.live(self._own.name).settle()
+        self._fabric.namespace_state(self._own.name).settle()
         # Of an earlier state, so no question would find it; and what went should not linger.
-        self._fabric.ready.forget(self._own.name)
+        self._fabric.fact_cache.forget(self._own.name)
         return result
 
     def _hash_in(self, facts: FactsFacet) -> str:
-        return self._fabric.live(self._own.name).hash_in(facts)
+        return self._fabric.namespace_state(self._own.name).hash_in(facts)

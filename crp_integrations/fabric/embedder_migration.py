@@ -8,13 +8,11 @@ the old embedder, and a fabric of the new one reads what is prepared.
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from types import TracebackType
 from typing import Any, cast
 
 from crp_integrations.audit.journal import EventDraft, append
@@ -128,36 +126,17 @@ def migration_target(facts: FactsFacet, embedder: str) -> bool:
     return facts.setting(NEXT_SETTING) == embedder and facts.setting(EMBEDDER_SETTING) != embedder
 
 
-class MigrationTransaction(AbstractContextManager[Transaction]):
-    """A reading transaction as a fabric of this embedder sees it.
-
-    A class, since every read goes through it and a generator costs more.
-    """
-
-    __slots__ = ("_begun", "_embedder")
-
-    def __init__(self, begun: AbstractContextManager[Transaction], embedder: str) -> None:
-        self._begun = begun
-        self._embedder = embedder
-
-    def __enter__(self) -> Transaction:
-        transaction = self._begun.__enter__()
-        try:
-            if not migration_target(transaction.facts, self._embedder):
-                return transaction
-            facts = cast("FactsFacet", MigratedFacts(transaction.facts, self._embedder))
-            return _MigratedTransaction(facts, transaction)
-        except BaseException:
-            self._begun.__exit__(*sys.exc_info())
-            raise
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool | None:
-        return self._begun.__exit__(kind, error, trace)
+@contextmanager
+def migration_transaction(
+    begun: AbstractContextManager[Transaction], embedder: str
+) -> Iterator[Transaction]:
+    """A reading transaction as a fabric of this embedder sees it."""
+    with begun as transaction:
+        if not migration_target(transaction.facts, embedder):
+            yield transaction
+        else:
+            facts = cast("FactsFacet", MigratedFacts(transaction.facts, embedder))
+            yield _MigratedTransaction(facts, transaction)
 
 
 # How often the switch is tried while other writers keep adding facts, before the few that are
@@ -215,10 +194,6 @@ class EmbedderMigration:
         """Embed every fact anew and switch.
 
         Spec: CRP-SPEC-009 §3.4
-
-        Raises:
-            ConfigError: another process moves the namespace to a third embedder.
-            StoreBusy: another writer held the store for too long; what is prepared stays.
         """
         new = self.embedder.identity
         with self.begin(False) as transaction:
@@ -321,15 +296,7 @@ class EmbedderMigration:
         return there
 
     def _missing(self, waiting: deque[tuple[LogMark, Slice]]) -> Iterator[Slice]:
-        """Slices of what lacks a vector, by hash; what is under way is not given twice.
-
-        A walk over all of it is followed by another one, for what came meanwhile, until one finds
-        nothing.
-
-        Args:
-            waiting: gets each slice with the mark of the state that it was read from; whoever keeps
-                its vectors takes it out.
-        """
+        """Slices of what lacks a vector, by hash; what is under way is not given twice."""
         size = self.settings.embed_slice
         after, gave = "", False
         while True:

@@ -14,9 +14,9 @@ from crp_integrations.errors import AccessDenied, ConfigError, RequestError
 from crp_integrations.fabric.communities.similarity_graph import Similarity
 from crp_integrations.fabric.embedder_migration import (
     EmbedderMigration,
-    MigrationTransaction,
     ReembedReport,
     migration_target,
+    migration_transaction,
 )
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.namespace_counters import EMBEDDER_SETTING
@@ -130,11 +130,13 @@ class Fabric:
         # The writing transactions of each thread, by namespace.
         self._under_way = threading.local()
         self.graphs = graphs
-        self._live: dict[str, NamespaceState] = {}
+        self._states: dict[str, NamespaceState] = {}
         self._words: dict[str, WordIndexes] = {}
-        self.hot = SessionMemory(self.settings.hot, self.settings.lifecycle.session_idle_hours)
-        self.shelves = RecentUses(self.settings.shelves)
-        self.ready = FactCache(self.settings.ready_bytes)
+        self.session_memory = SessionMemory(
+            self.settings.hot, self.settings.lifecycle.session_idle_hours
+        )
+        self.recent_uses = RecentUses(self.settings.shelves)
+        self.fact_cache = FactCache(self.settings.ready_bytes)
         # A region is a fabric of its own: nothing is shared between two, not even what is kept in
         # memory.
         self.residency = ""
@@ -248,7 +250,7 @@ class Fabric:
         return (
             self._writes(name, begun)
             if write
-            else MigrationTransaction(begun, self.embedder.identity)
+            else migration_transaction(begun, self.embedder.identity)
         )
 
     def tell(self, name: str, drafts: Sequence[EventDraft]) -> None:
@@ -351,7 +353,7 @@ class Fabric:
             key=lambda: journal_key(self.keyring, name),
             settings=self.settings,
             tracer=self.tracer,
-            hash_in=self.live(name).hash_in,
+            hash_in=self.namespace_state(name).hash_in,
         ).carry_out(progress or ignore_progress)
         if self.graphs is not None:
             # This fabric may still be one of the old embedder, so its own memory stays out of it.
@@ -363,18 +365,18 @@ class Fabric:
             ).settle(thorough=True)
         return report
 
-    def live(self, name: str) -> NamespaceState:
+    def namespace_state(self, name: str) -> NamespaceState:
         """What is kept in memory of a namespace."""
         with self._lock:
-            if name not in self._live:
-                self._live[name] = NamespaceState(
+            if name not in self._states:
+                self._states[name] = NamespaceState(
                     lambda: self.begin(name, write=False),
                     None if self.graphs is None else self.store.cache(name),
                     self.settings.graph,
                     self.graphs,
                     self.check_embedder,
                 )
-            return self._live[name]
+            return self._states[name]
 
     def words(self, name: str, size: int) -> WordIndexes | None:
         """What searches a namespace of so many facts for words; None for the store itself."""
@@ -388,4 +390,4 @@ class Fabric:
     def index(self, name: str) -> VectorIndex:
         """The index of a namespace's present state."""
         with self.begin(name, write=False) as transaction:
-            return self.live(name).picture(transaction.facts).index
+            return self.namespace_state(name).snapshot(transaction.facts).index

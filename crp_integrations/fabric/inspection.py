@@ -13,7 +13,6 @@ import numpy as np
 from crp_integrations.audit import journal
 from crp_integrations.audit.keys import journal_key
 from crp_integrations.errors import ChainBroken, EngineError, StoreDamaged, StoreError
-from crp_integrations.fabric.access_filter import AccessFilter
 from crp_integrations.fabric.life.erasure import SCRUB_SETTING, windows_due
 from crp_integrations.fabric.namespace_counters import (
     EMBEDDER_SETTING,
@@ -165,11 +164,7 @@ class NamespaceHealth:
             )
 
     def examine(self) -> NamespaceExamination:
-        """Look at everything that is stored: files, journal, registry, vectors, index, hash.
-
-        The whole namespace is read, so the time grows with it. That texts have the hashes that
-        are stored beside them is a matter of the files: the store's own check reads every text.
-        """
+        """Look at everything that is stored: files, journal, registry, vectors, index, hash."""
         findings = [
             HealthFinding(
                 check="files",
@@ -340,35 +335,8 @@ def _ids(wrong: list[str]) -> str:
     return f"Facts {', '.join(wrong[:_NAMED])}{more} do"
 
 
-# Facts that are read at once.
-
+# Facts of an export that are read at once.
 _EXPORT_SLICE = 256
-
-
-@dataclass(frozen=True, slots=True)
-class NamespaceExport:
-    """Reads one namespace for one subject, in one state.
-
-    Attributes:
-        begin: opens a reading transaction of the namespace.
-        gate: what lets the subject read.
-    """
-
-    begin: Callable[[], AbstractContextManager[Transaction]]
-    gate: AccessFilter
-
-    def records(self, where: Where) -> Iterator[Source | Fact]:
-        """Sources by id, then facts by id; the transaction is open until the last one is taken."""
-        with self.begin() as transaction:
-            facts, may_read = transaction.facts, self.gate.may_read
-            yield from (source for source in facts.sources() if may_read(source.labels))
-            ids = facts.find(where)
-            # What was deleted comes out of nothing, also for who asks for it by status.
-            for start in range(0, len(ids), _EXPORT_SLICE):
-                found = facts.get(ids[start : start + _EXPORT_SLICE])
-                yield from self.gate.facts(
-                    fact for fact in found if fact.status is not FactStatus.DELETED
-                )
 
 
 class NamespaceInspection:
@@ -386,54 +354,49 @@ class NamespaceInspection:
     def doctor(self) -> NamespaceExamination:
         """Look at everything that is stored, and say what is wrong and what to do about it.
 
-        The whole namespace is read; nothing is changed.
-
         Spec: CRP-SPEC-009 §1
         """
         return self._health().examine()
 
     def export(self, where: Where | None = None) -> Iterator[Source | Fact]:
-        """The tenant's own sources, then its facts, of one state, both by id.
-
-        What the guard denies to the subject is left out, and so is what was deleted.
-
-        Args:
-            where: which facts; None for everything that can be retrieved. With `statuses` also
-                quarantined and archived ones, for review.
-
-        Raises:
-            RequestError: `where` is something else.
-        """
-        fabric, name = self._fabric, self._own.name
+        """The tenant's own sources, then its facts, of one state, both by id."""
         which = Where() if where is None else where
         of_kind(which, Where, "where", "a Where, as in Where(statuses=(FactStatus.ARCHIVED,))")
-        return NamespaceExport(lambda: fabric.begin(name, write=False), self._own.gate()).records(
-            which
-        )
+        return self._records(which)
 
     def compact(self) -> None:
         """Rewrite the files without free space and without a byte of what was removed.
 
         Spec: CRP-SPEC-009 §3.3
-
-        Raises:
-            AccessDenied: the guard denies writing.
-            StoreBusy: another process uses the store.
         """
         require(self._guard, self.subject, "write", NAMESPACE)
         self._fabric.store.compact(self._own.name)
 
     # --- within ------------------------------------------------------------------------
 
+    def _records(self, where: Where) -> Iterator[Source | Fact]:
+        """Sources, then facts; the transaction is open until the last one is taken."""
+        gate = self._own.gate()
+        with self._fabric.begin(self._own.name, write=False) as transaction:
+            facts = transaction.facts
+            yield from (source for source in facts.sources() if gate.may_read(source.labels))
+            ids = facts.find(where)
+            # What was deleted comes out of nothing, also for who asks for it by status.
+            for start in range(0, len(ids), _EXPORT_SLICE):
+                found = facts.get(ids[start : start + _EXPORT_SLICE])
+                yield from gate.facts(
+                    fact for fact in found if fact.status is not FactStatus.DELETED
+                )
+
     def _health(self) -> NamespaceHealth:
         fabric, name = self._fabric, self._own.name
-        live = fabric.live(name)
+        live = fabric.namespace_state(name)
         return NamespaceHealth(
             namespace=name,
             store=fabric.store,
             begin=lambda: fabric.begin(name, write=False),
             key=lambda: journal_key(fabric.keyring, name),
-            index=lambda facts: live.picture(facts).index,
+            index=lambda facts: live.snapshot(facts).index,
             communities=communities_found,
             hash_in=live.state_hash,
             embedder=fabric.embedder,

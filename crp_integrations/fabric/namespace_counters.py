@@ -25,11 +25,7 @@ WAY_OUT = (
 
 
 def stored_number(facts: FactsFacet, name: str) -> int:
-    """The number that a setting holds; 0 for none.
-
-    Raises:
-        StoreDamaged: it holds something else; names it and the way out.
-    """
+    """The number that a setting holds; 0 for none."""
     stored = facts.setting(name)
     try:
         return int(stored or 0)
@@ -40,11 +36,7 @@ def stored_number(facts: FactsFacet, name: str) -> int:
 
 
 def stored_moment(facts: FactsFacet, name: str) -> datetime | None:
-    """The moment that a setting holds; None for none.
-
-    Raises:
-        StoreDamaged: it holds something else; names it and the way out.
-    """
+    """The moment that a setting holds; None for none."""
     stored = facts.setting(name)
     if stored is None:
         return None
@@ -65,9 +57,6 @@ def advance_epoch(facts: FactsFacet) -> int:
     """Add one to the epoch, in the transaction of the change that asks for it.
 
     Spec: CRP-SPEC-009 §3.4, §5.5, §6.2
-
-    Returns:
-        The new epoch, from 1.
     """
     number = read_epoch(facts) + 1
     facts.set_setting(EPOCH_SETTING, str(number))
@@ -75,11 +64,7 @@ def advance_epoch(facts: FactsFacet) -> int:
 
 
 def read_epoch(facts: FactsFacet) -> int:
-    """How often the epoch was advanced.
-
-    Raises:
-        StoreDamaged: what is stored is no number.
-    """
+    """How often the epoch was advanced."""
     return stored_number(facts, EPOCH_SETTING)
 
 
@@ -111,11 +96,7 @@ def note_new_facts(facts: FactsFacet, count: int) -> None:
 
 
 def note_reclustering(facts: FactsFacet, now: datetime, communities: int, new: int) -> None:
-    """Begin to count again, in the transaction of a reclustering.
-
-    Args:
-        new: facts that were added while it went on.
-    """
+    """Begin to count again, in the transaction of a reclustering."""
     facts.set_setting(RECLUSTERED_SETTING, iso(now))
     facts.set_setting(NEW_FACTS_SETTING, str(new))
     facts.set_setting(COMMUNITIES_SETTING, str(communities))
@@ -145,10 +126,6 @@ def reclustering_due_after_ingestion(facts: FactsFacet, settings: CommunitySetti
 
 def reclustering_due(facts: FactsFacet, settings: CommunitySettings, now: datetime) -> bool:
     """Whether communities are to be found anew at this moment.
-
-    So they are when the last time is long enough ago, when their labels were taken away, when as
-    many facts came as an ingestion waits for, and when they were never found although there have
-    been facts for as long.
 
     Spec: CRP-SPEC-009 §5.5
     """

@@ -15,7 +15,7 @@ from crp_integrations.fabric.ports import FactBrief, Transaction
 from crp_integrations.fabric.ports.facts import search_each
 from crp_integrations.fabric.records import Edge, Fact, Source, Where
 from crp_integrations.fabric.search.namespace_state import Snapshot
-from crp_integrations.fabric.search.store_index import StoreIndex, StoreSnapshot, store_snapshot
+from crp_integrations.fabric.search.store_index import StoreIndex, store_index
 from crp_integrations.fabric.search.vector_index import Hit, VectorIndex
 from crp_integrations.fabric.search.word_search import (
     merge_by_rank,
@@ -46,7 +46,7 @@ class _ReadMoment:
     transaction: Transaction
     begun: int
     gate: AccessFilter
-    picture: Snapshot | StoreSnapshot | None = None
+    snapshot: Snapshot | StoreIndex | None = None
     counted: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
@@ -67,11 +67,8 @@ class NamespaceReader:
 
     @contextmanager
     def moment(self) -> Iterator[Self]:
-        """The same reads within one transaction, so all of them see one committed state.
-
-        Counts that were made meanwhile are stored when the block has ended well.
-        """
-        begun = self._fabric.ready.begun()
+        """The same reads within one transaction, so all of them see one committed state."""
+        begun = self._fabric.fact_cache.begun()
         with self._fabric.begin(self.name, write=False) as transaction:
             bound = copy(self)
             bound._moment = made = _ReadMoment(transaction, begun, self._gate.passing())
@@ -82,7 +79,7 @@ class NamespaceReader:
 
     def seen_facts(self) -> bool:
         """Whether the state that was read last, if any was, held facts; reads nothing."""
-        return self._fabric.live(self.name).seen_facts()
+        return self._fabric.namespace_state(self.name).seen_facts()
 
     def generation(self) -> int:
         """A number that grows with every committed change of what can be retrieved."""
@@ -95,12 +92,12 @@ class NamespaceReader:
         Spec: CRP-SPEC-009 §6.1
         """
         with self._begun() as transaction:
-            return self._fabric.live(self.name).state_hash(transaction.facts)
+            return self._fabric.namespace_state(self.name).state_hash(transaction.facts)
 
     def size(self) -> int:
         """How many facts the subject may retrieve."""
         with self._begun() as transaction:
-            index = self._picture(transaction).index
+            index = self._index(transaction)
         return index.count(self._allowed(index))
 
     def find(self, where: Where) -> list[str]:
@@ -113,25 +110,18 @@ class NamespaceReader:
     def nearest(self, vector: FloatRows, k: int, where: Where | None = None) -> list[Hit]:
         """The k facts whose vectors are nearest; ties by id.
 
-        Exact up to the size `graph.exact_up_to`, and with a filter at any size.
-
         Spec: CRP-SPEC-009 §3.1
-
-        Args:
-            vector: unit vector, shape (dimensions,).
-            k: how many; fewer come when there are fewer.
-            where: which facts are wanted; only retrievable ones come whatever it says.
-
-        Returns:
-            Ids with their cosine in [-1, 1], highest first.
         """
         with self._begun() as transaction:
-            picture = self._picture(transaction)
-            allowed = self._allowed(picture.index)
-            if isinstance(picture, StoreSnapshot):
-                return picture.nearest(vector, k, where, allowed, last=self._moment is None)
-            among = None if where is None else picture.select(transaction.facts, where, allowed)
-        return picture.index.nearest(
+            snapshot = self._snapshot(transaction)
+            if isinstance(snapshot, StoreIndex):
+                allowed, last = self._allowed(snapshot), self._moment is None
+                if where is not None:
+                    return snapshot.nearest_where(vector, k, where, allowed, last=last)
+                return snapshot.nearest(vector, k, allowed=allowed, last=last)
+            allowed = self._allowed(snapshot.index)
+            among = None if where is None else snapshot.select(transaction.facts, where, allowed)
+        return snapshot.index.nearest(
             vector,
             k,
             # A selection holds nothing that may not be seen.
@@ -144,33 +134,19 @@ class NamespaceReader:
         """Tell that `nearest` and `search_text` come next, for a store that does both at once."""
         if self._moment is None or not (terms := self._terms(query)):
             return
-        picture = self._picture(self._moment.transaction)
+        snapshot = self._snapshot(self._moment.transaction)
         # Words that are searched in memory ask the store for nothing.
-        if isinstance(picture, StoreSnapshot) and not self._fabric.words(
-            self.name, len(picture.index)
-        ):
-            allowed = self._allowed(picture.index)
-            picture.index.foresee(vector, k, terms, k_words, allowed)
+        if isinstance(snapshot, StoreIndex) and not self._fabric.words(self.name, len(snapshot)):
+            snapshot.foresee(vector, k, terms, k_words, self._allowed(snapshot))
 
     def search_text(self, query: str, k: int, where: Where | None = None) -> list[Hit]:
-        """The k best facts that hold any word of a query; ties by id.
-
-        What the subject is shown redacted is found by the words that are left in it.
-
-        Args:
-            query: raw text from anybody; no character of it has a meaning.
-            k: how many; fewer come when there are fewer.
-
-        Returns:
-            Ids with their BM25 score, highest first; where texts of the namespace are redacted for
-            the subject, one through the rank among those, or among the others.
-        """
+        """The k best facts that hold any word of a query; ties by id."""
         terms = self._terms(query)
         if not terms or k <= 0:
             return []
         with self._fabric.tracer.step("fabric.words"), self._begun() as transaction:
             facts = transaction.facts
-            index = self._picture(transaction).index
+            index = self._index(transaction)
             gate = self.gate()
             decided = [gate.decision(labels) for labels in index.label_sets]
             whole = [one.allowed and not one.redact for one in decided]
@@ -202,15 +178,12 @@ class NamespaceReader:
     ) -> set[str]:
         """Those of the ids that are stored here, whatever their labels; with `aside` archived."""
         with self._begun() if within is None else nullcontext(within) as transaction:
-            found = self._fabric.live(self.name).retrievable(transaction.facts, ids)
+            found = self._fabric.namespace_state(self.name).retrievable(transaction.facts, ids)
             others = transaction.facts.get(left) if (left := [*{*ids} - found]) else []
             return found | {f.fact_id for f in others if aside or f.status not in RETRIEVABLE}
 
     def withdrawn(self, ids: Sequence[str]) -> set[str]:
-        """Those of the ids whose facts were deleted or are in quarantine; nobody is asked.
-
-        Also ids of sources that were removed, or of which a fact is in quarantine.
-        """
+        """Those of the ids whose facts were deleted or are in quarantine; nobody is asked."""
         with self._begun() as transaction:
             facts = transaction.facts
             status = {fact.fact_id: fact.status for fact in facts.get(ids)}
@@ -231,11 +204,8 @@ class NamespaceReader:
         return self.gate().facts(fact for fact in found if fact.retrievable)
 
     def briefs(self, ids: Sequence[str]) -> list[FactBrief]:
-        """What selection reads of facts, in the order asked for; those at hand are not read again.
-
-        What may not be retrieved is left out.
-        """
-        ready, begun = self._fabric.ready, self._fabric.ready.begun()
+        """What selection reads of facts, in the order asked for; cached ones are not read again."""
+        ready, begun = self._fabric.fact_cache, self._fabric.fact_cache.begun()
         with self._begun() as transaction:
             facts = transaction.facts
             if self._moment is not None:
@@ -250,13 +220,9 @@ class NamespaceReader:
         return self.gate().briefs(brief for id_ in ids if (brief := found.get(id_)) is not None)
 
     def vectors(self, ids: Sequence[str]) -> FloatRows:
-        """Unit rows in the order asked for, shape (len(ids), dimensions).
-
-        Raises:
-            StoreError: an id is not one that the subject may retrieve.
-        """
+        """Unit rows in the order asked for, shape (len(ids), dimensions)."""
         with self._begun() as transaction:
-            index = self._picture(transaction).index
+            index = self._index(transaction)
         return index.rows(ids, allowed=self._allowed(index))
 
     def token_counts(
@@ -267,21 +233,11 @@ class NamespaceReader:
         *,
         keep: bool = True,
     ) -> dict[str, int]:
-        """Token counts of facts, counting only those never counted under this key.
-
-        Args:
-            key: identity of the counter and of what is counted, such as `o200k/render@1`.
-            ids: facts that the subject may retrieve; others are left out.
-            count: counts contents.
-            keep: whether new counts may be stored.
-
-        Returns:
-            Tokens by id.
-        """
-        ready = self._fabric.ready
+        """Token counts of facts, counting only those never counted under this key."""
+        ready = self._fabric.fact_cache
         with self._begun() as transaction:
             facts = transaction.facts
-            index = self._picture(transaction).index
+            index = self._index(transaction)
             allowed = self._allowed(index)
             places = index.places(ids, allowed)
             seen = [id_ for id_, at in zip(ids, places, strict=True) if at is not None]
@@ -326,9 +282,6 @@ class NamespaceReader:
         """The registry's entries that the subject may see, by id.
 
         Spec: CRP-SPEC-009 §4.5
-
-        Args:
-            ids: of the sources wanted; None for every one.
         """
         with self._begun() as transaction:
             facts = transaction.facts
@@ -360,16 +313,20 @@ class NamespaceReader:
             return nullcontext(self._moment.transaction)
         return self._fabric.begin(self.name, write=False)
 
-    def _picture(self, transaction: Transaction) -> Snapshot | StoreSnapshot:
+    def _snapshot(self, transaction: Transaction) -> Snapshot | StoreIndex:
         moment = self._moment
-        if moment is not None and moment.picture is not None:
-            return moment.picture
+        if moment is not None and moment.snapshot is not None:
+            return moment.snapshot
         fabric, facts = self._fabric, transaction.facts
-        stored = store_snapshot(facts, fabric.settings.graph.exact_up_to, fabric.check_embedder)
-        found = stored or fabric.live(self.name).picture(facts)
+        stored = store_index(facts, fabric.settings.graph.exact_up_to, fabric.check_embedder)
+        found = stored or fabric.namespace_state(self.name).snapshot(facts)
         if moment is not None:
-            moment.picture = found
+            moment.snapshot = found
         return found
+
+    def _index(self, transaction: Transaction) -> VectorIndex | StoreIndex:
+        snapshot = self._snapshot(transaction)
+        return snapshot if isinstance(snapshot, StoreIndex) else snapshot.index
 
     def _allowed(self, index: VectorIndex | StoreIndex) -> list[bool]:
         gate = self.gate()
@@ -391,10 +348,7 @@ class NamespaceReader:
         return telling[: self._fabric.settings.query_terms]
 
     def _save_counts(self, key: str, counts: dict[str, int], generation: int) -> None:
-        """Store counts of facts as they were in a state; a count is only a saving.
-
-        Where it cannot be written, or a fact may be another by now, the next reader counts again.
-        """
+        """Store counts of facts as they were in a state; a count is only a saving."""
         try:
             with self._fabric.begin(self.name, write=True) as transaction:
                 if transaction.facts.generation() == generation:

@@ -20,13 +20,13 @@ import numpy as np
 from crp_integrations.errors import LimitReached, RequestError, StoreError
 from crp_integrations.fabric.access_filter import AccessFilter
 from crp_integrations.fabric.ingest.fact_fields import prepare_facts
+from crp_integrations.fabric.ingest.ingestion import IngestionTarget
 from crp_integrations.fabric.ingest.text_embedding import embed_texts
 from crp_integrations.fabric.ports import FactBrief
 from crp_integrations.fabric.records import Edge, Fact, Where
 from crp_integrations.fabric.search.vector_index import Hit
-from crp_integrations.fabric.settings import FabricSettings, HotSettings, ShelfSettings
+from crp_integrations.fabric.settings import HotSettings, ShelfSettings
 from crp_integrations.language.words import STOP_WORDS, words
-from crp_integrations.ports import Clock, Embedder, TokenCounter, Tracer
 from crp_integrations.vectors import FloatRows, cosine, top
 from crp_integrations.vocabulary import SourceKind
 
@@ -115,11 +115,7 @@ class SessionFactsLayer:
         return [FactBrief.of(fact) for fact in self.facts(ids)]
 
     def vectors(self, ids: Sequence[str]) -> FloatRows:
-        """Unit rows in the order asked for.
-
-        Raises:
-            StoreError: an id is not held.
-        """
+        """Unit rows in the order asked for."""
         unknown = [id_ for id_ in ids if id_ not in self._place]
         if unknown:
             raise StoreError(f"fact {unknown[0]} is not one that can be retrieved")
@@ -156,18 +152,7 @@ class SessionMemory:
     def hold(
         self, tenant: str, session_id: str, facts: Sequence[Fact], rows: FloatRows, now: datetime
     ) -> list[str]:
-        """Keep facts for a session, all of them or none; those it holds already stay.
-
-        Args:
-            facts: unique by id.
-            rows: their unit vectors, shape (len(facts), dimensions).
-
-        Returns:
-            Ids of the new ones, in order.
-
-        Raises:
-            LimitReached: too many facts of the session, or too many sessions.
-        """
+        """Keep facts for a session, all of them or none; those it holds already stay."""
         with self._lock:
             self._purge(now)
             before = self._sessions.get((tenant, session_id))
@@ -186,14 +171,7 @@ class SessionMemory:
             return [facts[place].fact_id for place in new]
 
     def check_room(self, tenant: str, session_id: str, more: int) -> None:
-        """Refuse what would be too much.
-
-        Args:
-            more: how many facts are to be added to the session's.
-
-        Raises:
-            LimitReached: too many facts of the session, or too many sessions.
-        """
+        """Refuse what would be too much."""
         with self._lock:
             self._check_room(tenant, session_id, more)
 
@@ -229,11 +207,7 @@ class SessionMemory:
         return count
 
     def purge_idle(self, now: datetime) -> int:
-        """Forget sessions without a call for `lifecycle.session_idle_hours`.
-
-        Returns:
-            How many sessions were forgotten.
-        """
+        """Forget sessions without a call for `lifecycle.session_idle_hours`."""
         with self._lock:
             return self._purge(now)
 
@@ -261,8 +235,7 @@ class SessionMemory:
         return len(idle)
 
 
-# Number of recently used subgraphs in the memory cascade (CRP-SPEC-003 §5.2).
-WARM_TIER = 2
+# Tier 2 of the memory cascade: recently used subgraphs (CRP-SPEC-003 §5.2).
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,11 +306,7 @@ class RecentUses:
             _put(self._subjects, by_subject, graphs, most.subjects)
 
     def shelf(self, tenant: str, subject: str, session_id: str) -> RecentUse:
-        """What a subject used lately; looking at it counts as no use.
-
-        Args:
-            session_id: empty for no session.
-        """
+        """What a subject used lately; looking at it counts as no use."""
         with self._lock:
             facts = frozenset(self._sessions.get((tenant, subject, session_id), ()))
             graphs = list(self._subjects.get((tenant, subject), ()))
@@ -353,10 +322,7 @@ class RecentUses:
             self._sessions.pop((tenant, subject, session_id), None)
 
     def clear(self, tenant: str | None) -> None:
-        """Forget everything of a tenant, or of everybody for None.
-
-        After an erasure, since a community's label is made of words of its facts.
-        """
+        """Forget everything of a tenant, or of everybody for None."""
         with self._lock:
             for session in [key for key in self._sessions if tenant in (None, key[0])]:
                 del self._sessions[session]
@@ -373,27 +339,17 @@ def _put(shelf: OrderedDict[_Key, _Value], key: _Key, value: _Value, most: int) 
 
 
 @dataclass(frozen=True, slots=True)
-class SessionFactIntake:
+class SessionFactIntake(IngestionTarget):
     """Puts facts into the memory of one tenant's sessions, on behalf of one subject.
 
     Attributes:
-        allow: raises AccessDenied when things with these labels may not be written.
         own: those of some ids that the namespace stores, whatever their status.
         stored: the same, and those that a shared namespace stores.
-        check_shared: as in `Ingestion`.
     """
 
-    tenant: str
-    hot: SessionMemory
-    embedder: Embedder
-    counter: TokenCounter
-    clock: Clock
-    settings: FabricSettings
-    tracer: Tracer
-    allow: Callable[[tuple[str, ...]], None]
+    session_memory: SessionMemory
     own: Callable[[Sequence[str]], set[str]]
     stored: Callable[[Sequence[str]], set[str]]
-    check_shared: Callable[[Iterable[Fact], Iterable[Fact]], None]
 
     def hold(
         self, session_id: str, facts: Sequence[Fact | str], *, kind: SourceKind | None
@@ -401,38 +357,30 @@ class SessionFactIntake:
         """Hold facts for a session, all of them or none.
 
         Spec: CRP-SPEC-009 §7.2
-
-        Returns:
-            Ids of the new ones, and of those that are stored or were held before.
-
-        Raises:
-            RequestError: the session has no name.
-            FactRejected, AccessDenied: a fact may not be stored, so it may not be held either.
-            LimitReached: it would be too much.
         """
         if not session_id:
             raise RequestError("facts are held for a session; give its session_id")
         now = self.clock.now()
         given = prepare_facts(
             facts,
-            namespace=self.tenant,
+            namespace=self.namespace,
             kind=kind,
             now=now,
             counter=self.counter,
             settings=self.settings,
             allow=self.allow,
         )
-        before = self.hot.held(self.tenant, session_id, now)
+        before = self.session_memory.held(self.namespace, session_id, now)
         own = self.own([fact.fact_id for fact in given])
         self.check_shared([fact for fact in given if fact.fact_id not in own], ())
         there = self.stored([fact.fact_id for fact in given]) | set(before.facts if before else ())
         fresh = [fact for fact in given if fact.fact_id not in there]
         # Before the dear part, so that too many facts cost nothing.
-        self.hot.check_room(self.tenant, session_id, len(fresh))
+        self.session_memory.check_room(self.namespace, session_id, len(fresh))
         new = []
         if fresh:
             rows = self._rows(fresh)
-            new = self.hot.hold(self.tenant, session_id, fresh, rows, now)
+            new = self.session_memory.hold(self.namespace, session_id, fresh, rows, now)
         held = set(new)
         return new, [fact.fact_id for fact in given if fact.fact_id not in held]
 

@@ -27,11 +27,7 @@ def stored_name(name: str) -> str:
 
 
 def refuse_reserved(tenant: str) -> None:
-    """Refuse a tenant named like a shared namespace, also in letters that only look like it.
-
-    Raises:
-        AccessDenied: names the tenant and the rule.
-    """
+    """Refuse a tenant named like a shared namespace, also in letters that only look like it."""
     if unicodedata.normalize("NFKC", tenant).strip().casefold().startswith(PREFIX):
         raise AccessDenied(
             f"tenant {tenant!r:.60} begins with {PREFIX!r}, which is kept for shared namespaces, "
@@ -40,11 +36,7 @@ def refuse_reserved(tenant: str) -> None:
 
 
 def check_configured(name: str, names: Iterable[str]) -> None:
-    """Refuse a shared namespace that no tenant would read.
-
-    Raises:
-        ConfigError: names it and those that there are.
-    """
+    """Refuse a shared namespace that no tenant would read."""
     known = list(names)
     if name not in known:
         raise ConfigError(
@@ -84,10 +76,7 @@ class SharedNamespaceReader(NamespaceReader):
             }
 
     def note_use(self, ids: Sequence[str], now: datetime) -> None:
-        """Record for the operator that facts were put into an envelope; ids of others do nothing.
-
-        A store that cannot be written loses the note and nothing else: by now the answer is sealed.
-        """
+        """Record for the operator that an envelope held facts; ids of others do nothing."""
         try:
             with self._fabric.begin(self.name, write=True) as transaction:
                 transaction.facts.touch(ids, now)
@@ -98,9 +87,6 @@ class SharedNamespaceReader(NamespaceReader):
         """Count for the operator that an answer went wrong with facts; ids of others do nothing.
 
         Spec: CRP-SPEC-009 §8.4
-
-        Returns:
-            What is counted of each; nothing where the store cannot be written.
         """
         try:
             with self._fabric.begin(self.name, write=True) as transaction:
@@ -113,11 +99,7 @@ class SharedNamespaceReader(NamespaceReader):
 def refuse_shared(
     shared: Iterable[SharedNamespaceReader], ids: Sequence[str], source_id: str
 ) -> None:
-    """Refuse a tenant's write to what a shared namespace has, as far as the tenant may see it.
-
-    Raises:
-        AccessDenied: names the fact or the source, and the namespace.
-    """
+    """Refuse a tenant's write to what a shared namespace has, as far as the tenant may see it."""
     for reading in shared:
         what = [f"fact {fact.fact_id}" for fact in reading.facts(ids)]
         what += [f"source {s.source_id!r}" for s in reading.sources() if s.source_id == source_id]
@@ -133,18 +115,7 @@ def refuse_other_text(
 ) -> None:
     """Refuse a tenant's fact that would say something else than the shared one of its id.
 
-    The tenant's readers would be given it in the place of what the operator keeps, under the id by
-    which that is cited. The same text is a copy and does no harm. A tenant that stored the id with
-    a text of its own before the operator did goes on with it.
-
     Spec: CRP-SPEC-009 §9.2
-
-    Args:
-        given: as they are to be.
-        own: those of their ids that the tenant stores, as they are.
-
-    Raises:
-        AccessDenied: names the fact and the namespace.
     """
     if not shared:
         return

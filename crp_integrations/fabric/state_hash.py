@@ -107,7 +107,7 @@ class StateHash:
 
     Attributes:
         digest: `sha256:` and 64 hexadecimal digits, bit for bit that of the formula.
-        epoch: the item that is no fact's, as `epoch.py` makes it; None for none.
+        epoch: the item that is no fact's, as `epoch_item` makes it; None for none.
     """
 
     __slots__ = ("_blocks", "_states", "digest", "epoch")
@@ -127,12 +127,7 @@ class StateHash:
         return sum(len(block) for block in self._blocks) - (self.epoch is not None)
 
     def changed(self, removed: Iterable[str], items: Iterable[Item]) -> StateHash:
-        """The hash after facts came, went or became others.
-
-        Args:
-            removed: ids of facts that are no longer there; unknown ones do nothing.
-            items: facts as they are now, new ones and changed ones.
-        """
+        """The hash after facts came, went or became others."""
         new = [_entry(item) for item in items]
         gone = {id_.encode() for id_ in removed} | {text[:id_bytes] for text, id_bytes in new}
         return self._replaced([(id_ + b":", len(id_)) for id_ in gone], new, self.epoch)
@@ -247,11 +242,7 @@ def read_state(
 
 
 def _in_order(items: Iterable[Item], epoch: Item | None) -> Iterator[_Entry]:
-    """Items that come by id, in the order of their texts.
-
-    The two orders differ only among ids that begin like each other, since what follows an id is a
-    colon: such ids come one behind the other, and are sorted together.
-    """
+    """Items that come by id, in the order of their texts."""
     group: list[_Entry] = []
     root = ""
     for item, is_epoch in _beside(items, epoch):
@@ -321,9 +312,10 @@ def combine_state_hashes(own: str, shared: Iterable[str]) -> str:
     Returns:
         `sha256:` and 64 hexadecimal digits.
 
-    >>> combined("sha256:b", ["sha256:c", "sha256:a"]) == sha256("sha256:a|sha256:b|sha256:c")
+    >>> both = combine_state_hashes("sha256:b", ["sha256:c", "sha256:a"])
+    >>> both == sha256("sha256:a|sha256:b|sha256:c")
     True
-    >>> combined("sha256:b", [])
+    >>> combine_state_hashes("sha256:b", [])
     'sha256:b'
     """
     others = list(shared)

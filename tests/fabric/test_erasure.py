@@ -282,7 +282,7 @@ def erased_bytes(root: Path, **parts: Any) -> tuple[set[str], set[str], set[str]
     labels: set[str] = set()
     if made.leiden is not None:
         namespace.recluster()
-        made.live("acme").settle(thorough=True)
+        made.namespace_state("acme").settle(thorough=True)
         labels = {fact.community_label or "" for fact in stored(made, *mine)} - {
             "",
             "Passage words",

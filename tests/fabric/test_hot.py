@@ -126,13 +126,13 @@ def test_an_idle_session_is_purged_and_one_in_use_is_not() -> None:
     acme.hold(YOURS, [SECRET])
     clock.moment = NOON + timedelta(hours=1)
     assert acme.view(YOURS).size() == 1
-    assert made.hot.purge_idle(NOON + timedelta(hours=2)) == 1
+    assert made.session_memory.purge_idle(NOON + timedelta(hours=2)) == 1
     clock.moment = NOON + timedelta(hours=2, minutes=59)
     assert (acme.view(MINE).size(), acme.view(YOURS).size()) == (0, 1)
     # Without anybody calling purge_idle, a session that was away for too long is gone too.
     clock.moment = NOON + timedelta(hours=5)
     assert acme.view(YOURS).size() == 0
-    assert made.hot.purge_idle(clock.moment) == 0
+    assert made.session_memory.purge_idle(clock.moment) == 0
 
 
 @pytest.mark.requirement("009-7.2-3")
@@ -263,7 +263,7 @@ def test_the_source_that_is_forgotten_is_forgotten_in_every_session_of_the_tenan
     for space, session in ((acme, MINE), (acme, YOURS), (other, MINE)):
         space.hold(session, facts)
     acme.hold("crp_sess_0000000000000003", facts[:1])
-    assert made.hot.forget_source("acme", "ada") == 3
+    assert made.session_memory.forget_source("acme", "ada") == 3
     assert found(acme.view(MINE), "Ada") == [facts[1].fact_id] == found(acme.view(YOURS), "Ada")
     assert acme.view("crp_sess_0000000000000003").size() == 0
     assert other.view(MINE).size() == 2

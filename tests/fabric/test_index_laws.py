@@ -159,11 +159,11 @@ class Bringing(RuleBasedStateMachine):
             facts = transaction.facts
             self.check_hash(facts)
             assert self.live.state_hash(facts) == self.live.hash_in(facts)
-            picture = self.live.picture(facts)
+            picture = self.live.snapshot(facts)
             brought, fresh = picture.index, VectorIndex.read(facts)
             assert picture.mark == facts.mark()
             assert picture.generation == facts.generation()
-            assert self.live.picture(facts).mark == picture.mark
+            assert self.live.snapshot(facts).mark == picture.mark
             where = Where(labels=("a",))
             chosen = picture.select(facts, where)
             meant = fresh.select(facts.find(where))

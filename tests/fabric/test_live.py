@@ -91,7 +91,7 @@ def live(
 
 def look(store: Store, kept: NamespaceState, name: str = NAME) -> Snapshot:
     with store.begin(name, write=False) as transaction:
-        return kept.picture(transaction.facts)
+        return kept.snapshot(transaction.facts)
 
 
 def fresh(store: Store, name: str = NAME) -> VectorIndex:
@@ -214,9 +214,9 @@ def test_after_a_write_only_what_changed_is_read(store: Store) -> None:
     write(store, lambda facts: facts.set_status([fact(3).fact_id], FactStatus.DELETED, NOON))
     with store.begin(NAME, write=False) as transaction:
         counting = Counting(transaction.facts)
-        second = kept.picture(counting)  # type: ignore[arg-type]
+        second = kept.snapshot(counting)  # type: ignore[arg-type]
         assert counting.read == 1
-        assert kept.picture(counting) is second  # type: ignore[arg-type]
+        assert kept.snapshot(counting) is second  # type: ignore[arg-type]
         assert counting.read == 1
     assert second.index.base is first.index.base
     assert (len(first.index), len(second.index)) == (40, 40)
@@ -282,7 +282,7 @@ def test_a_reader_that_began_earlier_sees_its_own_state(store: Store) -> None:
         early.facts.mark()
         put(store, numbered(5, 20), vectors(5, seed=1))
         assert len(look(store, kept).index) == 25
-        assert len(kept.picture(early.facts).index) == 20
+        assert len(kept.snapshot(early.facts).index) == 20
     assert len(look(store, kept).index) == 25
 
 
@@ -322,7 +322,7 @@ def test_a_filter_finds_exactly_the_best_of_what_is_meant(store: Store) -> None:
         Where(statuses=(FactStatus.STALE,)),
     ):
         with store.begin(NAME, write=False) as transaction:
-            picture = kept.picture(transaction.facts)
+            picture = kept.snapshot(transaction.facts)
             chosen = picture.select(transaction.facts, where)
             meant = transaction.facts.find(where)
         place = {one.fact_id: n for n, one in enumerate(made)}
@@ -344,7 +344,7 @@ def test_a_known_set_is_asked_for_once_until_something_changes(store: Store) -> 
     def choose(where: Where, allowed: Any = None) -> int:
         with store.begin(NAME, write=False) as transaction:
             facts: Any = Asking(transaction.facts)
-            return len(kept.picture(facts).select(facts, where, allowed).places)
+            return len(kept.snapshot(facts).select(facts, where, allowed).places)
 
     where = Where(sources=("user",))
     assert [choose(where) for _ in range(3)] == [60, 60, 60]
@@ -386,7 +386,7 @@ def test_no_filter_brings_back_what_may_not_be_retrieved(store: Store, status: F
     write(store, lambda facts: facts.set_status([fact(2).fact_id], status, NOON))
     write(store, lambda facts: facts.set_archived([fact(3).fact_id], NOON))
     with store.begin(NAME, write=False) as transaction:
-        picture = kept.picture(transaction.facts)
+        picture = kept.snapshot(transaction.facts)
         chosen = picture.select(transaction.facts, Where(statuses=tuple(FactStatus)))
     hits = ids(picture.index.nearest(rows[2], 50, among=chosen))
     assert len(hits) == 18
@@ -647,7 +647,7 @@ def test_readers_in_threads_beside_a_writer_see_whole_states(store: Store) -> No
         while not stop.is_set():
             with store.begin(NAME, write=False) as transaction:
                 size = transaction.facts.tally()["ACTIVE"]
-                picture = kept.picture(transaction.facts)
+                picture = kept.snapshot(transaction.facts)
                 hash_, meant = kept.state_hash(transaction.facts), kept.hash_in(transaction.facts)
             hits = picture.index.nearest(rows[0], 10_000)
             # Facts come in tens, so any other number was never a state.

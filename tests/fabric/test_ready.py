@@ -140,7 +140,7 @@ def test_what_the_guard_denies_is_not_given_out_of_what_another_subject_read() -
 def test_nothing_of_an_erased_source_stays_in_memory(store: Watched) -> None:
     namespace, ids = filled(store)
     namespace.briefs(ids)
-    ready = namespace._fabric.ready
+    ready = namespace._fabric.fact_cache
     assert ready._bytes > 0
     namespace.erase("user")
     assert (ready._bytes, ready._held) == (0, {})

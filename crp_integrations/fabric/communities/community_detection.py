@@ -84,11 +84,7 @@ def community_members(
     group: Sequence[int],
     strength: Sequence[float],
 ) -> list[CommunityMember]:
-    """The facts of a group of places, as their names are chosen from.
-
-    Args:
-        strength: of each fact, the weight of its edges within its group.
-    """
+    """The facts of a group of places, as their names are chosen from."""
     return [
         CommunityMember(
             fact_id=read.outline[place].fact_id,
@@ -124,17 +120,6 @@ class CommunityDetection:
         """Find the communities anew.
 
         Spec: CRP-SPEC-009 §5
-
-        A namespace that has fewer facts than a community needs, and no community, stays as it is.
-
-        Args:
-            afresh: forget neighbours, communities and names and begin with nothing.
-
-        Raises:
-            ConfigError: there is no engine, or the stored vectors are of another embedder.
-            EngineError: the engine failed; nothing was changed.
-            StoreBusy: another process finds them, or found them meanwhile, or held the write lock
-                for too long; nothing was changed.
         """
         if self.engine is None:
             raise ConfigError("communities need an engine; give the fabric one, such as leiden")
@@ -342,12 +327,7 @@ class CommunityDetection:
         before: Sequence[str | None],
         strength: Sequence[float],
     ) -> list[str]:
-        """A name for each group of places: the one that it had, or a new one.
-
-        Args:
-            before: the name of each fact's community, None for none.
-            strength: of each fact, the weight of its edges within its group.
-        """
+        """A name for each group of places: the one that it had, or a new one."""
         names = matching_names(groups, before)
         nameless = [number for number in range(len(groups)) if number not in names]
         if nameless:

@@ -43,8 +43,6 @@ def main_facts(members: Iterable[CommunityMember], count: int) -> list[str]:
     """Ids of the most important facts, of those with the fewest access labels.
 
     Spec: CRP-SPEC-009 §5.4
-
-    Ties go to the fact that is nearest to the others of its community, then by id.
     """
     listed = list(members)
     sets = Counter(member.labels for member in listed)
@@ -59,10 +57,6 @@ def main_facts(members: Iterable[CommunityMember], count: int) -> list[str]:
 def matching_names(groups: Sequence[Sequence[int]], before: Sequence[str | None]) -> dict[int, str]:
     """The names that groups keep: more than half of a group had it, and of those who had it more
     than half are in the group. No two groups can keep the same.
-
-    Args:
-        groups: places of the members of each.
-        before: the name of each place's community, None for none.
     """
     counted = [Counter(map(before.__getitem__, group)) for group in groups]
     had: Counter[str | None] = Counter()
@@ -77,12 +71,7 @@ def matching_names(groups: Sequence[Sequence[int]], before: Sequence[str | None]
 
 
 def compared(sizes: Sequence[int], wanted: Iterable[int]) -> list[int]:
-    """The groups whose main facts are read to name the wanted ones: these, and the largest.
-
-    Args:
-        sizes: of all groups, in their order.
-        wanted: numbers of the groups without a name.
-    """
+    """The groups whose main facts are read to name the wanted ones: these, and the largest."""
     largest = sorted(range(len(sizes)), key=lambda number: (-sizes[number], number))
     return sorted({*wanted, *largest[:_BACKGROUND]})
 
@@ -93,14 +82,6 @@ def name_communities(
     """Name groups by the dominant topic of their main facts.
 
     Spec: CRP-SPEC-009 §5.4
-
-    Args:
-        texts: of the main facts of groups, by number; also of groups that have a name.
-        wanted: numbers of the groups to name, those who choose first in front.
-        taken: names that are in use.
-
-    Returns:
-        Names by number, different from each other and from those taken even as header tokens.
     """
     phrases = {number: Phrases(listed) for number, listed in texts.items()}
     others = list(phrases.values())

@@ -74,16 +74,7 @@ class Neighbours:
         return low, high, weights
 
     def moved(self, to: Places, facts: int) -> tuple[Neighbours, Places]:
-        """The lists after facts were removed, changed or added; those of new facts are empty.
-
-        Args:
-            to: the new place of each fact, ascending among those kept; `NOBODY` for one that is
-                gone or has another vector.
-            facts: how many there are now.
-
-        Returns:
-            The lists, and the places of kept facts whose list was full and lost a member.
-        """
+        """The lists after facts were removed, changed or added; those of new facts are empty."""
         kept = np.flatnonzero(to != NOBODY)
         old, scores = self.places[kept], self.scores[kept]
         places = np.where(old == NOBODY, NOBODY, to[old])
@@ -100,12 +91,7 @@ class Neighbours:
         return found, to[kept][touched[was_full]]
 
     def changed(self, before: Neighbours, to: Places) -> Places:
-        """The facts whose edges are not what they were, and the neighbours of new ones; ascending.
-
-        Args:
-            before: the lists of an earlier state.
-            to: as in `moved`, from that state to this one.
-        """
+        """The facts whose edges changed, and the neighbours of new ones; ascending."""
         facts = len(self.places)
         kept = np.flatnonzero(to != NOBODY)
         old = before.places[kept]
@@ -130,17 +116,7 @@ class Neighbours:
 def search_neighbours(
     known: Neighbours, rows: FloatRows, missing: Places, new: Places
 ) -> Neighbours:
-    """Fill the lists that are missing, and let new facts into those of others.
-
-    Args:
-        known: lists of all facts; those of `missing` are made anew.
-        rows: unit rows of all facts, shape (n, dimensions).
-        missing: places whose lists are searched for, `new` among them.
-        new: places that are not in any list yet.
-
-    Returns:
-        Lists as a search for every fact would find them.
-    """
+    """Fill the lists that are missing, and let new facts into those of others."""
     facts, k = known.places.shape
     found = Neighbours(known.places.copy(), known.scores.copy(), known.threshold)
     found.places[missing], found.scores[missing] = NOBODY, LOWEST
@@ -177,19 +153,7 @@ def _near(
     bar: npt.NDArray[np.float32],
     offering: npt.NDArray[np.bool_],
 ) -> tuple[Places, Places]:
-    """Every pair of a block's row and a column that may matter, by products of single precision.
-
-    The columns come tile by tile, so that the products stay in the processor's cache.
-
-    Args:
-        block: places of the rows.
-        floor: least product of a neighbour, the margin taken off.
-        bar: least product with which a row that offers itself gets into the list of each column.
-        offering: of the block's rows, shape (len(block),).
-
-    Returns:
-        Positions in the block, and places of the columns.
-    """
+    """Every pair of a block's row and a column that may matter, by products of single precision."""
     facts = len(rows)
     mine = rows[block]
     # The k-th best of a part of the columns is no better than the k-th best of all; the block
@@ -240,14 +204,7 @@ def _kth(
 def choose_neighbours(
     known: Neighbours, rows: FloatRows, owners: Places, others: Places
 ) -> Neighbours:
-    """The best of given candidates for the lists of their owners, by their exact scores.
-
-    Args:
-        known: lists of all facts; those of the owners are made anew.
-        rows: unit rows of all facts, shape (n, dimensions).
-        owners, others: places of candidate pairs, shape (pairs,); an owner is no neighbour of
-            itself, and no pair comes twice.
-    """
+    """The best of given candidates for the lists of their owners, by their exact scores."""
     found = Neighbours(known.places.copy(), known.scores.copy(), known.threshold)
     apart = owners != others
     owners, others = owners[apart], others[apart]
@@ -264,11 +221,7 @@ def _pairs(owners: Places, lists: npt.NDArray[np.integer], facts: int) -> Places
 
 
 def _lower_bounds(rough: FloatRows, k: int) -> npt.NDArray[np.float32]:
-    """For each row a score that at least k of its scores reach.
-
-    The maxima of disjoint groups are scores of as many different columns, so the k-th largest of
-    them will do, and costs one pass instead of a selection among all columns.
-    """
+    """For each row a score that at least k of its scores reach."""
     columns = rough.shape[1]
     if columns <= k:
         return np.full(len(rough), -np.inf, dtype=np.float32)
@@ -351,13 +304,7 @@ def contract_graph(
     weights: npt.NDArray[np.float64],
     initial: Places,
 ) -> ContractedGraph:
-    """Draw together what may not move.
-
-    Args:
-        free: whether each fact may move, shape (facts,).
-        left, right, weights: each undirected edge once, shape (edges,).
-        initial: the community of each fact, shape (facts,).
-    """
+    """Draw together what may not move."""
     movable = np.flatnonzero(free)
     numbers, group = np.unique(initial[~free], return_inverse=True)
     node = np.empty(len(free), dtype=np.int64)
@@ -381,10 +328,7 @@ def contract_graph(
 
 
 def initial_membership(before: Sequence[str | None], found: Neighbours) -> Places:
-    """A membership to start from: the one before; what had none starts with its nearest fact.
-
-    A fact whose nearest one had none either starts alone.
-    """
+    """A membership to start from: the one before; what had none starts with its nearest fact."""
     number = {name: place for place, name in enumerate(sorted({n for n in before if n}))}
     known = np.array([NOBODY if name is None else number[name] for name in before], dtype=np.int64)
     nearest = found.places[:, 0].astype(np.int64)

@@ -117,15 +117,7 @@ def modularity(
     weights: npt.NDArray[np.float64],
     resolution: float = 1.0,
 ) -> float:
-    """How much more weight lies within communities than chance would put there.
-
-    Args:
-        membership: community of each node, shape (nodes,), numbers from 0.
-        left, right, weights: each undirected edge once, shape (edges,).
-
-    Returns:
-        At most 1; 0 for a graph without edges.
-    """
+    """How much more weight lies within communities than chance would put there."""
     total = float(weights.sum())
     if total == 0.0:
         return 0.0
@@ -216,19 +208,6 @@ def update_similarity(
     """The neighbours of facts, searching only for what `known` does not tell.
 
     Spec: CRP-SPEC-009 §5.2
-
-    Args:
-        ids: ascending, n of them.
-        content_hashes: of each fact.
-        rows: unit rows, shape (n, dimensions).
-        embedder: identity of what made the rows.
-        k: neighbours of each fact.
-        least: least cosine of a neighbour, in millionths.
-        known: an earlier answer; of another embedder, k or threshold it is not used.
-        rebuild_share: share of facts changed since the last whole computation, above which all
-            of it is computed anew.
-        candidates: finds what may be near, for a whole computation; None compares every pair.
-
     """
     hashes = tuple(content_hash[-_HASH_DIGITS:] for content_hash in content_hashes)
     every = np.arange(len(ids))
@@ -303,11 +282,7 @@ def load_similarity(cache: Cache) -> Similarity | None:
 
 
 def save_similarity(cache: Cache, found: Similarity, mark: LogMark) -> bool:
-    """Keep it, unless a fact that it names has been removed since the mark.
-
-    Returns:
-        Whether it was published.
-    """
+    """Keep it, unless a fact that it names has been removed since the mark."""
     lists = found.neighbours
 
     def write(path: str) -> None:

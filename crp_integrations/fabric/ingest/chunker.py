@@ -118,15 +118,6 @@ def cut_blocks(
     """Cut the blocks of one document into passages, in order, as the blocks come.
 
     Spec: CRP-SPEC-009 §4.2
-
-    Args:
-        blocks: in order of their offsets.
-        counter: counts the tokens that the settings' limits mean.
-
-    Yields:
-        Passages that together hold every character of every block that is no white space.
-        Each has at most `max_fact_tokens`; below `min_fact_tokens` is one only when the whole
-        document is.
     """
     return _Cutter(counter, settings).cut(block for block in blocks if block.text.strip())
 
@@ -326,11 +317,7 @@ class _Cutter:
         return self._chunk(blocks, start, piece.end, piece.heading)
 
     def _sentences(self, blocks: Sequence[Block], start: int, end: int) -> list[int]:
-        """Where the sentences begin that begin within (start, end).
-
-        A block of many passages comes here once for each, so what is known of it is kept, or the
-        work would grow with the square of its length.
-        """
+        """Where the sentences begin that begin within (start, end)."""
         self.known = {
             id(block): self.known.get(id(block))
             or (block, [block.start + span.start for span in split_sentences(block.text)])

@@ -70,10 +70,7 @@ class ChunkSpill:
         self._made = False
 
     def laid(self) -> SpilledChunks | None:
-        """A place for the pieces of one document, to be filled before the next one is asked for.
-
-        None where the store has none: then documents are cut again instead.
-        """
+        """A place for the pieces of one document, to be filled before the next one is asked for."""
         if not self._made:
             self._scratch, self._made = self._make(), True
         return None if self._scratch is None else SpilledChunks(self._scratch)
@@ -105,10 +102,6 @@ def decompose_document(
     """Cut the blocks of one document into what becomes its facts, in order, as the blocks come.
 
     Spec: CRP-SPEC-009 §4.2, §4.3
-
-    Args:
-        blocks: in order of their offsets.
-        counter: counts the tokens that the settings' limits mean.
     """
     chunks = cut_blocks(blocks, counter=counter, settings=settings)
     if settings.decompose == "never":
@@ -126,14 +119,6 @@ def decompose_chunk(
     """The pieces of a passage, or the passage itself when it is to stay whole.
 
     Spec: CRP-SPEC-009 §4.3
-
-    Args:
-        told: offset in the document up to which the passage before reached; assertions that
-            lie before it are in that passage already.
-
-    Returns:
-        Pieces in order that hold every character from `told` on that is no white space, each with
-        at least `min_fact_tokens` unless the passage has fewer.
     """
     content = whole.content
     claims = [claim for claim in segment(content) if claim.claim_type is ClaimType.FACTUAL]
@@ -223,11 +208,7 @@ def _piece(whole: DocumentChunk, start: int, end: int) -> DocumentChunk:
 
 
 def _place(whole: DocumentChunk, offset: int, *, behind: bool = False) -> int:
-    """The offset in the document of an offset in a passage's content.
-
-    Args:
-        behind: the offset is behind a character and belongs to it.
-    """
+    """The offset in the document of an offset in a passage's content."""
     origin = _origin(whole, offset - behind)
     return origin.start + offset - origin.offset
 
@@ -321,16 +302,7 @@ class PassageReader:
         hold: int,
         laying: ChunkSpill,
     ) -> None:
-        """Cut the document once.
-
-        Args:
-            hold: most characters of passages that are held in memory.
-            laying: where they go when they are more; where it has no room, they are cut again each
-                time they are wanted.
-
-        Raises:
-            IngestError: the document cannot be read.
-        """
+        """Cut the document once."""
         self.document = document
         self.listing = PassageIds()
         self.characters = 0
@@ -363,11 +335,7 @@ class PassageReader:
         self.characters = 0
 
     def all(self) -> Iterator[DocumentPassage]:
-        """Every passage in order.
-
-        Raises:
-            IngestError: the document is no longer what it was at the first pass.
-        """
+        """Every passage in order."""
         if self._held is not None or self._laid is not None:
             yield from self.at(range(len(self.listing)))
             return
@@ -384,11 +352,7 @@ class PassageReader:
             raise self._changed()
 
     def at(self, places: Sequence[int]) -> Iterator[DocumentPassage]:
-        """The passages at ascending places.
-
-        Raises:
-            IngestError: as `all`.
-        """
+        """The passages at ascending places."""
         if not places:
             return
         if self._held is not None:
@@ -425,11 +389,7 @@ class PassageReader:
 
 
 def _in_order(blocks: Iterable[Block], uri: str) -> Iterator[Block]:
-    """The blocks, as long as each begins where the one before has ended.
-
-    Raises:
-        IngestError: one does not; their texts would be laid over each other.
-    """
+    """The blocks, as long as each begins where the one before has ended."""
     end = 0
     for number, block in enumerate(blocks, 1):
         if block.start < end:

@@ -52,16 +52,6 @@ def fact_importance(
     """The importance weight of a passage: base plus modifier, within [0, 1].
 
     Spec: CRP-SPEC-009 §4.4
-
-    Args:
-        kind: kind of the source.
-        content: the passage.
-        heading: the headings above it.
-        title, uri, metadata: of the document; `version`, `study`, `classification` and `url`
-            in the metadata are looked at.
-
-    Returns:
-        A weight in [0, 1].
     """
     known = metadata or {}
     match kind:
@@ -118,10 +108,6 @@ def prepare_facts(
     """The facts as they would be stored, each id once.
 
     Spec: CRP-SPEC-009 §2.1
-
-    Raises:
-        FactRejected: one is too short, too long, withdrawn, or of another namespace.
-        AccessDenied: `allow` denies its labels.
     """
     check_fact_list(facts)
     limits = settings.chunking
@@ -143,11 +129,7 @@ def prepare_facts(
 
 
 def check_fact_list(facts: object) -> None:
-    """Refuse what is not a list of facts; one text would be taken for its letters.
-
-    Raises:
-        FactRejected: names what it is.
-    """
+    """Refuse what is not a list of facts; one text would be taken for its letters."""
     if isinstance(facts, str):
         raise FactRejected("add takes a list of facts; got one text, put it into a list")
     if isinstance(facts, Fact) or not isinstance(facts, Iterable):
@@ -157,11 +139,7 @@ def check_fact_list(facts: object) -> None:
 
 
 def check_fact(item: object, number: int) -> None:
-    """Refuse what is not a fact, or one that ends before it begins.
-
-    Raises:
-        FactRejected: names its place and what it is.
-    """
+    """Refuse what is not a fact, or one that ends before it begins."""
     if not isinstance(item, Fact):
         raise FactRejected(f"fact {number} is of type {type(item).__name__}, wanted a Fact")
     check_validity(item)
@@ -209,18 +187,7 @@ _JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 def plain_metadata(
     metadata: Mapping[Any, Any], *, name: str, refusal: type[CRPError]
 ) -> dict[str, JsonValue]:
-    """Metadata as plain JSON that shares nothing with what was given.
-
-    What would come back as something else than what went in, such as a tuple or a date, is
-    refused rather than changed.
-
-    Args:
-        name: what it belongs to, for messages.
-        refusal: what to raise.
-
-    Raises:
-        CRPError: of the class given; a key is no text or a value is no JSON, and the key is named.
-    """
+    """Metadata as plain JSON that shares nothing with what was given."""
     made: dict[str, JsonValue] = {}
     for key, value in metadata.items():
         if not isinstance(key, str):

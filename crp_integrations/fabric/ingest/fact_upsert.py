@@ -56,15 +56,7 @@ class FactUpsert(IngestionTarget):
     def put(
         self, facts: Sequence[Fact], *, uris: Mapping[str, str], vectors: FloatRows | None
     ) -> IngestReport:
-        """Add or change facts: the whole batch or nothing.
-
-        Raises:
-            FactRejected: a fact is given twice with different content, has too few or too many
-                tokens, or is stored with other labels.
-            IllegalTransition: a fact is in quarantine.
-            AccessDenied: a shared fact of the same id says something else.
-            EngineError: the vectors have another shape than the embedder's.
-        """
+        """Add or change facts: the whole batch or nothing."""
         given = self._given(facts)
         rows = None if vectors is None else self._rows(facts, vectors)
         for _ in range(_TRIES):

@@ -46,7 +46,6 @@ from crp_integrations.fabric.ports.store import Scratch
 from crp_integrations.fabric.records import Fact, FactIds, IngestReport, Notice, Source, source_id
 from crp_integrations.fabric.settings import FabricSettings
 from crp_integrations.ports import Clock, Embedder, TokenCounter, Tracer
-from crp_integrations.vectors import FloatRows, unit_rows
 from crp_integrations.vocabulary import SourceKind
 
 
@@ -104,10 +103,6 @@ class Ingestion(IngestionTarget):
         """Ingest documents; those with too little text for a fact are skipped and named.
 
         Spec: CRP-SPEC-009 §4.1
-
-        Raises:
-            IngestError: a URI is given twice with different content, a document changed while it
-                was read, or nothing that is given has enough text for a fact.
         """
         with self.tracer.step("fabric.read"):
             given = distinct_documents(documents, progress)
@@ -221,8 +216,6 @@ class Ingestion(IngestionTarget):
     ) -> set[str]:
         """URIs of those documents, equal to what is stored, that say the text of a STALE fact.
 
-        Most STALE facts are of passages that are gone, so the document is cut to find out.
-
         Spec: CRP-SPEC-009 §2.2
         """
         if not aged:
@@ -285,21 +278,6 @@ class Ingestion(IngestionTarget):
             unchanged=tuple(fact.fact_id for fact in given if fact.fact_id not in told),
             state_hash=after,
         )
-
-    def unstored(
-        self, facts: Sequence[Fact | str], *, kind: SourceKind | None
-    ) -> tuple[list[Fact], FloatRows]:
-        """The facts as `facts` would store them, with their vectors; nothing is written.
-
-        Spec: CRP-SPEC-009 §7.2
-
-        Returns:
-            Facts unique by id, and their unit rows, shape (len(facts), dimensions).
-        """
-        given = self._given(facts, kind)
-        with self.tracer.step("fabric.embed"):
-            rows = self.embedder.embed_passages([fact.content for fact in given])
-        return given, unit_rows(rows, dimensions=self.embedder.dimensions)
 
     def _overtaken(self) -> StoreBusy:
         return StoreBusy(

@@ -70,11 +70,7 @@ class InsertTransaction:
     stored: Callable[[int], None]
 
     def carry_out(self, insertions: Sequence[Insertion]) -> None:
-        """Write sources, facts, vectors and statuses.
-
-        Raises:
-            OvertakenError: a prepared vector is no longer there.
-        """
+        """Write sources, facts, vectors and statuses."""
         facts = self.transaction.facts
         for insertion in insertions:
             change = insertion.change
@@ -125,10 +121,7 @@ class InsertTransaction:
         return np.stack([rows[fact.content_hash] for fact in part])
 
     def _relabel(self, facts: FactsFacet, change: SourceChange) -> None:
-        """Give the facts of a source its new kind, labels, metadata, ttl; texts stay.
-
-        What a fact's metadata say that its source did not stays as well.
-        """
+        """Give the facts of a source its new kind, labels, metadata, ttl; texts stay."""
         source, ids = change.source, change.relabelled
         for start in range(0, len(ids), _STEP):
             old = facts.get(ids[start : start + _STEP])
@@ -307,15 +300,7 @@ def gather_batch(
     settings: ChunkingSettings,
     progress: Progress,
 ) -> IngestionBatch:
-    """Cut every document once, and sort out those with too little text for a fact.
-
-    Args:
-        pairs: documents with the entries that they are to have.
-        stored: the entries that they have, by URI.
-        listed: what was cut already by URI; grows.
-        laying: where passages go that are too many to be held.
-        ttl: as in `IngestionBatch`.
-    """
+    """Cut every document once, and sort out those with too little text for a fact."""
     refused: dict[str, str] = {}
     kept: list[tuple[PassageReader, Source]] = []
     room = _HELD_CHARACTERS - sum(one.characters for one in listed.values() if one.held)

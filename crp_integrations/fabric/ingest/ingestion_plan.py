@@ -75,10 +75,6 @@ def source_entry(
 ) -> Source:
     """The registry entry that the document will have.
 
-    The caller's kind wins over the document's own, since who ingests decides what to trust.
-    Labels add up. A document that names neither keeps what is stored, also of a source that was
-    removed; one that names others changes what is stored.
-
     Spec: CRP-SPEC-009 §4.5
     """
     own_kind = kind or document.kind
@@ -101,10 +97,7 @@ def source_entry(
 
 
 def is_unchanged(source: Source, stored: Source | None) -> bool:
-    """Whether a document would leave everything as it is stored, but for STALE facts.
-
-    A source that was removed never does: who gives it again wants it back.
-    """
+    """Whether a document would leave everything as it is stored, but for STALE facts."""
     return (
         stored is not None
         and stored.status is not SourceStatus.REMOVED
@@ -152,15 +145,6 @@ def compare_document(
     """Compare what a document says now with what is stored of it; no texts are read.
 
     Spec: CRP-SPEC-009 §4.5
-
-    A passage is still there when its id is, or else when its text is; it then keeps its fact.
-    A passage that was withdrawn from retrieval stays withdrawn, unless its whole source was
-    removed. A stale fact whose time to live is over stays stale.
-
-    Args:
-        source: the registry entry as it will be.
-        stored: the entry as it is.
-        ttl: time to live that all facts of the source are to have; None leaves theirs.
     """
     passages = facts.passages(source.source_id)
     if not passages:
@@ -236,15 +220,7 @@ def _alive(
 def compare_facts(
     facts: FactsFacet, given: Sequence[Fact], now: datetime
 ) -> list[tuple[SourceChange, list[Fact]]]:
-    """What facts made by hand do to their sources; those that can be found already do nothing.
-
-    A fact that was deleted is new again when it is given again. One that is STALE is ACTIVE again
-    unless its time to live is over, and one that is archived is brought back; what is in
-    quarantine stays there.
-
-    Raises:
-        FactRejected: a fact is stored with other labels or another content.
-    """
+    """What facts made by hand do to their sources; those that can be found already do nothing."""
     stored = {fact.fact_id: fact for fact in facts.get([fact.fact_id for fact in given])}
     fresh: dict[str, list[Fact]] = defaultdict(list)
     back: dict[str, list[Fact]] = defaultdict(list)
@@ -309,11 +285,7 @@ def compare_facts(
 
 
 def check_same_labels(stored: Fact, given: Fact) -> None:
-    """Refuse to give a stored fact again with other labels.
-
-    Raises:
-        FactRejected: names the labels given alone, since the stored ones may be withheld.
-    """
+    """Refuse to give a stored fact again with other labels."""
     if stored.labels != given.labels:
         raise FactRejected(
             f"fact {given.fact_id} is stored with other labels than {list(given.labels)}"

@@ -86,11 +86,7 @@ def paragraph_groups(
 def fill_groups(
     ahead: Iterator[ParagraphGroup], settings: ChunkingSettings
 ) -> Iterator[ParagraphGroup]:
-    """Join neighbours of one section as long as they stay within `join_up_to_tokens`.
-
-    One group in `anchor_every`, by the hash of its first paragraph, is joined to none before it.
-    From there on the passages of two versions of a section are the same again.
-    """
+    """Join neighbours of one section as long as they stay within `join_up_to_tokens`."""
     held: ParagraphGroup | None = None
     for group in ahead:
         if (

@@ -32,21 +32,7 @@ _STEP = 512
 def embed_texts(
     embedder: Embedder, slices: Iterable[Slice], *, workers: int
 ) -> Iterator[tuple[Slice, FloatRows]]:
-    """Embed slices of content hashes and texts; a text's vector depends on the text alone.
-
-    At most one slice more than there are workers is in memory. A single slice is embedded in the
-    caller's own thread.
-
-    Args:
-        slices: content hash and text of each passage.
-        workers: slices embedded at the same time.
-
-    Yields:
-        Each slice, in order, with its unit rows, shape (len(slice), dimensions).
-
-    Raises:
-        EngineError: the embedder failed, or gave another number of vectors than of texts.
-    """
+    """Embed slices of content hashes and texts; a text's vector depends on the text alone."""
     waiting = iter(slices)
     first = list(islice(waiting, 2))
     if workers == 1 or len(first) < 2:
@@ -108,15 +94,7 @@ class TextEmbedding:
         return rows
 
     def prepare(self, texts: Iterable[tuple[str, str]], told: ProgressCount) -> None:
-        """Embed texts that have no vector in the store, and keep each slice there as it comes.
-
-        Every slice is a transaction of its own, so that after a kill only what is missing is
-        embedded again. No search and no other writer sees these vectors.
-
-        Args:
-            texts: content hash and text, a hash may come more than once.
-            told: is told how many of them have a vector.
-        """
+        """Embed texts that have no vector in the store, and keep each slice there as it comes."""
         slices = self._missing(iter(texts), told)
         for part, block in embed_texts(self.embedder, slices, workers=self.settings.embed_workers):
             with self.begin(True) as transaction:

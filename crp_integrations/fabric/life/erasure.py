@@ -36,11 +36,7 @@ WINDOWS_SETTING = "scrub_windows"
 def withdraw_windows(
     transaction: Transaction, ids: Sequence[str], now: datetime, *, source_id: str = ""
 ) -> bool:
-    """Take what was said with some facts, within the transaction that withdraws them.
-
-    Returns:
-        Whether anything was; its bytes are then to be taken off the disk.
-    """
+    """Take what was said with some facts, within the transaction that withdraws them."""
     shown = window_records_of(transaction)
     if shown is None or not shown.withdraw(ids, now, source_id=source_id):
         return False
@@ -51,17 +47,7 @@ def withdraw_windows(
 def withdraw_elsewhere(
     writing: FactWriter, ids: Sequence[str], now: datetime, *, source_id: str = ""
 ) -> bool:
-    """Take what other namespaces said with facts of this one, each in a transaction of its own.
-
-    It is done before the facts go: killed in between, too much is gone and nothing is left. From
-    then on nothing that is under way there keeps anything of them.
-
-    Returns:
-        False when some bytes wait for maintenance, since a reader or a writer forbade it.
-
-    Raises:
-        StoreBusy: another process held a namespace's write lock for too long.
-    """
+    """Take what other namespaces said with facts of this one, each in a transaction of its own."""
     clean = True
     for reader in writing.readers():
         with reader.begin() as transaction:
@@ -76,15 +62,7 @@ def forget_sessions(
     choose: Callable[[Transaction], Sequence[str]],
     cause: str,
 ) -> list[str]:
-    """Remove sessions with all that they said, and tell the journal.
-
-    Args:
-        choose: ids of those that are meant, asked for in the transaction; unknown ones do nothing.
-        cause: one word for the journal.
-
-    Returns:
-        Ids of those that were there.
-    """
+    """Remove sessions with all that they said, and tell the journal."""
     now = writing.clock.now()
     key = writing.key()
     with writing.begin(True) as transaction:
@@ -109,11 +87,7 @@ def windows_due(facts: FactsFacet) -> bool:
 
 
 def windows_scrubbed(writing: FactWriter) -> bool:
-    """Take the bytes of what was said off the disk; the index's files hold none of them.
-
-    Returns:
-        False when a reader or another writer forbids it now; `maintain` tries again.
-    """
+    """Take the bytes of what was said off the disk; the index's files hold none of them."""
     with writing.begin(False) as transaction:
         if not windows_due(transaction.facts):
             return True
@@ -221,15 +195,12 @@ class SourceErasure:
         """The source and all its facts, also those that the subject does not see."""
         source = self.writing.source(facts, source_id, "erase")
         chosen = facts.of_source(source_id)
-        self.writing.allow("erase", (fact.labels for fact in chosen))
+        self.writing.require_each("erase", (fact.labels for fact in chosen))
         return source, chosen
 
 
 def _tombstone(source: Source) -> Source:
-    """What stays of an erased source: its id, and the labels that the guard looks at.
-
-    The document's hash goes as well, since it would confirm a guess at the document.
-    """
+    """What stays of an erased source: its id, and the labels that the guard looks at."""
     return source.changed(
         title="",
         uri="",
@@ -241,12 +212,7 @@ def _tombstone(source: Source) -> Source:
 
 
 def _dissolve(facts: FactsFacet, gone: Sequence[Fact]) -> None:
-    """Take away every community label that may have words of the erased facts in it.
-
-    A name outlives the facts that it was taken from, so labels are compared with what is erased,
-    wherever the erased facts are by now. Facts that are in no community for the time being may
-    bear names from long ago, and lose them. Communities are found anew at the next maintenance.
-    """
+    """Take away every community label that may have words of the erased facts in it."""
     own = {fact.community_label for fact in gone if fact.community_label is not None}
     if not own and facts.setting(COMMUNITIES_SETTING) is None:
         return
@@ -282,11 +248,7 @@ def drop_cache(writing: FactWriter) -> None:
 
 
 def scrubbed(writing: FactWriter) -> bool:
-    """Take what was removed off the disk, if anything is left there.
-
-    Returns:
-        False when a reader or another writer forbids it now; `maintain` tries again.
-    """
+    """Take what was removed off the disk, if anything is left there."""
     with writing.begin(False) as transaction:
         pending = transaction.facts.setting(SCRUB_SETTING)
     if pending is None:

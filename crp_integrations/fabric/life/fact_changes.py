@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from pydantic import ValidationError
@@ -58,17 +59,10 @@ class StatusChanges:
         Spec: CRP-SPEC-009 §2.2
         """
 
-        def carry_out(facts: FactsFacet, chosen: Sequence[Fact], now: datetime) -> list[Draft]:
+        def carry_out(facts: FactsFacet, chosen: Sequence[Fact], now: datetime) -> None:
             facts.set_status(_ids(chosen), FactStatus.STALE, now)
-            return []
 
-        return self._change(
-            "stale",
-            ids,
-            "write",
-            lambda facts: check_transition(facts, FactStatus.STALE),
-            carry_out,
-        )
+        return self._change("stale", ids, _to(FactStatus.STALE), carry_out)
 
     def archive(self, ids: Sequence[str]) -> ChangeReport:
         """Put retrievable facts aside.
@@ -76,13 +70,10 @@ class StatusChanges:
         Spec: CRP-SPEC-009 §8.2
         """
 
-        def carry_out(facts: FactsFacet, chosen: Sequence[Fact], now: datetime) -> list[Draft]:
+        def carry_out(facts: FactsFacet, chosen: Sequence[Fact], now: datetime) -> None:
             facts.set_archived(_ids(chosen), now)
-            return []
 
-        return self._change(
-            "archived", ids, "write", lambda facts: check_archived(facts, False), carry_out
-        )
+        return self._change("archived", ids, partial(check_archived, wanted=False), carry_out)
 
     def restore(self, ids: Sequence[str]) -> ChangeReport:
         """Bring archived facts back as they were.
@@ -90,14 +81,11 @@ class StatusChanges:
         Spec: CRP-SPEC-009 §8.2
         """
 
-        def carry_out(facts: FactsFacet, chosen: Sequence[Fact], now: datetime) -> list[Draft]:
+        def carry_out(facts: FactsFacet, chosen: Sequence[Fact], now: datetime) -> None:
             # The moment of return is kept, or disuse would archive them again at once.
             facts.replace([fact.changed(archived_at=None, modified_at=now) for fact in chosen])
-            return []
 
-        return self._change(
-            "restored", ids, "write", lambda facts: check_archived(facts, True), carry_out
-        )
+        return self._change("restored", ids, partial(check_archived, wanted=True), carry_out)
 
     def quarantine(self, ids: Sequence[str], reason: str) -> ChangeReport:
         """Take facts out of retrieval and tell the operator which sources to review.
@@ -114,13 +102,7 @@ class StatusChanges:
                 for name, held in told.items()
             ]
 
-        report = self._change(
-            "quarantined",
-            ids,
-            "write",
-            lambda fact: check_transition(fact, FactStatus.QUARANTINED),
-            carry_out,
-        )
+        report = self._change("quarantined", ids, _to(FactStatus.QUARANTINED), carry_out)
         for name, held in told.items():
             self.writing.notify(
                 Notice(
@@ -139,42 +121,25 @@ class StatusChanges:
         Spec: CRP-SPEC-009 §8.4
         """
 
-        def carry_out(facts: FactsFacet, chosen: Sequence[Fact], now: datetime) -> list[Draft]:
+        def carry_out(facts: FactsFacet, chosen: Sequence[Fact], now: datetime) -> None:
             facts.set_status(_ids(chosen), FactStatus.ACTIVE, now)
             count_back(facts, chosen)
             archived = [fact.fact_id for fact in chosen if fact.archived_at is not None]
             if archived:
                 facts.set_archived(archived, None)
-            return []
 
-        return self._change(
-            "lifted",
-            ids,
-            "write",
-            lambda facts: check_transition(
-                facts, FactStatus.ACTIVE, among={FactStatus.QUARANTINED}
-            ),
-            carry_out,
-        )
+        legal = partial(check_transition, to=FactStatus.ACTIVE, among={FactStatus.QUARANTINED})
+        return self._change("lifted", ids, legal, carry_out)
 
     def forget(self, ids: Sequence[str], source_id: str | None) -> ChangeReport:
         """Delete facts, or a source with everything of it; their bytes go with time.
 
         Spec: CRP-SPEC-009 §2.2
-
-        Raises:
-            RequestError: neither facts nor a source are given.
         """
         if source_id is None:
             if not ids:
                 raise RequestError("forget was given neither facts nor a source")
-            report = self._change(
-                "deleted",
-                ids,
-                "erase",
-                lambda facts: check_transition(facts, FactStatus.DELETED),
-                _delete,
-            )
+            report = self._change("deleted", ids, _to(FactStatus.DELETED), _delete)
             # Until here their status kept everybody from what is outside of the store.
             self.writing.erase_elsewhere(report.facts)
             return report
@@ -188,7 +153,7 @@ class StatusChanges:
             ]
             # All of them, also those that the subject does not see: the guard is asked for each.
             whole = facts.get(held)
-            self.writing.allow("erase", (fact.labels for fact in whole))
+            self.writing.require_each("erase", (fact.labels for fact in whole))
             others = self.writing.found(facts, ids, "erase")
             chosen = {fact.fact_id: fact for fact in (*whole, *others)}
             check_transition(chosen.values(), FactStatus.DELETED)
@@ -234,12 +199,12 @@ class StatusChanges:
         self,
         verb: Verb,
         ids: Sequence[str],
-        action: Action,
         legal: Callable[[Sequence[Fact]], None],
-        carry_out: Callable[[FactsFacet, Sequence[Fact], datetime], list[Draft]],
+        carry_out: Callable[[FactsFacet, Sequence[Fact], datetime], list[Draft] | None],
     ) -> ChangeReport:
         """Choose, check, change and tell. What is refused makes neither a file nor a key."""
         writing, now = self.writing, self.writing.clock.now()
+        action: Action = "erase" if verb == "deleted" else "write"
         with writing.begin(False) as transaction:
             legal(writing.found(transaction.facts, ids, action))
             if not ids:
@@ -251,7 +216,7 @@ class StatusChanges:
             chosen = writing.found(transaction.facts, ids, action)
             legal(chosen)
             before = writing.hash_in(transaction.facts)
-            drafts = carry_out(transaction.facts, chosen, now)
+            drafts = carry_out(transaction.facts, chosen, now) or []
             if verb == "deleted":
                 # There is no way back from it, so what was said with them is of no use any more.
                 said = withdraw_windows(transaction, _ids(chosen), now)
@@ -273,6 +238,10 @@ class StatusChanges:
             sources=tuple(by_source(chosen)),
             state_hash=after,
         )
+
+
+def _to(status: FactStatus) -> Callable[[Sequence[Fact]], None]:
+    return partial(check_transition, to=status)
 
 
 def _ids(facts: Iterable[Fact]) -> list[str]:
@@ -313,16 +282,6 @@ class FactUpdate:
         """Change some fields of a fact.
 
         Spec: CRP-SPEC-009 §2, §3.3 (decision E18)
-
-        The new vector is made before the transaction. In it the fact is read once more and the
-        fields are put on what is stored then, so that nothing another writer did is undone.
-
-        Args:
-            fact_id: of an ACTIVE or STALE fact.
-            given: the new values by field name.
-
-        Returns:
-            The fact as it is stored now.
         """
         writing, now = self.writing, self.writing.clock.now()
         with writing.begin(False) as transaction:
@@ -381,12 +340,7 @@ class FactUpdate:
     def _wanted(
         self, facts: FactsFacet, fact_id: str, given: Mapping[str, Any], now: datetime
     ) -> tuple[Fact, Fact]:
-        """The fact as it is stored, and as it is to be.
-
-        Raises:
-            IllegalTransition: it is DELETED or QUARANTINED.
-            FactRejected: a value is not usable.
-        """
+        """The fact as it is stored, and as it is to be."""
         (stored,) = self.writing.found(facts, [fact_id], "write")
         check_content(stored)
         try:

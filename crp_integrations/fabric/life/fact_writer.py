@@ -15,12 +15,11 @@ from typing import Any
 from crp_integrations.audit.journal import EventDraft, append
 from crp_integrations.audit.records import Event
 from crp_integrations.errors import RequestError
+from crp_integrations.fabric.ingest.ingestion import IngestionTarget
 from crp_integrations.fabric.ingest.ingestion_plan import USER_SOURCE
-from crp_integrations.fabric.ports import Cache, FactsFacet, Notify, Transaction
+from crp_integrations.fabric.ports import Cache, FactsFacet, Transaction
 from crp_integrations.fabric.records import Fact, Source
-from crp_integrations.fabric.settings import FabricSettings
 from crp_integrations.guard.decisions import Action
-from crp_integrations.ports import Clock, Tracer
 from crp_integrations.seals import iso, sha256
 from crp_integrations.vocabulary import EventType, FactStatus
 
@@ -43,55 +42,33 @@ class NamespaceScrub:
 
 
 @dataclass(frozen=True, slots=True)
-class FactWriter:
+class FactWriter(IngestionTarget):
     """One namespace, on behalf of one subject, for the verbs that change what is stored.
 
     Attributes:
-        begin: opens a transaction of the namespace; true for a writing one.
-        key: gives the journal's key, asked for when there is something to write.
         may_read: whether the subject may see things with exactly these labels.
         require: raises AccessDenied when the action on things with these labels is denied.
-        check: raises ConfigError when the stored vectors are of another embedder.
-        hash_in: the state hash as a transaction sees it.
         cache: where derived files are kept; None for a store without files.
         scrub: takes the bytes of what was removed off the disk; False when a reader forbids it.
         forget_held: forgets what sessions hold in memory of a source.
         erase_elsewhere: erases what is kept outside of the store of some facts or sources.
-        notify: tells the operator.
         refuse_shared: raises AccessDenied for facts, or a source, of a shared namespace.
-        check_shared: raises AccessDenied for facts, given and stored, that say something else
-            than a shared fact of their id.
         readers: the namespaces that read this one; none but for a shared namespace.
     """
 
-    namespace: str
-    begin: Callable[[bool], AbstractContextManager[Transaction]]
-    clock: Clock
-    key: Callable[[], bytes]
-    settings: FabricSettings
-    tracer: Tracer
     may_read: Callable[[tuple[str, ...]], bool]
     require: Callable[[Action, tuple[str, ...]], object]
-    check: Callable[[FactsFacet], None]
-    hash_in: Callable[[FactsFacet], str]
     cache: Callable[[], Cache | None]
     scrub: Callable[[], bool]
     forget_held: Callable[[str], object]
     erase_elsewhere: Callable[[Sequence[str]], object]
-    notify: Notify
     refuse_shared: Callable[[Sequence[str], str], None]
-    check_shared: Callable[[Iterable[Fact], Iterable[Fact]], None]
     readers: Callable[[], Iterable[NamespaceScrub]]
 
     # --- what is there -----------------------------------------------------------------
 
     def found(self, facts: FactsFacet, ids: Sequence[str], action: Action) -> list[Fact]:
-        """The facts of a batch by id, whatever their status, each once.
-
-        Raises:
-            RequestError: an id is unknown; one that the subject may not see is unknown to it.
-            AccessDenied: the guard denies the action on a fact that the subject may see.
-        """
+        """The facts of a batch by id, whatever their status, each once."""
         _check_ids(ids)
         wanted = sorted(set(ids))
         stored = {fact.fact_id: fact for fact in facts.get(wanted)}
@@ -105,16 +82,11 @@ class FactWriter:
                 "nothing was changed"
             )
         chosen = [stored[id_] for id_ in wanted]
-        self.allow(action, (fact.labels for fact in chosen))
+        self.require_each(action, (fact.labels for fact in chosen))
         return chosen
 
     def source(self, facts: FactsFacet, source_id: str, action: Action) -> Source:
-        """A registry entry.
-
-        Raises:
-            RequestError: the source is unknown, or hidden from the subject.
-            AccessDenied: the guard denies the action on it.
-        """
+        """A registry entry."""
         source = facts.source(source_id)
         if source is None or not self.may_read(source.labels):
             self.refuse_shared((), source_id)
@@ -125,12 +97,8 @@ class FactWriter:
         self.require(action, source.labels)
         return source
 
-    def allow(self, action: Action, labels: Iterable[tuple[str, ...]]) -> None:
-        """Ask the guard once for each set of labels.
-
-        Raises:
-            AccessDenied: one of them is denied.
-        """
+    def require_each(self, action: Action, labels: Iterable[tuple[str, ...]]) -> None:
+        """Ask the guard once for each set of labels."""
         for one in sorted(set(labels)):
             self.require(action, one)
 
@@ -147,16 +115,7 @@ class FactWriter:
         key: bytes,
         facts: Sequence[str] = (),
     ) -> tuple[str, list[Event]]:
-        """Put events into the journal, and the change of the state hash when it did change.
-
-        Args:
-            cause: one word or two for why the state hash changed.
-            facts: ids of the facts behind it, where no event of their own names them; of very
-                many, their number alone is told.
-
-        Returns:
-            The state hash afterwards, and the events as stored.
-        """
+        """Put events into the journal, and the change of the state hash when it did change."""
         after = self.hash_in(transaction.facts)
         told = [EventDraft(kind, part) for kind, data in drafts for part in _parts(data)]
         if after != before:
@@ -171,10 +130,7 @@ class FactWriter:
 
 
 def _check_ids(ids: object) -> None:
-    """Refuse what is not a list of ids.
-
-    A generator is refused too: a batch is read twice, and the second time it would be empty.
-    """
+    """Refuse what is not a list of ids."""
     if isinstance(ids, str) or not isinstance(ids, Collection):
         raise RequestError(
             f"the fact ids are given as {type(ids).__name__}, wanted a list of texts; put one id "
@@ -208,9 +164,6 @@ def by_source(facts: Iterable[Fact]) -> dict[str, list[str]]:
 def recount_sources(facts: FactsFacet, gone: Iterable[Fact]) -> None:
     """Take deleted facts out of their sources' counts.
 
-    A fact that was STALE is in no count already when its passage vanished from the document, so
-    only those that were not are taken off, and a count never exceeds what is stored.
-
     Spec: CRP-SPEC-009 §4.5
     """
     taken: Counter[str] = Counter()
@@ -226,9 +179,6 @@ def recount_sources(facts: FactsFacet, gone: Iterable[Fact]) -> None:
 
 def count_back(facts: FactsFacet, active: Iterable[Fact]) -> None:
     """Put facts that are ACTIVE again into their sources' counts.
-
-    One whose passage vanished from the document meanwhile is in no count, so a count is raised to
-    what is ACTIVE.
 
     Spec: CRP-SPEC-009 §4.5
     """

@@ -44,16 +44,6 @@ def check_transition(
     """Refuse a change of status that the table does not hold.
 
     Spec: CRP-SPEC-009 §2.2
-
-    Args:
-        facts: as they are stored now.
-        to: the status that they are to have. One that a fact has already is no change, and is
-            refused like any other that the table does not hold.
-        among: statuses that the verb at hand starts from; others are refused even where another
-            verb could make the change.
-
-    Raises:
-        IllegalTransition: names the first such fact by id, both statuses, and what is legal.
     """
     for fact in facts:
         if fact.status in among and (fact.status, to) in LEGAL:
@@ -82,11 +72,7 @@ def has_outlived(fact: Fact, now: datetime) -> bool:
 
 
 def check_content(fact: Fact) -> None:
-    """Refuse to change what a withdrawn fact says.
-
-    Raises:
-        IllegalTransition: names the fact and its status.
-    """
+    """Refuse to change what a withdrawn fact says."""
     if fact.status in (DELETED, QUARANTINED):
         raise IllegalTransition(
             f"fact {fact.fact_id} is {fact.status.value} and cannot be updated; "
@@ -95,11 +81,7 @@ def check_content(fact: Fact) -> None:
 
 
 def check_validity(fact: Fact) -> None:
-    """Refuse a fact that ends before it begins.
-
-    Raises:
-        FactRejected: names the fact and both moments.
-    """
+    """Refuse a fact that ends before it begins."""
     begun, ended = fact.valid_from, fact.valid_to
     if begun is not None and ended is not None and ended < begun:
         raise FactRejected(
@@ -112,9 +94,6 @@ def check_archived(facts: Iterable[Fact], wanted: bool) -> None:
     """Refuse to archive what is archived or withdrawn, or to restore what is not archived.
 
     Spec: CRP-SPEC-009 §8.2
-
-    Raises:
-        IllegalTransition: names the first such fact and what it is.
     """
     for fact in facts:
         archived = fact.archived_at is not None

@@ -61,9 +61,6 @@ class Maintenance:
         """Do what is due.
 
         Spec: CRP-SPEC-009 §2.2, §5.5, §7.2, §8.1, §8.2
-
-        Raises:
-            StoreBusy: another process held the write lock for too long; what was done stays done.
         """
         now = self.writing.clock.now()
         sessions = self.purge_sessions(now)

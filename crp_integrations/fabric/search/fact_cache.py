@@ -50,11 +50,7 @@ class FactCache:
     """
 
     def __init__(self, most_bytes: int) -> None:
-        """Keep nothing yet.
-
-        Args:
-            most_bytes: of all namespaces together; the facts used longest ago give way.
-        """
+        """Keep nothing yet."""
         self._most = most_bytes
         self._lock = threading.Lock()
         self._held: OrderedDict[str, _CachedNamespace] = OrderedDict()

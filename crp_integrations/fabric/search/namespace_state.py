@@ -54,9 +54,6 @@ class StateHashes:
     def of(self, facts: FactsFacet) -> str:
         """The state hash of what a transaction sees, also of what it has written itself.
 
-        Should that be undone, nothing leads from it to another state: no other has its mark's
-        token.
-
         Spec: CRP-SPEC-009 §6.1
         """
         made = self._made(facts)
@@ -105,11 +102,7 @@ class IndexParts:
         self._known: OrderedDict[object, IndexPart] = OrderedDict()
 
     def get(self, key: object, make: Callable[[], IndexPart], room: int) -> IndexPart:
-        """The selection under a key, made when it is not known.
-
-        Args:
-            room: most rows that all remembered ones may have as blocks of their own.
-        """
+        """The selection under a key, made when it is not known."""
         with self._lock:
             found = self._known.get(key)
             if found is not None:
@@ -149,16 +142,7 @@ class Snapshot:
     def select(
         self, facts: FactsFacet, where: Where, allowed: Sequence[bool] | None = None
     ) -> IndexPart:
-        """The facts that a filter means, remembered for the next search.
-
-        Args:
-            facts: of a transaction that sees this state.
-            where: of retrievable facts.
-            allowed: for each of the index' `label_sets` whether its facts may be seen.
-
-        Raises:
-            RequestError: a text of the filter is no Unicode.
-        """
+        """The facts that a filter means, remembered for the next search."""
         seen = None if allowed is None or all(allowed) else tuple(allowed)
 
         def make() -> IndexPart:
@@ -180,7 +164,7 @@ class Snapshot:
 class NamespaceState:
     """The last states of one namespace; safe between threads.
 
-    A new state is made from an earlier one and the facts that changed in between. Only pictures of
+    A new state is made from an earlier one and the facts that changed in between. Only snapshots of
     what a reading transaction sees are kept: a writing one may still be undone. Of a hash its mark
     tells whether it was.
 
@@ -205,7 +189,7 @@ class NamespaceState:
         self._check = check
         self._lock = threading.Lock()
         self._settling = threading.Lock()
-        self._pictures: tuple[Snapshot, ...] = ()
+        self._snapshots: tuple[Snapshot, ...] = ()
         self._hashes = StateHashes()
         self._file: SavedGraph | None = None
         # Searches that lacked a graph, and whether that was logged.
@@ -214,12 +198,8 @@ class NamespaceState:
 
     # --- in a reading transaction --------------------------------------------------------
 
-    def picture(self, facts: FactsFacet) -> Snapshot:
-        """What a reading transaction sees.
-
-        Raises:
-            ConfigError: the stored vectors are of another embedder.
-        """
+    def snapshot(self, facts: FactsFacet) -> Snapshot:
+        """What a reading transaction sees."""
         found = self._brought(facts)
         return self._looked_for_graph(facts, found) if found.lacking else found
 
@@ -234,17 +214,17 @@ class NamespaceState:
 
     def seen_facts(self) -> bool:
         """Whether the state that was looked at last held facts."""
-        pictures = self._pictures
-        return bool(pictures) and len(pictures[-1].index) > 0
+        snapshots = self._snapshots
+        return bool(snapshots) and len(snapshots[-1].index) > 0
 
     # --- in any transaction --------------------------------------------------------------
 
     def retrievable(self, facts: FactsFacet, ids: Sequence[str]) -> set[str]:
-        """Those of the ids whose facts can be retrieved; a picture of this state knows them."""
-        picture = self._known(facts.mark(), facts.generation()) if self._pictures else None
-        if picture is None:
+        """Those of the ids whose facts can be retrieved; a snapshot of this state knows them."""
+        snapshot = self._known(facts.mark(), facts.generation()) if self._snapshots else None
+        if snapshot is None:
             return {id_ for id_, _ in facts.retrievable(ids)}
-        places = picture.index.places(ids)
+        places = snapshot.index.places(ids)
         return {id_ for id_, place in zip(ids, places, strict=True) if place is not None}
 
     def hash_in(self, facts: FactsFacet) -> str:
@@ -259,16 +239,7 @@ class NamespaceState:
     def settle(self, *, thorough: bool = False) -> bool:
         """Bring what is kept forward, and build the graph when one is due; for writers.
 
-        Called after a commit, by whoever wrote. Readers search exactly what a graph does not
-        cover, so nothing waits for this, and what fails here undoes nothing.
-
         Spec: CRP-SPEC-009 §3.3
-
-        Args:
-            thorough: whether the file of the graph is looked at too, as maintenance does.
-
-        Returns:
-            Whether a graph was built.
         """
         # Who comes while a graph is being built leaves the rest to the next writer.
         if not self._settling.acquire(blocking=False):
@@ -291,23 +262,23 @@ class NamespaceState:
             self.state_hash(facts)
             if thorough:
                 self._file = None
-            if graphs is None or (not self._pictures and self._needs_nothing(graphs, facts)):
+            if graphs is None or (not self._snapshots and self._needs_nothing(graphs, facts)):
                 return False
-            picture = self._brought(facts)
-            if picture.lacking and (found := self._loaded(facts, picture)):
-                picture = found
+            snapshot = self._brought(facts)
+            if snapshot.lacking and (found := self._loaded(facts, snapshot)):
+                snapshot = found
             embedder = facts.setting(EMBEDDER_SETTING) or ""
             lost = thorough and graphs.keeps and graphs.kept(facts) is None
-        index = picture.index
+        index = snapshot.index
         if not graphs.due(index) and not (lost and graphs.wanted(len(index))):
-            if graphs.behind(index, picture.mark):
-                graphs.restate(index, picture.mark)
+            if graphs.behind(index, snapshot.mark):
+                graphs.restate(index, snapshot.mark)
             return False
-        built = self._pictured(picture.mark, graphs.build(index))
+        built = self._snapshot_of(snapshot.mark, graphs.build(index))
         with self._lock:
             # Later states are made from this one; a reader of an earlier one keeps its own.
-            earlier = [p for p in self._pictures if p.mark.sequence < built.mark.sequence]
-            self._pictures = (*earlier, built)
+            earlier = [p for p in self._snapshots if p.mark.sequence < built.mark.sequence]
+            self._snapshots = (*earlier, built)
         graphs.save(built.index, built.mark, embedder)
         return True
 
@@ -333,39 +304,35 @@ class NamespaceState:
         return found
 
     def _known(self, mark: LogMark, generation: int) -> Snapshot | None:
-        for picture in reversed(self._pictures):
+        for snapshot in reversed(self._snapshots):
             # What only a filter looks at, such as metadata, is not in the log.
-            if picture.mark == mark and picture.generation == generation:
-                return picture
+            if snapshot.mark == mark and snapshot.generation == generation:
+                return snapshot
         return None
 
-    def _pictured(self, mark: LogMark, index: VectorIndex) -> Snapshot:
+    def _snapshot_of(self, mark: LogMark, index: VectorIndex) -> Snapshot:
         if self._graphs is None:
             return Snapshot(mark, index, lacking=len(index) > self._settings.exact_up_to)
         return Snapshot(mark, index, lacking=self._graphs.due(index))
 
     def _made(self, facts: FactsFacet, mark: LogMark) -> Snapshot:
-        """A picture from the nearest earlier one, or else from everything that is stored."""
-        for earlier in reversed(self._pictures):
+        """A snapshot from the nearest earlier one, or else from everything that is stored."""
+        for earlier in reversed(self._snapshots):
             if earlier.mark.sequence <= mark.sequence:
                 changed = facts.changes(earlier.mark)
                 index = None if changed is None else earlier.index.advanced(facts, changed)
                 if index is not None:
-                    return self._kept(self._pictured(mark, self._slimmed(index)))
+                    return self._kept(self._snapshot_of(mark, self._slimmed(index)))
         # The log leads from none of them to here, so they may be of another history.
-        self._pictures = ()
+        self._snapshots = ()
         graphs = self._graphs
         index = None
         if graphs is not None and graphs.wanted(_retrievable(facts)):
             index = graphs.load(facts)
-        return self._kept(self._pictured(mark, index or VectorIndex.read(facts)))
+        return self._kept(self._snapshot_of(mark, index or VectorIndex.read(facts)))
 
     def _slimmed(self, index: VectorIndex) -> VectorIndex:
-        """One block alone where a worn graph is left that nobody builds anew.
-
-        A namespace that shrank below the size for a graph would else keep the rows of what went,
-        and grow its tail, for as long as the process lives.
-        """
+        """One block alone where a worn graph is left that nobody builds anew."""
         graphs = self._graphs
         if graphs is None or index.graph is None or graphs.wanted(len(index)):
             return index
@@ -374,49 +341,46 @@ class NamespaceState:
         return index.with_graph(None).merged()
 
     def _kept(self, made: Snapshot) -> Snapshot:
-        """Keep a picture beside the last ones; at most two base blocks stay in memory."""
-        others = [picture for picture in self._pictures if picture.mark != made.mark]
-        ordered = sorted([*others, made], key=lambda picture: picture.mark.sequence)[-_KEPT:]
-        bases = {id(picture.index.base) for picture in ordered[-2:]}
-        self._pictures = tuple(p for p in ordered if id(p.index.base) in bases)
+        """Keep a snapshot beside the last ones; at most two base blocks stay in memory."""
+        others = [snapshot for snapshot in self._snapshots if snapshot.mark != made.mark]
+        ordered = sorted([*others, made], key=lambda snapshot: snapshot.mark.sequence)[-_KEPT:]
+        bases = {id(snapshot.index.base) for snapshot in ordered[-2:]}
+        self._snapshots = tuple(p for p in ordered if id(p.index.base) in bases)
         return made
 
-    def _looked_for_graph(self, facts: FactsFacet, picture: Snapshot) -> Snapshot:
-        """Look for a graph that another process built meanwhile, and never build one.
-
-        Only now and then, at the first, second, fourth… search, since the whole file is checked.
-        """
-        size = len(picture.index)
+    def _looked_for_graph(self, facts: FactsFacet, snapshot: Snapshot) -> Snapshot:
+        """Look for a graph that another process built meanwhile, and never build one."""
+        size = len(snapshot.index)
         if self._graphs is None:
             self._tell(
                 "%d facts are compared one by one; above %d a graph is faster: "
                 "pip install 'crp-integrations[hnsw]'",
                 size,
             )
-            return picture
+            return snapshot
         self._lacked += 1
         if self._lacked & (self._lacked - 1) == 0:
-            found = self._loaded(facts, picture)
+            found = self._loaded(facts, snapshot)
             if found is not None:
                 self._lacked = 0
                 return found
-        if picture.index.graph is None:
+        if snapshot.index.graph is None:
             self._tell(
                 "%d facts are compared one by one, since there is no graph of them yet (above %d "
                 "one is faster); build it with `crp fabric maintain`",
                 size,
             )
-        return picture
+        return snapshot
 
-    def _loaded(self, facts: FactsFacet, picture: Snapshot) -> Snapshot | None:
+    def _loaded(self, facts: FactsFacet, snapshot: Snapshot) -> Snapshot | None:
         """The same state with a graph that another process kept, when that is a better one."""
         if self._graphs is None or not self._graphs.keeps:
             return None
         with self._lock:
             index = self._graphs.load(facts)
-            if index is None or (picture.index.graph and index.worn >= picture.index.worn):
+            if index is None or (snapshot.index.graph and index.worn >= snapshot.index.worn):
                 return None
-            return self._kept(self._pictured(picture.mark, index))
+            return self._kept(self._snapshot_of(snapshot.mark, index))
 
     def _tell(self, message: str, size: int) -> None:
         if not self._told:

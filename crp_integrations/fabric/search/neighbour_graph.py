@@ -72,11 +72,7 @@ def save_rows(
     block: FloatRows,
     still_valid: Callable[[Transaction], bool],
 ) -> bool:
-    """Keep the rows of a graph, shape (n, dimensions), little-endian float32.
-
-    Returns:
-        Whether the file was published.
-    """
+    """Keep the rows of a graph, shape (n, dimensions), little-endian float32."""
     about = RowsFile(rows_of=rows_digest(ids, checksums)).model_dump(mode="json")
 
     def write(path: str) -> None:
@@ -86,12 +82,7 @@ def save_rows(
 
 
 def find_rows(cache: Cache, ids: Sequence[str], checksums: Sequence[int]) -> Block | None:
-    """What maps the file of exactly these rows, which is being checked meanwhile.
-
-    Returns:
-        None when there is no such file. What is returned gives None when the file is not whole, or
-        does not hold what the checksums say.
-    """
+    """What maps the file of exactly these rows, which is being checked meanwhile."""
     found = cache.find(ROWS_FILE)
     if found is None or not _rows_fit(found, ids, checksums):
         return None
@@ -114,10 +105,7 @@ def _rows_fit(found: CacheEntry, ids: Sequence[str], checksums: Sequence[int]) -
 
 
 def _mapped(cached: CachedFile, rows: int) -> FloatRows | None:
-    """The rows of a whole file, not to be written into.
-
-    A file is replaced or removed and never written again, so what is mapped stays what was checked.
-    """
+    """The rows of a whole file, not to be written into."""
     try:
         if _CANNOT_REMOVE:
             flat = np.fromfile(cached.path, dtype=_STORED)
@@ -134,10 +122,7 @@ def _mapped(cached: CachedFile, rows: int) -> FloatRows | None:
 
 
 def _rows_match(block: FloatRows, checksums: Sequence[int]) -> bool:
-    """Whether a few rows are what their checksums say.
-
-    Another process may have put another file into its place after it was checked.
-    """
+    """Whether a few rows are what their checksums say."""
     last = len(checksums) - 1
     places = np.linspace(0, last, min(_ROW_PROBES, len(checksums))).astype(np.intp).tolist()
     return all(checksum(block[place]) == checksums[place] for place in places)
@@ -247,23 +232,13 @@ class NeighbourGraphs:
         """The same facts with a graph over all of them, in the order of their ids.
 
         Spec: CRP-SPEC-009 §3.2, §3.3
-
-        Raises:
-            EngineError: the library failed.
         """
         merged = index.merged()
         built = self._engine.build(merged.base, self._settings)
         return merged.with_graph(self._graph(built))
 
     def save(self, index: VectorIndex, mark: LogMark, embedder: str) -> bool:
-        """Keep a graph that was just built, for the next process.
-
-        Args:
-            mark: of the state that the index shows.
-
-        Returns:
-            Whether it is kept; not when a vector went meanwhile that the file would hold.
-        """
+        """Keep a graph that was just built, for the next process."""
         if self._cache is None or index.graph is None:
             return False
         checksums = [checksum(row) for row in index.base]
@@ -309,16 +284,7 @@ class NeighbourGraphs:
         )
 
     def restate(self, index: VectorIndex, mark: LogMark) -> bool:
-        """Say of the file that it fits a later state, for the next process to compare less.
-
-        No graph holds labels or communities, and the log names each fact that got others.
-
-        Args:
-            index: around the graph of the file, as of that state.
-
-        Returns:
-            Whether it was said; not when another process put another file there.
-        """
+        """Say of the file that it fits a later state, for the next process to compare less."""
         known, self._says = self._says, None
 
         def say(said: Mapping[str, JsonValue]) -> Mapping[str, JsonValue] | None:
@@ -417,10 +383,7 @@ def _graph_file(about: Mapping[str, JsonValue]) -> GraphFile | None:
 
 
 def _finds_own_rows(built: GraphIndex, index: VectorIndex) -> bool:
-    """Whether a graph finds rows of the index by their own vectors.
-
-    Another process may have put another graph into the file's place after it was checked.
-    """
+    """Whether a graph finds rows of the index by their own vectors."""
     alive = np.flatnonzero(index.alive[: len(index.base_ids)])
     if not alive.size:
         return False

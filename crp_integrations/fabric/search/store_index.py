@@ -69,11 +69,7 @@ class StoreIndex:
         return {id_ for id_, place in zip(ids, places, strict=True) if place is not None}
 
     def rows(self, ids: Sequence[str], *, allowed: Sequence[bool] | None = None) -> FloatRows:
-        """Unit rows in the order asked for, shape (len(ids), dimensions).
-
-        Raises:
-            StoreError: an id is unknown, or its fact may not be seen.
-        """
+        """Unit rows in the order asked for, shape (len(ids), dimensions)."""
         places = self.places(ids, allowed)
         if None in places:
             fact = ids[places.index(None)]
@@ -92,14 +88,6 @@ class StoreIndex:
         """The k facts of highest cosine among those that the store's index finds, ties by id.
 
         Spec: CRP-SPEC-009 §3.1
-
-        Args:
-            allowed: for each of `label_sets` whether its facts may be seen; None for all.
-            among: the only facts wanted; None for all.
-            last: nothing else is read of the transaction.
-
-        Raises:
-            EngineError: the vector has another length than the rows, or is not finite.
         """
         if k <= 0:
             return []
@@ -119,6 +107,21 @@ class StoreIndex:
         ranked = sorted(zip((-cosine(rows, wanted)).tolist(), ids, strict=True))
         return [Hit(id_, -score) for score, id_ in ranked[:k]]
 
+    def nearest_where(
+        self,
+        vector: npt.NDArray[np.float32],
+        k: int,
+        where: Where,
+        allowed: Sequence[bool],
+        *,
+        last: bool = False,
+    ) -> list[Hit]:
+        """The k facts of highest cosine that a filter means, each one compared; ties by id."""
+        ids = self.facts.find(where)
+        places = self.places(ids, allowed)
+        among = [id_ for id_, at in zip(ids, places, strict=True) if at is not None]
+        return self.nearest(vector, k, among=among, last=last)
+
     def foresee(
         self,
         vector: npt.NDArray[np.float32],
@@ -137,43 +140,10 @@ class StoreIndex:
         return [labels for labels, may in zip(self.label_sets, allowed, strict=True) if may]
 
 
-@dataclass(frozen=True, slots=True)
-class StoreSnapshot:
-    """One committed state of a namespace, as `Snapshot` is, for the length of a transaction."""
-
-    index: StoreIndex
-
-    def nearest(
-        self,
-        vector: npt.NDArray[np.float32],
-        k: int,
-        where: Where | None,
-        allowed: Sequence[bool],
-        *,
-        last: bool = False,
-    ) -> list[Hit]:
-        """The k facts of highest cosine, ties by id; among those of a filter every one is compared.
-
-        Args:
-            allowed: for each of the index' `label_sets` whether its facts may be seen.
-            last: nothing else is read of the transaction.
-        """
-        if where is None:
-            return self.index.nearest(vector, k, allowed=allowed, last=last)
-        ids = self.index.facts.find(where)
-        places = self.index.places(ids, allowed)
-        among = [id_ for id_, at in zip(ids, places, strict=True) if at is not None]
-        return self.index.nearest(vector, k, among=among, last=last)
-
-
-def store_snapshot(
+def store_index(
     facts: FactsFacet, more_than: int, check: Callable[[FactsFacet], None]
-) -> StoreSnapshot | None:
-    """The picture of a namespace of more than so many facts whose store has an index of them.
-
-    Args:
-        check: refuses vectors of another embedder, which may have come into use at any time.
-    """
+) -> StoreIndex | None:
+    """The index of a namespace of more than so many facts whose store has an index of them."""
     searching = vector_search_of(facts)
     if searching is None:
         return None
@@ -181,4 +151,4 @@ def store_snapshot(
     if len(index) <= more_than:
         return None
     check(facts)
-    return StoreSnapshot(index)
+    return index

@@ -49,17 +49,11 @@ def scan(
     allowed: Sequence[bool] | None,
     scan_rows: int,
 ) -> list[Hit]:
-    """The k facts of highest cosine among all that count and may be seen, ties by id.
-
-    Args:
-        wanted: unit vector, shape (dimensions,).
-        allowed: for each of the rows' `label_sets` whether its facts may be seen; None for all.
-        scan_rows: rows of one product.
-    """
+    """The k facts of highest cosine among all that count and may be seen, ties by id."""
     places = None
     if allowed is not None or len(rows) < len(rows.alive):
         places = np.flatnonzero(rows.alive if allowed is None else rows.passing(allowed))
-    narrow = rows.narrow()
+    narrow = rows.short_rows()
     if narrow is not None:
         found = _by_bound(rows, narrow, wanted, k, places, scan_rows)
         if found is not None:
@@ -123,10 +117,7 @@ def _by_bound(
     places: Places | None,
     scan_rows: int,
 ) -> list[Hit] | None:
-    """The best of some places, of which most are told apart by their short form.
-
-    None when it lets too much through, or there is little to leave out.
-    """
+    """The best of some places, of which most are told apart by their short form."""
     most = narrow.most(wanted)
     if len(rows.late):
         late = products(rows.late, wanted, scan_rows) + slack(rows.dimensions)
@@ -240,18 +231,7 @@ class VectorIndex(VectorRows):
     def over(
         cls, facts: FactsFacet, base: GraphBase, changed: Sequence[str], rows: Block | None = None
     ) -> VectorIndex | None:
-        """Read what a transaction sees around the base block of an earlier state.
-
-        Args:
-            base: what the graph that waits for this index was built over.
-            changed: ids of all facts that may have changed since.
-            rows: gives the base block as it was then, so that only what may have changed is read;
-                it gives None where it cannot.
-
-        Returns:
-            None when it cannot be a base of this namespace: a fact that never changed is missing
-            on either side, or the vectors have another length.
-        """
+        """Read what a transaction sees around the base block of an earlier state."""
         listed, moved = facts.retrievable(), set(changed)
         labels = dict(listed)
         if tuple(labels) == base.ids:
@@ -289,15 +269,7 @@ class VectorIndex(VectorRows):
         return made.changed(facts, sorted(set(again))) if again else made
 
     def advanced(self, facts: FactsFacet, changed: Sequence[str]) -> VectorIndex | None:
-        """The next state, with one base again when much has changed and no graph stands on it.
-
-        Args:
-            facts: what the transaction sees.
-            changed: ids of all facts that may differ from this state, each once.
-
-        Returns:
-            None when the vectors have another length now, so everything must be read again.
-        """
+        """The next state, with one base again when much has changed and no graph stands on it."""
         made = self.changed(facts, changed)
         if made is None or made.graph is not None:
             return made
@@ -330,21 +302,7 @@ class VectorIndex(VectorRows):
     ) -> list[Hit]:
         """The k facts of highest cosine, ties by id.
 
-        Without a graph, and within a selection, exactly these; with one, the best of what the
-        graph finds and of everything that came after it.
-
         Spec: CRP-SPEC-009 §3.1
-
-        Args:
-            vector: unit vector, shape (dimensions,).
-            k: how many; fewer come when there are fewer.
-            allowed: for each of `label_sets` whether its facts may be seen; None for all.
-            among: the only facts wanted, made by this index; None for all. What its maker was
-                told to leave out stays out.
-            scan_rows: rows of one product.
-
-        Raises:
-            EngineError: the vector has another length than the rows, or is not finite.
         """
         if self._size == 0 or k <= 0:
             return []

@@ -25,11 +25,11 @@ _FIRST_ROOM = 64
 
 
 class GrowingRows:
-    """The rows behind a base block, for one picture; `grown` makes that of the next.
+    """The rows behind a base block, for one snapshot; `grown` makes that of the next.
 
-    Rows are written once, behind the last that any picture sees, so pictures share one array and
-    a new fact costs one row. Only the picture with the most rows grows in place; any other one
-    copies what it sees. Growing happens under the lock of whoever makes pictures.
+    Rows are written once, behind the last that any snapshot sees, so snapshots share one array and
+    a new fact costs one row. Only the snapshot with the most rows grows in place; any other one
+    copies what it sees. Growing happens under the lock of whoever makes snapshots.
     """
 
     __slots__ = ("_length", "_room", "_used", "ids")
@@ -38,7 +38,7 @@ class GrowingRows:
         self.ids: list[str] = []
         self._room: FloatRows = np.zeros((0, dimensions), dtype=np.float32)
         self._length = 0
-        # Rows of `_room` and `ids` that are taken, by any picture; a list, since it is shared.
+        # Rows of `_room` and `ids` that are taken, by any snapshot; a list, since it is shared.
         self._used = [0]
 
     def __len__(self) -> int:
@@ -136,11 +136,7 @@ class ShortRowsCache:
         self._made: ShortRows | None = None
 
     def of(self, block: FloatRows) -> ShortRows | None:
-        """The short form of the block that is being searched, None while it does not pay.
-
-        Args:
-            block: the same one each time.
-        """
+        """The short form of the block that is being searched, None while it does not pay."""
         made = self._made
         if made is not None or len(block) < _FEWEST or self._searches > _AFTER:
             return made
@@ -197,7 +193,7 @@ class VectorRows:
     # Ids that count in the tail and had a row in the base.
     _moved: int
     # Of the base, shared with the states that have the same one.
-    _narrowing: ShortRowsCache = field(default_factory=ShortRowsCache, compare=False, repr=False)
+    _short_rows: ShortRowsCache = field(default_factory=ShortRowsCache, compare=False, repr=False)
 
     # --- making ------------------------------------------------------------------------
 
@@ -209,13 +205,7 @@ class VectorRows:
         block: FloatRows,
         label_sets: LabelSets = (),
     ) -> Self:
-        """Facts without a tail.
-
-        Args:
-            listed: id and labels of each fact, ascending by id.
-            block: their unit rows, shape (len(listed), dimensions).
-            label_sets: label tuples that keep their positions.
-        """
+        """Facts without a tail."""
         sets, codes = _coded(label_sets, [labels for _, labels in listed])
         ids = tuple(id_ for id_, _ in listed)
         return cls(
@@ -233,15 +223,7 @@ class VectorRows:
         )
 
     def changed(self, facts: FactsFacet, changed: Sequence[str]) -> Self | None:
-        """The next state.
-
-        Args:
-            facts: what the transaction sees.
-            changed: ids of all facts that may differ from this state, each once.
-
-        Returns:
-            None when the vectors have another length now, so everything must be read again.
-        """
+        """The next state."""
         listed = facts.retrievable(changed)
         ids = [id_ for id_, _ in listed]
         rows = facts.vectors(ids)
@@ -377,9 +359,9 @@ class VectorRows:
         """The rows that came after the base block, shape (n, dimensions)."""
         return self._tail.rows
 
-    def narrow(self) -> ShortRows | None:
+    def short_rows(self) -> ShortRows | None:
         """The short form of the base block, once searching it has paid for it."""
-        return self._narrowing.of(self.base)
+        return self._short_rows.of(self.base)
 
     def all_rows(self) -> tuple[tuple[str, ...], FloatRows]:
         """Ids, ascending, and their unit rows, shape (n, dimensions); not to be written into."""
@@ -387,15 +369,7 @@ class VectorRows:
         return made.base_ids, made.base
 
     def rows(self, ids: Sequence[str], *, allowed: Sequence[bool] | None = None) -> FloatRows:
-        """Unit rows in the order asked for, shape (len(ids), dimensions).
-
-        Args:
-            ids: facts.
-            allowed: for each of `label_sets` whether its facts may be seen; None for all.
-
-        Raises:
-            StoreError: an id is unknown, or its fact may not be seen.
-        """
+        """Unit rows in the order asked for, shape (len(ids), dimensions)."""
         places = self.places(ids, allowed)
         if None in places:
             fact = ids[places.index(None)]

@@ -36,11 +36,7 @@ _GAP = ""
 
 
 def search_words(search: Search, terms: Sequence[str], k: int, passing: Passing) -> list[Hit]:
-    """The k best hits of an index that pass, best first.
-
-    Args:
-        passing: those that are meant and may be seen.
-    """
+    """The k best hits of an index that pass, best first."""
     wanted = k
     while wanted > 0:
         found = search(terms, wanted)
@@ -84,14 +80,7 @@ def search_redacted(
     shown: Callable[[Sequence[str]], Mapping[str, str]],
     most: int,
 ) -> list[Hit]:
-    """The k best of the redacted texts that hold any of the terms, ties by id.
-
-    Args:
-        search: over whole texts, for each term.
-        passing: those that are meant and are shown redacted.
-        shown: redacted texts by id.
-        most: texts to be redacted, at least 1; each term may find the same share of them.
-    """
+    """The k best of the redacted texts that hold any of the terms, ties by id."""
     found: dict[str, list[str]] = {}
     share = most // max(1, min(len(terms), most))
     for term, hits in search_each_word(search, terms[:most], share, passing).items():
@@ -108,11 +97,7 @@ def search_redacted(
 
 
 def merge_by_rank(parts: Sequence[Sequence[Hit]], k: int) -> list[Hit]:
-    """Hits of several parts by their ranks, since scores compare within one part alone.
-
-    Returns:
-        The k first; a score is one through the rank within its part, and equal ranks go by part.
-    """
+    """Hits of several parts by their ranks, since scores compare within one part alone."""
     ranked = [
         (rank, number, hit.fact_id)
         for number, part in enumerate(parts)
@@ -192,13 +177,7 @@ class WordIndexes:
         self._held: tuple[_WordIndexState, ...] = ()
 
     def search(self, facts: FactsFacet, terms: Sequence[str], k: int) -> list[tuple[str, float]]:
-        """Best retrievable facts of what a reading transaction sees, as the facet's own search.
-
-        The first search reads every text; later ones read those that changed.
-
-        Raises:
-            EngineError: the library failed.
-        """
+        """Best retrievable facts of what a reading transaction sees, as the facet's own search."""
         index = self._index(facts)
         return facts.search_text(terms, k) if index is None else index.search(terms, k)
 
