@@ -21,7 +21,7 @@ from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vectors import to_bytes
 from crp_integrations.vocabulary import EventType, FactStatus, SourceStatus
 from tests.doubles import PARAGRAPHS
-from tests.fabric.keeping import (
+from tests.fabric.lifecycle_fixtures import (
     ACME,
     document,
     events,

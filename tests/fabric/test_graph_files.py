@@ -19,9 +19,9 @@ from crp_integrations.fabric.settings import CommunitySettings, FabricSettings, 
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import FactStatus
 from tests.doubles import NOON
-from tests.fabric.keeping import ACME, fabric, sentence
-from tests.fabric.pictures import NAME, fact, numbered, put, vectors
-from tests.fabric.test_live import SMALL, Spy, fresh, ids, live, look, write
+from tests.fabric.lifecycle_fixtures import ACME, fabric, sentence
+from tests.fabric.test_namespace_state import SMALL, Spy, fresh, ids, live, look, write
+from tests.fabric.vector_facts import NAME, fact, numbered, put, vectors
 
 COUNT = 150
 OTHER = "other"

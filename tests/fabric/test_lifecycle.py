@@ -26,7 +26,7 @@ from crp_integrations.fabric.records import Fact, Notice
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.vocabulary import EventType, FactStatus, SourceStatus
 from tests.doubles import NOON, HashEmbedder
-from tests.fabric.keeping import (
+from tests.fabric.lifecycle_fixtures import (
     ACME,
     Counted,
     Labelled,

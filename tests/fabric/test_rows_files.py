@@ -15,9 +15,9 @@ from crp_integrations.fabric.search.vector_index import VectorIndex
 from crp_integrations.fabric.settings import FabricSettings, VectorGraphSettings
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vectors import to_bytes
-from tests.fabric.keeping import ACME, fabric, sentence
-from tests.fabric.pictures import NAME, fact, numbered, put, vectors
-from tests.fabric.test_live import Spy, fresh, live, look, write
+from tests.fabric.lifecycle_fixtures import ACME, fabric, sentence
+from tests.fabric.test_namespace_state import Spy, fresh, live, look, write
+from tests.fabric.vector_facts import NAME, fact, numbered, put, vectors
 
 COUNT = 150
 

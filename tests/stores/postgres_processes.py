@@ -20,7 +20,7 @@ from crp_integrations.testing.records import KEY, NAMESPACE, NOON, fact, rows
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import EventType
 from tests.doubles import HashEmbedder
-from tests.fabric.test_reembedding import ACME, Letters, fabric, sentence
+from tests.fabric.test_embedder_migration import ACME, Letters, fabric, sentence
 
 BATCH = 5
 OPTIONS = {"embedder": HashEmbedder(), "key": "ab" * 32, "clock": NOON}

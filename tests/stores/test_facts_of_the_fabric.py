@@ -17,7 +17,7 @@ from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.testing.records import NAMESPACE, NOON, OTHER, fact, facts, fill, rows, source
 from crp_integrations.vocabulary import FactStatus
-from tests.fabric.keeping import ACME, EVERY, document, fabric, sentence
+from tests.fabric.lifecycle_fixtures import ACME, EVERY, document, fabric, sentence
 
 LATER = NOON + timedelta(days=1)
 

@@ -19,7 +19,7 @@ from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.seals import sha256_hex
 from crp_integrations.stores.sqlite import SqliteStore, cache
 from crp_integrations.vocabulary import FactStatus
-from tests.fabric.keeping import ACME, EVERY, events, fabric, formula, seen
+from tests.fabric.lifecycle_fixtures import ACME, EVERY, events, fabric, formula, seen
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork"),

@@ -23,7 +23,7 @@ from crp_integrations.stores.postgres import PostgresStore, words
 from crp_integrations.stores.postgres.schema import schema_of
 from crp_integrations.testing.records import NAMESPACE, fact, rows
 from tests.doubles import HashEmbedder
-from tests.fabric.test_reembedding import ACME, Letters, fabric, sentence
+from tests.fabric.test_embedder_migration import ACME, Letters, fabric, sentence
 from tests.forking import BEGUN, run
 from tests.postgres import Server, postgres_address  # noqa: F401 - a fixture
 from tests.stores.postgres_processes import (

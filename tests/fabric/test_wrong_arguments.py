@@ -14,7 +14,7 @@ from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Block, Fact, Where, access_labels, source_id
 from crp_integrations.vocabulary import FactStatus
 from tests.doubles import FixedClock, HashEmbedder
-from tests.fabric.keeping import (
+from tests.fabric.lifecycle_fixtures import (
     ACME,
     document,
     everything,

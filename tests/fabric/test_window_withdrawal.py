@@ -24,7 +24,7 @@ from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.testing.conformance_sessions import prior, report, session, window
 from crp_integrations.vocabulary import EventType
 from tests.doubles import NOON, PARAGRAPHS
-from tests.fabric.keeping import ACME, document, events, fabric, sentence, setting, store
+from tests.fabric.lifecycle_fixtures import ACME, document, events, fabric, sentence, setting, store
 
 __all__ = ["store"]
 

@@ -15,7 +15,7 @@ from crp_integrations.fabric.search import vector_rows as module
 from crp_integrations.fabric.search.vector_index import VectorIndex
 from crp_integrations.fabric.search.vector_rows import ShortRows, ShortRowsCache
 from crp_integrations.vectors import FloatRows, unit_rows
-from tests.fabric.pictures import ties, vectors
+from tests.fabric.vector_facts import ties, vectors
 
 ALL = {"deadline": None, "max_examples": 150}
 

@@ -27,7 +27,7 @@ from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vectors import cosine
 from crp_integrations.vocabulary import FactStatus
 from tests.doubles import NOON
-from tests.fabric.pictures import NAME, fact, numbered, put, vectors
+from tests.fabric.vector_facts import NAME, fact, numbered, put, vectors
 
 SMALL = VectorGraphSettings(exact_up_to=50)
 STORES = ["memory", "sqlite"]
