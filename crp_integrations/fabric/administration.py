@@ -149,7 +149,7 @@ class NamespaceAdministration:
         given = {name: value for name, value in given.items() if value is not None}
         emptied = {"ttl": ttl, "valid_from": valid_from, "valid_to": valid_to}
         given |= {name: value for name, value in emptied.items() if value is not UNCHANGED}
-        updating = FactUpdate(self._writing(), self._fabric.embedder, self._fabric.counter)
+        updating = FactUpdate(self._writing())
         return self._settled(updating.update(fact_id, given))
 
     def mark_stale(self, ids: Sequence[str]) -> ChangeReport:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal
 
@@ -21,15 +20,12 @@ from crp_integrations.fabric.namespace_counters import (
     read_epoch,
 )
 from crp_integrations.fabric.namespace_reader import NamespaceReader
-from crp_integrations.fabric.ports import FactsFacet, Store, Transaction
+from crp_integrations.fabric.ports import FactsFacet, Transaction
 from crp_integrations.fabric.records import Fact, Source, Where
-from crp_integrations.fabric.search.vector_index import VectorIndex
-from crp_integrations.fabric.settings import FabricSettings
 from crp_integrations.fabric.state_hash import state_hash
 from crp_integrations.given import of_kind
 from crp_integrations.guard.decisions import NAMESPACE, Guard, require
 from crp_integrations.guard.subjects import Subject
-from crp_integrations.ports import Clock, Embedder
 from crp_integrations.records import Part, Record
 from crp_integrations.vocabulary import FactStatus
 
@@ -113,54 +109,42 @@ class NamespaceExamination(Record):
     findings: tuple[HealthFinding, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
 class NamespaceHealth:
-    """Looks at one namespace without changing it.
+    """Looks at one namespace without changing it."""
 
-    Attributes:
-        begin: opens a reading transaction of the namespace.
-        key: gives the journal's key, asked for when there is an event.
-        index: the index of what a transaction sees.
-        communities: how many there are.
-        hash_in: the state hash as it is kept.
-    """
+    def __init__(self, fabric: Fabric, name: str) -> None:
+        self._fabric = fabric
+        self._name = name
+        self._state_of = fabric.namespace_state(name)
 
-    namespace: str
-    store: Store
-    begin: Callable[[], AbstractContextManager[Transaction]]
-    key: Callable[[], bytes]
-    index: Callable[[FactsFacet], VectorIndex]
-    communities: Callable[[FactsFacet], int]
-    hash_in: Callable[[FactsFacet], str]
-    embedder: Embedder
-    clock: Clock
-    settings: FabricSettings
+    def _begin(self) -> AbstractContextManager[Transaction]:
+        return self._fabric.begin(self._name, write=False)
 
     def stats(self) -> NamespaceStats:
         """Count what is there, in one state of the namespace."""
-        with self.begin() as transaction:
+        with self._begin() as transaction:
             facts = transaction.facts
             stored = facts.setting(EMBEDDER_SETTING) or ""
-            index = self.index(facts)
+            index = self._state_of.snapshot(facts).index
             sources: dict[str, int] = {}
             for source in facts.sources():
                 sources[source.status.value] = sources.get(source.status.value, 0) + 1
             tip = transaction.journal.tip()
             return NamespaceStats(
-                namespace=self.namespace,
-                store=self.store.name,
+                namespace=self._name,
+                store=self._fabric.store.name,
                 facts=dict(sorted(facts.tally().items())),
                 sources=dict(sorted(sources.items())),
-                communities=self.communities(facts),
+                communities=communities_found(facts),
                 embedder=stored,
-                dimensions=self.embedder.dimensions if stored else 0,
+                dimensions=self._fabric.embedder.dimensions if stored else 0,
                 generation=facts.generation(),
                 epoch=read_epoch(facts),
-                state_hash=self.hash_in(facts),
+                state_hash=self._state_of.state_hash(facts),
                 events=tip.seq if tip else 0,
                 changes=facts.mark().sequence,
                 search="exact" if index.graph is None else "graph",
-                files=dict(sorted(self.store.files(self.namespace).items())),
+                files=dict(sorted(self._fabric.store.files(self._name).items())),
             )
 
     def examine(self) -> NamespaceExamination:
@@ -171,10 +155,10 @@ class NamespaceHealth:
                 problem=sentence,
                 remedy="Put the store back from a copy; a damaged index alone is built anew.",
             )
-            for sentence in self.store.check(self.namespace)
+            for sentence in self._fabric.store.check(self._name)
         ]
         try:
-            with self.begin() as transaction:
+            with self._begin() as transaction:
                 facts = transaction.facts
                 events, broken = self._journal(transaction)
                 sources = [source.source_id for source in facts.sources()]
@@ -193,10 +177,10 @@ class NamespaceHealth:
                     )
                 )
             return NamespaceExamination(
-                namespace=self.namespace, facts=0, sources=0, events=0, findings=tuple(findings)
+                namespace=self._name, facts=0, sources=0, events=0, findings=tuple(findings)
             )
         return NamespaceExamination(
-            namespace=self.namespace,
+            namespace=self._name,
             facts=count,
             sources=len(sources),
             events=events,
@@ -210,7 +194,9 @@ class NamespaceHealth:
         if tip is None:
             return 0, []
         try:
-            return journal.verify(transaction.journal.events(), self.key()), []
+            return journal.verify(
+                transaction.journal.events(), journal_key(self._fabric.keyring, self._name)
+            ), []
         except ChainBroken as error:
             return tip.seq, [
                 HealthFinding(
@@ -262,11 +248,11 @@ class NamespaceHealth:
             except (StoreError, EngineError) as error:
                 yield HealthFinding(check="vectors", problem=f"{error}.", remedy=_REEMBED)
                 return
-            if rows.shape[1] != self.embedder.dimensions:
+            if rows.shape[1] != self._fabric.embedder.dimensions:
                 yield HealthFinding(
                     check="vectors",
                     problem=f"The stored vectors have {rows.shape[1]} numbers, and "
-                    f"{self.embedder.identity!r} makes {self.embedder.dimensions}.",
+                    f"{self._fabric.embedder.identity!r} makes {self._fabric.embedder.dimensions}.",
                     remedy=_REEMBED,
                 )
                 return
@@ -280,7 +266,7 @@ class NamespaceHealth:
                 problem=f"{_ids(wrong)} not have a vector of length 1.",
                 remedy=_REEMBED,
             )
-        indexed = len(self.index(facts))
+        indexed = len(self._state_of.snapshot(facts).index)
         if indexed != len(stored):
             yield HealthFinding(
                 check="vectors",
@@ -295,7 +281,7 @@ class NamespaceHealth:
         """
         item = epoch_item(facts)
         formula = state_hash([*facts.state(), *([item] if item else [])])
-        kept = self.hash_in(facts)
+        kept = self._state_of.state_hash(facts)
         if kept != formula:
             yield HealthFinding(
                 check="state",
@@ -308,15 +294,17 @@ class NamespaceHealth:
 
         Spec: CRP-SPEC-009 §8.3
         """
-        retention = timedelta(days=self.settings.lifecycle.retention_days)
+        retention = timedelta(days=self._fabric.settings.lifecycle.retention_days)
         due = facts.find(
-            Where(statuses=(FactStatus.DELETED,), modified_before=self.clock.now() - retention)
+            Where(
+                statuses=(FactStatus.DELETED,), modified_before=self._fabric.clock.now() - retention
+            )
         )
         if due:
             yield HealthFinding(
                 check="upkeep",
                 problem=f"{len(due)} deleted facts are past their retention of "
-                f"{self.settings.lifecycle.retention_days:g} days.",
+                f"{self._fabric.settings.lifecycle.retention_days:g} days.",
                 remedy="Run crp fabric maintain.",
             )
         if facts.setting(SCRUB_SETTING) is not None or windows_due(facts):
@@ -349,14 +337,14 @@ class NamespaceInspection:
 
     def stats(self) -> NamespaceStats:
         """Counts, hashes and sizes of the tenant's own namespace, whoever may see its facts."""
-        return self._health().stats()
+        return NamespaceHealth(self._fabric, self._own.name).stats()
 
     def doctor(self) -> NamespaceExamination:
         """Look at everything that is stored, and say what is wrong and what to do about it.
 
         Spec: CRP-SPEC-009 §1
         """
-        return self._health().examine()
+        return NamespaceHealth(self._fabric, self._own.name).examine()
 
     def export(self, where: Where | None = None) -> Iterator[Source | Fact]:
         """The tenant's own sources, then its facts, of one state, both by id."""
@@ -387,19 +375,3 @@ class NamespaceInspection:
                 yield from gate.facts(
                     fact for fact in found if fact.status is not FactStatus.DELETED
                 )
-
-    def _health(self) -> NamespaceHealth:
-        fabric, name = self._fabric, self._own.name
-        live = fabric.namespace_state(name)
-        return NamespaceHealth(
-            namespace=name,
-            store=fabric.store,
-            begin=lambda: fabric.begin(name, write=False),
-            key=lambda: journal_key(fabric.keyring, name),
-            index=lambda facts: live.snapshot(facts).index,
-            communities=communities_found,
-            hash_in=live.state_hash,
-            embedder=fabric.embedder,
-            clock=fabric.clock,
-            settings=fabric.settings,
-        )

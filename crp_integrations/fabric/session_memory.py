@@ -21,8 +21,8 @@ from crp_integrations.errors import LimitReached, RequestError, StoreError
 from crp_integrations.fabric.access_filter import AccessFilter
 from crp_integrations.fabric.ingest.fact_fields import prepare_facts
 from crp_integrations.fabric.ingest.ingestion import IngestionTarget
-from crp_integrations.fabric.ingest.text_embedding import embed_texts
 from crp_integrations.fabric.ports import FactBrief
+from crp_integrations.fabric.ports.engines import ignore_progress
 from crp_integrations.fabric.records import Edge, Fact, Where
 from crp_integrations.fabric.search.vector_index import Hit
 from crp_integrations.fabric.settings import HotSettings, ShelfSettings
@@ -386,11 +386,7 @@ class SessionFactIntake(IngestionTarget):
 
     def _rows(self, facts: Sequence[Fact]) -> FloatRows:
         """Unit vectors of the facts, shape (len(facts), dimensions)."""
-        step = self.settings.embed_slice
-        pairs = [(fact.content_hash, fact.content) for fact in facts]
-        slices = [pairs[start : start + step] for start in range(0, len(pairs), step)]
+        texts = {fact.content_hash: fact.content for fact in facts}
         with self.tracer.step("fabric.embed"):
-            workers = self.settings.embed_workers
-            return np.vstack(
-                [rows for _, rows in embed_texts(self.embedder, slices, workers=workers)]
-            )
+            rows = self.embedding.vectors(texts, ignore_progress)
+        return np.stack([rows[fact.content_hash] for fact in facts])

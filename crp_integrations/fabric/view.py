@@ -8,8 +8,8 @@ quarantined does not come back because a shared namespace has the same text.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import Protocol
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,100 +23,14 @@ from crp_integrations.guard.decisions import Decision
 from crp_integrations.ports import Embedder
 from crp_integrations.vectors import FloatRows
 
+if TYPE_CHECKING:
+    from crp_integrations.fabric.namespace_reader import NamespaceReader
+    from crp_integrations.fabric.session_memory import SessionFactsLayer
+
+    FactLayer = NamespaceReader | SessionFactsLayer
+
 # Vector search over the whole fabric: tier 3 of the memory cascade (CRP-SPEC-003 §5.2).
 COLD_TIER = 3
-
-
-class FactLayer(Protocol):
-    """Facts that are read together, as one subject may see them."""
-
-    def size(self) -> int:
-        """How many facts there are."""
-        ...
-
-    def nearest(self, vector: FloatRows, k: int, where: Where | None) -> list[Hit]:
-        """Ids with their cosine, highest first, ties by id."""
-        ...
-
-    def search_text(self, query: str, k: int, where: Where | None) -> list[Hit]:
-        """Ids of facts that hold any word of the query, best first, ties by id."""
-        ...
-
-    def holds(self, ids: Sequence[str], *, aside: bool) -> set[str]:
-        """Those of the ids that it stores, whether or not they may be read; archived: `aside`."""
-        ...
-
-    def facts(self, ids: Sequence[str]) -> list[Fact]:
-        """Facts in the order asked for; what may not be read is left out."""
-        ...
-
-    def briefs(self, ids: Sequence[str]) -> list[FactBrief]:
-        """What selection reads of facts, in the order asked for."""
-        ...
-
-    def vectors(self, ids: Sequence[str]) -> FloatRows:
-        """Unit rows in the order asked for."""
-        ...
-
-    def token_counts(
-        self, key: str, ids: Sequence[str], count: Callable[[list[str]], list[int]], *, keep: bool
-    ) -> dict[str, int]:
-        """Token counts by id; `keep` says whether new ones may be stored."""
-        ...
-
-    def edges(self, ids: Sequence[str]) -> list[Edge]:
-        """Edges that leave any of the facts to one that may be read."""
-        ...
-
-
-class StoredLayer(FactLayer, Protocol):
-    """A layer that is a namespace of the store."""
-
-    def moment(self) -> AbstractContextManager[StoredLayer]:
-        """The same reads, all of one committed state, while the block lasts."""
-        ...
-
-    def seen_facts(self) -> bool:
-        """Whether the state that was read last, if any was, held facts; reads nothing."""
-        ...
-
-    def generation(self) -> int:
-        """A number that grows with every committed change of what can be retrieved."""
-        ...
-
-    def state_hash(self) -> str:
-        """One value for everything that can be retrieved, by anybody."""
-        ...
-
-    def find(self, where: Where) -> list[str]:
-        """Ids of the facts that are meant, ascending."""
-        ...
-
-    def foresee(self, vector: FloatRows, k: int, query: str, k_words: int) -> None:
-        """Tell that vectors and words are searched next."""
-        ...
-
-    def decision(self, labels: tuple[str, ...]) -> Decision:
-        """The guard's decision on reading what carries exactly these labels."""
-        ...
-
-    def sources(self, ids: Collection[str] | None = None) -> list[Source]:
-        """The registry's entries, by id; None for all of them."""
-        ...
-
-
-class SessionLayer(FactLayer, Protocol):
-    """A layer that a session holds in memory.
-
-    Attributes:
-        tier: its number in the memory cascade.
-    """
-
-    tier: int
-
-    def ids(self) -> list[str]:
-        """Ids of every fact held, ascending."""
-        ...
 
 
 class FabricView:
@@ -139,18 +53,21 @@ class FabricView:
 
     def __init__(
         self,
-        own: StoredLayer,
-        shared: Sequence[StoredLayer] = (),
-        session: SessionLayer | None = None,
+        own: NamespaceReader,
+        shared: Sequence[NamespaceReader] = (),
+        session: SessionFactsLayer | None = None,
         *,
         embedder: Embedder,
         keep_counts: bool = True,
         shelf: RecentUse = EMPTY,
     ) -> None:
         self.shelf = shelf
-        self._stored: tuple[StoredLayer, ...] = (own, *shared)
+        self._stored: tuple[NamespaceReader, ...] = (own, *shared)
         self._session = session
-        self._layers: tuple[FactLayer, ...] = (*self._stored, *((session,) if session else ()))
+        self._layers: tuple[FactLayer, ...] = (
+            *self._stored,
+            *((session,) if session else ()),
+        )
         self._keep_counts = keep_counts
         self._embedder = embedder
 

@@ -39,6 +39,7 @@ from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import EventType, FactStatus
 from tests.doubles import FixedClock, HashEmbedder, WordCounter
 from tests.forking import BEGUN
+from tests.postgres import postgres_address  # noqa: F401 - a fixture
 
 ACME, OTHER = Subject(tenant="acme"), Subject(tenant="other")
 TOPICS = {
@@ -532,7 +533,12 @@ def test_a_kept_file_is_as_good_as_none_when_it_is_not_what_it_was(tmp_path: Pat
     assert store.check("acme") == []
     namespace.recluster()
     # A file that is whole, and says something else than its description.
-    for about in ({"facts": 17}, {"facts": "18"}, {"neighbours": 900}, {"format": "similarity@0"}):
+    for about in (
+        {"facts": 17},
+        {"facts": "many"},
+        {"neighbours": 900},
+        {"schema": "similarity-file/2"},
+    ):
         good = cache.load("similarity")
         assert good is not None
         content = Path(good.path).read_bytes()
@@ -698,7 +704,7 @@ def test_an_erasure_meanwhile_is_no_other_reclustering(store: Store) -> None:
     assert fabric(store, leiden=engine).bind(ACME).recluster().communities == 3
 
 
-def test_of_two_processes_one_finds_the_communities(postgres_address: str) -> None:
+def test_of_two_processes_one_finds_the_communities(postgres_address: str) -> None:  # noqa: F811
     with_lock = PostgresStore(postgres_address)
     namespace = fabric(with_lock).bind(ACME)
     filled(namespace)
@@ -717,7 +723,7 @@ def test_of_two_processes_one_finds_the_communities(postgres_address: str) -> No
     with_lock.close()
 
 
-def test_a_lock_goes_with_a_process_that_is_killed(postgres_address: str) -> None:
+def test_a_lock_goes_with_a_process_that_is_killed(postgres_address: str) -> None:  # noqa: F811
     with_lock = PostgresStore(postgres_address)
     namespace = fabric(with_lock).bind(ACME)
     filled(namespace)

@@ -32,6 +32,7 @@ from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vectors import unit_rows
 from crp_integrations.vocabulary import EventType, FactStatus
 from tests.doubles import NOON, FixedClock, HashEmbedder, WordCounter
+from tests.postgres import postgres_address  # noqa: F401 - a fixture
 
 KEYS = FixedKeyRing(b"k" * 32)
 ACME = Subject(tenant="acme")

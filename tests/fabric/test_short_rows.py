@@ -28,7 +28,7 @@ class Always:
 
 
 def narrowed(index: VectorIndex) -> VectorIndex:
-    return replace(index, _narrowing=Always())  # type: ignore[arg-type]
+    return replace(index, _short_rows=Always())  # type: ignore[arg-type]
 
 
 def indexed(rows: FloatRows, late: FloatRows, dead: list[int], labels: int) -> VectorIndex:
@@ -141,11 +141,11 @@ def test_it_is_made_once_of_a_block_that_is_searched_often() -> None:
     index = VectorIndex.of(1, [(f"{n:05d}", ()) for n in range(len(rows))], rows)
     later = replace(index, generation=2)
     for _ in range(module._AFTER - 1):
-        assert index._narrowing.of(index.base) is None
-    made = index._narrowing.of(index.base)
+        assert index._short_rows.of(index.base) is None
+    made = index._short_rows.of(index.base)
     assert made is not None
     assert made.rows.shape[1] <= 16
-    assert later._narrowing.of(later.base) is made
+    assert later._short_rows.of(later.base) is made
 
 
 def test_a_small_block_has_none() -> None:

@@ -29,6 +29,7 @@ from crp_integrations.stores.postgres.connection import Connection
 from crp_integrations.stores.sqlite.store import SqliteStore
 from tests.fabric.lifecycle_fixtures import ACME, PARAGRAPHS, Labelled, fabric, sentence, store
 from tests.governance.hidden import LABEL, OFFICER, READER, Blackening, seen_by
+from tests.postgres import postgres_address  # noqa: F401 - a fixture
 
 __all__ = ["store"]
 
@@ -286,7 +287,7 @@ def test_a_guess_beside_a_word_that_is_shown_changes_nothing(made: Fabric, guess
 
 @pytest.mark.parametrize("query", ["pump", "pump station spare keys valve basin joan hall"])
 def test_a_database_is_asked_once_for_all_words(
-    postgres_address: str,
+    postgres_address: str,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
     query: str,
 ) -> None:

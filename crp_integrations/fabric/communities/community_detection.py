@@ -147,10 +147,12 @@ class CommunityDetection:
                 free[found.changed] = True
                 part = contract_graph(free, left, right, weights, initial_membership(before, lists))
                 membership = part.spread(
-                    self._partition(part.nodes, part.left, part.right, part.weights, part.initial)
+                    self._partition(
+                        engine, part.nodes, part.left, part.right, part.weights, part.initial
+                    )
                 )
             else:
-                membership = self._partition(len(read.outline), left, right, weights, None)
+                membership = self._partition(engine, len(read.outline), left, right, weights, None)
         groups = groups_of(membership)
         large = [group for group in groups if len(group) >= settings.min_size]
         inside = membership[left] == membership[right]
@@ -255,6 +257,7 @@ class CommunityDetection:
 
     def _partition(
         self,
+        engine: CommunityEngine,
         nodes: int,
         left: Places,
         right: Places,
@@ -265,9 +268,7 @@ class CommunityDetection:
 
         Spec: CRP-SPEC-009 §5.3
         """
-        settings, engine = self._settings, self.engine
-        if engine is None:
-            raise ConfigError("communities need an engine; give the fabric one, such as leiden")
+        settings = self._settings
         return engine.partition(
             nodes,
             left,

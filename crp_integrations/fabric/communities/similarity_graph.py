@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from crp_integrations.fabric.communities.nearest_neighbours import (
     MILLION,
@@ -135,7 +135,6 @@ def groups_of(membership: Places) -> list[list[int]]:
 
 
 FILE = "similarity"
-FORMAT = "similarity@1"
 # Name under which an embedder's card says from which cosine on two passages are neighbours, and
 # what holds for an embedder that says nothing (§5.2).
 CARD_THRESHOLD = "neighbour"
@@ -249,22 +248,36 @@ def _kept(known: Similarity, ids: Sequence[str], hashes: Sequence[str]) -> Place
     return np.array(to, dtype=np.int64)
 
 
+class SimilarityFile(Record):
+    """What is said of a file of neighbours.
+
+    Attributes:
+        facts, neighbours: shape of its lists.
+        threshold: least score of an entry, in millionths.
+        sequence, token: mark of the state that they are of.
+    """
+
+    SCHEMA = "similarity-file/1"
+
+    facts: int = Field(ge=0)
+    neighbours: int = Field(ge=1)
+    threshold: int
+    changes: int = Field(ge=0)
+    embedder: str
+    sequence: int = Field(ge=0)
+    token: str
+
+
 def load_similarity(cache: Cache) -> Similarity | None:
     """What was kept, if it is there and whole."""
     cached = cache.load(FILE)
-    if cached is None or cached.about.get("format") != FORMAT:
+    if cached is None:
         return None
-    about = cached.about
-    facts, k = about.get("facts"), about.get("neighbours")
-    least, changed, embedder = about.get("threshold"), about.get("changed"), about.get("embedder")
-    if not (
-        isinstance(facts, int)
-        and isinstance(k, int)
-        and isinstance(least, int)
-        and isinstance(changed, int)
-        and isinstance(embedder, str)
-    ):
+    try:
+        about = SimilarityFile.model_validate(cached.about)
+    except ValidationError:
         return None
+    facts, k = about.facts, about.neighbours
     try:
         data = np.fromfile(cached.path, dtype=np.uint8)
     except OSError:
@@ -278,7 +291,8 @@ def load_similarity(cache: Cache) -> Similarity | None:
     names = _names(data[2 * size :].tobytes(), facts)
     if names is None or np.any(places < NOBODY) or np.any(places >= facts):
         return None
-    return Similarity(names[0], names[1], Neighbours(places, scores, least), embedder, changed)
+    lists = Neighbours(places, scores, about.threshold)
+    return Similarity(names[0], names[1], lists, about.embedder, about.changes)
 
 
 def save_similarity(cache: Cache, found: Similarity, mark: LogMark) -> bool:
@@ -300,16 +314,15 @@ def save_similarity(cache: Cache, found: Similarity, mark: LogMark) -> bool:
 
     return cache.save(
         FILE,
-        {
-            "format": FORMAT,
-            "facts": len(found.ids),
-            "neighbours": lists.places.shape[1],
-            "threshold": lists.threshold,
-            "changed": found.changed,
-            "embedder": found.embedder,
-            "sequence": mark.sequence,
-            "token": mark.token,
-        },
+        SimilarityFile(
+            facts=len(found.ids),
+            neighbours=lists.places.shape[1],
+            threshold=lists.threshold,
+            changes=found.changed,
+            embedder=found.embedder,
+            sequence=mark.sequence,
+            token=mark.token,
+        ).model_dump(mode="json"),
         write,
         still_valid,
     )

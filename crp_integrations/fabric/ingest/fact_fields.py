@@ -15,7 +15,7 @@ from crp_integrations.errors import CRPError, FactRejected
 from crp_integrations.fabric.ingest.ingestion_plan import USER_SOURCE
 from crp_integrations.fabric.life.lifecycle import check_validity
 from crp_integrations.fabric.records import Fact
-from crp_integrations.fabric.settings import FabricSettings, ImportanceSettings
+from crp_integrations.fabric.settings import ChunkingSettings, FabricSettings, ImportanceSettings
 from crp_integrations.ports import TokenCounter
 from crp_integrations.vocabulary import FactStatus, SourceKind
 
@@ -110,7 +110,6 @@ def prepare_facts(
     Spec: CRP-SPEC-009 §2.1
     """
     check_fact_list(facts)
-    limits = settings.chunking
     made: dict[str, Fact] = {}
     filled = [
         _filled(item, number, namespace, kind, now, settings)
@@ -118,14 +117,23 @@ def prepare_facts(
     ]
     counts = counter.count_many([fact.content for fact in filled])
     for number, (fact, tokens) in enumerate(zip(filled, counts, strict=True), 1):
-        if not limits.min_fact_tokens <= tokens <= limits.max_fact_tokens:
-            raise FactRejected(
-                f"fact {number} has {tokens} tokens, wanted {limits.min_fact_tokens} to "
-                f"{limits.max_fact_tokens}; longer text is ingested as a document"
-            )
+        check_length(f"fact {number} has", tokens, settings.chunking)
         allow(fact.labels)
         made.setdefault(fact.fact_id, fact)
     return list(made.values())
+
+
+def check_length(what: str, tokens: int, limits: ChunkingSettings) -> None:
+    """Refuse a fact with too few or too many tokens.
+
+    Spec: CRP-SPEC-009 §2.1
+    """
+    if not limits.min_fact_tokens <= tokens <= limits.max_fact_tokens:
+        raise FactRejected(
+            f"{what} {tokens} tokens, wanted {limits.min_fact_tokens} to {limits.max_fact_tokens} "
+            "(settings fabric.chunking.min_fact_tokens and max_fact_tokens); longer text is split "
+            "first, or ingested as a document"
+        )
 
 
 def check_fact_list(facts: object) -> None:

@@ -12,7 +12,12 @@ import numpy as np
 
 from crp_integrations.audit.journal import EventDraft, append
 from crp_integrations.errors import EngineError, FactRejected, StoreBusy
-from crp_integrations.fabric.ingest.fact_fields import check_fact, check_fact_list, fact_importance
+from crp_integrations.fabric.ingest.fact_fields import (
+    check_fact,
+    check_fact_list,
+    check_length,
+    fact_importance,
+)
 from crp_integrations.fabric.ingest.ingestion import IngestionTarget
 from crp_integrations.fabric.ingest.ingestion_plan import (
     UpsertPlan,
@@ -22,11 +27,11 @@ from crp_integrations.fabric.ingest.ingestion_plan import (
     events_of,
     signed_of,
 )
-from crp_integrations.fabric.ingest.text_embedding import embed_texts
 from crp_integrations.fabric.life.erasure import SCRUB_SETTING
 from crp_integrations.fabric.life.lifecycle import check_content, has_outlived
 from crp_integrations.fabric.namespace_counters import EMBEDDER_SETTING, note_new_facts
 from crp_integrations.fabric.ports import FactsFacet, Transaction
+from crp_integrations.fabric.ports.engines import ignore_progress
 from crp_integrations.fabric.records import ID_SPACE, Fact, IngestReport, Notice
 from crp_integrations.seals import iso
 from crp_integrations.vectors import FloatRows, unit_rows
@@ -124,16 +129,10 @@ class FactUpsert(IngestionTarget):
         check_fact_list(facts)
         for number, one in enumerate(facts, 1):
             check_fact(one, number)
-        limits = self.settings.chunking
         counts = self.counter.count_many([fact.content for fact in facts])
         made: dict[str, Fact] = {}
         for number, (fact, tokens) in enumerate(zip(facts, counts, strict=True), 1):
-            if not limits.min_fact_tokens <= tokens <= limits.max_fact_tokens:
-                raise FactRejected(
-                    f"fact {number} has {tokens} tokens, wanted {limits.min_fact_tokens} to "
-                    f"{limits.max_fact_tokens} (settings fabric.chunking.min_fact_tokens and "
-                    "max_fact_tokens); longer text is split first, or ingested as a document"
-                )
+            check_length(f"fact {number} has", tokens, self.settings.chunking)
             if fact.namespace not in ("", self.namespace):
                 raise FactRejected(
                     f"fact {fact.fact_id} is of namespace {fact.namespace!r}, "
@@ -228,12 +227,8 @@ class FactUpsert(IngestionTarget):
             or fact.fact_id in plan.purge
             or known[fact.fact_id].content_hash != fact.content_hash
         ]
-        texts = list({fact.content_hash: fact.content for fact in waiting}.items())
-        size = self.settings.embed_slice
-        slices = (texts[start : start + size] for start in range(0, len(texts), size))
-        by_hash: dict[str, Any] = {}
-        for part, rows in embed_texts(self.embedder, slices, workers=self.settings.embed_workers):
-            by_hash.update(zip((hash_ for hash_, _ in part), rows, strict=True))
+        texts = {fact.content_hash: fact.content for fact in waiting}
+        by_hash = self.embedding.vectors(texts, ignore_progress)
         return {fact.fact_id: by_hash[fact.content_hash] for fact in waiting}
 
     def _write(

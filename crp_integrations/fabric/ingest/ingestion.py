@@ -81,6 +81,11 @@ class IngestionTarget:
     check_shared: Callable[[Iterable[Fact], Iterable[Fact]], None]
     scratch: Callable[[], Scratch | None]
 
+    @property
+    def embedding(self) -> TextEmbedding:
+        """What embeds texts for the namespace."""
+        return TextEmbedding(self.begin, self.check, self.embedder, self.clock, self.settings)
+
 
 # How often an ingestion begins anew when another writer was faster.
 _TRIES = 3
@@ -262,7 +267,7 @@ class Ingestion(IngestionTarget):
                 if fact.content_hash not in change.known
             }
             with self.tracer.step("fabric.embed"):
-                rows = self._embedding.vectors(texts, progress)
+                rows = self.embedding.vectors(texts, progress)
             key = self.key()
             with self.tracer.step("fabric.insert"), self.begin(True) as transaction:
                 found = compare_facts(transaction.facts, given, now)
@@ -296,12 +301,6 @@ class Ingestion(IngestionTarget):
             allow=self.allow,
         )
 
-    # --- embedding ---------------------------------------------------------------------
-
-    @property
-    def _embedding(self) -> TextEmbedding:
-        return TextEmbedding(self.begin, self.check, self.embedder, self.clock, self.settings)
-
     def _embedded(
         self, batch: IngestionBatch, changes: Sequence[SourceChange], progress: Progress
     ) -> dict[str, Row]:
@@ -309,8 +308,8 @@ class Ingestion(IngestionTarget):
         total = batch.waiting_count(changes)
         waiting = batch.waiting(changes)
         if total <= self.settings.embed_slice:
-            return self._embedding.vectors(dict(waiting), progress)
-        self._embedding.prepare(waiting, ProgressCount("embed", progress, total))
+            return self.embedding.vectors(dict(waiting), progress)
+        self.embedding.prepare(waiting, ProgressCount("embed", progress, total))
         return {}
 
     # --- writing -----------------------------------------------------------------------

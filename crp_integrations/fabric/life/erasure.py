@@ -53,7 +53,7 @@ def withdraw_elsewhere(
         with reader.begin() as transaction:
             taken = withdraw_windows(transaction, ids, now, source_id=source_id)
         if taken:
-            clean = _scrubbed(reader.begin, reader.scrub) and clean
+            clean = _scrubbed(reader.begin, reader.scrub, WINDOWS_SETTING) and clean
     return clean
 
 
@@ -91,21 +91,24 @@ def windows_scrubbed(writing: FactWriter) -> bool:
     with writing.begin(False) as transaction:
         if not windows_due(transaction.facts):
             return True
-    return _scrubbed(lambda: writing.begin(True), writing.scrub)
+    return _scrubbed(lambda: writing.begin(True), writing.scrub, WINDOWS_SETTING)
 
 
 def _scrubbed(
-    begin: Callable[[], AbstractContextManager[Transaction]], scrub: Callable[[], bool]
+    begin: Callable[[], AbstractContextManager[Transaction]],
+    scrub: Callable[[], bool],
+    setting: str,
 ) -> bool:
+    """Take removed bytes off the disk, and remove the setting that notes them."""
     try:
         with begin() as transaction:
-            pending = transaction.facts.setting(WINDOWS_SETTING)
+            pending = transaction.facts.setting(setting)
         clean = scrub()
         if clean and pending is not None:
             with begin() as transaction:
                 # Another removal may have come after the scrubbing; it then stays noted.
-                if transaction.facts.setting(WINDOWS_SETTING) == pending:
-                    transaction.facts.remove_setting(WINDOWS_SETTING)
+                if transaction.facts.setting(setting) == pending:
+                    transaction.facts.remove_setting(setting)
     except StoreBusy:
         return False
     return clean
@@ -254,13 +257,5 @@ def scrubbed(writing: FactWriter) -> bool:
     if pending is None:
         return windows_scrubbed(writing)
     drop_cache(writing)
-    try:
-        clean = writing.scrub()
-        if clean:
-            with writing.begin(True) as transaction:
-                # Another removal may have come after the scrubbing; it then stays noted.
-                if transaction.facts.setting(SCRUB_SETTING) == pending:
-                    transaction.facts.remove_setting(SCRUB_SETTING)
-    except StoreBusy:
-        return False
+    clean = _scrubbed(lambda: writing.begin(True), writing.scrub, SCRUB_SETTING)
     return clean and windows_scrubbed(writing)

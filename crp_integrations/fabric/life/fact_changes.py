@@ -15,7 +15,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from crp_integrations.errors import EngineError, FactRejected, RequestError
+from crp_integrations.errors import FactRejected, RequestError
+from crp_integrations.fabric.ingest.fact_fields import check_length
 from crp_integrations.fabric.life.erasure import (
     windows_scrubbed,
     withdraw_elsewhere,
@@ -38,10 +39,9 @@ from crp_integrations.fabric.life.lifecycle import (
     has_outlived,
 )
 from crp_integrations.fabric.ports import FactsFacet
+from crp_integrations.fabric.ports.engines import ignore_progress
 from crp_integrations.fabric.records import Fact, Notice, Source
 from crp_integrations.guard.decisions import Action
-from crp_integrations.ports import Embedder, TokenCounter
-from crp_integrations.vectors import FloatRows, unit_rows
 from crp_integrations.vocabulary import EventType, FactStatus, SourceStatus
 
 Draft = tuple[EventType, dict[str, Any]]
@@ -275,8 +275,6 @@ class FactUpdate:
     """Changes facts of one namespace, on behalf of one subject."""
 
     writing: FactWriter
-    embedder: Embedder
-    counter: TokenCounter
 
     def update(self, fact_id: str, given: Mapping[str, Any]) -> Fact:
         """Change some fields of a fact.
@@ -291,10 +289,12 @@ class FactUpdate:
                 return seen
         row = None
         if "content" in given:
-            self._check_length(fact_id, wanted.content)
+            tokens = writing.counter.count(wanted.content)
+            check_length(f"fact {fact_id} would have", tokens, writing.settings.chunking)
             writing.check_shared([wanted], [seen])
             with writing.tracer.step("fabric.embed"):
-                row = self._vector(wanted.content)
+                texts = {wanted.content_hash: wanted.content}
+                row = writing.embedding.vectors(texts, ignore_progress)[wanted.content_hash][None]
         key = writing.key()
         with writing.tracer.step("fabric.update"), writing.begin(True) as transaction:
             facts = transaction.facts
@@ -359,26 +359,6 @@ class FactUpdate:
                 wanted = wanted.changed(status=FactStatus.ACTIVE)
             wanted = wanted.changed(archived_at=None)
         return stored, wanted
-
-    def _check_length(self, fact_id: str, content: str) -> None:
-        settings = self.writing.settings.chunking
-        tokens = self.counter.count(content)
-        if not settings.min_fact_tokens <= tokens <= settings.max_fact_tokens:
-            raise FactRejected(
-                f"fact {fact_id} would have {tokens} tokens, wanted {settings.min_fact_tokens} "
-                f"to {settings.max_fact_tokens}; longer text is ingested as a document"
-            )
-
-    def _vector(self, content: str) -> FloatRows:
-        row = unit_rows(
-            self.embedder.embed_passages([content]), dimensions=self.embedder.dimensions
-        )
-        if len(row) != 1:
-            raise EngineError(
-                f"embedder {self.embedder.identity!r} gave {len(row)} vectors for 1 text",
-                engine=self.embedder.identity,
-            )
-        return row
 
     def _tell_source(self, facts: FactsFacet, source_id: str) -> None:
         source = facts.source(source_id)

@@ -23,6 +23,7 @@ from crp_integrations.fabric.life.fact_writer import FactWriter, by_source
 from crp_integrations.fabric.life.lifecycle import MaintenanceReport
 from crp_integrations.fabric.namespace_counters import EMBEDDER_SETTING
 from crp_integrations.fabric.ports import FactsFacet, Transaction, window_records_of
+from crp_integrations.fabric.ports.engines import Progress
 from crp_integrations.fabric.records import Where
 from crp_integrations.guard.decisions import NAMESPACE
 from crp_integrations.vocabulary import EventType, FactStatus
@@ -36,8 +37,6 @@ KEEP_CHANGES = 10_000
 _MOMENT = timedelta(microseconds=1)
 # Steps after which bytes of what was removed may be left.
 SCRUBBING = frozenset({"purge", "sessions", "windows", "scrub"})
-
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import repeat
 from math import ceil, isfinite
 from typing import NamedTuple
 from zlib import crc32
@@ -83,19 +82,15 @@ def best_exact(
         scores, places = scores[near], places[near]
     first = np.lexsort((rows.id_order(places), -scores))[:k]
     best = zip(rows.ids_at(places[first]), scores[first].tolist(), strict=True)
-    # As tuples, without a call of their class for each.
-    return list(map(tuple.__new__, repeat(Hit), best))
+    return [Hit(id_, score) for id_, score in best]
 
 
 def likely_best(rough: npt.NDArray[np.float32], k: int, dimensions: int) -> Places:
     """Positions of all that may be among the k best by the exact score, from fast products."""
     if rough.size <= k:
         return np.arange(rough.size)
-    # Methods of arrays: after a search the functions around them take longer than their work.
-    parted = rough.copy()
-    parted.partition(rough.size - k)
-    near: Places = (rough >= parted[rough.size - k] - slack(dimensions)).nonzero()[0]
-    return near
+    kth = np.partition(rough, rough.size - k)[rough.size - k]
+    return np.flatnonzero(rough >= kth - slack(dimensions))
 
 
 def products(

@@ -332,12 +332,7 @@ class VectorRows:
 
     def places(self, ids: Sequence[str], allowed: Sequence[bool] | None = None) -> list[int | None]:
         """Where the rows of facts are; None for one that is not here or may not be seen."""
-        found: list[int | None]
-        if self._is_base():
-            at = self._base_place.get
-            found = [at(id_) for id_ in ids]
-        else:
-            found = [self.place(id_) for id_ in ids]
+        found = [self.place(id_) for id_ in ids]
         if allowed is None or all(allowed):
             return found
         codes = self.codes
@@ -383,8 +378,6 @@ class VectorRows:
 
     def ids_at(self, places: Places) -> list[str]:
         """The facts at places, in their order."""
-        if not len(self._tail):
-            return list(map(self.base_ids.__getitem__, places.tolist()))
         return [self.id(place) for place in places.tolist()]
 
     def id_order(self, places: Places) -> Places:
