@@ -149,8 +149,8 @@ class NamespaceAdministration:
         given = {name: value for name, value in given.items() if value is not None}
         emptied = {"ttl": ttl, "valid_from": valid_from, "valid_to": valid_to}
         given |= {name: value for name, value in emptied.items() if value is not UNCHANGED}
-        updating = FactUpdate(self._writing())
-        return self._settled(updating.update(fact_id, given))
+        updating = FactUpdate(self._writer())
+        return self._settle(updating.update(fact_id, given))
 
     def mark_stale(self, ids: Sequence[str]) -> ChangeReport:
         """Flag ACTIVE facts as STALE: still retrievable, with freshness 0.
@@ -162,7 +162,7 @@ class NamespaceAdministration:
             RequestError: a fact is unknown.
             AccessDenied: the guard denies writing a fact.
         """
-        return self._settled(StatusChanges(self._writing()).mark_stale(ids))
+        return self._settle(StatusChanges(self._writer()).mark_stale(ids))
 
     def forget(self, *, facts: Sequence[str] = (), source: str | None = None) -> ChangeReport:
         """Delete facts, or a source with all of its facts; they are unretrievable at once.
@@ -181,7 +181,7 @@ class NamespaceAdministration:
             RequestError: a fact or the source is unknown, or neither is given.
             AccessDenied: the guard denies erasing one of them.
         """
-        return self._settled(StatusChanges(self._writing()).forget(facts, source))
+        return self._settle(StatusChanges(self._writer()).forget(facts, source))
 
     def archive(self, ids: Sequence[str]) -> ChangeReport:
         """Put facts aside: out of search, text index and state hash, until `restore`.
@@ -193,7 +193,7 @@ class NamespaceAdministration:
             RequestError: a fact is unknown.
             AccessDenied: the guard denies writing a fact.
         """
-        return self._settled(StatusChanges(self._writing()).archive(ids))
+        return self._settle(StatusChanges(self._writer()).archive(ids))
 
     def restore(self, ids: Sequence[str]) -> ChangeReport:
         """Bring archived facts back with the status that they have.
@@ -205,7 +205,7 @@ class NamespaceAdministration:
             RequestError: a fact is unknown.
             AccessDenied: the guard denies writing a fact.
         """
-        return self._settled(StatusChanges(self._writing()).restore(ids))
+        return self._settle(StatusChanges(self._writer()).restore(ids))
 
     def quarantine(self, ids: Sequence[str], reason: str = "") -> ChangeReport:
         """Take facts out of retrieval, and tell the operator which sources to review.
@@ -225,7 +225,7 @@ class NamespaceAdministration:
         if not isinstance(reason, str):
             # It goes into a notice, and what is quarantined by then would stay so.
             raise RequestError(f"reason is of type {type(reason).__name__}, wanted a text")
-        return self._settled(StatusChanges(self._writing()).quarantine(ids, reason))
+        return self._settle(StatusChanges(self._writer()).quarantine(ids, reason))
 
     def lift(self, ids: Sequence[str]) -> ChangeReport:
         """End the quarantine of facts after review: they are ACTIVE and retrievable.
@@ -237,7 +237,7 @@ class NamespaceAdministration:
             RequestError: a fact is unknown.
             AccessDenied: the guard denies writing a fact.
         """
-        return self._settled(StatusChanges(self._writing()).lift(ids))
+        return self._settle(StatusChanges(self._writer()).lift(ids))
 
     def erase(self, source: str, *, graph: bool = True) -> ErasureReport:
         """Erase a source: no byte of its facts, vectors, title or URI stays in any file.
@@ -256,7 +256,7 @@ class NamespaceAdministration:
             RequestError: the source is unknown.
             AccessDenied: the guard denies erasing the source or one of its facts.
         """
-        erased = SourceErasure(self._writing()).erase(source)
+        erased = SourceErasure(self._writer()).erase(source)
         if erased.facts:
             # The graph's file went with the bytes; without another one, the next process has none.
             self._fabric.namespace_state(self._own.name).settle(thorough=graph)
@@ -280,16 +280,16 @@ class NamespaceAdministration:
             StoreBusy: another process held the write lock for too long.
         """
         require(self._guard, self.subject, "erase", NAMESPACE)
-        writing = self._writing()
+        writer = self._writer()
         if session_id:
-            writing.erase_elsewhere([session_id])
+            writer.erase_elsewhere([session_id])
         with self._fabric.begin(self._own.name, write=False) as transaction:
             shown = window_records_of(transaction)
             if shown is None or not shown.has(session_id):
                 return False
-        gone = forget_sessions(writing, lambda _: [session_id], "forgotten")
+        gone = forget_sessions(writer, lambda _: [session_id], "forgotten")
         if gone and scrub:
-            windows_scrubbed(writing)
+            windows_scrubbed(writer)
         return bool(gone)
 
     def maintain(
@@ -310,10 +310,10 @@ class NamespaceAdministration:
         """
         fabric = self._fabric
         return Maintenance(
-            self._writing(),
+            self._writer(),
             recluster_due=self._recluster_due,
             recluster=lambda: self._clustering().run(),
-            settle=lambda: graph and self._files_settled(),
+            settle=lambda: graph and self._settle_files(),
             purge_sessions=fabric.session_memory.purge_idle,
         ).run(progress or ignore_progress)
 
@@ -356,12 +356,10 @@ class NamespaceAdministration:
         """
         return self._clustering().graph()
 
-    # --- within ------------------------------------------------------------------------
-
     def _clustering(self) -> CommunityDetection:
         fabric = self._fabric
         return CommunityDetection(
-            writing=self._writing(),
+            writer=self._writer(),
             engine=fabric.leiden,
             embedder=fabric.embedder,
             index=lambda facts: fabric.namespace_state(self._own.name).snapshot(facts).index,
@@ -376,7 +374,7 @@ class NamespaceAdministration:
             return False
         return reclustering_due(facts, fabric.settings.communities, now)
 
-    def _grouped(self, report: IngestReport) -> IngestReport:
+    def _recluster_if_due(self, report: IngestReport) -> IngestReport:
         """What was ingested, after the communities were found anew if that was due.
 
         Spec: CRP-SPEC-009 §5.5
@@ -394,7 +392,7 @@ class NamespaceAdministration:
             return report
         return report.model_copy(update={"state_hash": after})
 
-    def _files_settled(self) -> bool:
+    def _settle_files(self) -> bool:
         """Look at the derived files; whether a graph was built."""
         cache = self._fabric.store.cache(self._own.name)
         if cache is not None:
@@ -403,7 +401,7 @@ class NamespaceAdministration:
         settled = build_due_index(self._fabric.store, self._own.name)
         return self._fabric.namespace_state(self._own.name).settle(thorough=True) or settled
 
-    def _writing(self) -> FactWriter:
+    def _writer(self) -> FactWriter:
         fabric, name = self._fabric, self._own.name
         return FactWriter(
             **self._target(),
@@ -411,8 +409,8 @@ class NamespaceAdministration:
             require=partial(require, self._guard, self.subject),
             cache=lambda: fabric.store.cache(name),
             scrub=lambda: fabric.store.scrub(name),
-            forget_held=self._forget_held,
-            erase_elsewhere=self._erase_elsewhere,
+            forget_held=self._forget_in_memory,
+            erase_elsewhere=self._erase_derived,
             refuse_shared=lambda ids, source: refuse_shared(self._shared, ids, source),
             readers=self._readers,
         )
@@ -448,7 +446,7 @@ class NamespaceAdministration:
                         scrub=partial(fabric.store.scrub, name),
                     )
 
-    def _forget_held(self, source_id: str) -> int:
+    def _forget_in_memory(self, source_id: str) -> int:
         """Take what is erased out of memory; returns how many facts sessions held of it."""
         tenant = self.subject.tenant
         # Shelves name communities by words of their facts; every tenant reads a shared namespace.
@@ -456,7 +454,7 @@ class NamespaceAdministration:
         memo.forget()
         return self._fabric.session_memory.forget_source(tenant, source_id)
 
-    def _erase_elsewhere(self, ids: Sequence[str]) -> None:
+    def _erase_derived(self, ids: Sequence[str]) -> None:
         """Erase what is kept outside of the store of some facts, of a shared one by any tenant."""
         fabric, name = self._fabric, self._own.name
         if fabric.elsewhere is not None:
@@ -464,7 +462,7 @@ class NamespaceAdministration:
             for one in names:
                 fabric.elsewhere.erase(one, ids, fabric.clock.now())
 
-    def _settled(self, result: _Result) -> _Result:
+    def _settle(self, result: _Result) -> _Result:
         """What a write gave, after the index was brought up to date."""
         self._fabric.namespace_state(self._own.name).settle()
         # Of an earlier state, so no question would find it; and what went should not linger.

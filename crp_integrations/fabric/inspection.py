@@ -360,8 +360,6 @@ class NamespaceInspection:
         require(self._guard, self.subject, "write", NAMESPACE)
         self._fabric.store.compact(self._own.name)
 
-    # --- within ------------------------------------------------------------------------
-
     def _records(self, where: Where) -> Iterator[Source | Fact]:
         """Sources, then facts; the transaction is open until the last one is taken."""
         gate = self._own.gate()

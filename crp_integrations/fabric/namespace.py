@@ -238,7 +238,7 @@ class Namespace(FabricView, NamespaceAdministration, NamespaceInspection):
             ttl=_checked(ttl),
             progress=progress or ignore_progress,
         )
-        return self._settled(self._grouped(report))
+        return self._settle(self._recluster_if_due(report))
 
     def add(
         self,
@@ -267,7 +267,7 @@ class Namespace(FabricView, NamespaceAdministration, NamespaceInspection):
         report = Ingestion(**self._target()).facts(
             facts, kind=kind, progress=progress or ignore_progress
         )
-        return self._settled(self._grouped(report))
+        return self._settle(self._recluster_if_due(report))
 
     def put(
         self,
@@ -296,7 +296,7 @@ class Namespace(FabricView, NamespaceAdministration, NamespaceInspection):
             AccessDenied: the guard denies writing things with a fact's labels.
         """
         report = FactUpsert(**self._target()).put(facts, uris=uris or {}, vectors=vectors)
-        return self._settled(self._grouped(report))
+        return self._settle(self._recluster_if_due(report))
 
     def hold(
         self, session_id: str, facts: Sequence[Fact | str], *, kind: SourceKind | None = None

@@ -293,8 +293,6 @@ class NamespaceReader:
         gate = self.gate()
         return [source for source in found if gate.may_read(source.labels)]
 
-    # --- within ------------------------------------------------------------------------
-
     def gate(self) -> AccessFilter:
         """What lets things of one pass of reads through: of the moment, or one of its own."""
         return self._gate.passing() if self._moment is None else self._moment.gate

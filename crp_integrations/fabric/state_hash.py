@@ -140,8 +140,6 @@ class StateHash:
         new = [] if epoch is None else [(_joined(epoch), 0)]
         return self._replaced(gone, new, epoch)
 
-    # --- within ------------------------------------------------------------------------
-
     def _replaced(
         self, gone: list[tuple[bytes, int]], new: list[_Entry], epoch: Item | None
     ) -> StateHash:

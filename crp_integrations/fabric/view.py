@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from crp_integrations.fabric.namespace_reader import NamespaceReader
     from crp_integrations.fabric.session_memory import SessionFactsLayer
 
-    FactLayer = NamespaceReader | SessionFactsLayer
+    FactLayer: TypeAlias = NamespaceReader | SessionFactsLayer
 
 # Vector search over the whole fabric: tier 3 of the memory cascade (CRP-SPEC-003 §5.2).
 COLD_TIER = 3
@@ -281,8 +281,6 @@ class FabricView:
             for source in layer.sources(ids):
                 found.setdefault(source.source_id, source)
         return [found[id_] for id_ in sorted(found)]
-
-    # --- within ------------------------------------------------------------------------
 
     def _found(self, k: int, search: Callable[[FactLayer, int], list[Hit]]) -> list[list[Hit]]:
         """Of each layer its k best facts that no earlier layer stores."""

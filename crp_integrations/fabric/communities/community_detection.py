@@ -109,7 +109,7 @@ class CommunityDetection:
             one does it.
     """
 
-    writing: FactWriter
+    writer: FactWriter
     engine: CommunityEngine | None
     embedder: Embedder
     index: Callable[[FactsFacet], VectorIndex]
@@ -129,7 +129,7 @@ class CommunityDetection:
             return self._found(self.engine, afresh=afresh)
 
     def _found(self, engine: CommunityEngine, *, afresh: bool) -> ClusterReport:
-        settings, step = self._settings, self.writing.tracer.step
+        settings, step = self._settings, self.writer.tracer.step
         with step("fabric.recluster.read"):
             read = self._read()
         before = [None if afresh else fact.community for fact in read.outline]
@@ -186,11 +186,11 @@ class CommunityDetection:
 
         Spec: CRP-SPEC-009 §5
         """
-        with self.writing.begin(False) as transaction:
+        with self.writer.begin(False) as transaction:
             labels = dict(transaction.facts.retrievable())
             members: defaultdict[str, list[FactOutline]] = defaultdict(list)
             for fact in transaction.facts.outline():
-                if fact.community is not None and self.writing.may_read(labels[fact.fact_id]):
+                if fact.community is not None and self.writer.may_read(labels[fact.fact_id]):
                     members[fact.community].append(fact)
         count = self._settings.label_facts
         found = [
@@ -221,19 +221,19 @@ class CommunityDetection:
             right=right,
             weights=weights,
         )
-        seen = np.array([self.writing.may_read(labels) for labels in read.labels], dtype=np.bool_)
+        seen = np.array([self.writer.may_read(labels) for labels in read.labels], dtype=np.bool_)
         return whole if seen.all() else whole.among(seen)
 
     # --- steps -------------------------------------------------------------------------
 
     @property
     def _settings(self) -> CommunitySettings:
-        return self.writing.settings.communities
+        return self.writer.settings.communities
 
     def _read(self) -> DetectionInput:
-        with self.writing.begin(False) as transaction:
+        with self.writer.begin(False) as transaction:
             facts = transaction.facts
-            self.writing.check(facts)
+            self.writer.check(facts)
             index = self.index(facts)
             return DetectionInput(
                 mark=facts.mark(),
@@ -246,13 +246,13 @@ class CommunityDetection:
 
     def _outrun(self, what: str) -> StoreBusy:
         return StoreBusy(
-            f"the communities of namespace {self.writing.namespace!r:.80} {what} by somebody else "
+            f"the communities of namespace {self.writer.namespace!r:.80} {what} by somebody else "
             "at the same time; nothing was changed here"
         )
 
     def _nothing(self, facts: int) -> ClusterReport:
-        with self.writing.begin(False) as transaction:
-            after = self.writing.hash_in(transaction.facts)
+        with self.writer.begin(False) as transaction:
+            after = self.writer.hash_in(transaction.facts)
         return ClusterReport(facts=facts, unclustered=facts, state_hash=after)
 
     def _partition(
@@ -282,7 +282,7 @@ class CommunityDetection:
 
     def _neighbours(self, read: DetectionInput, *, afresh: bool = False) -> CurrentSimilarity:
         """The neighbours of every fact."""
-        cache, name = self.writing.cache(), self.writing.namespace
+        cache, name = self.writer.cache(), self.writer.namespace
         known = None
         if not afresh:
             known = self.kept.get(name) if cache is None else load_similarity(cache)
@@ -294,7 +294,7 @@ class CommunityDetection:
             k=self._settings.neighbours,
             least=similarity_threshold(self._settings, self.embedder),
             known=known,
-            rebuild_share=self.writing.settings.graph.rebuild_share,
+            rebuild_share=self.writer.settings.graph.rebuild_share,
             candidates=self._candidates(read),
         )
         made = found.similarity
@@ -308,7 +308,7 @@ class CommunityDetection:
     def _candidates(self, read: DetectionInput) -> Candidates | None:
         """The index' graph as a source of neighbours; None where every pair is compared."""
         index = read.index
-        if index.graph is None or len(read.outline) <= self.writing.settings.graph.exact_up_to:
+        if index.graph is None or len(read.outline) <= self.writer.settings.graph.exact_up_to:
             return None
         place = {fact_id: number for number, fact_id in enumerate(read.ids)}
         k = self._settings.neighbours
@@ -345,7 +345,7 @@ class CommunityDetection:
 
     def _texts(self, chosen: Mapping[int, Sequence[str]]) -> dict[int, list[str]]:
         """The texts of some groups' main facts."""
-        with self.writing.begin(False) as transaction:
+        with self.writer.begin(False) as transaction:
             listed = [fact_id for ids in chosen.values() for fact_id in ids]
             texts = dict(transaction.facts.texts(listed))
         return {
@@ -360,16 +360,16 @@ class CommunityDetection:
 
         Spec: CRP-SPEC-009 §5.5, §6.2
         """
-        writing = self.writing
-        key, now = writing.key(), writing.clock.now()
+        writer = self.writer
+        key, now = writer.key(), writer.clock.now()
         seen = set(read.ids)
-        with writing.begin(True) as transaction:
+        with writer.begin(True) as transaction:
             facts = transaction.facts
             # The vectors may be another embedder's by now.
-            writing.check(facts)
+            writer.check(facts)
             if times_found(facts) != read.times:
                 raise self._outrun("were found")
-            before = writing.hash_in(facts)
+            before = writer.hash_in(facts)
             # Mostly nothing has changed since it was read, and then it is not read again.
             outline = read.outline if facts.mark() == read.mark else facts.outline()
             stored = {fact.fact_id: fact.community for fact in outline}
@@ -392,7 +392,7 @@ class CommunityDetection:
             if erased:
                 facts.remove_setting(RECLUSTERED_SETTING)
             # Labels are no part of the formula, and while none is written the hash is at hand.
-            after = writing.hash_in(facts)
+            after = writer.hash_in(facts)
             if labels:
                 facts.set_communities(labels)
             data = {

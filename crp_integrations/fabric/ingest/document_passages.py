@@ -69,7 +69,7 @@ class ChunkSpill:
         self._scratch: Scratch | None = None
         self._made = False
 
-    def laid(self) -> SpilledChunks | None:
+    def new_chunks(self) -> SpilledChunks | None:
         """A place for the pieces of one document, to be filled before the next one is asked for."""
         if not self._made:
             self._scratch, self._made = self._make(), True
@@ -258,7 +258,7 @@ class PassageIds:
 class _ChosenIds(Sequence[str]):
     """Some ids of a listing, in the order of their places."""
 
-    listing: PassageIds
+    passage_ids: PassageIds
     places: Sequence[int]
 
     def __len__(self) -> int:
@@ -272,8 +272,8 @@ class _ChosenIds(Sequence[str]):
 
     def __getitem__(self, at: int | slice) -> str | Sequence[str]:
         if isinstance(at, slice):
-            return _ChosenIds(self.listing, self.places[at])
-        return self.listing.id(self.places[at])
+            return _ChosenIds(self.passage_ids, self.places[at])
+        return self.passage_ids.id(self.places[at])
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,27 +300,27 @@ class PassageReader:
         settings: ChunkingSettings,
         *,
         hold: int,
-        laying: ChunkSpill,
+        spill: ChunkSpill,
     ) -> None:
         """Cut the document once."""
         self.document = document
-        self.listing = PassageIds()
+        self.passage_ids = PassageIds()
         self.characters = 0
         self._counter = counter
         self._settings = settings
         self._source_id = source_id(document.uri)
         self._held: list[DocumentPassage] | None = []
-        self._laid: SpilledChunks | None = None
+        self._spilled: SpilledChunks | None = None
         for passage in self._cut():
-            self.listing.append(passage.fact_id, passage.content_hash)
+            self.passage_ids.append(passage.fact_id, passage.content_hash)
             self.characters += len(passage.piece.content)
             if self._held is not None:
                 self._held.append(passage)
                 if self.characters > hold:
-                    self._laid = _put_down(laying.laid(), self._held)
+                    self._spilled = _spill_passages(spill.new_chunks(), self._held)
                     self._held = None
-            elif self._laid is not None:
-                self._laid = _put_down(self._laid, [passage])
+            elif self._spilled is not None:
+                self._spilled = _spill_passages(self._spilled, [passage])
 
     @property
     def held(self) -> bool:
@@ -329,26 +329,26 @@ class PassageReader:
 
     def empty(self) -> None:
         """Take the document for one without passages."""
-        self.listing = PassageIds()
+        self.passage_ids = PassageIds()
         self._held = []
-        self._laid = None
+        self._spilled = None
         self.characters = 0
 
     def all(self) -> Iterator[DocumentPassage]:
         """Every passage in order."""
-        if self._held is not None or self._laid is not None:
-            yield from self.at(range(len(self.listing)))
+        if self._held is not None or self._spilled is not None:
+            yield from self.at(range(len(self.passage_ids)))
             return
         place = -1
         for place, passage in enumerate(self._cut()):
             if (
-                place >= len(self.listing)
-                or self.listing.id(place) != passage.fact_id
-                or self.listing.content_hash(place) != passage.content_hash
+                place >= len(self.passage_ids)
+                or self.passage_ids.id(place) != passage.fact_id
+                or self.passage_ids.content_hash(place) != passage.content_hash
             ):
                 raise self._changed()
             yield passage
-        if place + 1 != len(self.listing):
+        if place + 1 != len(self.passage_ids):
             raise self._changed()
 
     def at(self, places: Sequence[int]) -> Iterator[DocumentPassage]:
@@ -359,10 +359,10 @@ class PassageReader:
             for place in places:
                 yield self._held[place]
             return
-        if self._laid is not None:
+        if self._spilled is not None:
             for place in places:
-                id_, said = self.listing.id(place), self.listing.content_hash(place)
-                yield DocumentPassage(place, id_, said, self._laid[place])
+                id_, said = self.passage_ids.id(place), self.passage_ids.content_hash(place)
+                yield DocumentPassage(place, id_, said, self._spilled[place])
             return
         wanted = iter(places)
         following = next(wanted, None)
@@ -401,10 +401,10 @@ def _in_order(blocks: Iterable[Block], uri: str) -> Iterator[Block]:
         yield block
 
 
-def _put_down(
-    laid: SpilledChunks | None, passages: Sequence[DocumentPassage]
+def _spill_passages(
+    spilled: SpilledChunks | None, passages: Sequence[DocumentPassage]
 ) -> SpilledChunks | None:
     """The place with these passages too; None when there is no room."""
-    if laid is None or not all(laid.add(one.piece) for one in passages):
+    if spilled is None or not all(spilled.add(one.piece) for one in passages):
         return None
-    return laid
+    return spilled

@@ -111,11 +111,11 @@ class Ingestion(IngestionTarget):
         """
         with self.tracer.step("fabric.read"):
             given = distinct_documents(documents, progress)
-        listed: dict[str, PassageReader] = {}
-        with closing(ChunkSpill(self.scratch)) as laying:
+        readers: dict[str, PassageReader] = {}
+        with closing(ChunkSpill(self.scratch)) as spill:
             for _ in range(_TRIES):
                 try:
-                    return self._ingested(given, listed, laying, kind, labels, ttl, progress)
+                    return self._ingested(given, readers, spill, kind, labels, ttl, progress)
                 except OvertakenError:
                     continue
         raise self._overtaken()
@@ -123,8 +123,8 @@ class Ingestion(IngestionTarget):
     def _ingested(
         self,
         given: Sequence[AnyDocument],
-        listed: dict[str, PassageReader],
-        laying: ChunkSpill,
+        readers: dict[str, PassageReader],
+        spill: ChunkSpill,
         kind: SourceKind | None,
         labels: tuple[str, ...],
         ttl: str | None,
@@ -155,8 +155,8 @@ class Ingestion(IngestionTarget):
                 if own.source_id in aged and own.uri in same_as_stored
             ],
             stored,
-            listed,
-            laying,
+            readers,
+            spill,
         )
         pairs = [(one, own) for one, own in entries if own.uri not in same_as_stored]
         told = {own.uri for _, own in pairs}
@@ -168,8 +168,8 @@ class Ingestion(IngestionTarget):
             batch = gather_batch(
                 pairs,
                 stored,
-                listed,
-                laying,
+                readers,
+                spill,
                 ttl=ttl,
                 counter=self.counter,
                 settings=self.settings.chunking,
@@ -180,7 +180,7 @@ class Ingestion(IngestionTarget):
             more = f" (the first of {many} documents like it)" if many > 1 else ""
             raise IngestError(next(iter(batch.refused.values())) + more)
         with self.tracer.step("fabric.facts"), self.begin(False) as transaction:
-            if not batch.listed:
+            if not batch.readers:
                 return IngestReport(
                     unchanged=same,
                     skipped=tuple(batch.refused),
@@ -216,8 +216,8 @@ class Ingestion(IngestionTarget):
         self,
         aged: Sequence[tuple[AnyDocument, Source]],
         stored: Mapping[str, Source | None],
-        listed: dict[str, PassageReader],
-        laying: ChunkSpill,
+        readers: dict[str, PassageReader],
+        spill: ChunkSpill,
     ) -> set[str]:
         """URIs of those documents, equal to what is stored, that say the text of a STALE fact.
 
@@ -229,8 +229,8 @@ class Ingestion(IngestionTarget):
             batch = gather_batch(
                 aged,
                 stored,
-                listed,
-                laying,
+                readers,
+                spill,
                 ttl=None,
                 counter=self.counter,
                 settings=self.settings.chunking,

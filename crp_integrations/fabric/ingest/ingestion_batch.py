@@ -241,7 +241,7 @@ class IngestionBatch:
         ttl: ISO 8601 duration for all of their facts; None leaves what is stored.
     """
 
-    listed: Sequence[PassageReader]
+    readers: Sequence[PassageReader]
     sources: Sequence[Source]
     stored: Mapping[str, Source | None]
     refused: Mapping[str, str]
@@ -250,13 +250,13 @@ class IngestionBatch:
     def changes(self, facts: FactsFacet) -> list[SourceChange]:
         """What each document does to what a transaction sees."""
         return [
-            compare_document(facts, source, one.listing, self.stored[source.uri], ttl=self.ttl)
-            for one, source in zip(self.listed, self.sources, strict=True)
+            compare_document(facts, source, one.passage_ids, self.stored[source.uri], ttl=self.ttl)
+            for one, source in zip(self.readers, self.sources, strict=True)
         ]
 
     def waiting(self, changes: Sequence[SourceChange]) -> Iterator[tuple[str, str]]:
         """Content hash and text of each new passage that no stored fact of its source says."""
-        for one, change in zip(self.listed, changes, strict=True):
+        for one, change in zip(self.readers, changes, strict=True):
             for passage in one.at(change.new):
                 if passage.content_hash not in change.known:
                     yield passage.content_hash, passage.piece.content
@@ -264,8 +264,8 @@ class IngestionBatch:
     def waiting_count(self, changes: Sequence[SourceChange]) -> int:
         """How many `waiting` gives; no document is read."""
         return sum(
-            one.listing.content_hash(place) not in change.known
-            for one, change in zip(self.listed, changes, strict=True)
+            one.passage_ids.content_hash(place) not in change.known
+            for one, change in zip(self.readers, changes, strict=True)
             for place in change.new
         )
 
@@ -275,25 +275,25 @@ class IngestionBatch:
         """The changes with the facts that they add."""
         return [
             _insertion(one, change, namespace, settings)
-            for one, change in zip(self.listed, changes, strict=True)
+            for one, change in zip(self.readers, changes, strict=True)
         ]
 
     def clear_prepared(
         self, facts: FactsFacet, changes: Sequence[SourceChange], embedder: str
     ) -> None:
         """Forget the vectors that were prepared for these documents."""
-        for one, change in zip(self.listed, changes, strict=True):
+        for one, change in zip(self.readers, changes, strict=True):
             for start in range(0, len(change.new), _STEP):
                 places = change.new[start : start + _STEP]
-                hashes = [one.listing.content_hash(place) for place in places]
+                hashes = [one.passage_ids.content_hash(place) for place in places]
                 facts.clear_prepared(embedder, hashes)
 
 
 def gather_batch(
     pairs: Sequence[tuple[AnyDocument, Source]],
     stored: Mapping[str, Source | None],
-    listed: dict[str, PassageReader],
-    laying: ChunkSpill,
+    readers: dict[str, PassageReader],
+    spill: ChunkSpill,
     *,
     ttl: str | None,
     counter: TokenCounter,
@@ -303,13 +303,13 @@ def gather_batch(
     """Cut every document once, and sort out those with too little text for a fact."""
     refused: dict[str, str] = {}
     kept: list[tuple[PassageReader, Source]] = []
-    room = _HELD_CHARACTERS - sum(one.characters for one in listed.values() if one.held)
+    room = _HELD_CHARACTERS - sum(one.characters for one in readers.values() if one.held)
     for number, (document, source) in enumerate(pairs):
         progress("chunk", number, len(pairs))
-        one = listed.get(source.uri)
+        one = readers.get(source.uri)
         if one is None:
-            one = PassageReader(document, counter, settings, hold=max(0, room), laying=laying)
-            listed[source.uri] = one
+            one = PassageReader(document, counter, settings, hold=max(0, room), spill=spill)
+            readers[source.uri] = one
             room -= one.characters if one.held else 0
         reason = _too_little(one, source, counter, settings.min_fact_tokens)
         if reason:
@@ -328,9 +328,9 @@ def insertion_of_facts(change: SourceChange, made: Sequence[Fact]) -> Insertion:
 
 def _too_little(one: PassageReader, source: Source, counter: TokenCounter, least: int) -> str:
     """A sentence that says what is too little in a document; empty when it is enough."""
-    if len(one.listing) == 0:
+    if len(one.passage_ids) == 0:
         return f"{shown(source.uri)} holds no text"
-    if len(one.listing) > 1:
+    if len(one.passage_ids) > 1:
         return ""
     (only,) = one.all()
     tokens = counter.count(only.piece.content)
@@ -369,7 +369,7 @@ def _insertion(
                 metadata=source.metadata,
             )
 
-    return Insertion(change, one.listing.ids(change.new), made)
+    return Insertion(change, one.passage_ids.ids(change.new), made)
 
 
 def distinct_documents(documents: Iterable[AnyDocument], progress: Progress) -> list[AnyDocument]:

@@ -137,7 +137,7 @@ def of_another_ttl(facts: FactsFacet, uris: Iterable[str], ttl: str | None) -> s
 def compare_document(
     facts: FactsFacet,
     source: Source,
-    listing: PassageIds,
+    passage_ids: PassageIds,
     stored: Source | None,
     *,
     ttl: str | None = None,
@@ -148,7 +148,9 @@ def compare_document(
     """
     passages = facts.passages(source.source_id)
     if not passages:
-        return SourceChange(source.changed(fact_count=len(listing)), range(len(listing)), ttl=ttl)
+        return SourceChange(
+            source.changed(fact_count=len(passage_ids)), range(len(passage_ids)), ttl=ttl
+        )
     # Facts by hand may have brought a removed source back; no document is behind it since.
     removed = (
         stored is None
@@ -158,9 +160,9 @@ def compare_document(
     known = {content_hash: id_ for id_, content_hash, _ in passages}
     buried = {i for i, _, status in passages if removed and status is FactStatus.DELETED}
     states = {id_: status for id_, _, status in passages if id_ not in buried}
-    kept, new = _matched(listing, [p for p in passages if p[0] not in buried])
+    kept, new = _matched(passage_ids, [p for p in passages if p[0] not in buried])
     old = (stored.kind, stored.labels, stored.metadata) if stored else None
-    told = {listing.id(place) for place in new} if buried else set()
+    told = {passage_ids.id(place) for place in new} if buried else set()
     return SourceChange(
         source.changed(
             fact_count=len(new) + sum(states[i] is not FactStatus.DELETED for i in kept)
@@ -179,11 +181,11 @@ def compare_document(
 
 
 def _matched(
-    listing: PassageIds, passages: Sequence[tuple[str, str, FactStatus]]
+    passage_ids: PassageIds, passages: Sequence[tuple[str, str, FactStatus]]
 ) -> tuple[set[str], list[int]]:
     """Ids of stored passages that the document still says, and the places of the others."""
     ids = {id_ for id_, _, _ in passages}
-    told = [listing.id(place) for place in range(len(listing))]
+    told = [passage_ids.id(place) for place in range(len(passage_ids))]
     kept = {id_ for id_ in told if id_ in ids}
     by_text: dict[str, list[str]] = defaultdict(list)
     for id_, content_hash, _ in reversed(passages):
@@ -193,7 +195,7 @@ def _matched(
     for place, id_ in enumerate(told):
         if id_ in ids:
             continue
-        same = by_text.get(listing.content_hash(place))
+        same = by_text.get(passage_ids.content_hash(place))
         if same:
             kept.add(same.pop())
         else:

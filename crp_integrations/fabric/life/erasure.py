@@ -45,11 +45,11 @@ def withdraw_windows(
 
 
 def withdraw_elsewhere(
-    writing: FactWriter, ids: Sequence[str], now: datetime, *, source_id: str = ""
+    writer: FactWriter, ids: Sequence[str], now: datetime, *, source_id: str = ""
 ) -> bool:
     """Take what other namespaces said with facts of this one, each in a transaction of its own."""
     clean = True
-    for reader in writing.readers():
+    for reader in writer.readers():
         with reader.begin() as transaction:
             taken = withdraw_windows(transaction, ids, now, source_id=source_id)
         if taken:
@@ -58,14 +58,14 @@ def withdraw_elsewhere(
 
 
 def forget_sessions(
-    writing: FactWriter,
+    writer: FactWriter,
     choose: Callable[[Transaction], Sequence[str]],
     cause: str,
 ) -> list[str]:
     """Remove sessions with all that they said, and tell the journal."""
-    now = writing.clock.now()
-    key = writing.key()
-    with writing.begin(True) as transaction:
+    now = writer.clock.now()
+    key = writer.key()
+    with writer.begin(True) as transaction:
         shown = window_records_of(transaction)
         if shown is None:
             return []
@@ -77,7 +77,7 @@ def forget_sessions(
             append(transaction.journal, key, drafts, iso(now))
             _note(transaction.facts)
     if gone:
-        writing.erase_elsewhere(gone)
+        writer.erase_elsewhere(gone)
     return gone
 
 
@@ -86,12 +86,12 @@ def windows_due(facts: FactsFacet) -> bool:
     return facts.setting(WINDOWS_SETTING) is not None
 
 
-def windows_scrubbed(writing: FactWriter) -> bool:
+def windows_scrubbed(writer: FactWriter) -> bool:
     """Take the bytes of what was said off the disk; the index's files hold none of them."""
-    with writing.begin(False) as transaction:
+    with writer.begin(False) as transaction:
         if not windows_due(transaction.facts):
             return True
-    return _scrubbed(lambda: writing.begin(True), writing.scrub, WINDOWS_SETTING)
+    return _scrubbed(lambda: writer.begin(True), writer.scrub, WINDOWS_SETTING)
 
 
 def _scrubbed(
@@ -129,23 +129,23 @@ _PART = re.compile(r"[^\W_]+")
 class SourceErasure:
     """Erases sources of one namespace, on behalf of one subject."""
 
-    writing: FactWriter
+    writer: FactWriter
 
     def erase(self, source_id: str) -> ErasureReport:
         """Remove a source's facts, whatever their status, and leave a tombstone.
 
         Spec: CRP-SPEC-009 §8.3
         """
-        writing, now = self.writing, self.writing.clock.now()
-        with writing.begin(False) as transaction:
+        writer, now = self.writer, self.writer.clock.now()
+        with writer.begin(False) as transaction:
             source, chosen = self._choose(transaction.facts, source_id)
-            before = writing.hash_in(transaction.facts)
+            before = writer.hash_in(transaction.facts)
         # What a session holds is in no transaction: it goes first, and once more at the end.
-        writing.forget_held(source_id)
+        writer.forget_held(source_id)
         # So does what is kept outside of the store: an erasure that was killed is made again.
-        writing.erase_elsewhere([source_id, *(fact.fact_id for fact in chosen)])
+        writer.erase_elsewhere([source_id, *(fact.fact_id for fact in chosen)])
         said = withdraw_elsewhere(
-            writing, [fact.fact_id for fact in chosen], now, source_id=source_id
+            writer, [fact.fact_id for fact in chosen], now, source_id=source_id
         )
         if not chosen and source == _tombstone(source):
             return ErasureReport(
@@ -153,13 +153,13 @@ class SourceErasure:
                 state_before=before,
                 state_after=before,
                 erased_at=now,
-                scrubbed=scrubbed(writing) and said,
+                scrubbed=scrubbed(writer) and said,
             )
-        key = writing.key()
-        with writing.tracer.step("fabric.erase"), writing.begin(True) as transaction:
+        key = writer.key()
+        with writer.tracer.step("fabric.erase"), writer.begin(True) as transaction:
             facts = transaction.facts
             source, chosen = self._choose(facts, source_id)
-            before = writing.hash_in(facts)
+            before = writer.hash_in(facts)
             ids = [fact.fact_id for fact in chosen]
             _dissolve(facts, chosen)
             withdraw_windows(transaction, ids, now, source_id=source_id)
@@ -170,7 +170,7 @@ class SourceErasure:
                 facts.clear_prepared(embedder)
             facts.add_source(_tombstone(source))
             data = {"source": source_id, "facts": ids, "count": len(ids), "cause": "erasure"}
-            after, events = writing.tell(
+            after, events = writer.journal_changes(
                 transaction,
                 [(EventType.FACT_DELETED, data)],
                 before=before,
@@ -180,9 +180,9 @@ class SourceErasure:
             )
             facts.set_setting(SCRUB_SETTING, str(events[-1].seq))
             # While the lock is held nobody publishes a file, so none outlives the commit.
-            drop_cache(writing)
-        writing.forget_held(source_id)
-        writing.erase_elsewhere([source_id, *ids])
+            drop_cache(writer)
+        writer.forget_held(source_id)
+        writer.erase_elsewhere([source_id, *ids])
         return ErasureReport(
             source_id=source_id,
             facts=tuple(ids),
@@ -191,14 +191,14 @@ class SourceErasure:
             erased_at=now,
             event_seq=events[0].seq,
             event_hmac=events[0].hmac,
-            scrubbed=scrubbed(writing) and said,
+            scrubbed=scrubbed(writer) and said,
         )
 
     def _choose(self, facts: FactsFacet, source_id: str) -> tuple[Source, list[Fact]]:
         """The source and all its facts, also those that the subject does not see."""
-        source = self.writing.source(facts, source_id, "erase")
+        source = self.writer.source(facts, source_id, "erase")
         chosen = facts.of_source(source_id)
-        self.writing.require_each("erase", (fact.labels for fact in chosen))
+        self.writer.require_each("erase", (fact.labels for fact in chosen))
         return source, chosen
 
 
@@ -243,19 +243,19 @@ def _parts(text: str) -> list[str]:
     return _PART.findall(text.casefold())
 
 
-def drop_cache(writing: FactWriter) -> None:
+def drop_cache(writer: FactWriter) -> None:
     """Remove the namespace's derived files."""
-    cache = writing.cache()
+    cache = writer.cache()
     if cache is not None:
         cache.drop()
 
 
-def scrubbed(writing: FactWriter) -> bool:
+def scrubbed(writer: FactWriter) -> bool:
     """Take what was removed off the disk, if anything is left there."""
-    with writing.begin(False) as transaction:
+    with writer.begin(False) as transaction:
         pending = transaction.facts.setting(SCRUB_SETTING)
     if pending is None:
-        return windows_scrubbed(writing)
-    drop_cache(writing)
-    clean = _scrubbed(lambda: writing.begin(True), writing.scrub, SCRUB_SETTING)
-    return clean and windows_scrubbed(writing)
+        return windows_scrubbed(writer)
+    drop_cache(writer)
+    clean = _scrubbed(lambda: writer.begin(True), writer.scrub, SCRUB_SETTING)
+    return clean and windows_scrubbed(writer)

@@ -51,7 +51,7 @@ Draft = tuple[EventType, dict[str, Any]]
 class StatusChanges:
     """The verbs of the lifecycle within one namespace, on behalf of one subject."""
 
-    writing: FactWriter
+    writer: FactWriter
 
     def mark_stale(self, ids: Sequence[str]) -> ChangeReport:
         """Flag ACTIVE facts as STALE by hand.
@@ -104,10 +104,10 @@ class StatusChanges:
 
         report = self._change("quarantined", ids, _to(FactStatus.QUARANTINED), carry_out)
         for name, held in told.items():
-            self.writing.notify(
+            self.writer.notify(
                 Notice(
                     kind="quarantined",
-                    namespace=self.writing.namespace,
+                    namespace=self.writer.namespace,
                     source_id=name,
                     facts=tuple(held),
                     reason=reason,
@@ -141,11 +141,11 @@ class StatusChanges:
                 raise RequestError("forget was given neither facts nor a source")
             report = self._change("deleted", ids, _to(FactStatus.DELETED), _delete)
             # Until here their status kept everybody from what is outside of the store.
-            self.writing.erase_elsewhere(report.facts)
+            self.writer.erase_elsewhere(report.facts)
             return report
 
         def choose(facts: FactsFacet) -> tuple[list[Fact], Source]:
-            source = self.writing.source(facts, source_id, "erase")
+            source = self.writer.source(facts, source_id, "erase")
             held = [
                 id_
                 for id_, _, status in facts.passages(source_id)
@@ -153,26 +153,26 @@ class StatusChanges:
             ]
             # All of them, also those that the subject does not see: the guard is asked for each.
             whole = facts.get(held)
-            self.writing.require_each("erase", (fact.labels for fact in whole))
-            others = self.writing.found(facts, ids, "erase")
+            self.writer.require_each("erase", (fact.labels for fact in whole))
+            others = self.writer.found(facts, ids, "erase")
             chosen = {fact.fact_id: fact for fact in (*whole, *others)}
             check_transition(chosen.values(), FactStatus.DELETED)
             return [chosen[id_] for id_ in sorted(chosen)], source
 
-        writing, now = self.writing, self.writing.clock.now()
-        with writing.begin(False) as transaction:
+        writer, now = self.writer, self.writer.clock.now()
+        with writer.begin(False) as transaction:
             chosen, source = choose(transaction.facts)
             over = not chosen and source.status is SourceStatus.REMOVED
-            before = writing.hash_in(transaction.facts) if over else ""
+            before = writer.hash_in(transaction.facts) if over else ""
         # A call that was killed before its end is finished by the next one.
-        writing.erase_elsewhere([source_id])
+        writer.erase_elsewhere([source_id])
         if over:
             return ChangeReport(verb="deleted", state_hash=before)
-        key = writing.key()
-        withdraw_elsewhere(writing, _ids(chosen), now, source_id=source_id)
-        with writing.tracer.step("fabric.forget"), writing.begin(True) as transaction:
+        key = writer.key()
+        withdraw_elsewhere(writer, _ids(chosen), now, source_id=source_id)
+        with writer.tracer.step("fabric.forget"), writer.begin(True) as transaction:
             chosen, source = choose(transaction.facts)
-            before = writing.hash_in(transaction.facts)
+            before = writer.hash_in(transaction.facts)
             drafts = _delete(transaction.facts, chosen, now)
             said = withdraw_windows(transaction, _ids(chosen), now, source_id=source_id)
             removed = transaction.facts.source(source_id) or source
@@ -180,20 +180,18 @@ class StatusChanges:
             transaction.facts.add_source(removed)
             if not any(data["source"] == source_id for _, data in drafts):
                 drafts.append(_deleted(source_id, []))
-            after, _ = writing.tell(
+            after, _ = writer.journal_changes(
                 transaction, drafts, before=before, cause="deleted", now=now, key=key
             )
-        writing.erase_elsewhere([source_id, *_ids(chosen)])
+        writer.erase_elsewhere([source_id, *_ids(chosen)])
         if said:
-            windows_scrubbed(writing)
+            windows_scrubbed(writer)
         return ChangeReport(
             verb="deleted",
             facts=tuple(_ids(chosen)),
             sources=tuple(sorted({source_id, *by_source(chosen)})),
             state_hash=after,
         )
-
-    # --- within ------------------------------------------------------------------------
 
     def _change(
         self,
@@ -203,24 +201,24 @@ class StatusChanges:
         carry_out: Callable[[FactsFacet, Sequence[Fact], datetime], list[Draft] | None],
     ) -> ChangeReport:
         """Choose, check, change and tell. What is refused makes neither a file nor a key."""
-        writing, now = self.writing, self.writing.clock.now()
+        writer, now = self.writer, self.writer.clock.now()
         action: Action = "erase" if verb == "deleted" else "write"
-        with writing.begin(False) as transaction:
-            legal(writing.found(transaction.facts, ids, action))
+        with writer.begin(False) as transaction:
+            legal(writer.found(transaction.facts, ids, action))
             if not ids:
-                return ChangeReport(verb=verb, state_hash=writing.hash_in(transaction.facts))
-        key, said = writing.key(), False
+                return ChangeReport(verb=verb, state_hash=writer.hash_in(transaction.facts))
+        key, said = writer.key(), False
         if verb == "deleted":
-            withdraw_elsewhere(writing, ids, now)
-        with writing.tracer.step(f"fabric.{verb}"), writing.begin(True) as transaction:
-            chosen = writing.found(transaction.facts, ids, action)
+            withdraw_elsewhere(writer, ids, now)
+        with writer.tracer.step(f"fabric.{verb}"), writer.begin(True) as transaction:
+            chosen = writer.found(transaction.facts, ids, action)
             legal(chosen)
-            before = writing.hash_in(transaction.facts)
+            before = writer.hash_in(transaction.facts)
             drafts = carry_out(transaction.facts, chosen, now) or []
             if verb == "deleted":
                 # There is no way back from it, so what was said with them is of no use any more.
                 said = withdraw_windows(transaction, _ids(chosen), now)
-            after, _ = writing.tell(
+            after, _ = writer.journal_changes(
                 transaction,
                 drafts,
                 before=before,
@@ -231,7 +229,7 @@ class StatusChanges:
                 facts=() if drafts else _ids(chosen),
             )
         if said:
-            windows_scrubbed(writing)
+            windows_scrubbed(writer)
         return ChangeReport(
             verb=verb,
             facts=tuple(_ids(chosen)),
@@ -274,35 +272,35 @@ UNCHANGED = Unchanged.KEEP
 class FactUpdate:
     """Changes facts of one namespace, on behalf of one subject."""
 
-    writing: FactWriter
+    writer: FactWriter
 
     def update(self, fact_id: str, given: Mapping[str, Any]) -> Fact:
         """Change some fields of a fact.
 
         Spec: CRP-SPEC-009 §2, §3.3 (decision E18)
         """
-        writing, now = self.writing, self.writing.clock.now()
-        with writing.begin(False) as transaction:
-            writing.check(transaction.facts)
+        writer, now = self.writer, self.writer.clock.now()
+        with writer.begin(False) as transaction:
+            writer.check(transaction.facts)
             seen, wanted = self._wanted(transaction.facts, fact_id, given, now)
             if wanted == seen:
                 return seen
         row = None
         if "content" in given:
-            tokens = writing.counter.count(wanted.content)
-            check_length(f"fact {fact_id} would have", tokens, writing.settings.chunking)
-            writing.check_shared([wanted], [seen])
-            with writing.tracer.step("fabric.embed"):
+            tokens = writer.counter.count(wanted.content)
+            check_length(f"fact {fact_id} would have", tokens, writer.settings.chunking)
+            writer.check_shared([wanted], [seen])
+            with writer.tracer.step("fabric.embed"):
                 texts = {wanted.content_hash: wanted.content}
-                row = writing.embedding.vectors(texts, ignore_progress)[wanted.content_hash][None]
-        key = writing.key()
-        with writing.tracer.step("fabric.update"), writing.begin(True) as transaction:
+                row = writer.embedding.vectors(texts, ignore_progress)[wanted.content_hash][None]
+        key = writer.key()
+        with writer.tracer.step("fabric.update"), writer.begin(True) as transaction:
             facts = transaction.facts
-            writing.check(facts)
+            writer.check(facts)
             stored, wanted = self._wanted(facts, fact_id, given, now)
             if wanted == stored:
                 return stored
-            before = writing.hash_in(facts)
+            before = writer.hash_in(facts)
             wanted = wanted.changed(modified_at=now)
             said = wanted.content_hash != stored.content_hash
             facts.replace([wanted], row if said else None)
@@ -314,7 +312,7 @@ class FactUpdate:
                 "fields": sorted(given),
                 "content_hash": wanted.content_hash,
             }
-            writing.tell(
+            writer.journal_changes(
                 transaction,
                 [(EventType.FACT_INGESTED, data)],
                 before=before,
@@ -325,23 +323,21 @@ class FactUpdate:
             # As it reads back: a store may write some values in one form of several.
             (kept,) = facts.get([fact_id])
         if said:
-            writing.notify(
+            writer.notify(
                 Notice(
                     kind="source-changed",
-                    namespace=writing.namespace,
+                    namespace=writer.namespace,
                     source_id=kept.source_id,
                     facts=(fact_id,),
                 )
             )
         return kept
 
-    # --- within ------------------------------------------------------------------------
-
     def _wanted(
         self, facts: FactsFacet, fact_id: str, given: Mapping[str, Any], now: datetime
     ) -> tuple[Fact, Fact]:
         """The fact as it is stored, and as it is to be."""
-        (stored,) = self.writing.found(facts, [fact_id], "write")
+        (stored,) = self.writer.found(facts, [fact_id], "write")
         check_content(stored)
         try:
             wanted = stored.changed(**given)
@@ -351,7 +347,7 @@ class FactUpdate:
             raise FactRejected(f"fact {fact_id} cannot have this {field}: {first['msg']}") from None
         check_validity(wanted)
         if wanted.labels != stored.labels:
-            self.writing.require("write", wanted.labels)
+            self.writer.require("write", wanted.labels)
         if "content" in given:
             # The source says it again. Its time may be over all the same (§8.1).
             if stored.status is FactStatus.STALE and not has_outlived(wanted, now):

@@ -104,7 +104,7 @@ class FactWriter(IngestionTarget):
 
     # --- what is told ------------------------------------------------------------------
 
-    def tell(
+    def journal_changes(
         self,
         transaction: Transaction,
         drafts: Sequence[tuple[EventType, dict[str, Any]]],

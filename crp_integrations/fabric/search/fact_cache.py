@@ -126,8 +126,6 @@ class FactCache:
             self._held.clear()
             self._bytes = 0
 
-    # --- within ------------------------------------------------------------------------
-
     def _of(self, name: str, state: State) -> _CachedNamespace | None:
         held = self._held.get(name)
         return held if held is not None and held.state == state else None

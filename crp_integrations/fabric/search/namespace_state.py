@@ -193,15 +193,15 @@ class NamespaceState:
         self._hashes = StateHashes()
         self._file: SavedGraph | None = None
         # Searches that lacked a graph, and whether that was logged.
-        self._lacked = 0
-        self._told = False
+        self._searches_without_graph = 0
+        self._warned = False
 
     # --- in a reading transaction --------------------------------------------------------
 
     def snapshot(self, facts: FactsFacet) -> Snapshot:
         """What a reading transaction sees."""
-        found = self._brought(facts)
-        return self._looked_for_graph(facts, found) if found.lacking else found
+        found = self._current(facts)
+        return self._find_graph(facts, found) if found.lacking else found
 
     def state_hash(self, facts: FactsFacet) -> str:
         """The state hash of what a reading transaction sees.
@@ -252,8 +252,6 @@ class NamespaceState:
         finally:
             self._settling.release()
 
-    # --- within ------------------------------------------------------------------------
-
     def _settled(self, thorough: bool) -> bool:
         graphs = self._graphs
         with self._begin() as transaction:
@@ -262,9 +260,9 @@ class NamespaceState:
             self.state_hash(facts)
             if thorough:
                 self._file = None
-            if graphs is None or (not self._snapshots and self._needs_nothing(graphs, facts)):
+            if graphs is None or (not self._snapshots and self._needs_no_graph(graphs, facts)):
                 return False
-            snapshot = self._brought(facts)
+            snapshot = self._current(facts)
             if snapshot.lacking and (found := self._loaded(facts, snapshot)):
                 snapshot = found
             embedder = facts.setting(EMBEDDER_SETTING) or ""
@@ -282,7 +280,7 @@ class NamespaceState:
         graphs.save(built.index, built.mark, embedder)
         return True
 
-    def _needs_nothing(self, graphs: NeighbourGraphs, facts: FactsFacet) -> bool:
+    def _needs_no_graph(self, graphs: NeighbourGraphs, facts: FactsFacet) -> bool:
         """Whether a process that has read nothing yet has no graph to build."""
         if self._file is None or not self._file.enough(facts):
             if not graphs.wanted(_retrievable(facts)):
@@ -291,7 +289,7 @@ class NamespaceState:
             self._file = graphs.kept(facts)
         return self._file is not None and self._file.enough(facts)
 
-    def _brought(self, facts: FactsFacet) -> Snapshot:
+    def _current(self, facts: FactsFacet) -> Snapshot:
         mark, generation = facts.mark(), facts.generation()
         found = self._known(mark, generation)
         if found is None:
@@ -322,16 +320,16 @@ class NamespaceState:
                 changed = facts.changes(earlier.mark)
                 index = None if changed is None else earlier.index.advanced(facts, changed)
                 if index is not None:
-                    return self._kept(self._snapshot_of(mark, self._slimmed(index)))
+                    return self._keep(self._snapshot_of(mark, self._without_worn_graph(index)))
         # The log leads from none of them to here, so they may be of another history.
         self._snapshots = ()
         graphs = self._graphs
         index = None
         if graphs is not None and graphs.wanted(_retrievable(facts)):
             index = graphs.load(facts)
-        return self._kept(self._snapshot_of(mark, index or VectorIndex.read(facts)))
+        return self._keep(self._snapshot_of(mark, index or VectorIndex.read(facts)))
 
-    def _slimmed(self, index: VectorIndex) -> VectorIndex:
+    def _without_worn_graph(self, index: VectorIndex) -> VectorIndex:
         """One block alone where a worn graph is left that nobody builds anew."""
         graphs = self._graphs
         if graphs is None or index.graph is None or graphs.wanted(len(index)):
@@ -340,7 +338,7 @@ class NamespaceState:
             return index
         return index.with_graph(None).merged()
 
-    def _kept(self, made: Snapshot) -> Snapshot:
+    def _keep(self, made: Snapshot) -> Snapshot:
         """Keep a snapshot beside the last ones; at most two base blocks stay in memory."""
         others = [snapshot for snapshot in self._snapshots if snapshot.mark != made.mark]
         ordered = sorted([*others, made], key=lambda snapshot: snapshot.mark.sequence)[-_KEPT:]
@@ -348,24 +346,24 @@ class NamespaceState:
         self._snapshots = tuple(p for p in ordered if id(p.index.base) in bases)
         return made
 
-    def _looked_for_graph(self, facts: FactsFacet, snapshot: Snapshot) -> Snapshot:
+    def _find_graph(self, facts: FactsFacet, snapshot: Snapshot) -> Snapshot:
         """Look for a graph that another process built meanwhile, and never build one."""
         size = len(snapshot.index)
         if self._graphs is None:
-            self._tell(
+            self._warn_once(
                 "%d facts are compared one by one; above %d a graph is faster: "
                 "pip install 'crp-integrations[hnsw]'",
                 size,
             )
             return snapshot
-        self._lacked += 1
-        if self._lacked & (self._lacked - 1) == 0:
+        self._searches_without_graph += 1
+        if self._searches_without_graph & (self._searches_without_graph - 1) == 0:
             found = self._loaded(facts, snapshot)
             if found is not None:
-                self._lacked = 0
+                self._searches_without_graph = 0
                 return found
         if snapshot.index.graph is None:
-            self._tell(
+            self._warn_once(
                 "%d facts are compared one by one, since there is no graph of them yet (above %d "
                 "one is faster); build it with `crp fabric maintain`",
                 size,
@@ -380,11 +378,11 @@ class NamespaceState:
             index = self._graphs.load(facts)
             if index is None or (snapshot.index.graph and index.worn >= snapshot.index.worn):
                 return None
-            return self._kept(self._snapshot_of(snapshot.mark, index))
+            return self._keep(self._snapshot_of(snapshot.mark, index))
 
-    def _tell(self, message: str, size: int) -> None:
-        if not self._told:
-            self._told = True
+    def _warn_once(self, message: str, size: int) -> None:
+        if not self._warned:
+            self._warned = True
             _log.warning(message, size, self._settings.exact_up_to)
 
 

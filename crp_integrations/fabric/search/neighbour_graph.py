@@ -342,8 +342,6 @@ class NeighbourGraphs:
         kept = SavedGraph(about.mark, room)
         return None if facts.changes(kept.mark) is None else kept
 
-    # --- within ------------------------------------------------------------------------
-
     def _graph(self, built: GraphIndex) -> IndexGraph:
         return IndexGraph(built, self._settings.ef_search, self._settings.ef_beyond)
 

@@ -317,8 +317,6 @@ class VectorIndex(VectorRows):
                 return found
         return scan(self, wanted, k, allowed, scan_rows)
 
-    # --- within ------------------------------------------------------------------------
-
     def _among(
         self,
         wanted: npt.NDArray[np.float32],

@@ -403,8 +403,6 @@ class VectorRows:
         rows[late] = self._tail.rows[places[late] - base]
         return rows
 
-    # --- within ------------------------------------------------------------------------
-
     def _is_base(self) -> bool:
         return not len(self._tail) and self._size == len(self.base_ids)
 

@@ -106,9 +106,6 @@ def merge_by_rank(parts: Sequence[Sequence[Hit]], k: int) -> list[Hit]:
     return [Hit(id_, 1.0 / rank) for rank, _, id_ in sorted(ranked)[: max(0, k)]]
 
 
-# --- within ------------------------------------------------------------------------------
-
-
 def _stems(text: str) -> tuple[str, ...]:
     """Stems of the stretches that are left of a text, with a gap between two."""
     stretches = (stems_of(stretch) for stretch in _MARK.split(text))
