@@ -11,10 +11,10 @@ from crp_integrations.errors import RequestError, StoreError
 
 if TYPE_CHECKING:
     from crp_integrations import Relay
+    from crp_integrations.fabric.embedder_migration import ReembedReport
     from crp_integrations.fabric.namespace import Namespace
-    from crp_integrations.fabric.progress import Progress
+    from crp_integrations.fabric.ports.engines import Progress
     from crp_integrations.fabric.records import Source
-    from crp_integrations.fabric.reembedding import ReembedReport
     from crp_integrations.guard.subjects import Subject
 
 
@@ -152,7 +152,7 @@ def moving(
     Raises:
         RequestError: the tenant that was named never wrote anything; its name may be misspelt.
     """
-    from crp_integrations.fabric.shared import check_configured, stored_name
+    from crp_integrations.fabric.shared_namespace import check_configured, stored_name
     from crp_integrations.relay.build import moving_fabric
 
     subject = subject_of(tenant, shared)

@@ -36,12 +36,12 @@ import numpy as np
 from crp_integrations.envelope.records import Candidate, Candidates, TierHits
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.fabric.records import Fact, Where
-from crp_integrations.fabric.search.scanning import Hit
+from crp_integrations.fabric.search.vector_index import Hit
 from crp_integrations.vectors import FloatRows, cosine, top
 from crp_integrations.vocabulary import RETRIEVABLE
 
 if TYPE_CHECKING:
-    from crp_integrations.fabric.view import View
+    from crp_integrations.fabric.view import FabricView
 
 CASCADE = "cascade@1"
 
@@ -79,7 +79,7 @@ class Consulted:
 
 
 def consulted(
-    view: View,
+    view: FabricView,
     vector: FloatRows,
     k: int,
     settings: EnvelopeSettings,
@@ -112,7 +112,7 @@ def consulted(
     return Consulted(_best(found, k), COLD)
 
 
-def deepest(view: View, asked: Sequence[Consulted]) -> int:
+def deepest(view: FabricView, asked: Sequence[Consulted]) -> int:
     """The largest tier number that was asked for any need (decision Fabric).
 
     Spec: CRP-SPEC-003 §5.2
@@ -124,7 +124,9 @@ def deepest(view: View, asked: Sequence[Consulted]) -> int:
     return view.memory_tier() if tier == COLD else tier
 
 
-def tier_hits(facts: Sequence[Candidate], view: View, *, active: Collection[str] = ()) -> TierHits:
+def tier_hits(
+    facts: Sequence[Candidate], view: FabricView, *, active: Collection[str] = ()
+) -> TierHits:
     """How many candidates each tier gave; a fact counts in the first tier that has it.
 
     Spec: CRP-SPEC-003 §5.2
@@ -150,7 +152,7 @@ def tier_hits(facts: Sequence[Candidate], view: View, *, active: Collection[str]
     return counts[ACTIVE], counts[HOT], counts[WARM], counts[COLD]
 
 
-def counted(candidates: Candidates, view: View, gathered: Candidates) -> Candidates:
+def counted(candidates: Candidates, view: FabricView, gathered: Candidates) -> Candidates:
     """The candidates of a window with the number that each tier gave.
 
     Spec: CRP-SPEC-003 §5.2
@@ -166,7 +168,7 @@ def counted(candidates: Candidates, view: View, gathered: Candidates) -> Candida
 
 
 def _early(
-    view: View, vector: FloatRows, k: int, active: Active
+    view: FabricView, vector: FloatRows, k: int, active: Active
 ) -> Iterator[tuple[int, Sequence[Hit]]]:
     """Tiers 0, 1 and 2 with their nearest facts; a tier is read when it is asked for."""
     at_hand = [n for n, fact in enumerate(active.facts) if fact.status in RETRIEVABLE]

@@ -33,8 +33,8 @@ from crp_integrations.vectors import FloatRows, cosine
 from crp_integrations.vocabulary import DropReason
 
 if TYPE_CHECKING:
-    from crp_integrations.fabric.ports import Brief
-    from crp_integrations.fabric.view import View
+    from crp_integrations.fabric.ports import FactBrief
+    from crp_integrations.fabric.view import FabricView
 
 EVERY = LabelFilter()
 
@@ -45,7 +45,7 @@ def counting_key(counter: TokenCounter) -> str:
 
 
 def gather(
-    namespace: View,
+    namespace: FabricView,
     query: str,
     *,
     sub_queries: Sequence[str] = (),
@@ -102,7 +102,7 @@ def gather(
 
 
 def _read(
-    namespace: View,
+    namespace: FabricView,
     query: str,
     needs: tuple[str, ...],
     vectors: Mapping[str, FloatRows],
@@ -204,10 +204,10 @@ def _read(
 
 
 def _walked(
-    namespace: View,
+    namespace: FabricView,
     query: str,
     vectors: Mapping[str, FloatRows],
-    facts: Sequence[Brief],
+    facts: Sequence[FactBrief],
     merits: npt.NDArray[Any],
     settings: EnvelopeSettings,
     labels: LabelFilter,
@@ -224,7 +224,7 @@ def _walked(
     return around(namespace, query, vector, seeds, settings.graph, labels, walker)
 
 
-def _referring(namespace: View, candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
+def _referring(namespace: FabricView, candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
     """Candidates with the ids of the decisions that let them be read, where the guard has ids.
 
     Spec: Summit §Policy-as-Code Compliance Rules
@@ -236,15 +236,15 @@ def _referring(namespace: View, candidates: tuple[Candidate, ...]) -> tuple[Cand
     return tuple(replace(fact, decision=ids[fact.labels]) for fact in candidates)
 
 
-def _facts(namespace: View, ids: set[str]) -> tuple[list[Brief], FloatRows]:
+def _facts(namespace: FabricView, ids: set[str]) -> tuple[list[FactBrief], FloatRows]:
     """The facts of these ids that may be read, by id, and their vectors."""
     facts = namespace.briefs(sorted(ids))
     return facts, namespace.vectors([fact.fact_id for fact in facts])
 
 
 def _joined(
-    left: tuple[list[Brief], FloatRows], right: tuple[list[Brief], FloatRows]
-) -> tuple[list[Brief], FloatRows]:
+    left: tuple[list[FactBrief], FloatRows], right: tuple[list[FactBrief], FloatRows]
+) -> tuple[list[FactBrief], FloatRows]:
     """Two lots of facts with their vectors as one, by id."""
     facts = [*left[0], *right[0]]
     order = sorted(range(len(facts)), key=lambda at: facts[at].fact_id)
@@ -252,7 +252,7 @@ def _joined(
     return [facts[at] for at in order], rows
 
 
-def _linked(namespace: View, mixed: Weighed, settings: HybridSettings) -> set[str]:
+def _linked(namespace: FabricView, mixed: Weighed, settings: HybridSettings) -> set[str]:
     """Facts that hold names which the best facts bring up and the question does not."""
     if not (settings.hop_hits and settings.hop_sources and settings.hop_weight):
         return set()
@@ -263,7 +263,7 @@ def _linked(namespace: View, mixed: Weighed, settings: HybridSettings) -> set[st
 
 
 def _expansion(
-    namespace: View,
+    namespace: FabricView,
     beyond: Sequence[tuple[FloatRows, float]],
     found: set[str],
     k_nearest: int,
@@ -299,7 +299,7 @@ def _expansion(
     return added
 
 
-def recount(candidates: Candidates, namespace: View, counter: TokenCounter) -> Candidates:
+def recount(candidates: Candidates, namespace: FabricView, counter: TokenCounter) -> Candidates:
     """The same candidates sized for another model, from the counts that the fabric keeps.
 
     Facts that were withdrawn since they were gathered are candidates no more.

@@ -27,8 +27,8 @@ from crp_integrations.language.profile import asked, named, profiles
 from crp_integrations.scores import SCALE, to_fixed
 
 if TYPE_CHECKING:
-    from crp_integrations.fabric.ports import Brief
-    from crp_integrations.fabric.view import View
+    from crp_integrations.fabric.ports import FactBrief
+    from crp_integrations.fabric.view import FabricView
     from crp_integrations.vectors import FloatRows
 
 GRAPH: Final = "graph@1"
@@ -40,7 +40,7 @@ Name = tuple[str, ...]
 
 
 def around(
-    view: View,
+    view: FabricView,
     query: str,
     vector: FloatRows,
     seeds: Mapping[str, int],
@@ -141,12 +141,12 @@ class _Read:
     def __init__(self, settings: GraphSettings) -> None:
         self._settings = settings
         self._holding: dict[str, set[str]] = {}
-        self.briefs: dict[str, Brief] = {}
+        self.briefs: dict[str, FactBrief] = {}
         self.barred: set[str] = set()
         self.edges: dict[tuple[str, str, str], Edge] = {}
         self.names: dict[Name, None] = {}
 
-    def take(self, found: Sequence[Brief], labels: LabelFilter) -> None:
+    def take(self, found: Sequence[FactBrief], labels: LabelFilter) -> None:
         """Take facts that were read."""
         for one, profile in zip(found, profiles([one.content for one in found]), strict=True):
             self.briefs[one.fact_id] = one
@@ -198,7 +198,7 @@ def _names(
 
 
 def _neighbours(
-    view: View, vector: FloatRows, seeds: Sequence[Brief], settings: GraphSettings
+    view: FabricView, vector: FloatRows, seeds: Sequence[FactBrief], settings: GraphSettings
 ) -> set[str]:
     communities = tuple(sorted({one.community_label for one in seeds if one.community_label}))
     if not communities:

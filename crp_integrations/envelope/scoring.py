@@ -23,14 +23,16 @@ from crp_integrations.scores import SCALE
 from crp_integrations.vocabulary import FactStatus
 
 if TYPE_CHECKING:
-    from crp_integrations.fabric.ports import Brief
+    from crp_integrations.fabric.ports import FactBrief
 
 Cosines = npt.NDArray[np.float32]
 # Character offsets as chunking writes them at the end of a location.
 _OFFSETS = re.compile(r"(\d{1,15})-(\d{1,15})\Z")
 
 
-def pool_of(query: str, facts: Sequence[Brief], cosines: Cosines, settings: HybridSettings) -> Pool:
+def pool_of(
+    query: str, facts: Sequence[FactBrief], cosines: Cosines, settings: HybridSettings
+) -> Pool:
     """The pool of a question.
 
     Args:
@@ -41,7 +43,7 @@ def pool_of(query: str, facts: Sequence[Brief], cosines: Cosines, settings: Hybr
 
 
 def plain(
-    facts: Sequence[Brief], relevance: Cosines, tokens: Sequence[int]
+    facts: Sequence[FactBrief], relevance: Cosines, tokens: Sequence[int]
 ) -> tuple[Candidate, ...]:
     """Candidates that are ranked by their cosine.
 
@@ -54,7 +56,7 @@ def plain(
 
 
 def scored(
-    facts: Sequence[Brief],
+    facts: Sequence[FactBrief],
     relevance: Cosines,
     tokens: Sequence[int],
     found: Scores,
@@ -90,7 +92,7 @@ def scored(
 
 
 def _made(
-    fact: Brief,
+    fact: FactBrief,
     relevance: int,
     importance: int,
     tokens: int,
@@ -122,7 +124,7 @@ def _made(
     )
 
 
-def _importance(facts: Sequence[Brief]) -> list[int]:
+def _importance(facts: Sequence[FactBrief]) -> list[int]:
     return _clamped(np.array([fact.importance_weight for fact in facts], dtype=np.float64))
 
 
@@ -153,7 +155,7 @@ def _offsets(location: str) -> tuple[int, int] | None:
 forgotten_with(_offsets.cache_clear)
 
 
-def _beside(facts: Sequence[Brief], gap: int) -> npt.NDArray[np.intp]:
+def _beside(facts: Sequence[FactBrief], gap: int) -> npt.NDArray[np.intp]:
     """Positions of the facts before and behind each in its document, -1 for none."""
     found = np.full((len(facts), 2), -1, dtype=np.intp)
     placed = [

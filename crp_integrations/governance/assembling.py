@@ -17,7 +17,7 @@ from crp_integrations.envelope.sections import Run, sectioned
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import AccessDenied, RequestError
 from crp_integrations.fabric.namespace import Namespace
-from crp_integrations.fabric.view import View
+from crp_integrations.fabric.view import FabricView
 from crp_integrations.governance.evidence import reports, told
 from crp_integrations.governance.filling import Entry, Filled, entry, filled
 from crp_integrations.governance.pack_records import AssembleRequest, Composed, Warned, asked_for
@@ -146,7 +146,7 @@ class ContextAssembler:
         return namespace
 
     def _tools(
-        self, request: AssembleRequest, context: PolicyContext, view: View, query: str
+        self, request: AssembleRequest, context: PolicyContext, view: FabricView, query: str
     ) -> ToolSelection | None:
         if not request.tools:
             return None
@@ -307,7 +307,7 @@ class ContextAssembler:
         fitted: _Fitted,
         selected: Selected,
         tools: ToolSelection | None,
-        view: View,
+        view: FabricView,
         context: PolicyContext,
         now: datetime,
     ) -> Composed:

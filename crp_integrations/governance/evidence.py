@@ -8,7 +8,7 @@ from datetime import datetime
 
 from crp_integrations.envelope.records import Candidate, Drop, Envelope, PackedFact
 from crp_integrations.envelope.sightings import Sighting, Sightings
-from crp_integrations.fabric.view import View
+from crp_integrations.fabric.view import FabricView
 from crp_integrations.governance.packs import DropReport, RetrievalEvidence
 from crp_integrations.governance.tools import TOOL_RAG, ToolSelection
 from crp_integrations.governance.tracing import security_label
@@ -35,7 +35,7 @@ def told(
     candidates: Iterable[Candidate],
     sightings: Sightings,
     tools: ToolSelection | None,
-    view: View,
+    view: FabricView,
     context: PolicyContext,
     reranker: str,
 ) -> Told:

@@ -29,7 +29,7 @@ from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import DropReason
 
 if TYPE_CHECKING:
-    from crp_integrations.fabric.view import View
+    from crp_integrations.fabric.view import FabricView
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class KnownMemories:
         self._known: dict[str, Memorised | None] = {}
         self._lock = threading.Lock()
 
-    def of(self, view: View, ids: Sequence[str]) -> dict[str, Memorised]:
+    def of(self, view: FabricView, ids: Sequence[str]) -> dict[str, Memorised]:
         """Those of the facts that store memories, by id; whole facts are read once a state."""
         generation = view.generation()
         with self._lock:
@@ -95,7 +95,7 @@ class Selected:
 
 
 def select(
-    view: View,
+    view: FabricView,
     query: str,
     *,
     counter: TokenCounter,

@@ -19,8 +19,8 @@ from urllib.parse import quote, unquote
 from pydantic import JsonValue
 
 from crp_integrations.errors import RequestError
-from crp_integrations.fabric.ingest.chunking import cut
-from crp_integrations.fabric.ingest.putting import named
+from crp_integrations.fabric.ingest.chunker import cut_blocks
+from crp_integrations.fabric.ingest.fact_upsert import named
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Fact, Where, source_id
@@ -321,7 +321,7 @@ class Shelf:
         counter, settings = self.namespace.counter, self.namespace.settings.chunking
         made: list[str] = []
         for text in dict.fromkeys(one.texts):
-            for chunk in cut(split_paragraphs(text), counter=counter, settings=settings):
+            for chunk in cut_blocks(split_paragraphs(text), counter=counter, settings=settings):
                 short = counter.count(chunk.content) < settings.min_fact_tokens
                 made.append(
                     self._said(one.path, one.key, chunk.content) if short else chunk.content

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from crp_integrations.errors import RequestError
-from crp_integrations.fabric.ingest.metadata import plain
+from crp_integrations.fabric.ingest.fact_fields import plain_metadata
 
 Labels = tuple[str, ...]
 Place = tuple[Labels, str]
@@ -71,4 +71,4 @@ def json_value(key: str, value: Mapping[Any, Any]) -> dict[str, JsonValue]:
     Raises:
         RequestError: it is none; names the key of it.
     """
-    return plain(value, name=f"the value of {key!r:.40}", refusal=RequestError)
+    return plain_metadata(value, name=f"the value of {key!r:.40}", refusal=RequestError)

@@ -12,7 +12,7 @@ from langchain_core.vectorstores import VectorStore
 
 from crp_integrations.engines.embeddings import LangChainEmbedder
 from crp_integrations.errors import RequestError
-from crp_integrations.fabric.ingest.metadata import plain
+from crp_integrations.fabric.ingest.fact_fields import plain_metadata
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Fact, Where
@@ -273,7 +273,7 @@ def _where(filter: Filter) -> Where | None:
             raise RequestError(
                 f"filter operator {str(operator)!r:.40} is not supported; wanted values to equal"
             )
-    return Where(metadata=plain(filter, name="the filter", refusal=RequestError))
+    return Where(metadata=plain_metadata(filter, name="the filter", refusal=RequestError))
 
 
 def _embedder(embedding: object, identity: str, *, in_memory: bool) -> Embedder | None:

@@ -20,7 +20,7 @@ from llama_index.core.vector_stores.types import (
 )
 
 from crp_integrations.errors import RequestError
-from crp_integrations.fabric.ingest.metadata import plain
+from crp_integrations.fabric.ingest.fact_fields import plain_metadata
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Fact, Where, source_id
 from crp_integrations.llama_index.embedding import FabricEmbedding
@@ -325,7 +325,7 @@ def _where(filters: MetadataFilters | None, doc_ids: Sequence[str] | None) -> Wh
     wanted = {one.key: one.value for one in _equal(filters)}
     return Where(
         sources=None if doc_ids is None else _sources(doc_ids),
-        metadata=plain(wanted, name="the filter", refusal=RequestError),
+        metadata=plain_metadata(wanted, name="the filter", refusal=RequestError),
     )
 
 

@@ -19,7 +19,7 @@ from crp_integrations.dpe.stages.report import finished
 from crp_integrations.envelope.evolution import SUMMARY_SOURCE
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Transaction
-from crp_integrations.fabric.search.shelves import Use
+from crp_integrations.fabric.session_memory import FactUse
 from crp_integrations.relay.entering import Entered
 from crp_integrations.relay.faulting import EXAMINED, count_shared, due, quarantine
 from crp_integrations.relay.sealing.ending import Ending, Note
@@ -158,7 +158,7 @@ def close(
     if used and envelope:
         namespace.note_shared_use(used, now)
         namespace.shelve(
-            session_id, (Use(f.fact_id, f.source_id, f.community) for f in envelope.facts)
+            session_id, (FactUse(f.fact_id, f.source_id, f.community) for f in envelope.facts)
         )
     quarantine(namespace, bad)
     count_shared(namespace, ending, report, world.settings.fabric.lifecycle)

@@ -17,7 +17,7 @@ from crp_integrations.envelope.reuse import Match, Scope
 from crp_integrations.envelope.validators import Validators, decomposition
 from crp_integrations.errors import NoRelevantFacts
 from crp_integrations.fabric.namespace import Namespace
-from crp_integrations.fabric.view import View
+from crp_integrations.fabric.view import FabricView
 from crp_integrations.headers import names
 from crp_integrations.headers.records import CacheOutcome
 from crp_integrations.policy.demands import RISKS
@@ -66,7 +66,7 @@ class Conditional:
 
     def validators(
         self,
-        view: View,
+        view: FabricView,
         *,
         model: str,
         tokenizer: str,
@@ -101,7 +101,7 @@ class Conditional:
             prior=self._prior,
         )
 
-    def evaluate(self, view: View, validators: Validators, now: datetime) -> Match:
+    def evaluate(self, view: FabricView, validators: Validators, now: datetime) -> Match:
         """Evaluate the request against what is known.
 
         Spec: CRP-SPEC-003 §11.4
@@ -130,7 +130,7 @@ class Conditional:
             self.require_relevant(known.candidates, view)
         return match
 
-    def require_relevant(self, candidates: Candidates, view: View) -> None:
+    def require_relevant(self, candidates: Candidates, view: FabricView) -> None:
         """Refuse, under `only-if-ckf`, a question on which the fabric holds nothing relevant.
 
         Spec: CRP-SPEC-009 §7.1
@@ -201,7 +201,7 @@ class Conditional:
 
     def remember(
         self,
-        view: View,
+        view: FabricView,
         validators: Validators,
         envelope: Envelope,
         candidates: Candidates,

@@ -17,7 +17,7 @@ from crp_integrations.envelope.evolution import SUMMARY_SOURCE, next_window
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.namespace import Namespace
-from crp_integrations.fabric.view import View
+from crp_integrations.fabric.view import FabricView
 from crp_integrations.messages import Message
 from crp_integrations.relay.earlier.outdating import named
 from crp_integrations.relay.records import Request
@@ -89,7 +89,7 @@ def examined(
     request: Request,
     world: World,
     namespace: Namespace,
-    reads: Callable[[], View],
+    reads: Callable[[], FabricView],
     envelope: Envelope | None,
     text: str,
     *,
@@ -154,7 +154,7 @@ def earlier(request: Request, outdated: Collection[str] = ()) -> tuple[PriorWind
     )
 
 
-def vectors_of(envelope: Envelope, view: View) -> FloatRows | None:
+def vectors_of(envelope: Envelope, view: FabricView) -> FloatRows | None:
     """Unit rows of an envelope's facts in their order, shape (facts, dimensions).
 
     Args:

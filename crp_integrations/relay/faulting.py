@@ -19,7 +19,7 @@ from crp_integrations.errors import (
 )
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Transaction
-from crp_integrations.fabric.ports.faulted import Counted, faulted_in
+from crp_integrations.fabric.ports.store import FaultCounts, fault_counts_of
 from crp_integrations.fabric.settings import LifecycleSettings
 from crp_integrations.relay.sealing.ending import Ending
 from crp_integrations.vocabulary import DistortionType
@@ -61,7 +61,7 @@ def due(
     if ending.outcome not in EXAMINED or not ending.keep:
         return []
     found = faulted(report)
-    facet = faulted_in(transaction) if found else None
+    facet = fault_counts_of(transaction) if found else None
     return [] if facet is None else _due(facet.count(found), settings)
 
 
@@ -87,7 +87,7 @@ def quarantine_due(namespace: Namespace, settings: LifecycleSettings) -> None:
     """
     try:
         with namespace.begin(write=False) as transaction:
-            facet = faulted_in(transaction)
+            facet = fault_counts_of(transaction)
             bounds = settings.quarantine_findings, settings.quarantine_share
             bad = facet.due(*bounds) if facet is not None else []
     except StoreBusy:
@@ -104,7 +104,7 @@ def quarantine(namespace: Namespace, fact_ids: Sequence[str]) -> None:
         try:
             namespace.quarantine([id_], reason=REASON)
             with namespace.begin(write=True) as transaction:
-                facet = faulted_in(transaction)
+                facet = fault_counts_of(transaction)
                 if facet is not None:
                     facet.reset([id_])
         except (AccessDenied, IllegalTransition, RequestError, StoreError) as error:
@@ -112,7 +112,7 @@ def quarantine(namespace: Namespace, fact_ids: Sequence[str]) -> None:
             _LOG.warning("fact %s is due for quarantine, which was refused: %s", id_, why)
 
 
-def _due(counts: Mapping[str, Counted], settings: LifecycleSettings) -> list[str]:
+def _due(counts: Mapping[str, FaultCounts], settings: LifecycleSettings) -> list[str]:
     return [
         id_
         for id_, counted in counts.items()

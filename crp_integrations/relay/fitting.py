@@ -19,7 +19,7 @@ from crp_integrations.envelope.reuse import Match
 from crp_integrations.envelope.screen import screened
 from crp_integrations.envelope.validators import Validators
 from crp_integrations.errors import StoreError
-from crp_integrations.fabric.view import View
+from crp_integrations.fabric.view import FabricView
 from crp_integrations.governance.steps import Measured, guard
 from crp_integrations.messages import ModelCall
 from crp_integrations.ports import TokenCounter
@@ -57,7 +57,7 @@ class Fitting:
         self.needs = Needs(request, world.settings.envelope.decompose)
         self._session_id = session_id
         self._world = world
-        self._view: View | None = None
+        self._view: FabricView | None = None
         self._candidates: Candidates | None = None
         self._packed_for = ("", "", 0)
 
@@ -86,7 +86,7 @@ class Fitting:
             one.fact_id: one.labels for one in self.made.candidates.facts if one.fact_id in shown
         }
 
-    def reads(self) -> View:
+    def reads(self) -> FabricView:
         """What the window reads; what its session held at the first read stays within reach."""
         if self._view is None:
             keep = not self.request.cache.no_store
@@ -266,7 +266,7 @@ class Fitting:
         self,
         packed_for: tuple[str, str, int],
         state_hash: str | None = None,
-        view: View | None = None,
+        view: FabricView | None = None,
     ) -> Validators:
         model, tokenizer, budget_tokens = packed_for
         return self.conditional.validators(

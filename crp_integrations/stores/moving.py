@@ -16,7 +16,7 @@ from crp_integrations.audit.records import Event, WindowSeal
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.ports import FactsFacet, Store
 from crp_integrations.fabric.records import Fact, Source
-from crp_integrations.fabric.search.hashes import Hashes
+from crp_integrations.fabric.search.namespace_state import StateHashes
 from crp_integrations.stores.sqlite import packed
 from crp_integrations.stores.sqlite.facts import SqliteFacts
 from crp_integrations.stores.sqlite.rows import columns
@@ -122,7 +122,7 @@ def move(source: Store, target: Store, namespace: str, told: Callable[[str, int]
             counted[table.name] = written
         _spread(old.statements, new.statements)
         new.settle_numbers(old)
-        before, after = (Hashes().of(facts) for facts in (reading.facts, writing.facts))
+        before, after = (StateHashes().of(facts) for facts in (reading.facts, writing.facts))
         if before != after:
             raise StoreError(
                 f"namespace {namespace!r:.80} has state hash {after} in {target.name}, wanted "
@@ -146,7 +146,7 @@ def moved_already(source: Store, target: Store, namespace: str) -> Moved | None:
         return None
     with source.begin(namespace, write=False) as one, target.begin(namespace, write=False) as two:
         old, new = _tables(source, one.facts), _tables(target, two.facts)
-        state, other = (Hashes().of(facts) for facts in (one.facts, two.facts))
+        state, other = (StateHashes().of(facts) for facts in (one.facts, two.facts))
         counts, others = _counts(old.statements), _counts(new.statements)
         if state != other or counts != others or one.journal.tip() != two.journal.tip():
             return None

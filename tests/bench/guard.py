@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from crp_integrations.engines.guards import guard_of
 from crp_integrations.engines.rego import RegoEngine
-from crp_integrations.fabric.gate import Gate
+from crp_integrations.fabric.access_filter import AccessFilter
 from crp_integrations.fabric.records import Fact
 from crp_integrations.guard.access import access
 from crp_integrations.guard.decisions import AllowAll
@@ -164,7 +164,7 @@ def _clocked_gate() -> list[float]:
         return timed
 
     for name in ("decision", "may_read", "briefs", "facts", "passing"):
-        setattr(Gate, name, clocked(getattr(Gate, name)))
+        setattr(AccessFilter, name, clocked(getattr(AccessFilter, name)))
     return taken
 
 

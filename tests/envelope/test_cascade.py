@@ -26,9 +26,9 @@ from crp_integrations.envelope.prior import PriorWindow
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Fact, Where
-from crp_integrations.fabric.search.scanning import Hit
-from crp_integrations.fabric.search.shelves import Shelf, Use
-from crp_integrations.fabric.view import View
+from crp_integrations.fabric.search.vector_index import Hit
+from crp_integrations.fabric.session_memory import FactUse, RecentUse
+from crp_integrations.fabric.view import FabricView
 from crp_integrations.guard.decisions import Decision
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.headers import names
@@ -67,10 +67,10 @@ def filled(*facts: Fact) -> Namespace:
 
 
 def used(namespace: Namespace, facts: Sequence[Fact], session: str = MINE) -> None:
-    namespace.shelve(session, [Use(f.fact_id, f.source_id, f.community_label) for f in facts])
+    namespace.shelve(session, [FactUse(f.fact_id, f.source_id, f.community_label) for f in facts])
 
 
-def ask(view: View, k: int, settings: Any = UNTIL_FULL, **given: Any) -> Any:
+def ask(view: FabricView, k: int, settings: Any = UNTIL_FULL, **given: Any) -> Any:
     return consulted(view, view.embedder.embed_query(QUESTION), k, settings, **given)
 
 
@@ -79,10 +79,10 @@ def handed(*texts: str, **fields: Any) -> Active:
     return Active(facts, HashEmbedder().embed_passages(list(texts)))
 
 
-class Watched(View):
+class Watched(FabricView):
     """A view that notes which searches are made."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: FabricView) -> None:
         self.__dict__.update(view.__dict__)
         self.searches: list[str] = []
 
@@ -246,10 +246,10 @@ def test_a_candidate_counts_in_the_first_tier_that_has_it() -> None:
         fact("own"), fact("hot", community="wind"), fact("warm", community="wind"), fact("cold"),
         fact("other", community="milk"),
     ]  # fmt: skip
-    view = View(
+    view = FabricView(
         namespace._own,
         embedder=namespace.embedder,
-        shelf=Shelf(frozenset({"hot", "own"}), frozenset({"wind"}), frozenset({"elsewhere"})),
+        shelf=RecentUse(frozenset({"hot", "own"}), frozenset({"wind"}), frozenset({"elsewhere"})),
     )
     assert tier_hits(given, view, active={"own"}) == (1, 1, 1, 2)
     assert tier_hits(given, namespace) == (0, 0, 0, 5)
@@ -261,7 +261,7 @@ def test_a_candidate_counts_in_the_first_tier_that_has_it() -> None:
 
 @given(
     shelf=st.builds(
-        Shelf,
+        RecentUse,
         st.frozensets(st.sampled_from("abcdef")),
         st.frozensets(st.sampled_from(["w", "m"])),
         st.frozensets(st.just("source")),
@@ -270,9 +270,9 @@ def test_a_candidate_counts_in_the_first_tier_that_has_it() -> None:
     active=st.frozensets(st.sampled_from("abcdef")),
 )
 def test_the_tiers_add_up_to_the_candidates(
-    shelf: Shelf, facts: list[str], active: frozenset[str]
+    shelf: RecentUse, facts: list[str], active: frozenset[str]
 ) -> None:
-    view = View(EMPTY_NAMESPACE._own, embedder=HashEmbedder(), shelf=shelf)
+    view = FabricView(EMPTY_NAMESPACE._own, embedder=HashEmbedder(), shelf=shelf)
     given = [fact(name, community="w" if name < "c" else None) for name in facts]
     assert sum(tier_hits(given, view, active=active)) == len(facts)
 

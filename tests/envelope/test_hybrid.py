@@ -27,7 +27,7 @@ from crp_integrations.envelope.selection import HybridSettings
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
-from crp_integrations.fabric.ports import Brief
+from crp_integrations.fabric.ports import FactBrief
 from crp_integrations.fabric.records import Fact
 from crp_integrations.guard.decisions import Decision
 from crp_integrations.guard.subjects import LOCAL, Subject
@@ -82,7 +82,7 @@ def texts_of(found: Candidates) -> set[str]:
 
 def pool(query: str, facts: Sequence[Fact], settings: HybridSettings = HYBRID) -> Weighed:
     rows = HASHER.embed_passages([fact.content for fact in facts])
-    briefs = [Brief.of(fact) for fact in facts]
+    briefs = [FactBrief.of(fact) for fact in facts]
     cosines = cosine(rows, HASHER.embed_query(query))
     return weighed(pool_of(query, briefs, cosines, settings), settings)
 

@@ -18,7 +18,7 @@ from crp_integrations.errors import EngineError, FactRejected, RequestError, Sto
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Fact, Where
-from crp_integrations.fabric.view import View
+from crp_integrations.fabric.view import FabricView
 from crp_integrations.guard.subjects import LOCAL
 from crp_integrations.scores import SCALE, to_fixed
 from crp_integrations.stores.keys import FixedKeyRing
@@ -167,7 +167,7 @@ def withdraw(namespace: Namespace, fact_id: str) -> None:
 class Between:
     """A view that does something right after the vectors were read for the first time."""
 
-    def __init__(self, view: View, then: Callable[[], None]) -> None:
+    def __init__(self, view: FabricView, then: Callable[[], None]) -> None:
         self._view = view
         self._then: Callable[[], None] | None = then
 

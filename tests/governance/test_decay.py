@@ -17,7 +17,7 @@ from crp_integrations.scores import SCALE
 from crp_integrations.stores.memory.store import MemoryStore
 from crp_integrations.stores.sqlite.store import SqliteStore
 from tests.doubles import NOON
-from tests.fabric.keeping import fabric
+from tests.fabric.lifecycle_fixtures import fabric
 from tests.governance.memories import CONTEXT, bound, fields, item, writer
 
 DAY = 86_400 * 1_000_000

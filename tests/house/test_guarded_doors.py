@@ -29,7 +29,13 @@ ASSEMBLING = (
 )  # fmt: skip
 # Ways to facts that no guard looks into: transactions, facets, a fabric's own readings.
 BEHIND = {"begin", "store", "retrievable", "get_facts", "_own", "_fabric", "_layers", "_stored"}
-CLOSED = ("stores", "engines", "fabric.fabric", "fabric.reading", "fabric.search.live")
+CLOSED = (
+    "stores",
+    "engines",
+    "fabric.fabric",
+    "fabric.namespace_reader",
+    "fabric.search.namespace_state",
+)
 
 
 def imported(tree: ast.AST) -> Iterator[str]:

@@ -10,7 +10,7 @@ import pytest
 from crp_integrations import Relay
 from crp_integrations.envelope.gather import gather
 from crp_integrations.errors import RequestError
-from crp_integrations.fabric.view import View
+from crp_integrations.fabric.view import FabricView
 from crp_integrations.language.profile import profile
 from crp_integrations.messages import Reply
 from crp_integrations.relay.steps import Dispatch
@@ -28,7 +28,7 @@ def test_a_fabric_that_fills_while_it_is_read_is_not_taken_for_empty(open_relay:
     moment = view.moment
 
     @contextmanager
-    def meanwhile() -> Iterator[View]:
+    def meanwhile() -> Iterator[FabricView]:
         with moment() as bound:
             if not relay.fabric.size():
                 relay.fabric.add(list(FACTS))

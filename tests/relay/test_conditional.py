@@ -12,7 +12,7 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.errors import EnvelopeUnchanged, NoRelevantFacts, RequestError, StoreError
-from crp_integrations.fabric.view import View
+from crp_integrations.fabric.view import FabricView
 from crp_integrations.headers.codec import parse_request
 from crp_integrations.messages import Reply
 from crp_integrations.relay import fitting as turn_module
@@ -429,10 +429,10 @@ def test_an_answer_stands_whether_or_not_it_can_be_known(
     turn = relay.turn(QUESTION, session_id=MINE)
     turn.begin()
 
-    def busy(_: View) -> list[str]:
+    def busy(_: FabricView) -> list[str]:
         raise StoreError("busy")
 
-    monkeypatch.setattr(View, "held", busy)
+    monkeypatch.setattr(FabricView, "held", busy)
     assert isinstance(turn.receive(Reply(text=FACTS[0])), Release)
     assert len(relay._world.known) == 0
 

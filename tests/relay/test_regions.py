@@ -197,7 +197,7 @@ def test_a_region_is_made_of_the_same_parts() -> None:
     assert (fabric.elsewhere, region.elsewhere) == (outside[""], outside["EU"])
     assert {name: getattr(region, name) for name in parts} == parts
     assert region.store is not fabric.store
-    assert region.hot is not fabric.hot
+    assert region.session_memory is not fabric.session_memory
 
 
 @pytest.mark.parametrize("cache", ["no-store", "max-age=60"])

@@ -12,7 +12,7 @@ from crp_integrations import Relay
 from crp_integrations.audit import window_seals
 from crp_integrations.audit.keys import session_key
 from crp_integrations.dpe.records import Report
-from crp_integrations.fabric.ports.faulted import faulted_in
+from crp_integrations.fabric.ports.store import fault_counts_of
 from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.guard.decisions import AllowAll, Decision
 from crp_integrations.headers import names
@@ -415,7 +415,7 @@ def test_a_lifted_fact_is_not_held_against_its_past(open_relay: Opener) -> None:
     answered(relay, session_id="crp_sess_" + "4" * 16)
     assert statuses(relay)[LOW] is FactStatus.ACTIVE
     with relay.fabric.begin(write=True) as transaction:
-        facet = faulted_in(transaction)
+        facet = fault_counts_of(transaction)
         assert facet is not None
         assert facet.count([fact.fact_id])[fact.fact_id] == (2, 1)
     assert isinstance(model, ScriptedModel)

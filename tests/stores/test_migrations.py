@@ -15,7 +15,7 @@ from crp_integrations.audit.drafts import EventDraft
 from crp_integrations.audit.journal import append_events, verify_journal
 from crp_integrations.audit.records import WindowSeal
 from crp_integrations.errors import StoreError
-from crp_integrations.fabric.ports import Mark
+from crp_integrations.fabric.ports import LogMark
 from crp_integrations.fabric.records import Where
 from crp_integrations.seals import iso, sha256, sha256_hex, window_hmac
 from crp_integrations.session.ports import sessions_of
@@ -240,7 +240,7 @@ def test_its_log_begins_with_the_new_version(tmp_path: Path) -> None:
     first_version(tmp_path / "kb")
     store = SqliteStore(tmp_path / "kb")
     with store.begin(NAMESPACE) as transaction:
-        assert transaction.facts.changes(Mark(0, "")) is None
+        assert transaction.facts.changes(LogMark(0, "")) is None
         mark = transaction.facts.mark()
         new = fact("new")
         transaction.facts.add([new], rows([new]))

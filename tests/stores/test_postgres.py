@@ -20,9 +20,9 @@ from crp_integrations.errors import (
     StoreError,
     StoreNewer,
 )
-from crp_integrations.fabric.ports.searching import searching_in
+from crp_integrations.fabric.ports.facts import vector_search_of
 from crp_integrations.fabric.records import Where
-from crp_integrations.fabric.view import View
+from crp_integrations.fabric.view import FabricView
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.stores.objects import FolderObjects
 from crp_integrations.stores.postgres import PostgresStore
@@ -126,7 +126,7 @@ def test_vectors_and_words_are_found_in_one_statement(tmp_path, postgres_address
         asked.clear()
         packed = theirs.preview(QUESTION).etag
         assert len([one for one in asked if "UNION ALL" in one and "<#>" in one]) == 1
-        monkeypatch.setattr(View, "foresee", lambda *given: None)
+        monkeypatch.setattr(FabricView, "foresee", lambda *given: None)
         asked.clear()
         assert theirs.preview(QUESTION + " ").etag == packed
         assert not [one for one in asked if "UNION ALL" in one and "<#>" in one]
@@ -140,7 +140,7 @@ def test_what_was_foreseen_with_other_labels_is_not_given(postgres_address):  # 
         transaction.facts.add(made, rows(made))
     vector = rows(made)[0]
     with store.begin(NAMESPACE, write=False) as transaction:
-        searching = searching_in(transaction.facts)
+        searching = vector_search_of(transaction.facts)
         searching.foresee(vector, 6, ["sea"], 6)
         assert len(searching.nearest(vector, 6)[0]) == 6
         open_ids = {one.fact_id for one in made if not one.labels}

@@ -10,7 +10,7 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.errors import StoreBusy, StoreError
-from crp_integrations.fabric.ports.searching import searching_in
+from crp_integrations.fabric.ports.facts import vector_search_of
 from crp_integrations.relay.facets.batches import ingest_over
 from crp_integrations.stores.postgres import PostgresStore, searching
 from crp_integrations.stores.postgres.schema import schema_of
@@ -46,12 +46,12 @@ def indexed(address: str, namespace: str = NAMESPACE) -> bool:
 
 def size(store: PostgresStore, namespace: str = NAMESPACE) -> int:
     with store.begin(namespace, write=False) as transaction:
-        return searching_in(transaction.facts).size()
+        return vector_search_of(transaction.facts).size()
 
 
 def nearest(store: PostgresStore, text: str, namespace: str = NAMESPACE) -> str:
     with store.begin(namespace, write=False) as transaction:
-        return searching_in(transaction.facts).nearest(rows([fact(text)])[0], 1)[0][0]
+        return vector_search_of(transaction.facts).nearest(rows([fact(text)])[0], 1)[0][0]
 
 
 def test_an_index_comes_with_the_facts_that_make_it_due(stores, postgres_address):  # noqa: F811
@@ -210,7 +210,7 @@ def test_no_more_than_so_many_statements_stay_prepared(stores):
     kept = []
     for k in range(1, MOST_PREPARED + 10):
         with one.begin(NAMESPACE, write=False) as transaction:
-            searching_in(transaction.facts).nearest(rows([fact("text 1")])[0], k)
+            vector_search_of(transaction.facts).nearest(rows([fact("text 1")])[0], k)
             connection = transaction.facts._connection
             assert isinstance(connection.raw, Session)
             found = connection.rows(

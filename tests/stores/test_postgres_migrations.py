@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from crp_integrations.errors import AccessDenied
-from crp_integrations.fabric.ports.searching import searching_in
+from crp_integrations.fabric.ports.facts import vector_search_of
 from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.stores.postgres.migrations import VERSION, VERSION_NAME
 from crp_integrations.stores.postgres.rights import DEFINED
@@ -57,7 +57,7 @@ def state(store: PostgresStore) -> tuple[int, int, list[str]]:
         (found,) = facts.statements.rows("SELECT value FROM own WHERE name = ?", [VERSION_NAME])
         ids = [id_ for id_, _ in facts.retrievable()]
         texts = sorted(one.content for one in facts.get(ids))
-        return found[0], searching_in(facts).size(), texts
+        return found[0], vector_search_of(facts).size(), texts
 
 
 @pytest.mark.parametrize("how", ["read", "write", "check", "scrub", "settle"])
@@ -79,7 +79,7 @@ def test_whoever_opens_it_first_brings_it_up(first_version: str, how: str) -> No
     fill(other, "the last of them")
     assert state(store)[1] == len(texts) + 1
     with store.begin(NAMESPACE, write=False) as transaction:
-        near = searching_in(transaction.facts).nearest(rows([fact("the moon")])[0], 1)[0]
+        near = vector_search_of(transaction.facts).nearest(rows([fact("the moon")])[0], 1)[0]
         assert transaction.facts.get(near[:1])[0].content == "the moon"
     store.close()
     other.close()

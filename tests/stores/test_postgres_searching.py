@@ -9,8 +9,8 @@ from psycopg.pq import TransactionStatus
 
 from crp_integrations import Relay
 from crp_integrations.errors import EngineError, StoreBusy, StoreError
-from crp_integrations.fabric.ports.searching import searching_in
-from crp_integrations.fabric.search.stored import StoredIndex
+from crp_integrations.fabric.ports.facts import vector_search_of
+from crp_integrations.fabric.search.store_index import StoreIndex
 from crp_integrations.stores.postgres import PostgresStore, searching
 from crp_integrations.stores.postgres.connection import Connection
 from crp_integrations.stores.postgres.dialect import vector_sent
@@ -53,7 +53,7 @@ def vector():
 
 
 def nearest(transaction, k=3, **named):
-    return StoredIndex(transaction.facts, searching_in(transaction.facts)).nearest(
+    return StoreIndex(transaction.facts, vector_search_of(transaction.facts)).nearest(
         vector(), k, **named
     )
 
@@ -186,11 +186,11 @@ def test_a_search_of_the_fabric_ends_with_its_statement(postgres_address, trips)
 @pytest.mark.parametrize("k", [1, 3, 50])
 def test_rows_that_are_many_are_sent_one_by_one_and_are_the_same(store, monkeypatch, k):
     with store.begin(NAMESPACE, write=False) as transaction:
-        together = searching_in(transaction.facts).nearest(vector(), k)
+        together = vector_search_of(transaction.facts).nearest(vector(), k)
     monkeypatch.setattr(searching, "MOST_TOGETHER", 0)
     searching._statement.cache_clear()
     with store.begin(NAMESPACE, write=False) as transaction:
-        alone = searching_in(transaction.facts).nearest(vector(), k)
+        alone = vector_search_of(transaction.facts).nearest(vector(), k)
     searching._statement.cache_clear()
     assert together[0] == alone[0] and np.array_equal(together[1], alone[1])
     assert len(together[0]) == min(k + searching.SPARE, len(TEXTS))
@@ -198,9 +198,11 @@ def test_rows_that_are_many_are_sent_one_by_one_and_are_the_same(store, monkeypa
 
 def test_nothing_that_is_found_is_no_row(store):
     with store.begin(NAMESPACE, write=False) as transaction:
-        ids, found = searching_in(transaction.facts).nearest(vector(), 3, label_sets=[("none",)])
+        ids, found = vector_search_of(transaction.facts).nearest(
+            vector(), 3, label_sets=[("none",)]
+        )
         assert ids == [] and found.shape == (0, len(vector()))
-        assert searching_in(transaction.facts).nearest(vector(), 3, among=[])[0] == []
+        assert vector_search_of(transaction.facts).nearest(vector(), 3, among=[])[0] == []
 
 
 def sent(*lengths: int) -> bytes:

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from crp_integrations.fabric.ports import Store
-from crp_integrations.fabric.ports.faulted import faulted_in
+from crp_integrations.fabric.ports.store import fault_counts_of
 from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.moving import move
@@ -120,7 +120,7 @@ def test_findings_are_a_share_of_all_uses(store: Store) -> None:
     given(store)
     with store.begin(NAMESPACE) as transaction:
         transaction.facts.touch(IDS[:1], NOON)
-        facet = faulted_in(transaction)
+        facet = fault_counts_of(transaction)
         assert facet is not None
         assert (facet.count(IDS[:1])[IDS[0]].findings, facet.count(IDS[:1])[IDS[0]].uses) == (1, 4)
         assert facet.due(2, 0.5) == IDS[:1]

@@ -39,7 +39,7 @@ from crp_integrations.seals import blake3_of, canonical
 from crp_integrations.vocabulary import DropReason
 
 if TYPE_CHECKING:
-    from crp_integrations.fabric.view import View
+    from crp_integrations.fabric.view import FabricView
 
 _SIMPLE = SimpleTokenizer()
 _DEFAULTS = AssemblySettings()
@@ -48,7 +48,7 @@ _NONE: Mapping[str, DropReason] = {}
 
 def assemble_context(
     query: str,
-    view: View,
+    view: FabricView,
     budget: TokenBudget,
     tokenizer: Tokenizer = _SIMPLE,
     *,

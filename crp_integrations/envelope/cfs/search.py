@@ -19,8 +19,8 @@ from crp_integrations.fabric.records import Fact, Source, shown
 from crp_integrations.vectors import FloatRows
 
 if TYPE_CHECKING:
-    from crp_integrations.fabric.search.scanning import Hit
-    from crp_integrations.fabric.view import View
+    from crp_integrations.fabric.search.vector_index import Hit
+    from crp_integrations.fabric.view import FabricView
 
 RRF = "rrf@1"
 _ATTEMPTS = 3
@@ -52,7 +52,7 @@ class Retrieved:
 
     Attributes:
         counts: tokens by chunk id.
-        generation: of the state; see `View.generation`.
+        generation: of the state; see `FabricView.generation`.
     """
 
     results: tuple[RetrievalResult, ...]
@@ -62,7 +62,7 @@ class Retrieved:
 
 
 def hybrid_search(
-    view: View,
+    view: FabricView,
     query: str,
     *,
     tokenizer: Tokenizer,
@@ -122,7 +122,7 @@ def rrf(rankings: Sequence[Sequence[str]], k: int) -> dict[str, float]:
 
 
 def _results(
-    view: View, near: Sequence[Hit], worded: Sequence[Hit], settings: AssemblySettings
+    view: FabricView, near: Sequence[Hit], worded: Sequence[Hit], settings: AssemblySettings
 ) -> tuple[RetrievalResult, ...]:
     scores = rrf([[hit.fact_id for hit in hits] for hits in (near, worded)], settings.rrf_k)
     ids = sorted(scores, key=lambda id_: (-scores[id_], id_))[: settings.top_k]
@@ -178,7 +178,9 @@ def _chunk(fact: Fact) -> Chunk:
     )
 
 
-def _counts(view: View, results: Sequence[RetrievalResult], tokenizer: Tokenizer) -> dict[str, int]:
+def _counts(
+    view: FabricView, results: Sequence[RetrievalResult], tokenizer: Tokenizer
+) -> dict[str, int]:
     texts = {result.chunk.id: result.chunk.text for result in results}
     if not tokenizer.keeps_counts:
         return dict(zip(texts, tokenizer.count_many(list(texts.values())), strict=True))

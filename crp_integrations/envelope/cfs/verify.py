@@ -12,7 +12,7 @@ from crp_integrations.envelope.cfs.settings import AssemblySettings
 from crp_integrations.envelope.cfs.tokens import SimpleTokenizer, Tokenizer
 
 if TYPE_CHECKING:
-    from crp_integrations.fabric.view import View
+    from crp_integrations.fabric.view import FabricView
 
 _SIMPLE = SimpleTokenizer()
 _DEFAULTS = AssemblySettings()
@@ -20,7 +20,7 @@ _DEFAULTS = AssemblySettings()
 
 def verify_determinism(
     query: str,
-    view: View,
+    view: FabricView,
     budget: TokenBudget,
     tokenizer: Tokenizer = _SIMPLE,
     *,
@@ -41,7 +41,7 @@ def verify_determinism(
 
 def verified(
     query: str,
-    view: View,
+    view: FabricView,
     budget: TokenBudget,
     tokenizer: Tokenizer = _SIMPLE,
     *,

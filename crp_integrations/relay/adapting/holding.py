@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 from crp_integrations.errors import FactRejected, LimitReached
-from crp_integrations.fabric.ingest.chunking import cut
+from crp_integrations.fabric.ingest.chunker import cut_blocks
 from crp_integrations.fabric.records import Block, Fact
 from crp_integrations.relay.relay import Relay
 
@@ -73,5 +73,5 @@ def passages(
         said = frame + said
         if counter.count(said) < settings.min_fact_tokens:
             return
-    for number, one in enumerate(cut(read(said), counter=counter, settings=settings), 1):
+    for number, one in enumerate(cut_blocks(read(said), counter=counter, settings=settings), 1):
         yield Fact(content=one.content, source_id=source_id, source_location=f"{place}#{number}")

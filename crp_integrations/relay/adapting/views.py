@@ -12,8 +12,8 @@ import numpy as np
 from pydantic import JsonValue, ValidationError
 
 from crp_integrations.errors import FactRejected, RequestError, StoreError
-from crp_integrations.fabric.ingest.metadata import plain
-from crp_integrations.fabric.ingest.putting import named
+from crp_integrations.fabric.ingest.fact_fields import plain_metadata
+from crp_integrations.fabric.ingest.fact_upsert import named
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Fact, Where, access_labels, fact_id, source_id
 from crp_integrations.relay.relay import Relay
@@ -287,7 +287,7 @@ def own_metadata(metadata: Mapping[Any, Any] | None, number: int) -> dict[str, J
         raise FactRejected(
             f"the metadata of item {number} are {type(metadata).__name__}, wanted a dict"
         )
-    return plain(metadata or {}, name=f"item {number}", refusal=FactRejected)
+    return plain_metadata(metadata or {}, name=f"item {number}", refusal=FactRejected)
 
 
 def check_k(k: object) -> None:

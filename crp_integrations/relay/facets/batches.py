@@ -18,7 +18,7 @@ from typing import Any, Final
 from pydantic import JsonValue
 
 from crp_integrations.errors import ConfigError, CRPError, EngineError, RequestError, StoreBusy
-from crp_integrations.fabric.ports.jobs import Jobs, jobs_of, loading
+from crp_integrations.fabric.ports.store import Jobs, bulk_load, jobs_of
 from crp_integrations.fabric.records import IngestReport
 from crp_integrations.relay.doors import examine
 from crp_integrations.relay.relay import Relay
@@ -130,7 +130,7 @@ def _carried_out(
                 "that are not the same; give it another name"
             )
         jobs.put(tenant, batch, list(payloads))
-        with loading(relay._store, tenant) if work == "ingest" else nullcontext():
+        with bulk_load(relay._store, tenant) if work == "ingest" else nullcontext():
             for _ in range(ROUNDS):
                 waiting = sum(one is None for one in jobs.results(tenant, batch).values())
                 if not waiting:

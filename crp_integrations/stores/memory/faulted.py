@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from crp_integrations.fabric.ports.faulted import Counted
+from crp_integrations.fabric.ports.store import FaultCounts
 from crp_integrations.stores.memory.state import Draft
 from crp_integrations.vocabulary import RETRIEVABLE
 
@@ -15,14 +15,14 @@ class MemoryFaulted:
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
 
-    def count(self, fact_ids: Sequence[str]) -> dict[str, Counted]:
+    def count(self, fact_ids: Sequence[str]) -> dict[str, FaultCounts]:
         """Count one more finding against each fact."""
         state = self._draft.change("faulted")
-        found: dict[str, Counted] = {}
+        found: dict[str, FaultCounts] = {}
         for id_ in sorted({*fact_ids} & state.facts.keys()):
             findings, before = state.faulted.get(id_, (0, 0))
             state.faulted[id_] = findings + 1, before
-            found[id_] = Counted(findings + 1, state.facts[id_].access_count - before)
+            found[id_] = FaultCounts(findings + 1, state.facts[id_].access_count - before)
         return found
 
     def due(self, findings: int, share: float) -> list[str]:

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 
-from crp_integrations.fabric.ports import Brief, Mark, Outline
+from crp_integrations.fabric.ports import FactBrief, FactOutline, LogMark
 from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.stores import rules
 from crp_integrations.stores.memory.base import Part
 from crp_integrations.vocabulary import FactStatus
 
-EMPTY = Mark(0, "")
+EMPTY = LogMark(0, "")
 
 
 class Finding(Part):
@@ -31,15 +31,15 @@ class Finding(Part):
         """Id and content of those of the ids that are retrievable, by id."""
         return [(fact.fact_id, fact.content) for fact in self._live(ids)]
 
-    def briefs(self, ids: Sequence[str]) -> list[Brief]:
+    def briefs(self, ids: Sequence[str]) -> list[FactBrief]:
         """What selection reads of those of the ids that are retrievable, by id."""
-        return [Brief.of(fact) for fact in self._live(ids)]
+        return [FactBrief.of(fact) for fact in self._live(ids)]
 
-    def outline(self) -> Iterator[Outline]:
+    def outline(self) -> Iterator[FactOutline]:
         """Every retrievable fact, by id; no texts are read."""
         return iter(
             [
-                Outline(
+                FactOutline(
                     fact.fact_id,
                     fact.content_hash,
                     fact.source_id,
@@ -70,12 +70,12 @@ class Finding(Part):
         """Best retrievable facts that hold any of the terms: id and BM25 score."""
         return self._index(self._draft.state).search(terms, k)
 
-    def mark(self) -> Mark:
+    def mark(self) -> LogMark:
         """The end of the log of changes."""
         log = self._draft.state.log
         return log[-1][0] if log else EMPTY
 
-    def changes(self, since: Mark) -> list[str] | None:
+    def changes(self, since: LogMark) -> list[str] | None:
         """Ids of the facts that were added, changed or removed after a mark, each once, by id."""
         log = self._draft.state.log
         first = log[0][0].sequence if log else 1

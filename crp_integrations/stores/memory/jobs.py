@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from crp_integrations.fabric.ports.jobs import Claim
+from crp_integrations.fabric.ports.store import ClaimedJob
 
 _Batch = tuple[str, str]
 
@@ -29,7 +29,7 @@ class MemoryJobs:
             return len(fresh)
 
     @contextmanager
-    def claim(self, namespace: str, batch: str) -> Iterator[Claim | None]:
+    def claim(self, namespace: str, batch: str) -> Iterator[ClaimedJob | None]:
         """The next job without a result that no thread has."""
         place = (namespace, batch)
         with self._lock:
@@ -46,7 +46,7 @@ class MemoryJobs:
             return
         said: list[str] = []
         try:
-            yield Claim(found, said.append)
+            yield ClaimedJob(found, said.append)
             with self._lock:
                 if said:
                     self._results[place][found] = said[-1]

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crp_integrations.audit.records import Event, WindowSeal
-from crp_integrations.fabric.ports import Mark
+from crp_integrations.fabric.ports import LogMark
 from crp_integrations.fabric.records import Edge, Fact, Source
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.session.records import Session, WindowNode
@@ -47,7 +47,7 @@ class State:
     facts: dict[str, Fact] = field(default_factory=dict)
     vectors: dict[str, npt.NDArray[np.float32]] = field(default_factory=dict)
     prepared: dict[tuple[str, str], npt.NDArray[np.float32]] = field(default_factory=dict)
-    log: list[tuple[Mark, str]] = field(default_factory=list)
+    log: list[tuple[LogMark, str]] = field(default_factory=list)
     counts: dict[tuple[str, str], int] = field(default_factory=dict)
     edges: dict[tuple[str, str, str], Edge] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
@@ -106,7 +106,7 @@ class Draft:
         log = self.change("log").log
         last = log[-1][0].sequence if log else 0
         log.extend(
-            (Mark(sequence, self._token), id) for sequence, id in enumerate(ids, start=last + 1)
+            (LogMark(sequence, self._token), id) for sequence, id in enumerate(ids, start=last + 1)
         )
 
     def set_dimensions(self, dimensions: int | None) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
-from crp_integrations.fabric.ports.jobs import Claim
+from crp_integrations.fabric.ports.store import ClaimedJob
 from crp_integrations.stores.postgres.connection import Connection
 from crp_integrations.stores.statements import Among
 
@@ -37,7 +37,7 @@ class PostgresJobs:
             return connection.execute(_PUT, [batch, Among(dict.fromkeys(ids))]).rowcount
 
     @contextmanager
-    def claim(self, namespace: str, batch: str) -> Iterator[Claim | None]:
+    def claim(self, namespace: str, batch: str) -> Iterator[ClaimedJob | None]:
         """The next job without a result whose row nobody has locked."""
         with self._begin(namespace) as connection:
             found = connection.one(_NEXT, [batch])
@@ -52,7 +52,7 @@ class PostgresJobs:
                     [result, batch, job_id],
                 )
 
-            yield Claim(job_id, finish)
+            yield ClaimedJob(job_id, finish)
 
     def results(self, namespace: str, batch: str) -> dict[str, str | None]:
         """The result of each job in the order they came."""

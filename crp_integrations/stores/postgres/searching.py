@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crp_integrations.errors import EngineError
-from crp_integrations.fabric.ports.searching import Labels
+from crp_integrations.fabric.ports.facts import Labels
 from crp_integrations.stores.postgres import words
 from crp_integrations.stores.postgres.connection import Connection
 from crp_integrations.stores.postgres.dialect import ESCAPE, unescaped

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from crp_integrations.fabric.ports import Mark
+from crp_integrations.fabric.ports import LogMark
 from crp_integrations.stores import rules
 from crp_integrations.stores.sqlite.upkeep import FACTS_DUE, note_due
 from crp_integrations.stores.sqlite.values import number
@@ -33,21 +33,21 @@ class Seen:
 
     own: Mapping[str, Any]
     settings: Mapping[str, str] | None = None
-    mark: Mark | None = None
+    mark: LogMark | None = None
 
     @classmethod
     def read(cls, connection: Statements) -> Self:
         """All of it, which also fixes what the transaction sees."""
         own: dict[str, Any] = {}
         settings: dict[str, str] = {}
-        mark = Mark(0, "")
+        mark = LogMark(0, "")
         for kind, name, value in connection.rows(_SEEN):
             if kind == "own":
                 own[name] = value
             elif kind == "setting":
                 settings[name] = value
             else:
-                mark = Mark(name, value)
+                mark = LogMark(name, value)
         return cls(own, settings, mark)
 
 

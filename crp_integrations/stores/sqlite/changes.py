@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from crp_integrations.fabric.ports import Mark
+from crp_integrations.fabric.ports import LogMark
 from crp_integrations.stores.sqlite.base import Part
 
 
 class Changes(Part):
     """The log of changes of one namespace."""
 
-    def mark(self) -> Mark:
+    def mark(self) -> LogMark:
         """The end of the log of changes."""
         self._gate.reading()
         if self._seen is not None and self._seen.mark is not None:
@@ -17,12 +17,12 @@ class Changes(Part):
         last = self._connection.one(
             "SELECT sequence, token FROM changes ORDER BY sequence DESC LIMIT 1"
         )
-        mark = Mark(0, "") if last is None else Mark(*last)
+        mark = LogMark(0, "") if last is None else LogMark(*last)
         if self._seen is not None:
             self._seen.mark = mark
         return mark
 
-    def changes(self, since: Mark) -> list[str] | None:
+    def changes(self, since: LogMark) -> list[str] | None:
         """Ids of the facts that were added, changed or removed after a mark, each once, by id."""
         self._gate.reading()
         if not self._leads_back_to(since):
@@ -42,8 +42,8 @@ class Changes(Part):
             [max(1, keep)],
         )
 
-    def _leads_back_to(self, mark: Mark) -> bool:
-        if mark == Mark(0, ""):
+    def _leads_back_to(self, mark: LogMark) -> bool:
+        if mark == LogMark(0, ""):
             first = self._connection.one("SELECT min(sequence) FROM changes")
             return first is not None and first[0] in (None, 1)
         found = self._connection.one(

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from crp_integrations.fabric.ports.faulted import Counted
+from crp_integrations.fabric.ports.store import FaultCounts
 from crp_integrations.stores import rules
 from crp_integrations.stores.sqlite.migrations import RETRIEVABLE_SQL
 from crp_integrations.stores.sqlite.uses import USED
@@ -20,7 +20,7 @@ class SqliteFaulted:
         self._connection = connection
         self._gate = gate
 
-    def count(self, fact_ids: Sequence[str]) -> dict[str, Counted]:
+    def count(self, fact_ids: Sequence[str]) -> dict[str, FaultCounts]:
         """Count one more finding against each fact."""
         self._gate.writing()
         wanted = [among(fact_ids)]
@@ -36,7 +36,7 @@ class SqliteFaulted:
             f"WHERE fact_id {AMONG} ORDER BY fact_id",
             wanted,
         )
-        return {id_: Counted(findings, uses) for id_, findings, uses in found}
+        return {id_: FaultCounts(findings, uses) for id_, findings, uses in found}
 
     def due(self, findings: int, share: float) -> list[str]:
         """Retrievable facts with at least so many findings, in such a share of their uses."""

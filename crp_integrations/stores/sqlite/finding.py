@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from crp_integrations.fabric.ports import Brief, Outline
+from crp_integrations.fabric.ports import FactBrief, FactOutline
 from crp_integrations.fabric.records import Where
 from crp_integrations.seals import iso
 from crp_integrations.stores import rules
@@ -70,18 +70,18 @@ class Finding(Part):
         self._gate.reading()
         return [(id, content) for id, content in self._live("fact_id, content", ids)]
 
-    def briefs(self, ids: Sequence[str]) -> list[Brief]:
+    def briefs(self, ids: Sequence[str]) -> list[FactBrief]:
         """What selection reads of those of the ids that are retrievable, by id."""
         self._gate.reading()
         return [brief(values) for values in self._live(BRIEF_COLUMNS, ids)]
 
-    def outline(self) -> Iterator[Outline]:
+    def outline(self) -> Iterator[FactOutline]:
         """Every retrievable fact, by id; no texts are read."""
         self._gate.reading()
         found = self._live(
             "fact_id, content_hash, source_id, community_label, importance_weight", None
         )
-        return iter([Outline(*values) for values in found])
+        return iter([FactOutline(*values) for values in found])
 
     def find(self, where: Where) -> list[str]:
         """Ids of the facts that are meant, ascending."""

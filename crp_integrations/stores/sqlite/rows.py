@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from crp_integrations.errors import StoreDamaged, StoreError
 from crp_integrations.fabric.decay import DECAY_KEY, carried
-from crp_integrations.fabric.ports import Brief
+from crp_integrations.fabric.ports import FactBrief
 from crp_integrations.fabric.records import Fact
 from crp_integrations.records import Record
 from crp_integrations.seals import canonical, iso, sha256
@@ -20,7 +20,7 @@ from crp_integrations.stores.sqlite.values import status as word_of
 
 Stored = TypeVar("Stored", bound=Record)
 
-# What a `Brief` is made of. Every version of a fact has had these fields, with one meaning.
+# What a `FactBrief` is made of. Every version of a fact has had these fields, with one meaning.
 BRIEF_COLUMNS = (
     "schema, content_hash, fact_id, content, source_id, source_location, importance_weight, "
     "community_label, ingested_at, status, labels, "
@@ -117,7 +117,7 @@ def read(kind: type[Stored], text: Any) -> Stored:
         ) from error
 
 
-def brief(values: Sequence[Any]) -> Brief:
+def brief(values: Sequence[Any]) -> FactBrief:
     """What selection reads of a row, in the order of `BRIEF_COLUMNS`.
 
     Raises:
@@ -132,7 +132,7 @@ def brief(values: Sequence[Any]) -> Brief:
             raise ValueError(importance)
         if not content or not all(type(text) is str for text in (content, source, location)):
             raise TypeError
-        made = Brief(
+        made = FactBrief(
             id,
             content,
             source,

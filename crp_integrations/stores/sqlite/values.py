@@ -6,7 +6,7 @@ import json
 from typing import Any, TypeVar
 
 from crp_integrations.errors import StoreDamaged
-from crp_integrations.fabric.kept import WAY_OUT
+from crp_integrations.fabric.namespace_counters import WAY_OUT
 from crp_integrations.vocabulary import FactStatus
 
 _Kind = TypeVar("_Kind")

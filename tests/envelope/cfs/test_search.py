@@ -21,8 +21,8 @@ from crp_integrations.errors import StoreBusy
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Block, Document, Fact
-from crp_integrations.fabric.search.scanning import Hit
-from crp_integrations.fabric.view import View
+from crp_integrations.fabric.search.vector_index import Hit
+from crp_integrations.fabric.view import FabricView
 from crp_integrations.guard.subjects import LOCAL
 from crp_integrations.seals import sha256
 from crp_integrations.stores.keys import FixedKeyRing
@@ -86,13 +86,13 @@ def namespace() -> Namespace:
     return made
 
 
-def search(namespace: View, query: str = QUERY, **choices) -> Retrieved:
+def search(namespace: FabricView, query: str = QUERY, **choices) -> Retrieved:
     return hybrid_search(
         namespace, query, tokenizer=SimpleTokenizer(), settings=AssemblySettings(**choices)
     )
 
 
-def assembled(namespace: View, query: str = QUERY, **choices) -> AssembledContext:
+def assembled(namespace: FabricView, query: str = QUERY, **choices) -> AssembledContext:
     return assemble_context(
         query, namespace, BUDGET, now=NOON, settings=AssemblySettings(**choices)
     )
@@ -376,7 +376,9 @@ def test_threads_get_equal_contexts(namespace):
 # --- the cache -------------------------------------------------------------------------
 
 
-def cached(namespace: View, cache: ContextCache, query: str = QUERY, **fields) -> AssembledContext:
+def cached(
+    namespace: FabricView, cache: ContextCache, query: str = QUERY, **fields
+) -> AssembledContext:
     budget = fields.pop("budget", BUDGET)
     tokenizer = fields.pop("tokenizer", SimpleTokenizer())
     scope = fields.pop("scope", "")
