@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from crp_integrations.envelope.render import marker_text
+from crp_integrations.envelope.prompt import marker_text
 from crp_integrations.fabric.records import Moment
 from crp_integrations.governance.compaction import AutoCompactor, CompactionSettings
 from crp_integrations.governance.compaction.history import ids_of

@@ -33,7 +33,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crp_integrations.envelope.records import Candidate, Candidates, TierHits
+from crp_integrations.envelope.candidates import Candidates
+from crp_integrations.envelope.records import Candidate, TierHits
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.fabric.search.scanning import Hit
@@ -49,7 +50,7 @@ ACTIVE, HOT, WARM, COLD = range(4)
 
 
 @dataclass(frozen=True, slots=True)
-class Active:
+class ActiveFacts:
     """Facts that the current window has already.
 
     Attributes:
@@ -61,7 +62,7 @@ class Active:
 
 
 @dataclass(frozen=True, slots=True)
-class Consulted:
+class EarlyTierHits:
     """What the early tiers gave for one information need.
 
     Attributes:
@@ -78,14 +79,14 @@ class Consulted:
         return self.tier == COLD
 
 
-def consulted(
+def ask_early_tiers(
     view: View,
     vector: FloatRows,
     k: int,
     settings: EnvelopeSettings,
     *,
-    active: Active | None = None,
-) -> Consulted:
+    active: ActiveFacts | None = None,
+) -> EarlyTierHits:
     """Ask tiers 0, 1 and 2 for one information need; reads nothing with `cascade="all"`.
 
     Spec: CRP-SPEC-003 §5.2 step 1.4
@@ -100,19 +101,19 @@ def consulted(
         StoreError: a fact was withdrawn between two reads.
     """
     if settings.cascade == "all":
-        return Consulted((), COLD)
+        return EarlyTierHits((), COLD)
     floor = view.embedder.thresholds.get("relevance_floor", settings.relevant_floor)
     found: dict[str, float] = {}
-    for tier, hits in _early(view, vector, k, active or Active()):
+    for tier, hits in _read_early_tiers(view, vector, k, active or ActiveFacts()):
         for hit in hits:
             if hit.score >= floor:
                 found.setdefault(hit.fact_id, hit.score)
         if len(found) >= k:
-            return Consulted(_best(found, k), tier)
-    return Consulted(_best(found, k), COLD)
+            return EarlyTierHits(_best(found, k), tier)
+    return EarlyTierHits(_best(found, k), COLD)
 
 
-def deepest(view: View, asked: Sequence[Consulted]) -> int:
+def deepest_tier(view: View, asked: Sequence[EarlyTierHits]) -> int:
     """The largest tier number that was asked for any need (decision Fabric).
 
     Spec: CRP-SPEC-003 §5.2
@@ -150,7 +151,7 @@ def tier_hits(facts: Sequence[Candidate], view: View, *, active: Collection[str]
     return counts[ACTIVE], counts[HOT], counts[WARM], counts[COLD]
 
 
-def counted(candidates: Candidates, view: View, gathered: Candidates) -> Candidates:
+def count_tier_hits(candidates: Candidates, view: View, gathered: Candidates) -> Candidates:
     """The candidates of a window with the number that each tier gave.
 
     Spec: CRP-SPEC-003 §5.2
@@ -165,8 +166,8 @@ def counted(candidates: Candidates, view: View, gathered: Candidates) -> Candida
     return replace(candidates, tier_hits=tier_hits(candidates.facts, view, active=own))
 
 
-def _early(
-    view: View, vector: FloatRows, k: int, active: Active
+def _read_early_tiers(
+    view: View, vector: FloatRows, k: int, active: ActiveFacts
 ) -> Iterator[tuple[int, Sequence[Hit]]]:
     """Tiers 0, 1 and 2 with their nearest facts; a tier is read when it is asked for."""
     at_hand = [n for n, fact in enumerate(active.facts) if fact.status in RETRIEVABLE]

@@ -18,9 +18,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from crp_integrations.envelope.candidates import Candidates
 from crp_integrations.envelope.ports import Link, Reached, Walker
-from crp_integrations.envelope.records import Candidates
-from crp_integrations.envelope.selection import GraphSettings
+from crp_integrations.envelope.settings import GraphExpansionSettings
 from crp_integrations.fabric.records import Edge, Where
 from crp_integrations.guard.labels import LabelFilter
 from crp_integrations.language.profile import asked, named, profiles
@@ -39,12 +39,12 @@ COMMUNITY: Final = "community"
 Name = tuple[str, ...]
 
 
-def around(
+def reach_facts(
     view: View,
     query: str,
     vector: FloatRows,
     seeds: Mapping[str, int],
-    settings: GraphSettings,
+    settings: GraphExpansionSettings,
     labels: LabelFilter,
     walker: Walker,
 ) -> dict[str, Reached]:
@@ -58,7 +58,7 @@ def around(
         By id, seeds left out; strengths fall with the hops.
     """
     known = frozenset(asked(query))
-    read = _Read(settings)
+    read = _GraphReader(settings)
     read.take(view.briefs(sorted(seeds)), labels)
     frontier = sorted(read.briefs.keys() - read.barred)
     for hop in range(settings.hops):
@@ -92,8 +92,8 @@ def around(
     }
 
 
-def blended(
-    candidates: Candidates, reached: Mapping[str, Reached], settings: GraphSettings
+def blend_reached(
+    candidates: Candidates, reached: Mapping[str, Reached], settings: GraphExpansionSettings
 ) -> Candidates:
     """The same candidates, ranked also by what the graph says for each.
 
@@ -129,7 +129,7 @@ def blended(
 # --- reading the graph -------------------------------------------------------------------
 
 
-class _Read:
+class _GraphReader:
     """The part of the graph that was read so far.
 
     Attributes:
@@ -138,7 +138,7 @@ class _Read:
         names: that were looked up.
     """
 
-    def __init__(self, settings: GraphSettings) -> None:
+    def __init__(self, settings: GraphExpansionSettings) -> None:
         self._settings = settings
         self._holding: dict[str, set[str]] = {}
         self.briefs: dict[str, Brief] = {}
@@ -198,7 +198,7 @@ def _names(
 
 
 def _neighbours(
-    view: View, vector: FloatRows, seeds: Sequence[Brief], settings: GraphSettings
+    view: View, vector: FloatRows, seeds: Sequence[Brief], settings: GraphExpansionSettings
 ) -> set[str]:
     communities = tuple(sorted({one.community_label for one in seeds if one.community_label}))
     if not communities:

@@ -12,21 +12,34 @@ first passage names. So a fact's score is
 
 Words are weighed by how rare they are among the candidates. No number of the store enters, so
 the same candidates have the same scores whatever engine found them.
+
+From facts and their vectors to candidates with mixed scores: the way into `hybrid`.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain
+from functools import lru_cache
+from itertools import accumulate, chain, pairwise
 from operator import sub
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from crp_integrations.envelope.selection import HybridSettings
+from crp_integrations.envelope.candidates import ScoredSpan, ScoredSpans, made
+from crp_integrations.envelope.records import Candidate, Integers
+from crp_integrations.envelope.settings import HybridSettings
+from crp_integrations.language.memo import forgotten_with
 from crp_integrations.language.profile import Found, Profile, asked, named, profiles
+from crp_integrations.scores import SCALE
+from crp_integrations.vocabulary import FactStatus
+
+if TYPE_CHECKING:
+    from crp_integrations.fabric.ports import Brief
 
 HYBRID = "hybrid@2"
 
@@ -36,7 +49,7 @@ _NOWHERE: Mapping[int, float] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class CandidatePool:
     """The candidates of a question, in a fixed order.
 
     Attributes:
@@ -53,7 +66,7 @@ class Pool:
 
 
 @dataclass(frozen=True, slots=True)
-class Scores:
+class HybridScores:
     """Scores of a pool, all in [0, 1].
 
     Attributes:
@@ -72,7 +85,7 @@ class Scores:
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
+class WeighedPool:
     """A pool whose texts are read and whose words are weighed.
 
     Attributes:
@@ -85,7 +98,7 @@ class Weighed:
         held: for each term that any text holds, the positions of these texts and where they do.
     """
 
-    pool: Pool
+    pool: CandidatePool
     profiles: Sequence[Profile]
     terms: Sequence[str]
     whole: Floats
@@ -95,7 +108,7 @@ class Weighed:
     held: Sequence[Sequence[tuple[int, Found]]]
 
 
-def weighed(pool: Pool, settings: HybridSettings) -> Weighed:
+def weigh_pool(pool: CandidatePool, settings: HybridSettings) -> WeighedPool:
     """Read the texts of a pool and weigh their words.
 
     Spec: CRP-SPEC-003 §6.3
@@ -116,10 +129,10 @@ def weighed(pool: Pool, settings: HybridSettings) -> Weighed:
     )
     mix = _mix(pool, whole, settings)
     best = list(map(int, np.argsort(-mix, kind="stable")[: settings.hop_sources]))
-    return Weighed(pool, read, terms, whole, mean, mix, best, held)
+    return WeighedPool(pool, read, terms, whole, mean, mix, best, held)
 
 
-def new_names(found: Weighed) -> list[str]:
+def new_names(found: WeighedPool) -> list[str]:
     """Names in the best facts that hold a word which the question does not have, each once."""
     known = set(found.terms)
     names = {
@@ -131,7 +144,7 @@ def new_names(found: Weighed) -> list[str]:
     return list(names)
 
 
-def scores(found: Weighed, settings: HybridSettings) -> Scores:
+def score_pool(found: WeighedPool, settings: HybridSettings) -> HybridScores:
     """Score a pool.
 
     Spec: CRP-SPEC-003 §6.3
@@ -140,7 +153,7 @@ def scores(found: Weighed, settings: HybridSettings) -> Scores:
     count = len(pool.contents)
     if not count:
         nothing = np.zeros(0)
-        return Scores(nothing, nothing, nothing, nothing, [0])
+        return HybridScores(nothing, nothing, nothing, nothing, [0])
     sizes = [len(text.lengths) for text in found.profiles]
     begins = [0, *accumulate(sizes)]
     owner = np.repeat(np.arange(count), sizes)
@@ -155,13 +168,13 @@ def scores(found: Weighed, settings: HybridSettings) -> Scores:
     mixed = (1.0 - share) * own + share * base[owner]
     mixed += settings.stretch_hop_share * settings.hop_weight * hop[owner]
     lexical, linked = _over_best(found.whole), np.minimum(hop, 1.0)
-    return Scores(total, lexical, linked, _over_best(mixed), begins)
+    return HybridScores(total, lexical, linked, _over_best(mixed), begins)
 
 
 # --- words ---------------------------------------------------------------------------------
 
 
-def _parts(found: Weighed, begins: Sequence[int]) -> Floats:
+def _parts(found: WeighedPool, begins: Sequence[int]) -> Floats:
     """BM25 of the stretches of all texts among one another, over the best."""
     norm, _ = _lengths(list(chain.from_iterable(text.lengths for text in found.profiles)))
     places: list[int] = []
@@ -220,7 +233,7 @@ def _over_best(values: Floats) -> Floats:
 # --- facts ---------------------------------------------------------------------------------
 
 
-def _mix(pool: Pool, words: Floats, settings: HybridSettings) -> Floats:
+def _mix(pool: CandidatePool, words: Floats, settings: HybridSettings) -> Floats:
     share = settings.lexical_share
     near = _sharpened(_over_best(np.maximum(pool.dense, 0.0)), settings.cosine_power)
     return (1.0 - share) * near + share * _sharpened(_over_best(words), settings.lexical_power)
@@ -236,7 +249,7 @@ def _sharpened(values: Floats, power: float) -> Floats:
 
 
 def _in_document(
-    pool: Pool,
+    pool: CandidatePool,
     mix: Floats,
     parts: Floats,
     owner: npt.NDArray[np.intp],
@@ -269,7 +282,7 @@ def _adjoining(parts: Floats, owner: npt.NDArray[np.intp]) -> Floats:
 # --- the second hop ------------------------------------------------------------------------
 
 
-def _hop(found: Weighed, base: Floats, settings: HybridSettings) -> Floats:
+def _hop(found: WeighedPool, base: Floats, settings: HybridSettings) -> Floats:
     """For each fact the strongest link: a name in a good fact, rare, and frequent here."""
     contents, count, known = found.pool.contents, len(base), set(found.terms)
     links = np.zeros(count)
@@ -296,7 +309,7 @@ def _hop(found: Weighed, base: Floats, settings: HybridSettings) -> Floats:
     return links
 
 
-def _often(stems: set[str], found: Weighed) -> dict[str, dict[int, float]]:
+def _often(stems: set[str], found: WeighedPool) -> dict[str, dict[int, float]]:
     """How much each text that holds a stem is about it, in [0, 1), by stem and position."""
     often: dict[str, dict[int, float]] = {}
     for at, text in enumerate(found.profiles):
@@ -305,3 +318,153 @@ def _often(stems: set[str], found: Weighed) -> dict[str, dict[int, float]]:
             share = n / (n + _K1 * (1.0 - _B + _B * text.words / found.mean))
             often.setdefault(stem, {})[at] = share
     return often
+
+
+Cosines = npt.NDArray[np.float32]
+# Character offsets as chunking writes them at the end of a location.
+_OFFSETS = re.compile(r"(\d{1,15})-(\d{1,15})\Z")
+
+
+def build_pool(
+    query: str, facts: Sequence[Brief], cosines: Cosines, settings: HybridSettings
+) -> CandidatePool:
+    """The pool of a question.
+
+    Args:
+        cosines: of the facts to the question, shape (n,).
+    """
+    contents = [fact.content for fact in facts]
+    return CandidatePool(
+        query,
+        contents,
+        cosines.astype(np.float64),
+        _document_neighbours(facts, settings.neighbour_gap),
+    )
+
+
+def cosine_candidates(
+    facts: Sequence[Brief], relevance: Cosines, tokens: Sequence[int]
+) -> tuple[Candidate, ...]:
+    """Candidates that are ranked by their cosine.
+
+    Args:
+        relevance: best cosine of each fact to an information need, shape (n,).
+        tokens: of each fact as rendered.
+    """
+    rows = zip(facts, _clamped(relevance), _importance(facts), tokens, strict=True)
+    return tuple([_build_candidate(*row) for row in rows])
+
+
+def hybrid_candidates(
+    facts: Sequence[Brief],
+    relevance: Cosines,
+    tokens: Sequence[int],
+    found: HybridScores,
+    profiles: Sequence[Profile],
+    settings: HybridSettings,
+) -> tuple[Candidate, ...]:
+    """Candidates with mixed scores and, where they can be shown in part, stretches.
+
+    Args:
+        relevance, tokens: as in `plain`.
+        found: the scores of the facts' pool.
+        profiles: of its texts.
+    """
+    pieces: list[Sequence[ScoredSpan]] = [()] * len(facts)
+    if settings.whole_share < 1.0:
+        parts, begins = _fixed_array(found.parts), found.begins
+        pieces = [
+            ScoredSpans(text.starts, text.ends, parts[start:end])
+            for text, start, end in zip(profiles, begins, begins[1:], strict=False)
+        ]
+    rows = zip(
+        facts,
+        _clamped(relevance),
+        _importance(facts),
+        tokens,
+        _fixed_list(found.total),
+        _fixed_list(found.lexical),
+        _fixed_list(found.hop),
+        pieces,
+        strict=True,
+    )
+    return tuple([_build_candidate(*row) for row in rows])
+
+
+def _build_candidate(
+    fact: Brief,
+    relevance: int,
+    importance: int,
+    tokens: int,
+    score: int | None = None,
+    lexical: int = 0,
+    hop: int = 0,
+    stretches: Sequence[ScoredSpan] = (),
+) -> Candidate:
+    # By position, in the order of the fields: this is done for every candidate of a question.
+    return made(
+        fact.fact_id,
+        fact.content,
+        fact.source_id,
+        relevance,
+        importance,
+        tokens if tokens > 0 else 0,
+        fact.ingested_at,
+        fact.status is FactStatus.STALE,
+        fact.community_label,
+        fact.source_location,
+        fact.labels,
+        score,
+        lexical,
+        hop,
+        stretches,
+        (),
+        "",
+        fact.decay,
+    )
+
+
+def _importance(facts: Sequence[Brief]) -> list[int]:
+    return _clamped(np.array([fact.importance_weight for fact in facts], dtype=np.float64))
+
+
+def _clamped(values: npt.NDArray[np.floating]) -> list[int]:
+    """`to_fixed` of each value."""
+    # Of a NaN and 0, the 0.
+    return _fixed_list(np.minimum(np.fmax(values.astype(np.float64), 0.0), 1.0))
+
+
+def _fixed_list(values: npt.NDArray[np.float64]) -> list[int]:
+    """Values in [0, 1] in fixed point."""
+    fixed: list[int] = _fixed_array(values).tolist()
+    return fixed
+
+
+def _fixed_array(values: npt.NDArray[np.float64]) -> Integers:
+    fixed: Integers = np.rint(values * SCALE).astype(np.int64)
+    return fixed
+
+
+@lru_cache(maxsize=8_192)
+def _offsets(location: str) -> tuple[int, int] | None:
+    said = _OFFSETS.search(location)
+    return (int(said[1]), int(said[2])) if said else None
+
+
+# Headings in a location are words of a document.
+forgotten_with(_offsets.cache_clear)
+
+
+def _document_neighbours(facts: Sequence[Brief], gap: int) -> npt.NDArray[np.intp]:
+    """Positions of the facts before and behind each in its document, -1 for none."""
+    found = np.full((len(facts), 2), -1, dtype=np.intp)
+    placed = [
+        (fact.source_id, *said, position)
+        for position, fact in enumerate(facts)
+        if fact.source_location and (said := _offsets(fact.source_location))
+    ]
+    placed.sort()
+    for left, right in pairwise(placed):
+        if left[0] == right[0] and left[1] < right[1] and right[1] - left[2] <= gap:
+            found[left[3], 1], found[right[3], 0] = right[3], left[3]
+    return found

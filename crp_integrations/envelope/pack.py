@@ -1,22 +1,217 @@
-"""Phase 3, first half: which ranked facts go in, by a named algorithm, and why others do not."""
+"""Phase 3, first half: which ranked facts go in, by a named algorithm, and why others do not.
+
+Packing algorithms by name: which of the offered facts go in.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import accumulate
 
-from crp_integrations.envelope.packers import PACKERS, Offer, Packer, patient
-from crp_integrations.envelope.ranked import RankedFacts
+from crp_integrations.envelope.candidates import RankedFacts
+from crp_integrations.envelope.near_duplicates import Deduplication
 from crp_integrations.envelope.records import RankedFact
-from crp_integrations.envelope.walk import Walk
+
+# Steps of one search for the best filling; each costs about a microsecond.
+KNAPSACK_STEPS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class PackItems:
+    """What there is to pack, in rank order.
+
+    Attributes:
+        tokens: of each fact, at least 0.
+        values: composite of the fact at a place, fixed point.
+        kept: whether the fact at a place is no near-duplicate of a higher one.
+        fetch: told which places will be asked about.
+    """
+
+    tokens: Sequence[int]
+    values: Callable[[int], int]
+    kept: Callable[[int], bool]
+    fetch: Callable[[Sequence[int]], None]
+
+
+Packer = Callable[[PackItems, int, int], list[int]]
+
+
+def greedy(offer: PackItems, room: int, most: int) -> list[int]:
+    """Take facts in rank order as long as they fit; skip one that does not and go on.
+
+    Spec: CRP-SPEC-003 §7.3
+
+    Args:
+        room: tokens to fill.
+        most: cap on the number of facts.
+
+    Returns:
+        Places that go in, ascending.
+    """
+    return _fill(offer, range(len(offer.tokens)), room, most)
+
+
+def in_order(offer: PackItems, room: int, most: int) -> list[int]:
+    """Take facts in rank order up to the first that does not fit."""
+    places = range(len(offer.tokens))
+    offer.fetch(_take_fitting(offer, places, room, most, min(offer.tokens, default=0)))
+    found: list[int] = []
+    for place, tokens in enumerate(offer.tokens):
+        if not offer.kept(place):
+            continue
+        if len(found) >= most or tokens > room:
+            break
+        found.append(place)
+        room -= tokens
+    return found
+
+
+def patient(offer: PackItems, room: int, most: int, *, passed_over: int) -> list[int]:
+    """Take facts in rank order and skip those that do not fit, but only so many of them.
+
+    A short fact far down is worth less than the best sentences of the long ones that were skipped
+    for it. A near-duplicate of a higher fact is not counted as skipped.
+
+    Args:
+        passed_over: facts that may be skipped for each one taken; one more ends the search.
+    """
+    # What `greedy` would ask about; this looks no further.
+    places = range(len(offer.tokens))
+    least = min(offer.tokens, default=0)
+    offer.fetch(_take_fitting(offer, places, room + room // 8, most, least))
+    found: list[int] = []
+    skipped = 0
+    for place, tokens in enumerate(offer.tokens):
+        if room < least or len(found) == most:
+            break
+        if not offer.kept(place):
+            continue
+        if tokens <= room:
+            found.append(place)
+            room -= tokens
+        elif (skipped := skipped + 1) > passed_over * len(found):
+            break
+    return found
+
+
+def density(offer: PackItems, room: int, most: int) -> list[int]:
+    """Take facts in the order of score for a token, ties by rank, as long as they fit."""
+    return sorted(_fill(offer, _by_density(offer), room, most))
+
+
+def knapsack(offer: PackItems, room: int, most: int) -> list[int]:
+    """Look for the facts with the largest total score; at least that of `greedy`.
+
+    Depth first over facts by density. A branch is left when even a filling that may cut facts
+    could not beat the best so far. The search ends after `KNAPSACK_STEPS` steps with the best
+    that it has found.
+    """
+    every = [place for place, tokens in enumerate(offer.tokens) if tokens <= room]
+    offer.fetch(every)
+    items = [place for place in _by_density(offer) if offer.tokens[place] <= room]
+    items = [place for place in items if offer.kept(place)]
+    starts = [greedy(offer, room, most), density(offer, room, most)]
+    best = max(starts, key=lambda places: sum(map(offer.values, places)))
+    return sorted(_search_knapsack(offer, items, room, most, best))
+
+
+PACKERS: Mapping[str, Packer] = {
+    "greedy": greedy,
+    "in_order": in_order,
+    "density": density,
+    "knapsack": knapsack,
+}
+
+
+def _fill(offer: PackItems, places: Sequence[int], room: int, most: int) -> list[int]:
+    # Somewhat more, since near-duplicates leave room.
+    least = min(offer.tokens, default=0)
+    offer.fetch(_take_fitting(offer, places, room + room // 8, most, least))
+    return _take_fitting(offer, places, room, most, least, offer.kept)
+
+
+def _take_fitting(
+    offer: PackItems,
+    places: Sequence[int],
+    room: int,
+    most: int,
+    least: int,
+    kept: Callable[[int], bool] | None = None,
+) -> list[int]:
+    """Those that fit, one after the other; without `kept`, nearly all that will be asked about.
+
+    Args:
+        least: tokens of the smallest fact: nothing is left to find once not even that fits.
+    """
+    found: list[int] = []
+    tokens = offer.tokens
+    for place in places:
+        if room < least or len(found) == most:
+            break
+        if tokens[place] <= room and (kept is None or kept(place)):
+            found.append(place)
+            room -= tokens[place]
+    return found
+
+
+def _by_density(offer: PackItems) -> list[int]:
+    # Score for a token, compared exactly in integers; what costs nothing comes first.
+    def key(place: int) -> tuple[int, int]:
+        tokens = offer.tokens[place]
+        return (-(offer.values(place) << 40) // tokens if tokens else -(1 << 80), place)
+
+    return sorted(range(len(offer.tokens)), key=key)
+
+
+def _search_knapsack(
+    offer: PackItems, items: Sequence[int], room: int, most: int, best: Sequence[int]
+) -> list[int]:
+    """The best filling that a bounded search finds, at least as good as the one given."""
+    tokens = [offer.tokens[place] for place in items]
+    values = [offer.values(place) for place in items]
+    used = [0, *accumulate(tokens)]
+    worth = [0, *accumulate(values)]
+    found, record = list(best), sum(map(offer.values, best))
+
+    def bound(at: int, left: int) -> int:
+        """Most that the items from `at` on can add in this room, if the last may be cut."""
+        end = bisect_right(used, used[at] + left) - 1
+        total = worth[end] - worth[at]
+        if end < len(items) and tokens[end]:
+            total += (left - (used[end] - used[at])) * values[end] // tokens[end]
+        return total
+
+    taken: list[int] = []
+    left, value, at = room, 0, 0
+    for _ in range(KNAPSACK_STEPS):
+        if at < len(items) and len(taken) < most and value + bound(at, left) > record:
+            if tokens[at] <= left:
+                taken.append(at)
+                left -= tokens[at]
+                value += values[at]
+            at += 1
+            if value > record:
+                found, record = [items[place] for place in taken], value
+            continue
+        if not taken:
+            break
+        # Without the item taken last, from the one behind it.
+        at = taken.pop()
+        left += tokens[at]
+        value -= values[at]
+        at += 1
+    return found
+
 
 # Algorithms that look at no fact behind the last one that they take (decision E2).
 _SCANNING = ("greedy", "in_order", "patient")
 
 
 @dataclass(frozen=True, slots=True)
-class Packing:
+class PackResult:
     """Ranked facts sorted into those that go in and those that do not, each in rank order.
 
     Attributes:
@@ -33,7 +228,7 @@ class Packing:
     duplicates: tuple[tuple[RankedFact, str], ...] = ()
     algorithm: str = "greedy@1"
 
-    def lightened(self, excess: int) -> Packing:
+    def lightened(self, excess: int) -> PackResult:
         """The same packing with its lowest-ranked facts over the budget, at least one.
 
         So many go as come to half of what is too much. A fact's share of the whole is at most
@@ -59,11 +254,11 @@ def pack(
     k: int | None = None,
     *,
     packing: str = "greedy",
-    walk: Walk | None = None,
+    walk: Deduplication | None = None,
     every_duplicate: bool = False,
     pinned: Collection[str] = (),
     passed_over: int | None = None,
-) -> Packing:
+) -> PackResult:
     """Choose the facts that go in.
 
     A near-duplicate of a kept fact above it never goes in. Of the facts that do not fit, those
@@ -87,12 +282,12 @@ def pack(
     if packing == "greedy" and passed_over is not None:
         packing, by = "patient", partial(patient, passed_over=passed_over)
     ranked = RankedFacts.of(ranked)
-    walk = walk or Walk.without_duplicates(len(ranked))
+    walk = walk or Deduplication.without_duplicates(len(ranked))
     if every_duplicate:
         walk.all()
     first = _places(ranked, pinned) if pinned else []
     most = len(ranked) if k is None else k
-    chosen = _chosen(ranked, first, budget_tokens, most, pins, walk) if first else []
+    chosen = _choose(ranked, first, budget_tokens, most, pins, walk) if first else []
     front = len(chosen)
     tokens = ranked.tokens.tolist()
     room = budget_tokens - sum(tokens[at] for at in chosen)
@@ -100,10 +295,10 @@ def pack(
     if first:
         apart = set(first)
         rest = [at for at in rest if at not in apart]
-    chosen += _chosen(ranked, rest, room, most - front, by, walk)
+    chosen += _choose(ranked, rest, room, most - front, by, walk)
     room = budget_tokens - sum(tokens[at] for at in chosen)
 
-    alike = _alike(chosen, walk)
+    alike = _known_duplicates(chosen, walk)
     taken = sorted({*chosen, *alike})
     # Where the cap is reached, a scan ends; other algorithms have looked at everything.
     end = len(ranked)
@@ -114,7 +309,7 @@ def pack(
     if k is not None and len(chosen) >= k and packing not in _SCANNING:
         fits = left.tokens <= room
         left, cut = left.where(~fits), left.where(fits)
-    return Packing(
+    return PackResult(
         packed=tuple(ranked.those(chosen)),
         over_budget=left,
         over_k=cut,
@@ -130,13 +325,13 @@ def _places(ranked: RankedFacts, pinned: Collection[str]) -> list[int]:
     return [at for at, fact_id in enumerate(ranked.ids) if fact_id in ids]
 
 
-def _chosen(
+def _choose(
     ranked: RankedFacts,
     places: Sequence[int],
     room: int,
     most: int,
     by: Packer,
-    walk: Walk,
+    walk: Deduplication,
 ) -> list[int]:
     """Places that the algorithm takes out of these, in rank order."""
     if room <= 0 or most <= 0:
@@ -144,7 +339,7 @@ def _chosen(
     tokens = ranked.tokens
     if len(places) < len(ranked):
         tokens = tokens[list(places)]
-    offer = Offer(
+    offer = PackItems(
         tokens=tokens.tolist(),
         values=lambda number: ranked.composite(places[number]),
         kept=lambda number: walk.stands_for(places[number]) is None,
@@ -153,7 +348,7 @@ def _chosen(
     return [places[number] for number in by(offer, room, most)]
 
 
-def _alike(chosen: Sequence[int], walk: Walk) -> dict[int, int]:
+def _known_duplicates(chosen: Sequence[int], walk: Deduplication) -> dict[int, int]:
     """Near-duplicates that are known by now, each with the place that stands for it."""
     found: dict[int, int] = {}
     for place in chosen:

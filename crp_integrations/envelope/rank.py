@@ -3,10 +3,15 @@
 The diversity bonus depends only on a fact's community and on how many of it were picked. So
 the n-th pick of a community is its n-th best member with the n-th bonus, whatever happens
 elsewhere. Both fall with n: putting all in order at once gives what picking one by one gives.
+
+The four ranking weights in force for one question: grounding mode first, then time.
+
+Whether a question asks for recent knowledge.
 """
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,14 +20,96 @@ from itertools import count
 
 import numpy as np
 
-from crp_integrations.envelope.columns import Columns, Integers, in_id_order, integers
-from crp_integrations.envelope.pairs import Places, as_pairs
-from crp_integrations.envelope.ranked import Column, RankedFacts
-from crp_integrations.envelope.records import Candidate, Candidates, RankedFact
-from crp_integrations.envelope.walk import Walk
-from crp_integrations.envelope.weights import Weights
+from crp_integrations.envelope.candidates import (
+    Candidates,
+    Column,
+    Columns,
+    RankedFacts,
+    in_id_order,
+    integers,
+)
+from crp_integrations.envelope.near_duplicates import Deduplication, Places, as_pairs
+from crp_integrations.envelope.records import Candidate, Integers, RankedFact
+from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.fabric.decay import known
-from crp_integrations.scores import SCALE
+from crp_integrations.scores import SCALE, to_fixed
+from crp_integrations.vocabulary import GroundingMode
+
+# Candidates among which contradictions of several dates are looked for.
+_BEST = 20
+
+
+@dataclass(frozen=True, slots=True)
+class RankWeights:
+    """Ranking weights in fixed point; they need not sum to SCALE (decision E9).
+
+    Attributes:
+        horizon_days: age at which freshness reaches 0.
+    """
+
+    relevance: int
+    importance: int
+    freshness: int
+    diversity: int
+    horizon_days: int
+
+
+def rank_weights(
+    settings: EnvelopeSettings, mode: GroundingMode, *, temporal: bool, dated: bool = True
+) -> RankWeights:
+    """The weights for a grounding mode and a question that is temporal or not.
+
+    With `adaptive` settings age counts only where it can decide something, and communities do
+    not: by measurement both cost evidence elsewhere. Their weight goes to relevance.
+
+    Spec: CRP-SPEC-003 §6.2, §6.4, §13.1
+
+    Args:
+        temporal: whether the question asks for recent knowledge.
+        dated: whether facts on one topic are of several dates, or stale.
+
+    Returns:
+        Weights that are not renormalised; a weight never falls below 0.
+    """
+    relevance = to_fixed(settings.relevance_weight)
+    importance = to_fixed(settings.importance_factor)
+    freshness = to_fixed(settings.freshness_weight)
+    if mode is GroundingMode.STRICT:
+        importance = to_fixed(settings.strict_importance_factor)
+    elif mode is GroundingMode.OPEN:
+        relevance = to_fixed(settings.open_relevance_weight)
+        importance = to_fixed(settings.open_importance_factor)
+    horizon = settings.freshness_horizon_days
+    if temporal:
+        shift = to_fixed(settings.temporal_shift)
+        relevance = max(0, relevance - shift)
+        freshness += shift
+        horizon = settings.temporal_horizon_days
+    diversity = to_fixed(settings.diversity_weight)
+    if settings.adaptive:
+        relevance, diversity = relevance + diversity, 0
+        if not (temporal or dated):
+            relevance, freshness = relevance + freshness, 0
+    return RankWeights(relevance, importance, freshness, diversity, horizon)
+
+
+def differ_in_age(candidates: Candidates) -> bool:
+    """Whether age can decide: some are stale or fade by a function, or two that contradict differ.
+
+    Looked for among the best alone, since nothing else is likely to be shown.
+    """
+    columns = candidates.columns
+    if columns.stale or columns.decays:
+        return True
+    # Facts are sorted by id, and a stable sort keeps their order where they are equal.
+    best = np.argsort(-columns.merit, kind="stable")[:_BEST].tolist()
+    times = {at: columns.facts[at].ingested_at for at in best}
+    if len(set(times.values())) < 2:
+        return False
+    return any(
+        times[left] != times[right] for left, right in as_pairs(candidates.conflicts).within(best)
+    )
+
 
 RANK = "composite@1"
 
@@ -47,7 +134,7 @@ class Ranking:
 
     every: RankedFacts
     picks: Places
-    walk: Walk
+    walk: Deduplication
     communities: tuple[str, ...] = ()
 
     @property
@@ -116,7 +203,7 @@ def diversity(picked: int, total: int, share: int) -> int:
 
 def rank(
     candidates: Candidates,
-    weights: Weights,
+    weights: RankWeights,
     *,
     share: int,
     now: datetime,
@@ -160,7 +247,7 @@ def rank(
     return Ranking(
         every=RankedFacts(columns, order, composite, fresh, bonus),
         picks=picks,
-        walk=Walk(order, picks, as_pairs(candidates.duplicates)),
+        walk=Deduplication(order, picks, as_pairs(candidates.duplicates)),
         # A fact without a label is a community without a name.
         communities=tuple(label for at in firsts.tolist() if (label := labels[at])),
     )
@@ -275,3 +362,43 @@ def _bonuses(community: Integers, best_first: Integers, share: int) -> Integers:
 def _rounded(numerator: int, denominator: int) -> int:
     """Integer division of non-negative numbers, halves up."""
     return (2 * numerator + denominator) // (2 * denominator)
+
+
+_WORDS = re.compile(
+    r"\b(?:current|latest|now|today|recent|newest|this\s+(?:year|month|week|quarter))\b",
+    re.IGNORECASE,
+)
+_YEAR = re.compile(r"(?<![\w.,])([0-9]{4})(?![\w]|[.,][0-9])")
+
+
+def temporal_triggers(query: str, now: datetime) -> tuple[str, ...]:
+    """The words of a question that make it temporal, in their order, in lower case.
+
+    Spec: CRP-SPEC-003 §6.4 (decision E10)
+
+    Args:
+        query: the question as asked.
+        now: the current time; a year within one of its year is a trigger.
+
+    Returns:
+        Empty when the question is not temporal.
+
+    >>> from datetime import UTC
+    >>> temporal_triggers("What is the latest rule of 2026?", datetime(2026, 5, 1, tzinfo=UTC))
+    ('latest', '2026')
+    """
+    found = [(match.start(), match.group().lower()) for match in _WORDS.finditer(query)]
+    found += [
+        (match.start(), match.group(1))
+        for match in _YEAR.finditer(query)
+        if abs(int(match.group(1)) - now.year) <= 1
+    ]
+    return tuple(word for _, word in sorted(found))
+
+
+def is_temporal(query: str, now: datetime) -> bool:
+    """Whether a question asks for recent knowledge.
+
+    Spec: CRP-SPEC-003 §6.4
+    """
+    return bool(temporal_triggers(query, now))

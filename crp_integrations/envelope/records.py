@@ -1,24 +1,16 @@
-"""The types that the phases hand on: candidates, ranked facts, packed facts, the envelope.
-
-Each phase makes the next type. `Candidates` is the seam: from there on only integers are
-computed with, so an envelope can be rebuilt byte for byte from its candidates anywhere.
-"""
+"""Records of an envelope: packed facts, drop report, prior windows, the envelope itself."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Annotated, Any, Final, NamedTuple, overload
 
-from pydantic import Field
+from pydantic import Field, GetCoreSchemaHandler, TypeAdapter, model_validator
+from pydantic_core import CoreSchema, core_schema
 
-from crp_integrations.envelope.columns import Columns
-from crp_integrations.envelope.dropped import Drop as Drop
-from crp_integrations.envelope.dropped import Dropped
-from crp_integrations.envelope.prior import PriorWindow, seen_facts
-from crp_integrations.envelope.stretches import Stretch as Stretch
+from crp_integrations.envelope.candidates import Candidate, Integers, RankedFact, TierHits
+from crp_integrations.envelope.near_duplicates import Places
 from crp_integrations.fabric.records import Moment
 from crp_integrations.records import Part, Record
 from crp_integrations.scores import SCALE
@@ -33,117 +25,228 @@ from crp_integrations.vocabulary import (
     Strategy,
 )
 
-# Candidates that memory tiers 0, 1, 2 and 3 gave; each counts in the first that has it.
-TierHits = tuple[int, int, int, int]
 
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A fact that was retrieved for a question, with its fixed-point scores.
+class SeenFact(Part):
+    """A fact that a window showed.
 
     Attributes:
-        relevance: cosine to the best sub-query, fixed point in [0, SCALE].
-        score: what it is ranked by in place of the cosine, fixed point; None for the cosine.
-        lexical: its words' part of the score, fixed point.
-        hop: the second hop's part of the score, fixed point.
-        stretches: what of it can be shown alone, in order; none for whole or nothing.
-        spans: what of a longer fact this content is, in the fact's characters; none for all.
-        importance: intrinsic weight, fixed point in [0, SCALE].
-        ingested_at: None for a fact that was never stored; it counts as new.
-        content_hash: of the whole fact where the content is a part of it, else empty.
-        stale: STALE by status or older than `max-age`; its freshness is 0.
-        tokens: tokens of the fact with its rendered marker and separator.
-        labels: access labels.
-        decay: the decay function in the place of freshness, such as `half-life@1:P30D`; None for
-            freshness.
-        decision: id of the guard's decision that let it be read; empty where the guard numbers
-            none.
-        refused: why it may not be shown at all; None for a candidate like any other.
+        content_hash: `sha256:…` of the whole text of the fact, of which a part may have been shown;
+            another text may be shown again.
     """
 
     fact_id: str
-    content: str
-    source_id: str
-    relevance: int
-    importance: int
-    tokens: int
-    ingested_at: datetime | None = None
-    stale: bool = False
-    community: str | None = None
-    source_location: str = ""
-    labels: tuple[str, ...] = ()
-    score: int | None = None
-    lexical: int = 0
-    hop: int = 0
-    stretches: Sequence[Stretch] = ()
-    spans: tuple[tuple[int, int], ...] = ()
-    content_hash: str = ""
-    decay: str | None = None
-    decision: str = ""
-    refused: DropReason | None = None
-
-    @property
-    def merit(self) -> int:
-        """What it is ranked by, fixed point."""
-        return self.relevance if self.score is None else self.score
+    content_hash: str
 
 
-@dataclass(frozen=True, slots=True)
-class Candidates:
-    """Everything that ranking, packing and rendering depend on. Order of facts is by id.
+_SEEN: Final = TypeAdapter(tuple[SeenFact, ...])
+
+
+def seen_facts(hashes: Iterable[tuple[str, str]]) -> tuple[SeenFact, ...]:
+    """Facts by their ids and hashes, all at once: a window shows dozens."""
+    return _SEEN.validate_python(
+        tuple([{"fact_id": id_, "content_hash": hash_} for id_, hash_ in hashes])
+    )
+
+
+class PriorWindow(Record):
+    """An earlier window of a session.
+
+    Spec: CRP-SPEC-003 §14.1, §14.2
 
     Attributes:
-        query: the question as asked.
-        sub_queries: what it was decomposed into; the question itself when it is one need.
-        facts: unique by id and sorted by it.
-        duplicates: pairs of positions (i < j) with cosine above .95 that say the same, listed
-            or as a relation that is worked out when it is asked (`pairs.Pairs`).
-        conflicts: pairs above .95 whose numbers, dates or negation differ; both are kept.
-        state_hash: the fabric's state that was read, empty without a fabric.
-        tokenizer: identity of the counter behind `Candidate.tokens`.
-        memory_tier_hit: highest memory tier read, 0–3.
-        tier_hits: candidates by the memory tier that gave them.
-        algorithms: `name@n` of what decided the candidates and their scores.
-        relevant_floor: relevance from which the embedder's card calls a fact relevant, fixed
-            point; None leaves it to the settings (decision E2).
+        etag: of its envelope.
+        facts_seen: everything that it showed, an earlier summary too.
+        deferred: ids of relevant facts that did not fit, best first.
+        summary: short account of its answer; empty for none.
+        answer: its whole answer, for the analysis of the next one (CRP-SPEC-005 §8 to §11); empty
+            for none, and then the summary stands for it. No envelope shows it.
+        window_id: of the sealed window, empty when it is not known.
+        quality_tier: tier of its envelope.
     """
 
-    query: str
-    sub_queries: tuple[str, ...]
-    facts: tuple[Candidate, ...]
-    tokenizer: str
-    duplicates: Sequence[tuple[int, int]] = ()
-    conflicts: Sequence[tuple[int, int]] = ()
-    state_hash: str = ""
-    memory_tier_hit: int = 3
-    tier_hits: TierHits = (0, 0, 0, 0)
-    algorithms: tuple[str, ...] = ()
-    relevant_floor: int | None = None
-    _columns: Columns | None = field(default=None, init=False, repr=False, compare=False)
+    SCHEMA = "prior-window/2"
 
-    @property
-    def columns(self) -> Columns:
-        """The facts as columns, read once."""
-        found = self._columns
-        if found is None:
-            found = Columns(self.facts)
-            # Frozen from outside: the columns say what the facts say.
-            object.__setattr__(self, "_columns", found)
+    window_number: int = Field(ge=1)
+    etag: str
+    facts_seen: tuple[SeenFact, ...]
+    deferred: tuple[str, ...] = ()
+    summary: str = ""
+    answer: str = ""
+    window_id: str = ""
+    quality_tier: QualityTier
+
+    @model_validator(mode="after")
+    def _deferred_unseen(self) -> PriorWindow:
+        both = {seen.fact_id for seen in self.facts_seen} & set(self.deferred)
+        if both:
+            raise ValueError(f"fact {min(both)} is both seen and deferred; it can be one of them")
+        return self
+
+
+class Drop(Part):
+    """A candidate that is not in the envelope, and why.
+
+    Attributes:
+        kept: for a duplicate, the id of the fact that stands for it.
+    """
+
+    fact_id: str
+    reason: DropReason
+    tokens: int = Field(ge=0)
+    kept: str | None = None
+
+
+class DropRow(NamedTuple):
+    """The fields of a `Drop`, where no record is wanted."""
+
+    fact_id: str
+    reason: DropReason
+    tokens: int
+    kept: str | None
+
+
+def drop_rows(dropped: Sequence[Drop]) -> Iterable[Drop | DropRow]:
+    """What was left out, for who reads it once; of columns no record is made and kept."""
+    return dropped.rows() if isinstance(dropped, DropReport) else dropped
+
+
+class DropReport(Sequence[Drop]):
+    """A drop report as columns; equal to any other sequence of the same records.
+
+    It holds ids and counts, no fact's text.
+    """
+
+    __slots__ = ("_at", "_ids", "_kept", "_made", "_over_k", "_refused", "_tokens")
+
+    def __init__(
+        self,
+        ids: Sequence[str],
+        tokens: Integers,
+        at: Places,
+        kept: Mapping[str, str],
+        over_k: frozenset[str],
+        refused: tuple[Drop, ...] = (),
+    ) -> None:
+        """Take ids and tokens of all candidates, and why what was left out is not in.
+
+        Args:
+            at: positions of what was left out, in the order of the report.
+            kept: for each duplicate, the id of the fact that stands for it.
+            over_k: ids beyond the cap on the number of facts.
+            refused: what was never ranked, which stands at the end of the report.
+        """
+        self._ids = ids
+        self._tokens = tokens
+        self._at = at
+        self._kept = kept
+        self._over_k = over_k
+        self._refused = refused
+        self._made: tuple[Drop, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self._at) + len(self._refused)
+
+    def __iter__(self) -> Iterator[Drop]:
+        return iter(self._all())
+
+    @overload
+    def __getitem__(self, index: int) -> Drop: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Drop, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Drop | tuple[Drop, ...]:
+        if self._made is None and not isinstance(index, slice):
+            place = range(len(self))[index]
+            ranked = len(self._at)
+            if place >= ranked:
+                return self._refused[place - ranked]
+            return self._record(int(self._at[place]))
+        return self._all()[index]
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, (tuple, DropReport)):
+            return NotImplemented
+        return len(self) == len(other) and self._all() == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(self._all())
+
+    def __repr__(self) -> str:
+        return repr(self._all())
+
+    def by_reason(self) -> dict[DropReason, tuple[list[str], int]]:
+        """Ids and tokens by reason, without a record for each candidate."""
+        found: dict[DropReason, tuple[list[str], int]] = {}
+        rows = [
+            (self._ids[at], self._reason(self._ids[at]), int(self._tokens[at]))
+            for at in self._at.tolist()
+        ]
+        rows += [(one.fact_id, one.reason, one.tokens) for one in self._refused]
+        for fact_id, reason, tokens in rows:
+            ids, before = found.get(reason, ([], 0))
+            ids.append(fact_id)
+            found[reason] = (ids, before + tokens)
         return found
 
+    def rows(self) -> list[Drop | DropRow]:
+        """Everything that was left out, in the order of the report."""
+        ids, tokens, kept = self._ids, self._tokens, self._kept.get
+        return [
+            *(
+                DropRow(ids[at], self._reason(ids[at]), tokens.item(at), kept(ids[at]))
+                for at in self._at.tolist()
+            ),
+            *self._refused,
+        ]
 
-class RankedFact(NamedTuple):
-    """A candidate at its place in the ranking, score parts in fixed point.
+    def _all(self) -> tuple[Drop, ...]:
+        if self._made is None:
+            ranked = [self._record(at) for at in self._at.tolist()]
+            self._made = (*ranked, *self._refused)
+        return self._made
 
-    A tuple, since thousands are made for one envelope.
+    def _record(self, at: int) -> Drop:
+        fact_id = self._ids[at]
+        return Drop(
+            fact_id=fact_id,
+            reason=self._reason(fact_id),
+            tokens=int(self._tokens[at]),
+            kept=self._kept.get(fact_id),
+        )
 
-    Spec: CRP-SPEC-003 §6
-    """
+    def _reason(self, fact_id: str) -> DropReason:
+        if fact_id in self._kept:
+            return DropReason.DUPLICATE
+        return DropReason.K if fact_id in self._over_k else DropReason.BUDGET
 
-    candidate: Candidate
-    composite: int
-    freshness: int
-    diversity: int
+
+class _Late:
+    """Lets a drop report pass as it is; everything else is read and written as a tuple."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        plain = handler.generate_schema(tuple[Drop, ...])
+        return core_schema.no_info_wrap_validator_function(
+            _read,
+            plain,
+            serialization=core_schema.wrap_serializer_function_ser_schema(_written, schema=plain),
+        )
+
+
+def _read(value: Any, handler: Callable[[Any], Any]) -> Any:
+    return value if isinstance(value, DropReport) else handler(value)
+
+
+def _written(value: Sequence[Drop], handler: Callable[[Any], Any]) -> Any:
+    return handler(tuple(value))
+
+
+Dropped = Annotated[Sequence[Drop], _Late]
 
 
 class PackedFact(Part):
@@ -363,3 +466,14 @@ class EnvelopePreview(Record):
     memory_tier_hit: int
     caps: tuple[Cap, ...] = ()
     advice: tuple[Advice, ...] = ()
+
+
+def refused_drops(refused: Sequence[Candidate]) -> tuple[Drop, ...]:
+    """The records of a drop report for what was refused, by id."""
+    return tuple(
+        [
+            Drop(fact_id=fact.fact_id, reason=fact.refused, tokens=fact.tokens)
+            for fact in refused
+            if fact.refused is not None
+        ]
+    )

@@ -4,14 +4,18 @@ Nothing that is refused is ranked, reranked or packed. A fact is off the topic w
 stands for it: its cosine, its words and its links are all below their floors.
 
 Spec: Summit §Context Assembly Pipeline
+
+Which results may stand in a context: those on the topic that give no orders (`screen@1`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from crp_integrations.envelope.records import Candidate, Candidates
-from crp_integrations.envelope.refused import refusing
+from crp_integrations.envelope.candidates import Candidates, refuse_candidates
+from crp_integrations.envelope.cfs.records import RetrievalResult
+from crp_integrations.envelope.records import Candidate
 from crp_integrations.guard.injection.detect import RULES
 from crp_integrations.guard.injection.detector import Detector
 from crp_integrations.guard.injection.screening import ScreeningSettings, screen
@@ -21,7 +25,9 @@ from crp_integrations.vocabulary import DropReason
 SCREEN = "screen@1"
 
 
-def screened(candidates: Candidates, settings: ScreeningSettings, detector: Detector) -> Candidates:
+def screen_candidates(
+    candidates: Candidates, settings: ScreeningSettings, detector: Detector
+) -> Candidates:
     """The same candidates, those that may not enter refused; off unless the settings say so.
 
     Spec: Summit §Backlog Select 8
@@ -37,11 +43,11 @@ def screened(candidates: Candidates, settings: ScreeningSettings, detector: Dete
         return candidates
     facts = [fact for fact in candidates.facts if fact.refused is None]
     told = [(fact.fact_id, fact.content, _near(fact, settings)) for fact in facts]
-    reasons, algorithms = refusals(told, settings, detector)
-    return refusing(candidates, reasons, algorithms)
+    reasons, algorithms = find_refusals(told, settings, detector)
+    return refuse_candidates(candidates, reasons, algorithms)
 
 
-def refusals(
+def find_refusals(
     told: Sequence[tuple[str, str, int]], settings: ScreeningSettings, detector: Detector
 ) -> tuple[dict[str, DropReason], tuple[str, ...]]:
     """Why each of these may not enter, by its id, and the algorithms that decided.
@@ -69,3 +75,37 @@ def _near(fact: Candidate, settings: ScreeningSettings) -> int:
     if fact.lexical >= to_fixed(settings.words_floor) or fact.hop >= to_fixed(settings.hop_floor):
         return SCALE
     return fact.relevance
+
+
+@dataclass(frozen=True, slots=True)
+class ResultScreen:
+    """What looks at results before any of them is ranked.
+
+    Attributes:
+        settings: where fewer results than `fewest` stay, all are refused.
+        detector: the rules with the settings' numbers, and what they said before.
+    """
+
+    settings: ScreeningSettings
+    detector: Detector
+
+    def refused(
+        self, results: Sequence[RetrievalResult]
+    ) -> tuple[dict[str, DropReason], tuple[str, ...]]:
+        """Why each chunk that may not be shown may not, by its id; and what decided.
+
+        Raises:
+            EngineError: a model that is asked too failed.
+        """
+        best = max((one.lexical_score for one in results), default=0.0)
+        enough = self.settings.words_floor * best
+        near: dict[str, int] = {}
+        texts: dict[str, str] = {}
+        for one in results:
+            worded = one.lexical_score > 0.0 and one.lexical_score >= enough
+            cosine = min(1.0, max(0.0, one.semantic_score))
+            found = SCALE if worded else to_fixed(cosine)
+            near[one.chunk.id] = max(found, near.get(one.chunk.id, 0))
+            texts[one.chunk.id] = one.chunk.text
+        told = [(id_, text, near[id_]) for id_, text in texts.items()]
+        return find_refusals(told, self.settings, self.detector)

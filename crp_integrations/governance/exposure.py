@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 from pydantic import Field
 
-from crp_integrations.envelope.render import render
+from crp_integrations.envelope.prompt import render
 from crp_integrations.errors import AccessDenied, RequestError
 from crp_integrations.fabric.records import access_labels
 from crp_integrations.governance.state import (

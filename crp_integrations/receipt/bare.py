@@ -12,8 +12,7 @@ from functools import cache
 from typing import Any, Final, get_args, get_origin
 
 from crp_integrations.dpe.records import Claim, Evidence, Finding, Report
-from crp_integrations.envelope.dropped import Drop, DropRow, rows_of
-from crp_integrations.envelope.records import Envelope, PackedFact
+from crp_integrations.envelope.records import Drop, DropRow, Envelope, PackedFact, drop_rows
 from crp_integrations.records import Part
 from crp_integrations.scores import SCALE
 
@@ -235,7 +234,7 @@ def envelope(
     """
     return {
         "facts": _facts(made.facts, place_of),
-        "dropped": [_drop(drop, place_of) for drop in rows_of(made.dropped)],
+        "dropped": [_drop(drop, place_of) for drop in drop_rows(made.dropped)],
         "conflicts": [[one.left, one.right] for one in made.conflicts],
         "caps": [[one.ceiling.value, one.reason] for one in made.caps],
         "advice": [[one.word.value, one.reason] for one in made.advice],

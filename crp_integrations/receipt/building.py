@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
-from crp_integrations.envelope.fit import Fit
-from crp_integrations.envelope.pairs import Pairs, as_pairs
-from crp_integrations.envelope.stretches import Stretch, Stretches
-from crp_integrations.envelope.temporal import is_temporal
+from crp_integrations.envelope.budget import EnvelopeInputs
+from crp_integrations.envelope.candidates import ScoredSpan, ScoredSpans
+from crp_integrations.envelope.near_duplicates import PairRelation, as_pairs
+from crp_integrations.envelope.rank import is_temporal
 from crp_integrations.receipt import bare
 from crp_integrations.receipt.building_calls import calls_told, request_told
 from crp_integrations.receipt.building_verdict import examined_told, policy_told
@@ -105,7 +105,7 @@ def draft(told: Told, version: str) -> Draft:
     return Draft(together(parts, rest), tuple(texts.leaves))
 
 
-def _selected(fit: Fit) -> dict[str, Any]:
+def _selected(fit: EnvelopeInputs) -> dict[str, Any]:
     chosen = fit.candidates
     every = len(chosen.facts) <= ALL_PAIRS
     return {
@@ -119,11 +119,11 @@ def _selected(fit: Fit) -> dict[str, Any]:
     }
 
 
-def _pairs(pairs: Pairs, *, every: bool) -> list[list[int]]:
+def _pairs(pairs: PairRelation, *, every: bool) -> list[list[int]]:
     return [list(pair) for pair in (pairs if every else pairs.asked())]
 
 
-def _labels(fit: Fit | None) -> dict[str, int]:
+def _labels(fit: EnvelopeInputs | None) -> dict[str, int]:
     """A number for the label of each community; the label is made of words of its facts."""
     labels = (one.community for one in fit.candidates.facts) if fit else ()
     found = {label: number for number, label in enumerate(dict.fromkeys(filter(None, labels)))}
@@ -131,7 +131,9 @@ def _labels(fit: Fit | None) -> dict[str, int]:
     return {**found, "": bare.NAMELESS}
 
 
-def _candidates(fit: Fit | None, labels: Mapping[str, int], texts: Texts) -> list[dict[str, Any]]:
+def _candidates(
+    fit: EnvelopeInputs | None, labels: Mapping[str, int], texts: Texts
+) -> list[dict[str, Any]]:
     if fit is None:
         return []
     facts = fit.candidates.facts
@@ -179,9 +181,9 @@ def _candidates(fit: Fit | None, labels: Mapping[str, int], texts: Texts) -> lis
     return found
 
 
-def _flat(found: Sequence[Stretch]) -> list[int]:
+def _flat(found: Sequence[ScoredSpan]) -> list[int]:
     """Start, end and score of each stretch, one after the other."""
-    if type(found) is not Stretches:
+    if type(found) is not ScoredSpans:
         return [*chain.from_iterable(found)]
     # Asked for once: it may have to be made.
     scores = found.scores
@@ -192,7 +194,7 @@ def _flat(found: Sequence[Stretch]) -> list[int]:
     return flat
 
 
-def _fit(fit: Fit) -> dict[str, Any]:
+def _fit(fit: EnvelopeInputs) -> dict[str, Any]:
     room = fit.room
     return {
         "now": iso(fit.now),

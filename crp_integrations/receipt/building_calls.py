@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from crp_integrations.envelope.prompt import BETWEEN, CONTEXT_CLOSE, CONTEXT_OPEN, before
+from crp_integrations.envelope.prompt import BETWEEN, CONTEXT_CLOSE, CONTEXT_OPEN, system_parts
 from crp_integrations.messages import Message, ToolCall
 from crp_integrations.receipt.leaves import Part
 from crp_integrations.receipt.texts import Texts, as_json, small
@@ -121,7 +121,7 @@ def _sent(
 
 def _system(asked: Asked, texts: Texts, parts: Sequence[Part]) -> tuple[Part, ...]:
     """The system message of `prompt@1` as parts: the caller's own words are in leaves."""
-    own, rules, strategy, *_ = before(asked.system_prompt, asked.grounding, asked.strategy)
+    own, rules, strategy, *_ = system_parts(asked.system_prompt, asked.grounding, asked.strategy)
     pieces: list[tuple[Part, ...]] = []
     if own:
         pieces.append((texts.number("system-prompt"),))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from crp_integrations.envelope.records import Candidates
-from crp_integrations.envelope.render import marker_text
+from crp_integrations.envelope.candidates import Candidates
+from crp_integrations.envelope.prompt import marker_text
 from crp_integrations.messages import Message
 from crp_integrations.vocabulary import Exactness
 

@@ -13,12 +13,10 @@ from pydantic import ValidationError
 from crp_integrations.dpe.dossier import Dossier, PriorWindow, System
 from crp_integrations.dpe.examination import Engines, Examination
 from crp_integrations.dpe.signals import Entry
-from crp_integrations.envelope.making import made
-from crp_integrations.envelope.pairs import Listed
-from crp_integrations.envelope.prompt import BETWEEN
-from crp_integrations.envelope.records import Candidate, Candidates
-from crp_integrations.envelope.render import ELLIPSIS
-from crp_integrations.envelope.stretches import Stretches
+from crp_integrations.envelope.candidates import Candidates, ScoredSpans, made
+from crp_integrations.envelope.near_duplicates import ListedPairs
+from crp_integrations.envelope.prompt import BETWEEN, ELLIPSIS
+from crp_integrations.envelope.records import Candidate
 from crp_integrations.errors import CRPError, ReceiptBroken
 from crp_integrations.messages import Message
 from crp_integrations.receipt.bare import NAMELESS
@@ -190,8 +188,8 @@ def candidates_of(content: Content, texts: Texts) -> tuple[Candidates, tuple[str
         sub_queries=needs or (question,),
         facts=tuple(facts),
         tokenizer=tokenizer.identity,
-        duplicates=Listed(selected.duplicates),
-        conflicts=Listed(selected.conflicts),
+        duplicates=ListedPairs(selected.duplicates),
+        conflicts=ListedPairs(selected.conflicts),
         memory_tier_hit=selected.memory_tier_hit,
         tier_hits=selected.tier_hits,
         algorithms=selected.algorithms,
@@ -245,7 +243,7 @@ def _candidate(
         one.score,
         one.lexical,
         one.hop,
-        Stretches(flat[0::3], flat[1::3], flat[2::3]) if flat else (),
+        ScoredSpans(flat[0::3], flat[1::3], flat[2::3]) if flat else (),
         one.spans,
         "",
         one.decay,

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from crp_integrations.envelope.pressure import degradation
-from crp_integrations.envelope.prior import PriorWindow
-from crp_integrations.envelope.records import Advice
+from crp_integrations.envelope.continuation import degradation_advice
+from crp_integrations.envelope.records import Advice, PriorWindow
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.session.graph import ancestors, order
 from crp_integrations.session.records import WindowNode
@@ -57,7 +56,7 @@ def falling(history: Sequence[QualityTier], settings: EnvelopeSettings) -> Degra
     Args:
         history: tiers of a chain of windows, oldest first.
     """
-    advice = degradation(history, settings)
+    advice = degradation_advice(history, settings)
     if advice is None:
         return None
     shown = history[-settings.pressure.falling_windows :]

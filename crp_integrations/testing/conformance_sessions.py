@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from crp_integrations.envelope.prior import PriorWindow, Seen
+from crp_integrations.envelope.records import PriorWindow, SeenFact
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.ports import Store
 from crp_integrations.seals import iso, sha256
@@ -57,7 +57,9 @@ def prior(number: int, *fact_ids: str, **fields: Any) -> PriorWindow:
         **{
             "window_number": number,
             "etag": "sha256:e",
-            "facts_seen": tuple(Seen(fact_id=id_, content_hash=sha256(id_)) for id_ in fact_ids),
+            "facts_seen": tuple(
+                SeenFact(fact_id=id_, content_hash=sha256(id_)) for id_ in fact_ids
+            ),
             "answer": f"answer {number}",
             "quality_tier": QualityTier.A,
             **fields,

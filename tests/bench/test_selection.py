@@ -50,7 +50,7 @@ from crp_integrations.bench.selection.table import below, headings, markdown, ta
 from crp_integrations.bench.selection.units import Unit, cut, units
 from crp_integrations.bench.selection.vectors import Kept
 from crp_integrations.engines.tokens import counter_for
-from crp_integrations.envelope.render import render
+from crp_integrations.envelope.prompt import render
 from crp_integrations.errors import EngineError, RequestError
 from crp_integrations.relay.settings import load
 

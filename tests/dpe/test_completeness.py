@@ -13,7 +13,7 @@ from crp_integrations.dpe.settings_quality import QualitySettings
 from crp_integrations.dpe.stages import s08_completeness
 from crp_integrations.dpe.stages.s08_completeness import level
 from crp_integrations.engines.onnx import OnnxEmbedder
-from crp_integrations.envelope.decompose import DecomposeSettings, decompose
+from crp_integrations.envelope.decomposition import DecomposeSettings, decompose
 from crp_integrations.vocabulary import CompletenessLevel
 from tests.dpe.windows import LITERAL, after
 

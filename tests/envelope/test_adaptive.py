@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import pytest
 
+from crp_integrations.envelope.rank import RankWeights, differ_in_age, rank_weights
 from crp_integrations.envelope.settings import EnvelopeSettings
-from crp_integrations.envelope.weights import Weights, differ_in_age, weights
 from crp_integrations.scores import SCALE
 from crp_integrations.vocabulary import GroundingMode
 from tests.doubles import NOON
@@ -18,7 +18,7 @@ from tests.envelope.builders import LITERAL, SETTINGS, candidates, fact, made
 OLD = NOON - timedelta(days=400)
 
 
-def parts(found: Weights) -> tuple[int, ...]:
+def parts(found: RankWeights) -> tuple[int, ...]:
     return found.relevance, found.importance, found.freshness, found.diversity
 
 
@@ -37,21 +37,21 @@ def parts(found: Weights) -> tuple[int, ...]:
 def test_what_does_not_count_is_relevances(
     mode: GroundingMode, temporal: bool, dated: bool, expected: tuple[int, ...]
 ) -> None:
-    assert parts(weights(SETTINGS, mode, temporal=temporal, dated=dated)) == expected
+    assert parts(rank_weights(SETTINGS, mode, temporal=temporal, dated=dated)) == expected
 
 
 def test_the_literal_preset_weighs_age_and_communities_always() -> None:
     for dated in (False, True):
-        found = weights(LITERAL, GroundingMode.PREFERRED, temporal=False, dated=dated)
+        found = rank_weights(LITERAL, GroundingMode.PREFERRED, temporal=False, dated=dated)
         assert parts(found) == (500_000, 250_000, 150_000, 100_000)
 
 
 @pytest.mark.parametrize("mode", list(GroundingMode))
 @pytest.mark.parametrize("temporal", [False, True])
 def test_the_sum_of_the_weights_is_that_of_the_letter(mode: GroundingMode, temporal: bool) -> None:
-    literal = sum(parts(weights(LITERAL, mode, temporal=temporal)))
+    literal = sum(parts(rank_weights(LITERAL, mode, temporal=temporal)))
     for dated in (False, True):
-        assert sum(parts(weights(SETTINGS, mode, temporal=temporal, dated=dated))) == literal
+        assert sum(parts(rank_weights(SETTINGS, mode, temporal=temporal, dated=dated))) == literal
 
 
 def test_age_decides_between_stale_and_fresh_and_between_dates_that_contradict() -> None:

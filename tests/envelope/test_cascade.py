@@ -16,13 +16,13 @@ from crp_integrations.envelope.cascade import (
     COLD,
     HOT,
     WARM,
-    Active,
-    consulted,
-    counted,
-    deepest,
+    ActiveFacts,
+    ask_early_tiers,
+    count_tier_hits,
+    deepest_tier,
     tier_hits,
 )
-from crp_integrations.envelope.prior import PriorWindow
+from crp_integrations.envelope.records import PriorWindow
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Fact, Where
@@ -71,12 +71,12 @@ def used(namespace: Namespace, facts: Sequence[Fact], session: str = MINE) -> No
 
 
 def ask(view: View, k: int, settings: Any = UNTIL_FULL, **given: Any) -> Any:
-    return consulted(view, view.embedder.embed_query(QUESTION), k, settings, **given)
+    return ask_early_tiers(view, view.embedder.embed_query(QUESTION), k, settings, **given)
 
 
-def handed(*texts: str, **fields: Any) -> Active:
+def handed(*texts: str, **fields: Any) -> ActiveFacts:
     facts = tuple(Fact(content=text, source_id="window", **fields) for text in texts)
-    return Active(facts, HashEmbedder().embed_passages(list(texts)))
+    return ActiveFacts(facts, HashEmbedder().embed_passages(list(texts)))
 
 
 class Watched(View):
@@ -224,20 +224,20 @@ def test_the_largest_tier_asked_for_any_need_is_recorded() -> None:
     used(namespace, facts[:2])
     view = namespace.view(MINE)
     hot, warm = ask(view, 2), ask(view, 3)
-    cold = consulted(view, view.embedder.embed_query(MILK), 1, UNTIL_FULL)
+    cold = ask_early_tiers(view, view.embedder.embed_query(MILK), 1, UNTIL_FULL)
     active = ask(view, 1, active=handed(WIND))
     assert [one.tier for one in (active, hot, warm, cold)] == [0, 1, 2, 3]
-    assert deepest(view, [active]) == 0
-    assert deepest(view, [active, hot]) == 1
-    assert deepest(view, [warm, active]) == 2
-    assert deepest(view, [hot, cold, warm]) == 3
-    assert deepest(view, []) == 3
+    assert deepest_tier(view, [active]) == 0
+    assert deepest_tier(view, [active, hot]) == 1
+    assert deepest_tier(view, [warm, active]) == 2
+    assert deepest_tier(view, [hot, cold, warm]) == 3
+    assert deepest_tier(view, []) == 3
 
 
 def test_an_empty_fabric_with_a_sessions_facts_goes_no_deeper_than_these() -> None:
     namespace = fabric().bind()
     namespace.hold(MINE, [WIND])
-    assert deepest(namespace.view(MINE), [ask(namespace.view(MINE), 9)]) == HOT
+    assert deepest_tier(namespace.view(MINE), [ask(namespace.view(MINE), 9)]) == HOT
 
 
 def test_a_candidate_counts_in_the_first_tier_that_has_it() -> None:
@@ -254,9 +254,9 @@ def test_a_candidate_counts_in_the_first_tier_that_has_it() -> None:
     assert tier_hits(given, view, active={"own"}) == (1, 1, 1, 2)
     assert tier_hits(given, namespace) == (0, 0, 0, 5)
     before = candidates(*given[1:])
-    after = counted(candidates(*given), view, before)
+    after = count_tier_hits(candidates(*given), view, before)
     assert after.tier_hits == (1, 1, 1, 2)
-    assert counted(before, view, before).tier_hits == (0, 1, 1, 2)
+    assert count_tier_hits(before, view, before).tier_hits == (0, 1, 1, 2)
 
 
 @given(
@@ -347,8 +347,8 @@ def test_shelves_leave_an_envelope_as_it_is() -> None:
 
 
 def test_rows_of_active_facts_may_be_none_at_all() -> None:
-    assert Active().rows.shape == (0, 0)
-    assert Active().rows.dtype == np.float32
+    assert ActiveFacts().rows.shape == (0, 0)
+    assert ActiveFacts().rows.dtype == np.float32
 
 
 def test_until_full_reads_no_further_than_what_was_used_lately_fills() -> None:

@@ -8,10 +8,9 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.engines.leiden import engine_for
-from crp_integrations.envelope.gather import gather
-from crp_integrations.envelope.rank import rank
-from crp_integrations.envelope.records import Candidates
-from crp_integrations.envelope.weights import weights
+from crp_integrations.envelope.candidates import Candidates
+from crp_integrations.envelope.rank import rank, rank_weights
+from crp_integrations.envelope.retrieval import gather
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Fact
@@ -94,7 +93,7 @@ def test_what_is_less_near_than_the_last_hit_stays_out() -> None:
 @pytest.mark.requirement("009-5.1-1")
 def test_communities_feed_diversity() -> None:
     namespace = clustered(same(TEXT, 4, "wind"), same(MILK, 4, "milk"))
-    weighed = weights(LITERAL, GroundingMode.PREFERRED, temporal=False)
+    weighed = rank_weights(LITERAL, GroundingMode.PREFERRED, temporal=False)
     share = to_fixed(LITERAL.diversity_share)
     ranking = rank(select(namespace, 8), weighed, share=share, now=NOON)
     everyone = [*ranking.facts, *(fact for fact, _ in ranking.duplicates)]

@@ -6,7 +6,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from crp_integrations.envelope.decompose import DecomposeSettings, complete, decompose, lost
+from crp_integrations.envelope.decomposition import (
+    DecomposeSettings,
+    complete_needs,
+    decompose,
+    lost_words,
+)
 from crp_integrations.envelope.settings import EnvelopeSettings
 
 RULES = DecomposeSettings()
@@ -223,13 +228,13 @@ def test_both_presets_take_questions_apart_by_rules() -> None:
 
 def test_what_would_be_lost_is_said_by_the_question_itself() -> None:
     question = "Which gardens of Kyoto have moss?"
-    assert lost(question, ["gardens of Kyoto"]) == {"moss"}
-    assert complete(question, ["gardens", "gardens of Kyoto"], RULES)[-1] == question
-    assert complete(question, ["Gardens, of Kyoto", "gardens of kyoto"], RULES) == (
+    assert lost_words(question, ["gardens of Kyoto"]) == {"moss"}
+    assert complete_needs(question, ["gardens", "gardens of Kyoto"], RULES)[-1] == question
+    assert complete_needs(question, ["Gardens, of Kyoto", "gardens of kyoto"], RULES) == (
         "Gardens, of Kyoto",
         question,
     )
-    assert complete(question, [], RULES) == (question,)
+    assert complete_needs(question, [], RULES) == (question,)
 
 
 WORDS = st.sampled_from(
@@ -254,7 +259,7 @@ def test_nothing_is_lost_and_nothing_breaks(question: str, most: int, depth: int
     chosen = DecomposeSettings(most=most, depth=depth)
     found = decompose(question, chosen)
     assert 1 <= len(found) <= most
-    assert not lost(question, found)
+    assert not lost_words(question, found)
     assert len(set(found)) == len(found)
     assert found == (question,) or all(need.strip() for need in found)
     assert len(found) > 1 or found == (question,)
@@ -271,4 +276,4 @@ def test_hostile_repetition_comes_to_an_end(opening: str, pattern: str) -> None:
     question = (opening + (pattern + " ") * 1_000)[:1_000]
     found = decompose(question, RULES)
     assert len(found) <= RULES.most
-    assert not lost(question, found)
+    assert not lost_words(question, found)

@@ -8,8 +8,7 @@ import pickle
 import pytest
 from pydantic import ValidationError
 
-from crp_integrations.envelope.dropped import Drop, Drops, rows_of
-from crp_integrations.envelope.records import Envelope
+from crp_integrations.envelope.records import Drop, DropReport, Envelope, drop_rows
 from crp_integrations.vocabulary import DropReason
 from tests.envelope.builders import candidates, fact, made
 
@@ -27,7 +26,7 @@ def plain(envelope: Envelope) -> tuple[Drop, ...]:
 def test_a_report_equals_the_tuple_of_its_records() -> None:
     envelope, again = report(), report()
     records = plain(envelope)
-    assert isinstance(envelope.dropped, Drops)
+    assert isinstance(envelope.dropped, DropReport)
     assert len(records) == 4
     assert {one.reason for one in records} == {DropReason.K, DropReason.DUPLICATE}
     assert envelope.dropped == records == envelope.dropped
@@ -54,13 +53,13 @@ def test_a_report_is_read_at_a_place_in_part_or_backwards() -> None:
 
 def test_rows_say_what_the_records_say_and_make_none() -> None:
     dropped = report().dropped
-    assert isinstance(dropped, Drops)
-    rows = [(one.fact_id, one.reason, one.tokens, one.kept) for one in rows_of(dropped)]
+    assert isinstance(dropped, DropReport)
+    rows = [(one.fact_id, one.reason, one.tokens, one.kept) for one in drop_rows(dropped)]
     assert dropped._made is None
     assert all(type(tokens) is int for _, _, tokens, _ in rows)
     records = plain(report())
     assert rows == [(one.fact_id, one.reason, one.tokens, one.kept) for one in records]
-    assert rows_of(records) is records
+    assert drop_rows(records) is records
 
 
 def test_a_report_is_written_and_read_as_records() -> None:

@@ -10,12 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crp_integrations.envelope import similar
-from crp_integrations.envelope.pairs import Listed, as_pairs
-from crp_integrations.envelope.records import Candidates
+from crp_integrations.envelope import near_duplicates
+from crp_integrations.envelope.candidates import Candidates
+from crp_integrations.envelope.near_duplicates import (
+    Deduplication,
+    ListedPairs,
+    NearDuplicates,
+    as_pairs,
+    near_pairs,
+    split_near_duplicates,
+)
 from crp_integrations.envelope.settings import EnvelopeSettings
-from crp_integrations.envelope.similar import Similar, duplicates_and_conflicts, near_pairs
-from crp_integrations.envelope.walk import Walk
 from crp_integrations.language.differences import differ
 from crp_integrations.vectors import FloatRows, unit_rows
 from tests.envelope.builders import SETTINGS, candidates, fact, made
@@ -58,7 +63,7 @@ def test_what_is_asked_for_late_equals_all_pairs(
 ) -> None:
     texts, rows = crowd
     same, other = plainly(texts, rows, threshold)
-    duplicates, conflicts = duplicates_and_conflicts(texts, rows, threshold)
+    duplicates, conflicts = split_near_duplicates(texts, rows, threshold)
     asked = list(range(len(texts)))
     chance.shuffle(asked)
     duplicates.fetch(asked[: len(asked) // 3])
@@ -71,7 +76,7 @@ def test_what_is_asked_for_late_equals_all_pairs(
         assert pairs.within(some) == pairs.listed().within(some) == found
     # Reading all of it afterwards gives the same, and so does reading all of it at once.
     assert set(duplicates) == same and set(conflicts) == other
-    again, _ = duplicates_and_conflicts(texts, rows, threshold)
+    again, _ = split_near_duplicates(texts, rows, threshold)
     assert tuple(again) == tuple(sorted(same)) == tuple(again.listed())
 
 
@@ -93,7 +98,7 @@ def test_the_late_walk_shows_what_the_whole_walk_shows(
         for n, text in enumerate(texts)
     ]
     k = data.draw(st.sampled_from([None, 1, 3]))
-    late, conflicts = duplicates_and_conflicts(texts, rows, 0.95)
+    late, conflicts = split_near_duplicates(texts, rows, 0.95)
     given_late = candidates(*facts, duplicates=late, conflicts=conflicts)
     given_all = candidates(*facts, duplicates=tuple(late), conflicts=tuple(conflicts))
     using = SETTINGS.model_copy(update={"packing": packing})
@@ -124,7 +129,7 @@ def test_two_that_differ_are_kept_and_reported_and_a_third_that_agrees_is_droppe
     texts += ["The limit, it is 20 days.", "The limit was set on 3 May 2024.", texts[0]]
     texts += ["The limit was set on 4 May 2024."]
     rows = unit_rows(np.ones((len(texts), 2)))
-    duplicates, conflicts = duplicates_and_conflicts(texts, rows, 0.95)
+    duplicates, conflicts = split_near_duplicates(texts, rows, 0.95)
     facts = [fact(f"f{n}", 0.9 - n / 100, content=text) for n, text in enumerate(texts)]
     envelope = made(candidates(*facts, duplicates=duplicates, conflicts=conflicts))
     assert {item.fact_id for item in envelope.facts} == {"f0", "f1", "f2", "f4", "f6"}
@@ -138,13 +143,15 @@ def test_a_thousand_copies_cost_one_comparison(monkeypatch: pytest.MonkeyPatch) 
     texts = ["the same text"] * 1500 + ["another text"]
     rows = unit_rows([*([[1.0, 0.0]] * 1500), [0.0, 1.0]])
     compared: list[int] = []
-    above = Similar._above
+    above = NearDuplicates._above
     monkeypatch.setattr(
-        Similar, "_above", lambda self, block: compared.append(len(block)) or above(self, block)
+        NearDuplicates,
+        "_above",
+        lambda self, block: compared.append(len(block)) or above(self, block),
     )
     read: list[str] = []
-    monkeypatch.setattr(similar, "statement", lambda text: read.append(text))
-    duplicates, conflicts = duplicates_and_conflicts(texts, rows, 0.95)
+    monkeypatch.setattr(near_duplicates, "statement", lambda text: read.append(text))
+    duplicates, conflicts = split_near_duplicates(texts, rows, 0.95)
     facts = [fact(f"f{n:04d}", 0.5, content=text, tokens=5) for n, text in enumerate(texts)]
     envelope = made(
         candidates(*facts, duplicates=duplicates, conflicts=conflicts), budget_tokens=500
@@ -158,12 +165,14 @@ def test_a_thousand_copies_cost_one_comparison(monkeypatch: pytest.MonkeyPatch) 
 def test_walking_through_all_compares_copies_once(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = ["the same text"] * 1500
     sizes: list[int] = []
-    pairs = similar._all_pairs
+    pairs = near_duplicates._all_pairs
     monkeypatch.setattr(
-        similar, "_all_pairs", lambda rows, least: sizes.append(len(rows)) or pairs(rows, least)
+        near_duplicates,
+        "_all_pairs",
+        lambda rows, least: sizes.append(len(rows)) or pairs(rows, least),
     )
-    duplicates, _ = duplicates_and_conflicts(texts, unit_rows(np.ones((1500, 2))), 0.95)
-    walk = Walk(np.arange(1500), np.arange(1500), duplicates)
+    duplicates, _ = split_near_duplicates(texts, unit_rows(np.ones((1500, 2))), 0.95)
+    walk = Deduplication(np.arange(1500), np.arange(1500), duplicates)
     assert set(walk.all().values()) == {0}
     assert sizes == [1]
 
@@ -174,9 +183,9 @@ def test_who_is_known_to_be_alone_is_walked_past_as_before(
 ) -> None:
     texts, rows = crowd
     order = np.array(chance.sample(range(len(texts)), len(texts)), dtype=np.intp)
-    pairs, _ = duplicates_and_conflicts(texts, rows, threshold)
-    walk = Walk(order, order, pairs)
-    listed = Walk(order, order, pairs.listed())
+    pairs, _ = split_near_duplicates(texts, rows, threshold)
+    walk = Deduplication(order, order, pairs)
+    listed = Deduplication(order, order, pairs.listed())
     asked = chance.sample(range(len(texts)), chance.randint(0, len(texts)))
     walk.fetch(asked)
     near = {at for pair in near_pairs(rows, threshold) for at in pair}
@@ -189,20 +198,20 @@ def test_who_is_known_to_be_alone_is_walked_past_as_before(
 
 def test_rows_of_zeros_are_near_to_nothing() -> None:
     rows = np.zeros((3, 2), dtype=np.float32)
-    duplicates, conflicts = duplicates_and_conflicts(["same"] * 3, rows, 0.95)
+    duplicates, conflicts = split_near_duplicates(["same"] * 3, rows, 0.95)
     assert tuple(duplicates) == () and tuple(conflicts) == ()
     assert duplicates.of(1).tolist() == []
 
 
 def test_equal_texts_with_different_vectors_are_compared_by_their_vectors() -> None:
     rows = unit_rows([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
-    duplicates, _ = duplicates_and_conflicts(["same"] * 3, rows, 0.95)
+    duplicates, _ = split_near_duplicates(["same"] * 3, rows, 0.95)
     assert tuple(duplicates) == ((0, 2),)
     assert duplicates[0] == (0, 2) and len(duplicates) == 1
 
 
 def test_nothing_has_no_pairs() -> None:
-    duplicates, conflicts = duplicates_and_conflicts([], np.zeros((0, 4), np.float32), 0.95)
+    duplicates, conflicts = split_near_duplicates([], np.zeros((0, 4), np.float32), 0.95)
     assert list(duplicates) == list(conflicts) == []
 
 
@@ -211,7 +220,7 @@ def test_listed_pairs_stay_what_they_are_when_positions_move(pairs: list[Any]) -
     listed = as_pairs(tuple(pairs))
     assert as_pairs(listed) is listed
     assert set(listed) == {(min(pair), max(pair)) for pair in pairs}
-    assert listed == Listed(reversed(pairs)) and hash(listed) == hash(Listed(pairs))
+    assert listed == ListedPairs(reversed(pairs)) and hash(listed) == hash(ListedPairs(pairs))
     moved = {old: new for new, old in enumerate(place for place in range(10) if place % 3)}
     part = listed.among(moved)
     part.fetch(range(7))
@@ -224,9 +233,9 @@ def test_listed_pairs_stay_what_they_are_when_positions_move(pairs: list[Any]) -
 
 def test_a_chain_is_walked_without_deep_recursion() -> None:
     count = 5000
-    chain = Listed((n, n + 1) for n in range(count - 1))
+    chain = ListedPairs((n, n + 1) for n in range(count - 1))
     order = np.arange(count)
-    walk = Walk(order, order, chain)
+    walk = Deduplication(order, order, chain)
     # Each resembles the one above it alone, so every second one is kept.
     assert walk.stands_for(count - 1) == count - 2
     assert walk.stands_for(count - 2) is None
@@ -234,13 +243,13 @@ def test_a_chain_is_walked_without_deep_recursion() -> None:
 
 def test_candidates_with_pairs_found_late_are_equal_to_those_with_listed_ones() -> None:
     texts = ["one text", "one text"]
-    duplicates, _ = duplicates_and_conflicts(texts, unit_rows(np.ones((2, 2))), 0.95)
+    duplicates, _ = split_near_duplicates(texts, unit_rows(np.ones((2, 2))), 0.95)
     late: Candidates = candidates(fact("a"), fact("b"), duplicates=duplicates)
     assert late == replace(late, duplicates=((0, 1),))
     assert late != replace(late, duplicates=())
 
 
-class _Untold(Listed):
+class _Untold(ListedPairs):
     """Listed pairs that say of none of their positions that they know them."""
 
     __slots__ = ()
@@ -260,7 +269,7 @@ def test_a_walk_that_knows_who_is_alone_says_the_same(
     pairs: list[tuple[int, int]], order: list[int], picks: list[int]
 ) -> None:
     by_rank, by_pick = np.array(order), np.array(picks)
-    walks = [Walk(by_rank, by_pick, kind(pairs)) for kind in (Listed, _Untold)]
+    walks = [Deduplication(by_rank, by_pick, kind(pairs)) for kind in (ListedPairs, _Untold)]
     for place in range(10):
         told, untold = (walk.stands_for(place) for walk in walks)
         assert told == untold
@@ -278,7 +287,7 @@ def test_a_walk_that_knows_who_is_alone_says_the_same(
 def test_listed_pairs_within_positions_are_those_of_each(
     pairs: list[tuple[int, int]], inside: list[int]
 ) -> None:
-    listed = Listed(pairs)
+    listed = ListedPairs(pairs)
     wanted = [
         (left, right)
         for left in sorted(inside)

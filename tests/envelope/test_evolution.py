@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from crp_integrations.envelope.evolution import (
+from crp_integrations.envelope.candidates import Candidates
+from crp_integrations.envelope.continuation import (
     SUMMARY_SOURCE,
-    deferred,
+    deferred_ids,
     evolve,
-    next_window,
-    seen,
+    next_window_number,
+    seen_hashes,
 )
-from crp_integrations.envelope.prior import PriorWindow, Seen
-from crp_integrations.envelope.records import Candidate, Candidates
+from crp_integrations.envelope.records import Candidate, PriorWindow, SeenFact
 from crp_integrations.errors import RequestError
 from crp_integrations.scores import SCALE
 from crp_integrations.seals import sha256
@@ -36,7 +36,7 @@ def window(
         window_number=number,
         etag=ETAG,
         facts_seen=tuple(
-            Seen(fact_id=one.fact_id, content_hash=sha256(one.content)) for one in shown
+            SeenFact(fact_id=one.fact_id, content_hash=sha256(one.content)) for one in shown
         ),
         deferred=left,
         summary=summary,
@@ -68,19 +68,19 @@ def test_what_was_shown_goes_unless_its_text_has_changed() -> None:
 @pytest.mark.requirement("003-14.2-2")
 def test_one_set_of_seen_facts_holds_for_all_windows_of_a_session() -> None:
     prior = (window(3, C), window(1, A), window(2, B))
-    assert seen(prior) == {one.fact_id: sha256(one.content) for one in (A, B, C)}
+    assert seen_hashes(prior) == {one.fact_id: sha256(one.content) for one in (A, B, C)}
     assert ids(evolved(candidates(A, B, C, D), *prior)) == ["d"]
     with pytest.raises(RequestError, match=r"windows \[1, 1\] repeat a number"):
-        seen((window(1, A), window(1, B)))
+        seen_hashes((window(1, A), window(1, B)))
 
 
 @pytest.mark.requirement("003-14.1-3")
 def test_deferred_facts_of_all_windows_wait_until_one_shows_them() -> None:
     prior = (window(1, A, left=("b", "c", "d")), window(2, C, left=("b", "e")))
-    assert deferred(prior) == ("b", "d", "e")
-    assert deferred(()) == ()
-    assert next_window(prior) == 3
-    assert next_window(()) == 1
+    assert deferred_ids(prior) == ("b", "d", "e")
+    assert deferred_ids(()) == ()
+    assert next_window_number(prior) == 3
+    assert next_window_number(()) == 1
 
 
 def test_what_says_the_same_as_a_seen_fact_goes_with_it() -> None:

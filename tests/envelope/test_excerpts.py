@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crp_integrations.envelope.evolution import evolve
+from crp_integrations.envelope.candidates import Candidates, ScoredSpan
+from crp_integrations.envelope.continuation import evolve
 from crp_integrations.envelope.excerpts import whole_budget
-from crp_integrations.envelope.records import Candidate, Candidates, Envelope, Stretch
-from crp_integrations.envelope.render import ELLIPSIS, marker_text, render
-from crp_integrations.envelope.rerank import reranked
-from crp_integrations.envelope.selection import HybridSettings
-from crp_integrations.envelope.settings import EnvelopeSettings
+from crp_integrations.envelope.prompt import ELLIPSIS, marker_text, render
+from crp_integrations.envelope.records import Candidate, Envelope
+from crp_integrations.envelope.rerank import rerank_candidates
+from crp_integrations.envelope.settings import EnvelopeSettings, HybridSettings
 from crp_integrations.language.profile import stretches
 from crp_integrations.ports import TokenCounter
 from crp_integrations.scores import SCALE, to_fixed
@@ -44,7 +44,7 @@ def parted(
         fact(fact_id, merit, content=content, **fields),
         score=to_fixed(merit),
         stretches=tuple(
-            Stretch(span.start, span.end, to_fixed(score))
+            ScoredSpan(span.start, span.end, to_fixed(score))
             for span, score in zip(spans, given, strict=True)
         )
         if len(spans) > 1
@@ -208,7 +208,7 @@ def test_a_reranker_decides_whose_parts_are_shown() -> None:
             return [0.2 if text == one.content else 0.9 for text in texts]
 
     plain = candidates(one, other)
-    given = reranked(plain, Turned(), SETTINGS)
+    given = rerank_candidates(plain, Turned(), SETTINGS)
     assert [(c.relevance, c.score) for c in given.facts] == [(200_000,) * 2, (900_000,) * 2]
     assert part_of(made(plain, budget_tokens=90), "b").content == SENTENCES[1]
     assert part_of(made(given, budget_tokens=90), "c").content == SENTENCES[5]
@@ -314,7 +314,9 @@ def test_scores_of_stretches_stay_in_range_under_a_reranker(found: Candidates) -
             return [0.5 for _ in texts]
 
     few = SETTINGS.model_copy(update={"rerank_top": 2})
-    for before, after in zip(found.facts, reranked(found, Halves(), few).facts, strict=True):
+    for before, after in zip(
+        found.facts, rerank_candidates(found, Halves(), few).facts, strict=True
+    ):
         assert after.score is not None and 0 <= after.score <= SCALE // 2
         assert [one[:2] for one in after.stretches] == [one[:2] for one in before.stretches]
         assert all(0 <= one.score <= SCALE // 2 for one in after.stretches)

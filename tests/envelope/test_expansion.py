@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from crp_integrations.envelope.gather import gather
-from crp_integrations.envelope.records import Candidates
+from crp_integrations.envelope.candidates import Candidates
+from crp_integrations.envelope.retrieval import gather
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Fact
 from tests.envelope.builders import LITERAL, LetterCounter, made

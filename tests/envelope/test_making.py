@@ -9,10 +9,9 @@ from dataclasses import FrozenInstanceError, fields, replace
 import numpy as np
 import pytest
 
-from crp_integrations.envelope.excerpts import _offered
-from crp_integrations.envelope.making import made, with_values
+from crp_integrations.envelope.candidates import ScoredSpans, made, with_values
+from crp_integrations.envelope.excerpts import _best_spans
 from crp_integrations.envelope.records import Candidate
-from crp_integrations.envelope.stretches import Stretches
 
 PLAIN = Candidate("f", "Mills grind.", "s", 7, 8, 9, community="c", decay="half-life@1:P30D")
 
@@ -41,14 +40,14 @@ def test_other_values_leave_the_first_candidate_alone() -> None:
 
 
 def test_stretches_over_an_array_give_plain_integers() -> None:
-    stretches = Stretches((0, 9), (8, 20), np.array([5, 7], dtype=np.int64))
+    stretches = ScoredSpans((0, 9), (8, 20), np.array([5, 7], dtype=np.int64))
     assert stretches == ((0, 8, 5), (9, 20, 7)) and len(stretches) == 2
     assert [type(one.score) for one in (*stretches, stretches[1])] == [int, int, int]
-    assert hash(stretches) == hash(Stretches((0, 9), (8, 20), (5, 7)))
+    assert hash(stretches) == hash(ScoredSpans((0, 9), (8, 20), (5, 7)))
 
 
 def test_facts_without_stretches_stand_among_those_that_have_some() -> None:
-    some = Stretches((0, 9), (8, 20), np.array([5, 7], dtype=np.int64))
+    some = ScoredSpans((0, 9), (8, 20), np.array([5, 7], dtype=np.int64))
     facts = [replace(PLAIN, stretches=own) for own in ((), some, (), tuple(some))]
-    assert list(_offered(facts, 3)) == [(1, 1), (3, 1), (1, 0)]
-    assert list(_offered(facts[:1], 3)) == list(_offered([], 3)) == []
+    assert list(_best_spans(facts, 3)) == [(1, 1), (3, 1), (1, 0)]
+    assert list(_best_spans(facts[:1], 3)) == list(_best_spans([], 3)) == []

@@ -8,7 +8,8 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.dpe.verifier.readings import read
-from crp_integrations.envelope.records import Candidate, Stretch
+from crp_integrations.envelope.candidates import ScoredSpan
+from crp_integrations.envelope.records import Candidate
 from crp_integrations.errors import FactRejected
 from crp_integrations.language.memo import forget
 from tests.envelope.builders import candidates, fact, made
@@ -19,7 +20,7 @@ def in_two(fact_id: str, relevance: float, size: int) -> Candidate:
     text = (fact_id * size)[: size - 1] + "."
     half = size // 2
     whole = fact(fact_id, relevance, content=text)
-    return replace(whole, stretches=(Stretch(0, half, 9), Stretch(half, size, 8)))
+    return replace(whole, stretches=(ScoredSpan(0, half, 9), ScoredSpan(half, size, 8)))
 
 
 def test_the_budget_is_filled_with_whole_facts_where_no_part_fits() -> None:

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.envelope.pack import Packing, pack
-from crp_integrations.envelope.pressure import Pressure, degradation, pressure
-from crp_integrations.envelope.records import Candidates, RankedFact
+from crp_integrations.envelope.candidates import Candidates
+from crp_integrations.envelope.continuation import Pressure, assess_pressure, degradation_advice
+from crp_integrations.envelope.pack import PackResult, pack
+from crp_integrations.envelope.records import RankedFact
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.headers.parse import read
 from crp_integrations.headers.render import render
@@ -35,8 +36,10 @@ def pressed(
     given: Candidates = candidates(
         *(one.candidate for one in (*left, *over_k)), relevant_floor=floor
     )
-    packing = Packing((), left, over_k, (), "greedy@1")
-    return pressure(given, packing, saturation=saturation, grounding=grounding, settings=settings)
+    packing = PackResult((), left, over_k, (), "greedy@1")
+    return assess_pressure(
+        given, packing, saturation=saturation, grounding=grounding, settings=settings
+    )
 
 
 def words(found: Pressure) -> set[AdviceWord]:
@@ -189,7 +192,7 @@ def test_deferred_facts_are_dropped_for_the_budget_and_relevant(
     ],
 )
 def test_three_falling_tiers_suggest_aggregation(history: str, falling: bool) -> None:
-    advice = degradation([TIERS[letter] for letter in history], SETTINGS)
+    advice = degradation_advice([TIERS[letter] for letter in history], SETTINGS)
     assert (advice is not None) == falling
     if advice:
         assert advice.word is WORDS.HIERARCHICAL
@@ -206,7 +209,7 @@ def test_packing_and_pressure_agree_on_what_is_over_budget() -> None:
     order = [ranked("a", 0.9, tokens=50), ranked("b", 0.8, tokens=60), ranked("c", 0.7, tokens=50)]
     packing = pack(order, 100)
     given = candidates(*(one.candidate for one in order))
-    found = pressure(
+    found = assess_pressure(
         given,
         packing,
         saturation=Fraction(1),

@@ -14,10 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crp_integrations.envelope.rank import Ranking, diversity, freshness, rank
-from crp_integrations.envelope.records import Candidates
+from crp_integrations.envelope.candidates import Candidates
+from crp_integrations.envelope.rank import Ranking, diversity, freshness, rank, rank_weights
 from crp_integrations.envelope.settings import EnvelopeSettings
-from crp_integrations.envelope.weights import weights
 from crp_integrations.scores import SCALE, to_fixed
 from crp_integrations.vocabulary import GroundingMode
 from tests.doubles import NOON
@@ -38,7 +37,7 @@ def ranking(
 ) -> Ranking:
     return rank(
         given,
-        weights(using, mode, temporal=temporal),
+        rank_weights(using, mode, temporal=temporal),
         share=to_fixed(using.diversity_share),
         now=now,
         max_age_seconds=max_age_seconds,
@@ -65,7 +64,7 @@ def test_the_composite_is_the_weighted_sum() -> None:
 
 @pytest.mark.requirement("003-6.2-2", "003-6.2-3", "003-6.2-4", "003-6.2-5")
 def test_default_weights() -> None:
-    found = weights(LITERAL, GroundingMode.PREFERRED, temporal=False)
+    found = rank_weights(LITERAL, GroundingMode.PREFERRED, temporal=False)
     assert (found.relevance, found.importance, found.freshness, found.diversity) == (
         500_000,
         250_000,
@@ -103,7 +102,7 @@ def test_the_composite_is_clamped_and_weights_stay_as_they_are() -> None:
 @pytest.mark.requirement("003-13.1-2", "003-13.1-4", "003-13.1-5", "003-13.1-7")
 def test_grounding_modes_change_the_weights() -> None:
     def parts(mode: GroundingMode) -> tuple[int, ...]:
-        found = weights(LITERAL, mode, temporal=False)
+        found = rank_weights(LITERAL, mode, temporal=False)
         return found.relevance, found.importance, found.freshness, found.diversity
 
     assert parts(GroundingMode.STRICT) == (500_000, 350_000, 150_000, 100_000)
@@ -115,13 +114,13 @@ def test_grounding_modes_change_the_weights() -> None:
 
 @pytest.mark.requirement("003-6.4-5")
 def test_a_temporal_question_in_the_default_mode() -> None:
-    found = weights(LITERAL, GroundingMode.PREFERRED, temporal=True)
+    found = rank_weights(LITERAL, GroundingMode.PREFERRED, temporal=True)
     assert (found.relevance, found.freshness, found.horizon_days) == (400_000, 250_000, 90)
 
 
 @pytest.mark.requirement("003-6.4-9")
 def test_the_mode_comes_before_the_temporal_shift() -> None:
-    found = weights(LITERAL, GroundingMode.OPEN, temporal=True)
+    found = rank_weights(LITERAL, GroundingMode.OPEN, temporal=True)
     assert (found.relevance, found.importance, found.freshness) == (250_000, 150_000, 250_000)
 
 
@@ -244,7 +243,7 @@ def test_output_descends_by_composite_with_ties_by_id() -> None:
 
 def literally(given: Candidates, using: EnvelopeSettings) -> list[tuple[str, int]]:
     """The specification's loops, written down naively and in exact integers."""
-    force = weights(using, GroundingMode.PREFERRED, temporal=False)
+    force = rank_weights(using, GroundingMode.PREFERRED, temporal=False)
     left = list(given.facts)
     seen: list[Any] = []
     result = []

@@ -7,7 +7,8 @@ from collections import Counter
 
 import pytest
 
-from crp_integrations.envelope.records import Candidates, Envelope
+from crp_integrations.envelope.candidates import Candidates
+from crp_integrations.envelope.records import Envelope
 from tests.envelope.wide import digests
 
 # Printed by `python -m tests.envelope.wide 0 1 2 …` at the commit before (1e81548). A change of

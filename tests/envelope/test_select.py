@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crp_integrations.envelope.gather import counting_key, gather, recount
-from crp_integrations.envelope.offered import offered, recounted
-from crp_integrations.envelope.records import Candidates
-from crp_integrations.envelope.similar import duplicates_and_conflicts, near_pairs
+from crp_integrations.envelope.caller_candidates import build_candidates, recount_tokens
+from crp_integrations.envelope.candidates import Candidates
+from crp_integrations.envelope.near_duplicates import near_pairs, split_near_duplicates
+from crp_integrations.envelope.retrieval import gather, recount_stored, token_count_key
 from crp_integrations.errors import EngineError, FactRejected, RequestError, StoreError
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
@@ -140,9 +140,9 @@ def test_tokens_are_stored_under_counter_and_rendering() -> None:
         raise AssertionError(f"{len(texts)} texts are counted again")
 
     ids = [fact.fact_id for fact in found.facts]
-    counts = namespace.token_counts(counting_key(LetterCounter()), ids, never)
+    counts = namespace.token_counts(token_count_key(LetterCounter()), ids, never)
     assert list(counts.values()) == [fact.tokens for fact in found.facts]
-    assert counting_key(LetterCounter()) == "letters@1|render@1"
+    assert token_count_key(LetterCounter()) == "letters@1|render@1"
 
 
 def test_candidates_carry_state_status_and_time() -> None:
@@ -205,7 +205,7 @@ def test_what_is_written_while_candidates_are_read_is_seen_by_the_next_question(
         fact.fact_id for fact in found.facts
     } - {first}
     # What was counted of the earlier state is not stored for the later one.
-    key = counting_key(LetterCounter())
+    key = token_count_key(LetterCounter())
     with namespace.begin(False) as transaction:
         stored = transaction.facts.token_counts(key, [first])
     assert (first in stored) is counted
@@ -237,7 +237,7 @@ def test_counting_again_leaves_out_what_was_withdrawn_meanwhile() -> None:
     first = found.duplicates[0][0]
     others = [fact for place, fact in enumerate(found.facts) if place != first]
     withdraw(namespace, found.facts[first].fact_id)
-    again = recount(found, namespace, WordCounter())
+    again = recount_stored(found, namespace, WordCounter())
     assert [fact.fact_id for fact in again.facts] == [fact.fact_id for fact in others]
     assert again.tokenizer == "words@1"
     pairs = {
@@ -286,10 +286,10 @@ def test_near_duplicates_that_say_different_things_are_conflicts() -> None:
         "For every member of the staff the limit is 20 days.",
     ]
     rows = unit_rows(np.ones((4, 2)))
-    duplicates, conflicts = duplicates_and_conflicts(texts, rows, 0.95)
+    duplicates, conflicts = split_near_duplicates(texts, rows, 0.95)
     assert duplicates == ((0, 3),)
     assert set(conflicts) == {(0, 1), (0, 2), (1, 2), (1, 3), (2, 3)}
-    found = offered(
+    found = build_candidates(
         "limit",
         texts[:2],
         embedder=HashEmbedder(),
@@ -309,7 +309,7 @@ def test_near_duplicates_that_say_different_things_are_conflicts() -> None:
 
 
 def offer(facts: Sequence[str | Fact], query: str = "tier of quality", **fields: Any) -> Candidates:
-    return offered(
+    return build_candidates(
         query,
         facts,
         embedder=HashEmbedder(),
@@ -379,7 +379,7 @@ def test_handed_over_vectors_are_used() -> None:
 
     texts = ["the tier", "cats sleep", "the tier"]
     rows = HashEmbedder().embed_passages(texts) * 3
-    found = offered(
+    found = build_candidates(
         "tier", texts, embedder=Refusing(), counter=LetterCounter(), settings=SETTINGS, vectors=rows
     )
     assert found == offer(texts, "tier")
@@ -423,7 +423,7 @@ def test_the_embedders_card_names_the_floor() -> None:
         thresholds = {"relevance_floor": 0.31}
 
     def floor(embedder: HashEmbedder, **fields: object) -> int | None:
-        return offered(
+        return build_candidates(
             "q",
             ["a"],
             embedder=embedder,
@@ -440,13 +440,13 @@ def test_the_embedders_card_names_the_floor() -> None:
 
 def test_counting_again_for_another_model() -> None:
     found = offer(["one two three", "four"])
-    again = recounted(found, WordCounter())
+    again = recount_tokens(found, WordCounter())
     assert again.tokenizer == "words@1"
     assert {fact.content: fact.tokens for fact in again.facts} == {
         "one two three": WordCounter().count("[10] one two three\n\n"),
         "four": WordCounter().count("[10] four\n\n"),
     }
-    assert recounted(again, LetterCounter()) == found
+    assert recount_tokens(again, LetterCounter()) == found
 
 
 def test_each_information_need_is_embedded_once() -> None:

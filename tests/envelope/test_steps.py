@@ -11,13 +11,13 @@ from pydantic import ValidationError
 
 from crp_integrations.envelope.budget import budget, safety_margin
 from crp_integrations.envelope.etag import etag
-from crp_integrations.envelope.order import Ordering, order
+from crp_integrations.envelope.layout import Ordering, order_facts
 from crp_integrations.envelope.pack import pack
+from crp_integrations.envelope.prompt import grounding_instruction, marker_text, render
+from crp_integrations.envelope.rank import is_temporal, temporal_triggers
 from crp_integrations.envelope.records import RankedFact
-from crp_integrations.envelope.render import grounding_instruction, marker_text, render
-from crp_integrations.envelope.saturation import label, saturation
 from crp_integrations.envelope.settings import EnvelopeSettings
-from crp_integrations.envelope.temporal import is_temporal, temporal_triggers
+from crp_integrations.envelope.tier import saturation, saturation_label
 from crp_integrations.errors import ConfigError
 from crp_integrations.vocabulary import Exactness, GroundingMode, SaturationLabel
 from tests.envelope.builders import LITERAL, SETTINGS, ranked
@@ -94,7 +94,7 @@ def test_nothing_is_packed_without_a_budget_even_if_it_costs_nothing() -> None:
 
 
 def shown(scores: list[float], settings: EnvelopeSettings = SETTINGS) -> Ordering:
-    return order([ranked(f"f{n}", score) for n, score in enumerate(scores)], settings)
+    return order_facts([ranked(f"f{n}", score) for n, score in enumerate(scores)], settings)
 
 
 @pytest.mark.requirement("003-7.4-1", "003-7.4-2", "003-7.4-7")
@@ -140,7 +140,8 @@ def test_the_two_meanings_of_critical_have_two_names() -> None:
     assert fields["vital_importance"].default == 0.90
     # High importance alone does not make a fact critical for ordering.
     assert (
-        ids(order([ranked("a", 0.9), ranked("b", 0.2, importance=1.0)], SETTINGS).facts)[0] == "a"
+        ids(order_facts([ranked("a", 0.9), ranked("b", 0.2, importance=1.0)], SETTINGS).facts)[0]
+        == "a"
     )
 
 
@@ -207,7 +208,7 @@ def test_saturation_is_the_used_share() -> None:
     ],
 )
 def test_bands_of_saturation(tokens: int, expected: SaturationLabel) -> None:
-    assert label(Fraction(tokens, 1000), SETTINGS) is expected
+    assert saturation_label(Fraction(tokens, 1000), SETTINGS) is expected
 
 
 def test_rendering_numbers_the_facts_and_alters_none() -> None:

@@ -14,11 +14,11 @@ from typing import get_args
 
 import numpy as np
 
-from crp_integrations.envelope.pairs import Listed
-from crp_integrations.envelope.records import Candidate, Candidates, Envelope, Stretch
-from crp_integrations.envelope.render import marker_text
+from crp_integrations.envelope.candidates import Candidates, ScoredSpan
+from crp_integrations.envelope.near_duplicates import ListedPairs, split_near_duplicates
+from crp_integrations.envelope.prompt import marker_text
+from crp_integrations.envelope.records import Candidate, Envelope
 from crp_integrations.envelope.settings import EnvelopeSettings
-from crp_integrations.envelope.similar import duplicates_and_conflicts
 from crp_integrations.scores import SCALE
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import GroundingMode
@@ -74,8 +74,8 @@ def facts(dice: random.Random) -> tuple[Candidate, ...]:
                 community=dice.choice(labels),
                 score=dice.randint(0, 20) * SCALE // 20 if scored else None,
                 stretches=(
-                    Stretch(0, half, dice.randint(0, SCALE)),
-                    Stretch(half, len(content), dice.randint(0, SCALE)),
+                    ScoredSpan(0, half, dice.randint(0, SCALE)),
+                    ScoredSpan(half, len(content), dice.randint(0, SCALE)),
                 )
                 if cut and half > 1 and dice.random() < 0.7
                 else (),
@@ -96,8 +96,8 @@ def alike(dice: random.Random, given: Sequence[Candidate]) -> tuple[Sequence[tup
         dice.shuffle(unique)
         split = dice.randint(0, len(unique))
         halves = sorted(unique[:split]), sorted(unique[split:])
-        return halves if kind < 0.35 else tuple(map(Listed, halves))  # type: ignore[return-value]
-    return duplicates_and_conflicts([fact.content for fact in given], _rows(dice, count), 0.95)
+        return halves if kind < 0.35 else tuple(map(ListedPairs, halves))  # type: ignore[return-value]
+    return split_near_duplicates([fact.content for fact in given], _rows(dice, count), 0.95)
 
 
 def pack(number: int) -> tuple[Candidates, Envelope]:

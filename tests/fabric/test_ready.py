@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from crp_integrations.envelope.gather import gather
+from crp_integrations.envelope.retrieval import gather
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import StoreDamaged
 from crp_integrations.fabric.fabric import Fabric

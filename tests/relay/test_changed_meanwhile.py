@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from crp_integrations import Relay
-from crp_integrations.envelope.gather import gather
+from crp_integrations.envelope.retrieval import gather
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.view import View
 from crp_integrations.language.profile import profile

@@ -13,7 +13,7 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.engines.guards import guard_of
-from crp_integrations.envelope.gather import gather
+from crp_integrations.envelope.retrieval import gather
 from crp_integrations.errors import AccessDenied, ConfigError, RequestError
 from crp_integrations.fabric.records import Edge, Fact
 from crp_integrations.guard.policy import PolicyGuard

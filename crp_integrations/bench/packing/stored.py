@@ -17,7 +17,7 @@ from crp_integrations.bench.measure import cpu_ms
 from crp_integrations.bench.packing.data import DIMENSIONS, NOW, make
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.envelope.assemble import assemble
-from crp_integrations.envelope.gather import gather
+from crp_integrations.envelope.retrieval import gather
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.fabric.records import Fact
 from crp_integrations.ports import TokenCounter

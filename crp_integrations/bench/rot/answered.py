@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from crp_integrations.bench.rot.scenarios import Bench, Means, Point
 from crp_integrations.bench.rot.systems import CRP
 from crp_integrations.bench.selection.data import Collection
-from crp_integrations.envelope.render import render
+from crp_integrations.envelope.prompt import render
 from crp_integrations.messages import Message, ModelCall
 from crp_integrations.ports import Model
 

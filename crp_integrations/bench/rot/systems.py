@@ -12,7 +12,7 @@ from crp_integrations.bench.selection.ours import Ours
 from crp_integrations.bench.selection.packing import pack
 from crp_integrations.bench.selection.peers import Corpus
 from crp_integrations.bench.selection.units import units
-from crp_integrations.envelope.render import render
+from crp_integrations.envelope.prompt import render
 from crp_integrations.ports import Embedder, TokenCounter
 
 

@@ -12,8 +12,8 @@ from crp_integrations.bench.selection.axis import Axis
 from crp_integrations.bench.selection.data import Collection
 from crp_integrations.bench.selection.metrics import Packed
 from crp_integrations.bench.selection.units import Unit
+from crp_integrations.envelope.prompt import ELLIPSIS
 from crp_integrations.envelope.records import Envelope, PackedFact
-from crp_integrations.envelope.render import ELLIPSIS
 from crp_integrations.fabric.records import Document, source_id
 from crp_integrations.loaders.text import paragraphs
 from crp_integrations.ports import Embedder

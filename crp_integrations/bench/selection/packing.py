@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from crp_integrations.bench.selection.metrics import Packed
 from crp_integrations.bench.selection.units import Unit
-from crp_integrations.envelope.render import render
+from crp_integrations.envelope.prompt import render
 from crp_integrations.ports import TokenCounter
 
 PACKER = "skip-and-continue"

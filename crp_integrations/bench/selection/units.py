@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from crp_integrations.bench.selection.axis import Axis, Stretch
 from crp_integrations.bench.selection.data import Text
-from crp_integrations.envelope.render import marker_text
+from crp_integrations.envelope.prompt import marker_text
 from crp_integrations.language.sentences import split_sentences
 from crp_integrations.ports import TokenCounter
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, Protocol
 
-from crp_integrations.envelope.render import ELLIPSIS
+from crp_integrations.envelope.prompt import ELLIPSIS
 from crp_integrations.governance.compaction.protected import joined, protected
 from crp_integrations.governance.compaction.spans import Spans, merged
 from crp_integrations.language.sentences import split_sentences

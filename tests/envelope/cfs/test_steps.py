@@ -13,18 +13,17 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from crp_integrations.engines.tokens import counter_for
-from crp_integrations.envelope.cfs.format import format_context
 from crp_integrations.envelope.cfs.pack import Placed, cut_to
-from crp_integrations.envelope.cfs.ranking import (
+from crp_integrations.envelope.cfs.records import AssemblySettings, RetrievalResult, TokenBudget
+from crp_integrations.envelope.cfs.search import (
     best_of_each,
     group_by_document,
     prefer_recent,
     reading_order,
     sort_results,
-    unique,
+    unique_results,
 )
-from crp_integrations.envelope.cfs.records import RetrievalResult, TokenBudget
-from crp_integrations.envelope.cfs.settings import AssemblySettings
+from crp_integrations.envelope.cfs.text import format_context
 from crp_integrations.envelope.cfs.tokens import ModelTokenizer, SimpleTokenizer
 from crp_integrations.errors import RequestError
 from tests.doubles import NOON, WordCounter
@@ -246,9 +245,9 @@ def test_a_score_that_is_no_number_comes_last():
 
 def test_a_chunk_that_was_found_twice_counts_once_with_its_better_score():
     twice = [found("a", 0.2), found("b", 0.3), found("a", 0.9)]
-    assert [(r.chunk.id, r.score) for r in unique(twice)] == [("a", 0.9), ("b", 0.3)]
+    assert [(r.chunk.id, r.score) for r in unique_results(twice)] == [("a", 0.9), ("b", 0.3)]
     with pytest.raises(RequestError, match="chunk id 'a' stands for two texts"):
-        unique([found("a"), found("a", text="something else")])
+        unique_results([found("a"), found("a", text="something else")])
 
 
 # --- recent documents and limits -------------------------------------------------------

@@ -1,22 +1,187 @@
-"""Near-identical candidates, found in blocks when they are asked for, decided in fixed point.
+"""Which candidates are near-identical: a relation between positions, listed or worked out late.
 
-Comparing every pair costs more than everything else in an envelope together, and most pairs
-never matter: a fact that does not fit is left out whatever it resembles. So a row of the
-comparison is computed when a fact is about to be shown, many rows in one product.
+`Candidates` holds two of them, duplicates and conflicts. Both kinds answer alike, so what was
+worked out from vectors can be listed, kept, and replayed without the vectors.
+
+Near-identical candidates, found in blocks when they are asked for, decided in fixed point.
+
+Deduplication: the walk in rank order, taken only as far as an answer needs it (`walk@1`).
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import Any, overload
 
 import numpy as np
+import numpy.typing as npt
 
-from crp_integrations.envelope.pairs import NONE, Pairs, Places
 from crp_integrations.language.differences import Statement, statement
 from crp_integrations.scores import SCALE, to_fixed
 from crp_integrations.vectors import FloatRows
+
+Places = npt.NDArray[np.intp]
+NONE: Places = np.zeros(0, dtype=np.intp)
+
+
+class PairRelation(Sequence[tuple[int, int]]):
+    """Pairs of positions (i < j), sorted; equal to any other sequence of the same pairs."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def of(self, position: int) -> Places:
+        """Positions paired with this one, ascending."""
+
+    def fetch(self, positions: Sequence[int]) -> None:
+        """Get ready to answer for many positions at once; no answer changes."""
+
+    def paired(self) -> Collection[int] | None:
+        """Positions that are in a pair, where that is known without working anything out."""
+        return None
+
+    def alone(self, positions: Sequence[int]) -> Collection[int]:
+        """Those of the positions that are known to be in no pair; nothing is worked out."""
+        return ()
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[tuple[int, int]]: ...
+
+    def within(self, positions: Sequence[int]) -> list[tuple[int, int]]:
+        """The pairs of which both are among these positions, sorted; nothing else is compared."""
+        inside = set(positions)
+        return [
+            (left, right)
+            for left in sorted(inside)
+            for right in self.of(left).tolist()
+            if right > left and right in inside
+        ]
+
+    def among(self, moved: Mapping[int, int]) -> PairRelation:
+        """The pairs between the positions that stay, from old to new positions."""
+        return _MovedPairs(self, moved)
+
+    def asked(self) -> list[tuple[int, int]]:
+        """The pairs that were worked out so far, sorted; of those written down, all."""
+        return list(self)
+
+    def listed(self) -> ListedPairs:
+        """The same relation without what it was worked out from."""
+        return ListedPairs(self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[int, int]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[tuple[int, int], ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Any:
+        return tuple(self)[index]
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Sequence):
+            return NotImplemented
+        return tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({list(self)!r:.200})"
+
+
+class ListedPairs(PairRelation):
+    """Pairs that are written down.
+
+    >>> pairs = Listed([(3, 1), (0, 1)])
+    >>> pairs.of(1).tolist(), list(pairs)
+    ([0, 3], [(0, 1), (1, 3)])
+    """
+
+    __slots__ = ("_of", "_pairs")
+
+    def __init__(self, pairs: Iterable[tuple[int, int]] = ()) -> None:
+        unique = {(min(pair), max(pair)) for pair in pairs}
+        self._pairs = tuple(sorted(unique))
+        partners: dict[int, list[int]] = {}
+        for left, right in self._pairs:
+            partners.setdefault(left, []).append(right)
+            partners.setdefault(right, []).append(left)
+        self._of = {at: np.array(sorted(own), dtype=np.intp) for at, own in partners.items()}
+
+    def of(self, position: int) -> Places:
+        """Positions paired with this one, ascending."""
+        return self._of.get(position, NONE)
+
+    def paired(self) -> Collection[int]:
+        """Positions that are in a pair."""
+        return self._of.keys()
+
+    def within(self, positions: Sequence[int]) -> list[tuple[int, int]]:
+        """The pairs of which both are among these positions, sorted."""
+        inside = set(positions) if self._pairs else set()
+        return [(left, right) for left, right in self._pairs if left in inside and right in inside]
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return iter(self._pairs)
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+
+class _MovedPairs(PairRelation):
+    """A part of another relation, which stays as late as that one."""
+
+    __slots__ = ("_base", "_moved", "_was")
+
+    def __init__(self, base: PairRelation, moved: Mapping[int, int]) -> None:
+        self._base = base
+        self._moved = moved
+        self._was = {new: old for old, new in moved.items()}
+
+    def of(self, position: int) -> Places:
+        """Positions paired with this one, ascending."""
+        was = self._was.get(position)
+        if was is None:
+            return NONE
+        partners = self._base.of(was).tolist()
+        own = sorted(self._moved[other] for other in partners if other in self._moved)
+        return np.array(own, dtype=np.intp)
+
+    def fetch(self, positions: Sequence[int]) -> None:
+        """Make the relation below ready."""
+        self._base.fetch([self._was[at] for at in positions if at in self._was])
+
+    def within(self, positions: Sequence[int]) -> list[tuple[int, int]]:
+        """The pairs of which both are among these positions, sorted."""
+        found = self._base.within([self._was[at] for at in positions if at in self._was])
+        moved = ((self._moved[left], self._moved[right]) for left, right in found)
+        return sorted((min(pair), max(pair)) for pair in moved)
+
+    def asked(self) -> list[tuple[int, int]]:
+        """The pairs that the relation below has worked out so far, sorted."""
+        moved = self._moved
+        found = [(moved[i], moved[j]) for i, j in self._base.asked() if i in moved and j in moved]
+        return sorted((min(pair), max(pair)) for pair in found)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        self._base.fetch(list(self._moved))
+        for left in sorted(self._was):
+            yield from ((left, right) for right in self.of(left).tolist() if right > left)
+
+
+def as_pairs(pairs: Sequence[tuple[int, int]]) -> PairRelation:
+    """The relation for a plain sequence of pairs; a relation stays as it is."""
+    return pairs if isinstance(pairs, PairRelation) else ListedPairs(pairs)
+
 
 _BLOCK = 512
 _ROWS = 128
@@ -44,9 +209,9 @@ def near_pairs(vectors: FloatRows, threshold: float) -> tuple[tuple[int, int], .
     return tuple(zip(left.tolist(), right.tolist(), strict=True))
 
 
-def duplicates_and_conflicts(
+def split_near_duplicates(
     contents: Sequence[str], vectors: FloatRows, threshold: float
-) -> tuple[Pairs, Pairs]:
+) -> tuple[PairRelation, PairRelation]:
     """Near-identical pairs, split into those that say the same and those that do not.
 
     Spec: CRP-SPEC-003 §6.6 (decision E11)
@@ -60,11 +225,11 @@ def duplicates_and_conflicts(
         Two relations between positions that are worked out when asked: duplicates, and
         conflicts whose numbers, dates, names or negation differ.
     """
-    found = Similar(contents, vectors, threshold)
-    return _Half(found, 0), _Half(found, 1)
+    found = NearDuplicates(contents, vectors, threshold)
+    return _SimilarPairs(found, 0), _SimilarPairs(found, 1)
 
 
-class Similar:
+class NearDuplicates:
     """What is near-identical to a candidate, remembered once it was asked for."""
 
     def __init__(self, contents: Sequence[str], vectors: FloatRows, threshold: float) -> None:
@@ -228,7 +393,7 @@ class Similar:
         other = np.flatnonzero((block[rows] != columns) & (rows < count))
         other = other[np.argsort(rows[other], kind="stable")]
         rows, columns, flat = rows[other], columns[other], flat[other]
-        sure = _sure(vectors, self._threshold, product.ravel()[flat], block[rows], columns)
+        sure = _confirm_pairs(vectors, self._threshold, product.ravel()[flat], block[rows], columns)
         return rows[sure], columns[sure]
 
     def _share(self, original: int) -> None:
@@ -262,12 +427,12 @@ class Similar:
         return list(groups.values())
 
 
-class _Half(Pairs):
+class _SimilarPairs(PairRelation):
     """One of the two halves of what is near-identical."""
 
     __slots__ = ("_found", "_which")
 
-    def __init__(self, found: Similar, which: int) -> None:
+    def __init__(self, found: NearDuplicates, which: int) -> None:
         self._found = found
         self._which = which
 
@@ -318,13 +483,13 @@ def _all_pairs(vectors: FloatRows, threshold: float) -> tuple[Places, Places]:
             # Mostly none resembles any but itself.
             continue
         rows, columns, flat = rows[upper] + start, columns[upper] + start, flat[upper]
-        sure = _sure(vectors, threshold, product.ravel()[flat], rows, columns)
+        sure = _confirm_pairs(vectors, threshold, product.ravel()[flat], rows, columns)
         lefts.append(rows[sure])
         rights.append(columns[sure])
     return np.concatenate(lefts), np.concatenate(rights)
 
 
-def _sure(
+def _confirm_pairs(
     vectors: FloatRows, threshold: float, cosines: FloatRows, left: Places, right: Places
 ) -> Places:
     """Places of the pairs that are above the threshold, exact where rounding could decide."""
@@ -340,3 +505,121 @@ def _sure(
 
 def _slack(vectors: FloatRows) -> float:
     return float(_SLACK + _SLACK_A_DIMENSION * vectors.shape[1])
+
+
+WALK = "walk@1"
+
+
+class Deduplication:
+    """Which ranked facts have a near-duplicate above them that stands for them.
+
+    Walking in the order of the picks, a fact is dropped when it is nearly equal to one already
+    kept (decision E11). Whether one is kept depends on those above it that resemble it and on
+    nothing else, so the question can be answered for one fact alone. Facts are named by their
+    places in the ranking.
+
+    Spec: CRP-SPEC-003 §6.6
+    """
+
+    def __init__(self, order: Places, picks: Places, pairs: PairRelation) -> None:
+        """Take positions by rank, positions in the order of their picks, and what is alike."""
+        self._positions = order
+        self._pairs = pairs
+        self._place = np.empty_like(order)
+        self._place[order] = np.arange(len(order))
+        self._picks = self._place[picks]
+        self._pick = np.empty_like(order)
+        self._pick[self._picks] = np.arange(len(order))
+        paired = pairs.paired()
+        # Places of facts that resemble another, where that is known; each other one is kept.
+        self._alike = None if paired is None else {self._place.item(at) for at in paired}
+        # The place that stands for another; -1 for one that is kept.
+        self._known: dict[int, int] = {}
+        # Places of which it was told at once that nothing is like them: nearly all.
+        self._alone: set[int] = set()
+
+    @classmethod
+    def without_duplicates(cls, facts: int) -> Deduplication:
+        """A walk over so many facts of which no two are alike."""
+        order = np.arange(facts)
+        return cls(order, order, ListedPairs())
+
+    def fetch(self, places: Sequence[int]) -> None:
+        """Get ready for questions about these places."""
+        positions = self._positions[list(places)].tolist()
+        self._pairs.fetch(positions)
+        if alone := set(self._pairs.alone(positions)):
+            found = [place for place, at in zip(places, positions, strict=True) if at in alone]
+            self._alone.update(found)
+            self._known.update(dict.fromkeys(found, -1))
+
+    def stands_for(self, place: int) -> int | None:
+        """The place of the fact that stands for this one; None when it is kept."""
+        if self._alike is not None and place not in self._alike:
+            return None
+        known = self._known.get(place)
+        if known is not None:
+            return None if known < 0 else known
+        waiting = [place]
+        while waiting:
+            first = self._unsettled(waiting[-1])
+            if first is None:
+                waiting.pop()
+            else:
+                waiting.append(first)
+        found = self._known[place]
+        return None if found < 0 else found
+
+    def told(self) -> dict[int, int]:
+        """The near-duplicates that are known by now, each with the place that stands for it."""
+        return {place: kept for place, kept in self._known.items() if kept >= 0}
+
+    def below(self, place: int) -> list[int]:
+        """Places of the near-duplicates that were picked after this fact."""
+        if self._alike is not None and place not in self._alike:
+            return []
+        if place in self._alone:
+            return []
+        partners = self._partners(place)
+        if not len(partners):
+            return []
+        lower: list[int] = partners[self._pick[partners] > self._pick[place]].tolist()
+        return lower
+
+    def all(self) -> dict[int, int]:
+        """Every near-duplicate and the place that stands for it, in the order of the picks."""
+        self._pairs.fetch(range(len(self._positions)))
+        found = ((place, self.stands_for(place)) for place in self._picks.tolist())
+        return {place: kept for place, kept in found if kept is not None}
+
+    def _partners(self, place: int) -> Places:
+        partners = self._pairs.of(self._positions.item(place))
+        return self._place[partners] if len(partners) else partners
+
+    def _unsettled(self, place: int) -> int | None:
+        """A fact above that has to be settled first; None when this one is settled."""
+        if place in self._known:
+            return None
+        partners = self._partners(place)
+        if len(partners):
+            partners = partners[self._pick[partners] < self._pick[place]]
+        if not len(partners):
+            self._known[place] = -1
+            return None
+        # Mostly the highest of them is kept, and no other has to be looked at.
+        best = int(partners[np.argmin(self._pick[partners])])
+        known = self._known.get(best)
+        if known is None:
+            return best
+        if known < 0:
+            self._known[place] = best
+            return None
+        for other in partners[np.argsort(self._pick[partners])].tolist():
+            known = self._known.get(other)
+            if known is None:
+                return int(other)
+            if known < 0:
+                self._known[place] = other
+                return None
+        self._known[place] = -1
+        return None

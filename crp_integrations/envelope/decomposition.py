@@ -97,10 +97,12 @@ def decompose(query: str, settings: DecomposeSettings) -> tuple[str, ...]:
             found += [*many.needs, many.whole]
         else:
             found += each or _needs(part, settings, whole=query if len(parts) == 1 else part.text)
-    return complete(query, found, settings)
+    return complete_needs(query, found, settings)
 
 
-def complete(query: str, needs: Sequence[str], settings: DecomposeSettings) -> tuple[str, ...]:
+def complete_needs(
+    query: str, needs: Sequence[str], settings: DecomposeSettings
+) -> tuple[str, ...]:
     """Needs without repeats and within the limit, so that no content word of a question is lost.
 
     Returns:
@@ -113,14 +115,14 @@ def complete(query: str, needs: Sequence[str], settings: DecomposeSettings) -> t
         if key:
             unique.setdefault(key, need)
     kept = list(unique.values())
-    if len(kept) > settings.most or lost(query, kept):
+    if len(kept) > settings.most or lost_words(query, kept):
         own = tuple(word.casefold() for word in _WORD.findall(query))
         kept = [need for key, need in unique.items() if key != own][: settings.most - 1]
         kept.append(query)
     return tuple(kept) if len(kept) > 1 else (query,)
 
 
-def lost(query: str, needs: Sequence[str]) -> frozenset[str]:
+def lost_words(query: str, needs: Sequence[str]) -> frozenset[str]:
     """Content stems of a question that no need has; words that only ask are none."""
     told = {found for need in needs for found in content_stems(need)}
     return frozenset(content_stems(query)) - told - FRAME

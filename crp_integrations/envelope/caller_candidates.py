@@ -8,10 +8,11 @@ from dataclasses import replace
 import numpy as np
 from pydantic import ValidationError
 
-from crp_integrations.envelope.records import Candidate, Candidates
-from crp_integrations.envelope.render import marker_text
+from crp_integrations.envelope.candidates import Candidates
+from crp_integrations.envelope.near_duplicates import split_near_duplicates
+from crp_integrations.envelope.prompt import marker_text
+from crp_integrations.envelope.records import Candidate
 from crp_integrations.envelope.settings import EnvelopeSettings
-from crp_integrations.envelope.similar import duplicates_and_conflicts
 from crp_integrations.errors import FactRejected, RequestError
 from crp_integrations.fabric.decay import carried
 from crp_integrations.fabric.records import Fact
@@ -24,7 +25,7 @@ from crp_integrations.vocabulary import RETRIEVABLE, FactStatus
 ACTIVE_TIER = 0
 
 
-def offered(
+def build_candidates(
     query: str,
     facts: Sequence[Fact | str],
     *,
@@ -73,16 +74,16 @@ def offered(
         rows = unit_rows(np.asarray(vectors)[places], dimensions=wanted) if places else vectors
     needs = tuple(sub_queries) or (query,)
     if scores is None:
-        similar = relevances(rows, [embedder.embed_query(need) for need in needs])
+        similar = score_relevance(rows, [embedder.embed_query(need) for need in needs])
     else:
         similar = [scores[place] for place in places]
     counts = counter.count_many([marker_text(content) for content in contents])
-    duplicates, conflicts = duplicates_and_conflicts(contents, rows, settings.duplicate_similarity)
+    duplicates, conflicts = split_near_duplicates(contents, rows, settings.duplicate_similarity)
     return Candidates(
         query=query,
         sub_queries=needs,
         facts=tuple(
-            candidate(fact, score, tokens)
+            build_candidate(fact, score, tokens)
             for fact, score, tokens in zip(unique, similar, counts, strict=True)
         ),
         tokenizer=counter.identity,
@@ -94,7 +95,7 @@ def offered(
     )
 
 
-def candidate(fact: Fact, relevance: int, tokens: int) -> Candidate:
+def build_candidate(fact: Fact, relevance: int, tokens: int) -> Candidate:
     """A fact with its relevance (fixed point) and its tokens as rendered."""
     return Candidate(
         fact_id=fact.fact_id,
@@ -112,7 +113,7 @@ def candidate(fact: Fact, relevance: int, tokens: int) -> Candidate:
     )
 
 
-def relevances(rows: FloatRows, needs: Sequence[FloatRows]) -> list[int]:
+def score_relevance(rows: FloatRows, needs: Sequence[FloatRows]) -> list[int]:
     """Best cosine of each row to the vector of any information need, in fixed point.
 
     Spec: CRP-SPEC-003 §6.3
@@ -129,7 +130,7 @@ def relevant_floor(embedder: Embedder) -> int | None:
     return None if floor is None else to_fixed(floor)
 
 
-def recounted(candidates: Candidates, counter: TokenCounter) -> Candidates:
+def recount_tokens(candidates: Candidates, counter: TokenCounter) -> Candidates:
     """The same candidates with tokens as another counter counts them."""
     counts = counter.count_many([marker_text(fact.content) for fact in candidates.facts])
     facts = tuple(

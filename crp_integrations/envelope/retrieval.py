@@ -10,20 +10,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from crp_integrations.envelope.cascade import CASCADE, Consulted, consulted, deepest
-from crp_integrations.envelope.graph import around, blended
-from crp_integrations.envelope.hybrid import HYBRID, Weighed, new_names, scores, weighed
-from crp_integrations.envelope.offered import relevant_floor
-from crp_integrations.envelope.pairs import as_pairs
+from crp_integrations.envelope.caller_candidates import relevant_floor
+from crp_integrations.envelope.candidates import Candidates, refuse_candidates
+from crp_integrations.envelope.cascade import CASCADE, EarlyTierHits, ask_early_tiers, deepest_tier
+from crp_integrations.envelope.graph import blend_reached, reach_facts
+from crp_integrations.envelope.hybrid import (
+    HYBRID,
+    WeighedPool,
+    build_pool,
+    cosine_candidates,
+    hybrid_candidates,
+    new_names,
+    score_pool,
+    weigh_pool,
+)
+from crp_integrations.envelope.near_duplicates import as_pairs, split_near_duplicates
 from crp_integrations.envelope.ports import Reached, Walker
-from crp_integrations.envelope.records import Candidate, Candidates
-from crp_integrations.envelope.refused import refusing
-from crp_integrations.envelope.render import RENDER, marker_text
-from crp_integrations.envelope.scoring import plain, pool_of, scored
-from crp_integrations.envelope.selection import HybridSettings
-from crp_integrations.envelope.settings import EnvelopeSettings
-from crp_integrations.envelope.sightings import Sightings
-from crp_integrations.envelope.similar import duplicates_and_conflicts
+from crp_integrations.envelope.prompt import RENDER, marker_text
+from crp_integrations.envelope.records import Candidate
+from crp_integrations.envelope.retriever_hits import RetrieverHits
+from crp_integrations.envelope.settings import EnvelopeSettings, HybridSettings
 from crp_integrations.fabric.records import Where
 from crp_integrations.guard.labels import LabelFilter
 from crp_integrations.guard.ports import REDACTION
@@ -39,7 +45,7 @@ if TYPE_CHECKING:
 EVERY = LabelFilter()
 
 
-def counting_key(counter: TokenCounter) -> str:
+def token_count_key(counter: TokenCounter) -> str:
     """The key under which counts of facts as rendered are stored."""
     return f"{counter.identity}|{RENDER}"
 
@@ -55,7 +61,7 @@ def gather(
     also: Sequence[str] = (),
     walker: Walker | None = None,
     labels: LabelFilter = EVERY,
-    sightings: Sightings | None = None,
+    sightings: RetrieverHits | None = None,
 ) -> Candidates:
     """Read the candidates for a question: nearest vectors and lexical hits, united by id.
 
@@ -94,14 +100,14 @@ def gather(
     while True:
         with namespace.moment() as view:
             if vectors or not view.size():
-                return _read(
+                return _read_candidates(
                     view, query, needs, vectors, counter, settings, nearest, also, walker, labels,
-                    Sightings() if sightings is None else sightings,
+                    RetrieverHits() if sightings is None else sightings,
                 )  # fmt: skip
         vectors = {need: embedded(need) for need in asked}
 
 
-def _read(
+def _read_candidates(
     namespace: View,
     query: str,
     needs: tuple[str, ...],
@@ -112,15 +118,15 @@ def _read(
     also: Sequence[str],
     walker: Walker | None,
     labels: LabelFilter,
-    sightings: Sightings,
+    sightings: RetrieverHits,
 ) -> Candidates:
     where = Where(labels=labels.require) if labels.require else None
     found: set[str] = set(also)
     beyond: list[tuple[FloatRows, float]] = []
-    early: list[Consulted] = []
+    early: list[EarlyTierHits] = []
     # Without vectors the fabric was empty, and nothing is looked for.
     for need, vector in vectors.items():
-        early.append(consulted(namespace, vector, k_nearest, settings))
+        early.append(ask_early_tiers(namespace, vector, k_nearest, settings))
         found.update(hit.fact_id for hit in early[-1].hits)
         if not early[-1].cold:
             continue
@@ -138,44 +144,46 @@ def _read(
             hits = [*hits, *worded]
         found.update(hit.fact_id for hit in hits)
     if beyond:
-        found |= _expansion(namespace, beyond, found, k_nearest, settings)
-    facts, rows = _facts(namespace, found)
+        found |= _expand_communities(namespace, beyond, found, k_nearest, settings)
+    facts, rows = _read_facts(namespace, found)
     mixed = None
     if settings.hybrid.enabled and facts:
         cosines = cosine(rows, vectors[query])
-        mixed = weighed(pool_of(query, facts, cosines, settings.hybrid), settings.hybrid)
-        if linked := _linked(namespace, mixed, settings.hybrid) - found:
-            facts, rows = _joined((facts, rows), _facts(namespace, linked))
+        mixed = weigh_pool(build_pool(query, facts, cosines, settings.hybrid), settings.hybrid)
+        if linked := _linked_ids(namespace, mixed, settings.hybrid) - found:
+            facts, rows = _join_facts((facts, rows), _read_facts(namespace, linked))
             cosines = cosine(rows, vectors[query])
-            mixed = weighed(pool_of(query, facts, cosines, settings.hybrid), settings.hybrid)
+            mixed = weigh_pool(build_pool(query, facts, cosines, settings.hybrid), settings.hybrid)
     reached: dict[str, Reached] = {}
     if walker is not None and settings.graph.hops and facts:
         merits = mixed.mix if mixed is not None else cosine(rows, next(iter(vectors.values())))
-        reached = _walked(namespace, query, vectors, facts, merits, settings, labels, walker)
+        reached = _walk_graph(namespace, query, vectors, facts, merits, settings, labels, walker)
         sightings.walked(reached)
         if new := reached.keys() - {fact.fact_id for fact in facts}:
-            facts, rows = _joined((facts, rows), _facts(namespace, set(new)))
+            facts, rows = _join_facts((facts, rows), _read_facts(namespace, set(new)))
             if mixed is not None:
                 cosines = cosine(rows, vectors[query])
-                mixed = weighed(pool_of(query, facts, cosines, settings.hybrid), settings.hybrid)
+                mixed = weigh_pool(
+                    build_pool(query, facts, cosines, settings.hybrid), settings.hybrid
+                )
     ids = [fact.fact_id for fact in facts]
     contents = [fact.content for fact in facts]
     counts = namespace.token_counts(
-        counting_key(counter),
+        token_count_key(counter),
         ids,
         lambda texts: counter.count_many([marker_text(text) for text in texts]),
     )
     tokens = [counts[id_] for id_ in ids]
-    duplicates, conflicts = duplicates_and_conflicts(contents, rows, settings.duplicate_similarity)
+    duplicates, conflicts = split_near_duplicates(contents, rows, settings.duplicate_similarity)
     candidates: tuple[Candidate, ...] = ()
     if facts:
         if mixed is None or needs != (query,):
             cosines = np.max([cosine(rows, vectors[need]) for need in needs], axis=0)
         if mixed is None:
-            candidates = plain(facts, cosines, tokens)
+            candidates = cosine_candidates(facts, cosines, tokens)
         else:
-            found_scores = scores(mixed, settings.hybrid)
-            candidates = scored(
+            found_scores = score_pool(mixed, settings.hybrid)
+            candidates = hybrid_candidates(
                 facts, cosines, tokens, found_scores, mixed.profiles, settings.hybrid
             )
     algorithms: tuple[str, ...] = (CASCADE,) if settings.cascade == "until_full" else ()
@@ -186,24 +194,24 @@ def _read(
     read = Candidates(
         query=query,
         sub_queries=needs,
-        facts=_referring(namespace, candidates),
+        facts=_with_decisions(namespace, candidates),
         tokenizer=counter.identity,
         duplicates=duplicates,
         conflicts=conflicts,
         state_hash=namespace.state_hash(),
-        memory_tier_hit=deepest(namespace, early),
+        memory_tier_hit=deepest_tier(namespace, early),
         algorithms=algorithms,
         relevant_floor=relevant_floor(namespace.embedder),
     )
     if reached:
-        read = blended(read, reached, settings.graph)
+        read = blend_reached(read, reached, settings.graph)
     if labels:
         others = {fact.fact_id for fact in read.facts if not labels.passes(fact.labels)}
-        read = refusing(read, dict.fromkeys(others, DropReason.LABEL))
+        read = refuse_candidates(read, dict.fromkeys(others, DropReason.LABEL))
     return read
 
 
-def _walked(
+def _walk_graph(
     namespace: View,
     query: str,
     vectors: Mapping[str, FloatRows],
@@ -221,10 +229,10 @@ def _walked(
         for at in best[: settings.graph.seeds]
     }
     vector = vectors[query] if query in vectors else next(iter(vectors.values()))
-    return around(namespace, query, vector, seeds, settings.graph, labels, walker)
+    return reach_facts(namespace, query, vector, seeds, settings.graph, labels, walker)
 
 
-def _referring(namespace: View, candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
+def _with_decisions(namespace: View, candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
     """Candidates with the ids of the decisions that let them be read, where the guard has ids.
 
     Spec: Summit §Policy-as-Code Compliance Rules
@@ -236,13 +244,13 @@ def _referring(namespace: View, candidates: tuple[Candidate, ...]) -> tuple[Cand
     return tuple(replace(fact, decision=ids[fact.labels]) for fact in candidates)
 
 
-def _facts(namespace: View, ids: set[str]) -> tuple[list[Brief], FloatRows]:
+def _read_facts(namespace: View, ids: set[str]) -> tuple[list[Brief], FloatRows]:
     """The facts of these ids that may be read, by id, and their vectors."""
     facts = namespace.briefs(sorted(ids))
     return facts, namespace.vectors([fact.fact_id for fact in facts])
 
 
-def _joined(
+def _join_facts(
     left: tuple[list[Brief], FloatRows], right: tuple[list[Brief], FloatRows]
 ) -> tuple[list[Brief], FloatRows]:
     """Two lots of facts with their vectors as one, by id."""
@@ -252,7 +260,7 @@ def _joined(
     return [facts[at] for at in order], rows
 
 
-def _linked(namespace: View, mixed: Weighed, settings: HybridSettings) -> set[str]:
+def _linked_ids(namespace: View, mixed: WeighedPool, settings: HybridSettings) -> set[str]:
     """Facts that hold names which the best facts bring up and the question does not."""
     if not (settings.hop_hits and settings.hop_sources and settings.hop_weight):
         return set()
@@ -262,7 +270,7 @@ def _linked(namespace: View, mixed: Weighed, settings: HybridSettings) -> set[st
     return {hit.fact_id for hit in namespace.search_text(" ".join(names), settings.hop_hits)}
 
 
-def _expansion(
+def _expand_communities(
     namespace: View,
     beyond: Sequence[tuple[FloatRows, float]],
     found: set[str],
@@ -299,7 +307,7 @@ def _expansion(
     return added
 
 
-def recount(candidates: Candidates, namespace: View, counter: TokenCounter) -> Candidates:
+def recount_stored(candidates: Candidates, namespace: View, counter: TokenCounter) -> Candidates:
     """The same candidates sized for another model, from the counts that the fabric keeps.
 
     Facts that were withdrawn since they were gathered are candidates no more.
@@ -309,7 +317,7 @@ def recount(candidates: Candidates, namespace: View, counter: TokenCounter) -> C
     if counter.identity == candidates.tokenizer:
         return candidates
     counts = namespace.token_counts(
-        counting_key(counter),
+        token_count_key(counter),
         [fact.fact_id for fact in candidates.facts],
         lambda texts: counter.count_many([marker_text(text) for text in texts]),
     )

@@ -15,7 +15,7 @@ from crp_integrations.scores import from_fixed
 Retriever = Literal["keyword", "vector", "graph"]
 
 
-class Sighting(Part):
+class RetrieverHit(Part):
     """One retriever's word on a fact.
 
     Attributes:
@@ -33,7 +33,7 @@ class Sighting(Part):
     via: tuple[str, ...] = ()
 
 
-class Sightings:
+class RetrieverHits:
     """What retrievers gave for one question; filled while the candidates are read."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Sightings:
         best = sorted(ways, key=lambda id_: (-ways[id_].strength, id_))
         self.note("graph", best)
 
-    def of(self, fact: Candidate) -> tuple[Sighting, ...]:
+    def of(self, fact: Candidate) -> tuple[RetrieverHit, ...]:
         """Every retriever's word on a candidate, highest score first, ties by name."""
         scores: dict[Retriever, int] = {"vector": fact.relevance, "keyword": fact.lexical}
         way = self._ways.get(fact.fact_id)
@@ -60,7 +60,7 @@ class Sightings:
             # The second hop of the mix: a name that one of the best facts has too.
             way = Reached(hop=1, strength=fact.hop, via=("entity",))
         found = [
-            Sighting(
+            RetrieverHit(
                 retriever=name,
                 rank=self._ranks[name].get(fact.fact_id, 0),
                 score=from_fixed(max(0, score)),
@@ -72,6 +72,6 @@ class Sightings:
             rank = self._ranks["graph"].get(fact.fact_id, 0)
             strength = from_fixed(way.strength)
             found.append(
-                Sighting(retriever="graph", rank=rank, score=strength, hop=way.hop, via=way.via)
+                RetrieverHit(retriever="graph", rank=rank, score=strength, hop=way.hop, via=way.via)
             )
         return tuple(sorted(found, key=lambda one: (-one.score, one.retriever)))

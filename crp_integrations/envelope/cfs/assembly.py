@@ -1,45 +1,203 @@
-"""From a question, or from results of a caller's own, to an assembled context."""
+"""From a question, or from results of a caller's own, to an assembled context.
+
+The five desired properties, measured on a context; none of them is promised by measuring it.
+
+Whether assembling twice gives the same context.
+
+Contexts made before, kept in memory under everything that decides them.
+"""
 
 from __future__ import annotations
 
 import math
+from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import pairwise
+from threading import Lock
 from typing import TYPE_CHECKING
 
-from crp_integrations.envelope.cfs.cache import CacheKey, ContextCache
-from crp_integrations.envelope.cfs.dedup import DEDUP, deduplicate
-from crp_integrations.envelope.cfs.format import FORMAT
-from crp_integrations.envelope.cfs.pack import ALGORITHMS, Placed, pack
-from crp_integrations.envelope.cfs.properties import measured
-from crp_integrations.envelope.cfs.ranking import (
-    ORDER,
-    RECENT,
-    best_of_each,
-    group_by_document,
-    prefer_recent,
-    unique,
+from crp_integrations.envelope.cfs.pack import (
+    ALGORITHMS,
+    DEDUP,
+    Placed,
+    deduplicate,
+    pack,
+    token_set,
 )
 from crp_integrations.envelope.cfs.records import (
     AssembledContext,
+    AssemblySettings,
     ChunkMetadata,
     ContextChunk,
     ContextMetadata,
+    ContextProperties,
+    PackingName,
     RetrievalResult,
     TokenBudget,
 )
-from crp_integrations.envelope.cfs.rendered import WHOLE, fitted
-from crp_integrations.envelope.cfs.screening import Screen
-from crp_integrations.envelope.cfs.search import RRF, Both, hybrid_search, in_turn
-from crp_integrations.envelope.cfs.settings import AssemblySettings
-from crp_integrations.envelope.cfs.tokens import SimpleTokenizer, Tokenizer
+from crp_integrations.envelope.cfs.search import (
+    ORDER,
+    RECENT,
+    RRF,
+    PairRunner,
+    best_of_each,
+    group_by_document,
+    hybrid_search,
+    prefer_recent,
+    run_in_turn,
+    unique_results,
+)
+from crp_integrations.envelope.cfs.text import FORMAT, WHOLE, fit_text
+from crp_integrations.envelope.cfs.tokens import ContextTokenizer, SimpleTokenizer
 from crp_integrations.envelope.records import Drop
+from crp_integrations.envelope.screen import ResultScreen
 from crp_integrations.errors import RequestError
 from crp_integrations.seals import blake3_of, canonical
 from crp_integrations.vocabulary import DropReason
 
 if TYPE_CHECKING:
     from crp_integrations.fabric.view import View
+
+_DIGITS = 6
+
+
+def measure_properties(
+    placed: Sequence[Placed],
+    results: Sequence[RetrievalResult],
+    *,
+    overhead_tokens: int,
+    available: int,
+    settings: AssemblySettings,
+) -> ContextProperties:
+    """Measure all but determinism, which takes a second assembly.
+
+    Spec: CFS-021 §P2, §P3, §P4, §P5
+
+    Args:
+        placed: the chunks of the context in their order.
+        results: what was found, in the total order, without duplicates.
+        overhead_tokens: charged for markers.
+        available: tokens for content and markers.
+    """
+    content = sum(chunk.tokens for chunk in placed)
+    best = {result.chunk.id for result in results[: settings.top_chunks]}
+    first = {chunk.result.chunk.id for chunk in placed[: settings.first_chunks]}
+    near = adjacency([chunk.document_id for chunk in placed])
+    distinct = len(frozenset().union(*(token_set(chunk.text) for chunk in placed)))
+    coverage = distinct / available if available else None
+    return ContextProperties(
+        within_budget=content + overhead_tokens <= available,
+        best_in_front=len(best & first),
+        best_wanted=len(best),
+        adjacency=None if near is None else round(near, _DIGITS),
+        coherent=None if near is None else near > settings.adjacency_wanted,
+        unique_tokens=distinct,
+        coverage=None if coverage is None else round(coverage, _DIGITS),
+        covering=None if coverage is None else coverage > settings.coverage_wanted,
+        filled=round(content / available, _DIGITS) if available else None,
+    )
+
+
+def adjacency(documents: Sequence[str]) -> float | None:
+    """Neighbours of one document by the most that there could be; None for no such pair.
+
+    Spec: CFS-021 §P4
+
+    >>> adjacency(["a", "a", "b", "a"])
+    0.5
+    """
+    possible = sum(count - 1 for count in Counter(documents).values())
+    if not possible:
+        return None
+    return sum(left == right for left, right in pairwise(documents)) / possible
+
+
+@dataclass(frozen=True, slots=True)
+class CacheKey:
+    """What decides every byte of a context but its timestamp.
+
+    Spec: CFS-021 §Caching
+
+    Attributes:
+        query_hash: BLAKE3 of the query.
+        state_root: the fabric's state hash; `generation` counts its changes besides, and
+            `embedder` made its vectors.
+        budget_hash: BLAKE3 of the token budget.
+        threshold: of the overlap.
+        settings_hash: BLAKE3 of all other settings.
+        scope: who reads, and where.
+    """
+
+    query_hash: str
+    state_root: str
+    generation: int
+    budget_hash: str
+    packing: PackingName
+    tokenizer: str
+    threshold: float
+    settings_hash: str
+    embedder: str
+    scope: str = ""
+
+
+class ContextCache:
+    """At most so many contexts, the least recently used one out first; safe between threads.
+
+    A context of an older state of its scope is let go as soon as one of a newer state is looked
+    for or put, so that no text of what was erased stays for long.
+
+    Spec: CFS-021 §Caching
+
+    Args:
+        max_size: most contexts; 0 keeps none.
+    """
+
+    def __init__(self, max_size: int) -> None:
+        self._max_size = max_size
+        self._held: OrderedDict[CacheKey, AssembledContext] = OrderedDict()
+        self._states: dict[str, tuple[int, str]] = {}
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        with self._lock:
+            return len(self._held)
+
+    def get(self, key: CacheKey) -> AssembledContext | None:
+        """The context of a key, which is now the one used last; None for a miss."""
+        with self._lock:
+            self._notice(key)
+            found = self._held.get(key)
+            if found is not None:
+                self._held.move_to_end(key)
+            return found
+
+    def put(self, key: CacheKey, context: AssembledContext) -> None:
+        """Keep a context; the one used least recently goes when there are too many."""
+        with self._lock:
+            if not self._notice(key):
+                return
+            self._held[key] = context
+            self._held.move_to_end(key)
+            while len(self._held) > self._max_size:
+                self._held.popitem(last=False)
+
+    def _notice(self, key: CacheKey) -> bool:
+        """Let older states of the scope go; false for a key that is itself of an older one."""
+        state = key.generation, key.state_root
+        known = self._states.get(key.scope)
+        if known is not None and key.generation < known[0]:
+            return False
+        if state != known:
+            self._states[key.scope] = state
+            for held in [
+                held for held in self._held
+                if held.scope == key.scope and (held.generation, held.state_root) != state
+            ]:  # fmt: skip
+                del self._held[held]
+        return True
+
 
 _SIMPLE = SimpleTokenizer()
 _DEFAULTS = AssemblySettings()
@@ -50,14 +208,14 @@ def assemble_context(
     query: str,
     view: View,
     budget: TokenBudget,
-    tokenizer: Tokenizer = _SIMPLE,
+    tokenizer: ContextTokenizer = _SIMPLE,
     *,
     now: datetime,
     settings: AssemblySettings = _DEFAULTS,
-    both: Both = in_turn,
+    both: PairRunner = run_in_turn,
     cache: ContextCache | None = None,
     scope: str = "",
-    screen: Screen | None = None,
+    screen: ResultScreen | None = None,
 ) -> AssembledContext:
     """Search a fabric for a question and assemble the context.
 
@@ -121,7 +279,7 @@ def assemble(
     query: str,
     results: Sequence[RetrievalResult],
     budget: TokenBudget,
-    tokenizer: Tokenizer = _SIMPLE,
+    tokenizer: ContextTokenizer = _SIMPLE,
     *,
     now: datetime,
     settings: AssemblySettings = _DEFAULTS,
@@ -152,7 +310,7 @@ def assemble(
     """
     query_hash, now = _query_hash(query), _aware(now)
     boosted = prefer_recent(results, settings) if settings.prefer_recent else results
-    ranked = unique(boosted)
+    ranked = unique_results(boosted)
     tokens = _counted(ranked, tokenizer) if counts is None else counts
     allowed = [result for result in ranked if result.chunk.id not in refused]
     kept, duplicates = deduplicate(allowed, settings.dedup_threshold)
@@ -167,7 +325,7 @@ def assemble(
         tokenizer=tokenizer,
         allow_partial=settings.allow_partial,
     )
-    packing, text, rendered_tokens = fitted(
+    packing, text, rendered_tokens = fit_text(
         packing,
         available=budget.available,
         places={result.chunk.id: place for place, result in enumerate(chosen)},
@@ -215,7 +373,7 @@ def assemble(
             FORMAT,
             *((WHOLE,) if settings.count_rendered else ()),
         ),
-        properties=measured(
+        properties=measure_properties(
             packing.placed,
             kept,
             overhead_tokens=overhead,
@@ -226,7 +384,7 @@ def assemble(
     )
 
 
-def _counted(results: Sequence[RetrievalResult], tokenizer: Tokenizer) -> dict[str, int]:
+def _counted(results: Sequence[RetrievalResult], tokenizer: ContextTokenizer) -> dict[str, int]:
     counts = tokenizer.count_many([result.chunk.text for result in results])
     return dict(zip((result.chunk.id for result in results), counts, strict=True))
 
@@ -276,3 +434,59 @@ def _aware(now: datetime) -> datetime:
     if now.tzinfo is None:
         raise RequestError(f"the time {now.isoformat()} has no time zone, wanted an aware one")
     return now.astimezone(UTC)
+
+
+def verify_determinism(
+    query: str,
+    view: View,
+    budget: TokenBudget,
+    tokenizer: ContextTokenizer = _SIMPLE,
+    *,
+    now: datetime,
+    settings: AssemblySettings = _DEFAULTS,
+    both: PairRunner = run_in_turn,
+) -> bool:
+    """Assemble twice, without a cache, and compare chunk ids and formatted text.
+
+    Spec: CFS-021 §12
+
+    Returns:
+        False as well when the fabric changed between the two so that the contexts differ.
+    """
+    context = verify_properties(
+        query, view, budget, tokenizer, now=now, settings=settings, both=both
+    )
+    return context.properties.deterministic is True
+
+
+def verify_properties(
+    query: str,
+    view: View,
+    budget: TokenBudget,
+    tokenizer: ContextTokenizer = _SIMPLE,
+    *,
+    now: datetime,
+    settings: AssemblySettings = _DEFAULTS,
+    both: PairRunner = run_in_turn,
+) -> AssembledContext:
+    """A context of which all five properties were measured, by assembling it twice.
+
+    Spec: CFS-021 §P1
+    """
+    one, other = (
+        assemble_context(query, view, budget, tokenizer, now=now, settings=settings, both=both)
+        for _ in range(2)
+    )
+    return one.changed(
+        properties=one.properties.model_copy(update={"deterministic": same_context(one, other)})
+    )
+
+
+def same_context(one: AssembledContext, other: AssembledContext) -> bool:
+    """Whether two contexts have the same chunks in the same order and the same text.
+
+    Spec: CFS-021 §12
+    """
+    if [chunk.chunk_id for chunk in one.chunks] != [chunk.chunk_id for chunk in other.chunks]:
+        return False
+    return one.text == other.text
