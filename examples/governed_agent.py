@@ -46,8 +46,8 @@ from crp_integrations.governance.state import (
 )
 from crp_integrations.governance.tools import ToolSpec
 from crp_integrations.governance.writing import MemoryWriter, PolicyContext
+from crp_integrations.guard.decisions import Subject
 from crp_integrations.guard.settings import GuardSettings
-from crp_integrations.guard.subjects import Subject
 from crp_integrations.langchain.roles import governed_graph, material_of, traces
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.vocabulary import EventType

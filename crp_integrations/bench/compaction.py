@@ -26,7 +26,7 @@ from crp_integrations.bench.selection.data import Collection, read
 from crp_integrations.engines.tokens import counter_for
 from crp_integrations.errors import RequestError
 from crp_integrations.evaluation.data_rows import each
-from crp_integrations.language.overlap import coverage, inverse_frequency
+from crp_integrations.language.lexical_overlap import coverage, inverse_frequency
 from crp_integrations.language.sentences import split_sentences
 from crp_integrations.ports import TokenCounter
 

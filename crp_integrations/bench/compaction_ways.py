@@ -19,7 +19,7 @@ from crp_integrations.governance.packs import (
     ContextSection,
     RetrievalEvidence,
 )
-from crp_integrations.language.overlap import coverage, inverse_frequency
+from crp_integrations.language.lexical_overlap import coverage, inverse_frequency
 from crp_integrations.language.sentences import split_sentences
 from crp_integrations.messages import Message, ToolCall
 from crp_integrations.ports import TokenCounter

@@ -27,7 +27,7 @@ from crp_integrations.bench.measure import cpu_ms, has_one_thread, in_one_thread
 from crp_integrations.bench.relay.data import passages, question
 from crp_integrations.governance.pack_records import AssembleRequest
 from crp_integrations.governance.writing import PolicyContext
-from crp_integrations.guard.subjects import LOCAL
+from crp_integrations.guard.decisions import LOCAL
 from crp_integrations.ports import Embedder
 from crp_integrations.relay.relay import Relay
 from crp_integrations.vocabulary import DropReason

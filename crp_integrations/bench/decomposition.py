@@ -35,7 +35,7 @@ from crp_integrations.evaluation.data_rows import rows_of
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.settings import ChunkingSettings, FabricSettings
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Subject
 from crp_integrations.loaders.text import read as read_text
 from crp_integrations.ports import Embedder, TokenCounter
 from crp_integrations.stores.keys import FixedKeyRing

@@ -47,8 +47,8 @@ from crp_integrations.envelope.rank import (
 from crp_integrations.envelope.records import (
     Candidate,
     Conflict,
-    DropReport,
     Envelope,
+    EnvelopeDrops,
     EnvelopePreview,
     PackedFact,
     RankedFact,
@@ -67,7 +67,7 @@ def build_drop_report(
     ranking: Ranking,
     packing: PackResult,
     refused: Sequence[Candidate] = (),
-) -> DropReport:
+) -> EnvelopeDrops:
     """Name everything that was left out, in the order of the ranking, then what was refused.
 
     Included and dropped facts together are the candidates, each once.
@@ -82,7 +82,7 @@ def build_drop_report(
         at = columns.position(fact_id)
         if at is not None and fact_id not in kept:
             left[at] = False
-    return DropReport(
+    return EnvelopeDrops(
         columns.ids,
         columns.tokens,
         ranking.picks[left[ranking.picks]],

@@ -12,18 +12,24 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from crp_integrations.language.questions.asked import TELLING, WH, Asked, asked
-from crp_integrations.language.questions.bridging import bridged
-from crp_integrations.language.questions.comparing import (
-    Compared,
-    alternatives,
-    compared,
-    measured,
-    of_both,
+from crp_integrations.language.questions.bridges import find_bridges
+from crp_integrations.language.questions.comparisons import (
+    QuestionComparison,
+    find_alternatives,
+    find_comparison,
+    find_measured,
+    find_of_both,
+    listed_conditions,
+    listed_properties,
 )
-from crp_integrations.language.questions.coordination import frame
-from crp_integrations.language.questions.listing import conditions, properties
-from crp_integrations.language.questions.tasks import tasks
+from crp_integrations.language.questions.frame import (
+    TELLING,
+    WH,
+    MaskedQuestion,
+    mask_question,
+    split_tasks,
+    trim_frame,
+)
 from crp_integrations.language.words import content_stems, stem
 from crp_integrations.records import Part
 
@@ -86,7 +92,7 @@ def decompose(query: str, settings: DecomposeSettings) -> tuple[str, ...]:
     """
     if not settings.rules or settings.most < 2 or len(query) > settings.longest:
         return (query,)
-    parts = tasks(asked(query))
+    parts = split_tasks(mask_question(query))
     found: list[str] = []
     items: tuple[str, ...] = ()
     for part in parts:
@@ -128,17 +134,22 @@ def lost_words(query: str, needs: Sequence[str]) -> frozenset[str]:
     return frozenset(content_stems(query)) - told - FRAME
 
 
-def _compared(part: Asked, *, alone: bool) -> Compared | None:
-    return compared(part, alone=alone) or alternatives(part) or measured(part) or of_both(part)
+def _compared(part: MaskedQuestion, *, alone: bool) -> QuestionComparison | None:
+    return (
+        find_comparison(part, alone=alone)
+        or find_alternatives(part)
+        or find_measured(part)
+        or find_of_both(part)
+    )
 
 
-def _needs(part: Asked, settings: DecomposeSettings, *, whole: str) -> list[str]:
+def _needs(part: MaskedQuestion, settings: DecomposeSettings, *, whole: str) -> list[str]:
     """The needs of a task that compares nothing: what it lists, or what it rests on and itself."""
-    listed = properties(part) or conditions(part)
-    return list(listed) if listed else [*bridged(part, settings.depth), whole]
+    listed = listed_properties(part) or listed_conditions(part)
+    return list(listed) if listed else [*find_bridges(part, settings.depth), whole]
 
 
-def _for_each(part: Asked, items: Sequence[str]) -> list[str]:
+def _for_each(part: MaskedQuestion, items: Sequence[str]) -> list[str]:
     """A task about each of the things that were compared before, once for each of them."""
     match = _EACH.search(part.mask) if items else None
     if match is None:
@@ -146,4 +157,4 @@ def _for_each(part: Asked, items: Sequence[str]) -> list[str]:
     wanted = part.cut(0, match.start())
     if wanted.first in TELLING:
         wanted = wanted.cut(len(wanted.first))
-    return [f"{item} {frame(wanted).text}" for item in items]
+    return [f"{item} {trim_frame(wanted).text}" for item in items]

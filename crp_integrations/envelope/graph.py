@@ -22,8 +22,8 @@ from crp_integrations.envelope.candidates import Candidates
 from crp_integrations.envelope.ports import Link, Reached, Walker
 from crp_integrations.envelope.settings import GraphExpansionSettings
 from crp_integrations.fabric.records import Edge, Where
-from crp_integrations.guard.labels import LabelFilter
-from crp_integrations.language.profile import asked, named, profiles
+from crp_integrations.guard.decisions import LabelFilter
+from crp_integrations.language.lexical_overlap import named_stems, profiles, question_stems
 from crp_integrations.scores import SCALE, to_fixed
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def reach_facts(
     Returns:
         By id, seeds left out; strengths fall with the hops.
     """
-    known = frozenset(asked(query))
+    known = frozenset(question_stems(query))
     read = _GraphReader(settings)
     read.take(view.briefs(sorted(seeds)), labels)
     frontier = sorted(read.briefs.keys() - read.barred)
@@ -191,7 +191,7 @@ def _names(
     """Names in texts that hold a word which the question does not have, as they are written."""
     found: dict[Name, str] = {}
     for text in texts:
-        for written, stems in named(text):
+        for written, stems in named_stems(text):
             if stems not in seen and not known.issuperset(stems):
                 found.setdefault(stems, written)
     return dict(list(found.items())[:most])

@@ -33,8 +33,14 @@ import numpy.typing as npt
 from crp_integrations.envelope.candidates import ScoredSpan, ScoredSpans, made
 from crp_integrations.envelope.records import Candidate, Integers
 from crp_integrations.envelope.settings import HybridSettings
+from crp_integrations.language.lexical_overlap import (
+    LexicalProfile,
+    StemHits,
+    named_stems,
+    profiles,
+    question_stems,
+)
 from crp_integrations.language.memo import forgotten_with
-from crp_integrations.language.profile import Found, Profile, asked, named, profiles
 from crp_integrations.scores import SCALE
 from crp_integrations.vocabulary import FactStatus
 
@@ -99,13 +105,13 @@ class WeighedPool:
     """
 
     pool: CandidatePool
-    profiles: Sequence[Profile]
+    profiles: Sequence[LexicalProfile]
     terms: Sequence[str]
     whole: Floats
     mean: float
     mix: Floats
     best: Sequence[int]
-    held: Sequence[Sequence[tuple[int, Found]]]
+    held: Sequence[Sequence[tuple[int, StemHits]]]
 
 
 def weigh_pool(pool: CandidatePool, settings: HybridSettings) -> WeighedPool:
@@ -113,9 +119,9 @@ def weigh_pool(pool: CandidatePool, settings: HybridSettings) -> WeighedPool:
 
     Spec: CRP-SPEC-003 §6.3
     """
-    terms, read = asked(pool.query), profiles(pool.contents)
+    terms, read = question_stems(pool.query), profiles(pool.contents)
     norm, mean = _lengths([text.words for text in read])
-    every: dict[str, list[tuple[int, Found]]] = {term: [] for term in terms}
+    every: dict[str, list[tuple[int, StemHits]]] = {term: [] for term in terms}
     # Most texts hold few of the terms, so each is asked once for those that it has.
     for at, text in enumerate(read):
         for term in text.stems.keys() & every.keys():
@@ -138,7 +144,7 @@ def new_names(found: WeighedPool) -> list[str]:
     names = {
         written: None
         for position in found.best
-        for written, stems in named(found.pool.contents[position])
+        for written, stems in named_stems(found.pool.contents[position])
         if not known.issuperset(stems)
     }
     return list(names)
@@ -287,7 +293,10 @@ def _hop(found: WeighedPool, base: Floats, settings: HybridSettings) -> Floats:
     contents, count, known = found.pool.contents, len(base), set(found.terms)
     links = np.zeros(count)
     named_in = [
-        (position, [stems for _, stems in named(contents[position]) if not known.issuperset(stems)])
+        (
+            position,
+            [stems for _, stems in named_stems(contents[position]) if not known.issuperset(stems)],
+        )
         for position in found.best
     ]
     often = _often({stem for _, names in named_in for stems in names for stem in stems}, found)
@@ -360,7 +369,7 @@ def hybrid_candidates(
     relevance: Cosines,
     tokens: Sequence[int],
     found: HybridScores,
-    profiles: Sequence[Profile],
+    profiles: Sequence[LexicalProfile],
     settings: HybridSettings,
 ) -> tuple[Candidate, ...]:
     """Candidates with mixed scores and, where they can be shown in part, stretches.

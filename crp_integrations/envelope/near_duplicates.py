@@ -19,7 +19,7 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from crp_integrations.language.differences import Statement, statement
+from crp_integrations.language.differences import ComparedStatement, read_statement
 from crp_integrations.scores import SCALE, to_fixed
 from crp_integrations.vectors import FloatRows
 
@@ -240,7 +240,7 @@ class NearDuplicates:
         # A copy has its original's row; the original is whichever was met first.
         self._original: dict[int, int] = {}
         self._split: dict[int, tuple[Places, Places]] = {}
-        self._statements: dict[str, Statement] = {}
+        self._statements: dict[str, ComparedStatement] = {}
         self._whole = False
         # Candidates that are known are handed to several turns at once.
         self._lock = threading.RLock()
@@ -372,11 +372,11 @@ class NearDuplicates:
     def _differ(self, left: str, right: str) -> bool:
         return self._statement(left).differs(self._statement(right))
 
-    def _statement(self, text: str) -> Statement:
+    def _statement(self, text: str) -> ComparedStatement:
         # Here as well as there: thousands of texts would push one another out.
         found = self._statements.get(text)
         if found is None:
-            found = self._statements[text] = statement(text)
+            found = self._statements[text] = read_statement(text)
         return found
 
     def _above(self, block: Places) -> tuple[Places, Places]:

@@ -107,10 +107,10 @@ class DropRow(NamedTuple):
 
 def drop_rows(dropped: Sequence[Drop]) -> Iterable[Drop | DropRow]:
     """What was left out, for who reads it once; of columns no record is made and kept."""
-    return dropped.rows() if isinstance(dropped, DropReport) else dropped
+    return dropped.rows() if isinstance(dropped, EnvelopeDrops) else dropped
 
 
-class DropReport(Sequence[Drop]):
+class EnvelopeDrops(Sequence[Drop]):
     """A drop report as columns; equal to any other sequence of the same records.
 
     It holds ids and counts, no fact's text.
@@ -167,7 +167,7 @@ class DropReport(Sequence[Drop]):
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        if not isinstance(other, (tuple, DropReport)):
+        if not isinstance(other, (tuple, EnvelopeDrops)):
             return NotImplemented
         return len(self) == len(other) and self._all() == tuple(other)
 
@@ -239,7 +239,7 @@ class _Late:
 
 
 def _read(value: Any, handler: Callable[[Any], Any]) -> Any:
-    return value if isinstance(value, DropReport) else handler(value)
+    return value if isinstance(value, EnvelopeDrops) else handler(value)
 
 
 def _written(value: Sequence[Drop], handler: Callable[[Any], Any]) -> Any:

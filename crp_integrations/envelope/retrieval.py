@@ -31,7 +31,7 @@ from crp_integrations.envelope.records import Candidate
 from crp_integrations.envelope.retriever_hits import RetrieverHits
 from crp_integrations.envelope.settings import EnvelopeSettings, HybridSettings
 from crp_integrations.fabric.records import Where
-from crp_integrations.guard.labels import LabelFilter
+from crp_integrations.guard.decisions import LabelFilter
 from crp_integrations.guard.ports import REDACTION
 from crp_integrations.ports import TokenCounter
 from crp_integrations.scores import to_fixed

@@ -16,9 +16,12 @@ from dataclasses import dataclass
 from crp_integrations.envelope.candidates import Candidates, refuse_candidates
 from crp_integrations.envelope.cfs.records import RetrievalResult
 from crp_integrations.envelope.records import Candidate
-from crp_integrations.guard.injection.detect import RULES
-from crp_integrations.guard.injection.detector import Detector
-from crp_integrations.guard.injection.screening import ScreeningSettings, screen
+from crp_integrations.guard.injection.detection import (
+    RULES,
+    InjectionDetector,
+    ScreeningSettings,
+    screen_texts,
+)
 from crp_integrations.scores import SCALE, to_fixed
 from crp_integrations.vocabulary import DropReason
 
@@ -26,7 +29,7 @@ SCREEN = "screen@1"
 
 
 def screen_candidates(
-    candidates: Candidates, settings: ScreeningSettings, detector: Detector
+    candidates: Candidates, settings: ScreeningSettings, detector: InjectionDetector
 ) -> Candidates:
     """The same candidates, those that may not enter refused; off unless the settings say so.
 
@@ -48,7 +51,7 @@ def screen_candidates(
 
 
 def find_refusals(
-    told: Sequence[tuple[str, str, int]], settings: ScreeningSettings, detector: Detector
+    told: Sequence[tuple[str, str, int]], settings: ScreeningSettings, detector: InjectionDetector
 ) -> tuple[dict[str, DropReason], tuple[str, ...]]:
     """Why each of these may not enter, by its id, and the algorithms that decided.
 
@@ -62,7 +65,7 @@ def find_refusals(
     asked = [(id_, text) for id_, text, near in told if near >= floor]
     reports = detector.reports([text for _, text in asked])
     known = {id_: report for (id_, _), report in zip(asked, reports, strict=True)}
-    found = screen(told, settings, known=known)
+    found = screen_texts(told, settings, known=known)
     reasons = {one.id: DropReason(one.reason) for one in found.refused}
     if found.minimal:
         reasons |= dict.fromkeys(found.kept, DropReason.MINIMAL)
@@ -87,7 +90,7 @@ class ResultScreen:
     """
 
     settings: ScreeningSettings
-    detector: Detector
+    detector: InjectionDetector
 
     def refused(
         self, results: Sequence[RetrievalResult]

@@ -14,7 +14,7 @@ from pydantic import Field
 from crp_integrations.envelope.cfs.records import AssemblySettings
 from crp_integrations.envelope.decomposition import DecomposeSettings
 from crp_integrations.errors import ConfigError
-from crp_integrations.guard.injection.screening import ScreeningSettings
+from crp_integrations.guard.injection.detection import ScreeningSettings
 from crp_integrations.records import Part
 
 

@@ -35,9 +35,8 @@ from crp_integrations.fabric.search.ready import Ready
 from crp_integrations.fabric.search.shelves import Shelves
 from crp_integrations.fabric.settings import FabricSettings
 from crp_integrations.fabric.shared import check_configured, refuse_reserved, stored_name
-from crp_integrations.guard.decisions import AllowAll, Guard
+from crp_integrations.guard.decisions import LOCAL, AllowAll, Guard, Subject
 from crp_integrations.guard.ports import Redactor
-from crp_integrations.guard.subjects import LOCAL, Subject
 from crp_integrations.ports import Clock, Embedder, KeyRing, Silent, TokenCounter, Tracer
 from crp_integrations.seals import iso
 

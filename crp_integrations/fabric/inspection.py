@@ -12,8 +12,7 @@ from crp_integrations.fabric.health import Examination, Health, Stats
 from crp_integrations.fabric.reading import Reading
 from crp_integrations.fabric.records import Fact, Source, Where
 from crp_integrations.given import of_kind
-from crp_integrations.guard.decisions import NAMESPACE, Guard, require
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import NAMESPACE, Guard, Subject, require
 
 if TYPE_CHECKING:
     from crp_integrations.fabric.fabric import Fabric

@@ -22,9 +22,8 @@ from crp_integrations.fabric.search.shelves import Use
 from crp_integrations.fabric.settings import FabricSettings
 from crp_integrations.fabric.shared import SharedReading
 from crp_integrations.fabric.view import View
-from crp_integrations.guard.decisions import NAMESPACE, Guard, require
+from crp_integrations.guard.decisions import NAMESPACE, Guard, Subject, require
 from crp_integrations.guard.ports import Redactor
-from crp_integrations.guard.subjects import Subject
 from crp_integrations.language import memo
 from crp_integrations.ports import Clock, Embedder, TokenCounter
 

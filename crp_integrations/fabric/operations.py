@@ -25,8 +25,7 @@ from crp_integrations.fabric.ports import FactsFacet, settled_in, shown_in
 from crp_integrations.fabric.reading import Reading
 from crp_integrations.fabric.records import Edge, Fact, access_labels
 from crp_integrations.fabric.shared import PREFIX, SharedReading, refuse_other_text, refuse_shared
-from crp_integrations.guard.decisions import NAMESPACE, Action, Decision, Guard, require
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import NAMESPACE, Action, Decision, Guard, Subject, require
 from crp_integrations.language import memo
 from crp_integrations.vocabulary import SourceKind
 

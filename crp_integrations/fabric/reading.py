@@ -19,8 +19,7 @@ from crp_integrations.fabric.search.live import Picture
 from crp_integrations.fabric.search.redacted import alone, merged, redacted_hits, searched
 from crp_integrations.fabric.search.scanning import Hit
 from crp_integrations.fabric.search.stored import StoredIndex, StoredPicture, stored_picture
-from crp_integrations.guard.decisions import Decision, Guard
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Decision, Guard, Subject
 from crp_integrations.language.words import STOP_WORDS, words
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import RETRIEVABLE, FactStatus, SourceStatus

@@ -28,7 +28,7 @@ from crp_integrations.governance.selecting import KnownMemories, Selected, selec
 from crp_integrations.governance.tools import TOOL_RAG, ToolSelection, ToolSelector
 from crp_integrations.governance.warning import warned
 from crp_integrations.governance.writing import PolicyContext, of_caller
-from crp_integrations.guard.injection.detector import Detector
+from crp_integrations.guard.injection.detection import InjectionDetector
 from crp_integrations.ports import Clock, TokenCounter
 from crp_integrations.scores import SCALE, to_fixed
 from crp_integrations.vocabulary import DropReason, GroundingMode
@@ -55,7 +55,7 @@ class Parts:
     settings: PackSettings
     envelope: EnvelopeSettings
     selector: ToolSelector
-    detector: Detector = field(default_factory=Detector)
+    detector: InjectionDetector = field(default_factory=InjectionDetector)
     walker: Walker | None = None
     reranker: Reranker | None = None
     log: Callable[[Composed], None] | None = None

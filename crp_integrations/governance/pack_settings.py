@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from crp_integrations.envelope.settings import GraphExpansionSettings
 from crp_integrations.governance.tools import ToolSettings
-from crp_integrations.guard.injection.screening import ScreeningSettings
+from crp_integrations.guard.injection.detection import ScreeningSettings
 from crp_integrations.records import Part
 from crp_integrations.scores import SCALE, to_fixed
 

@@ -27,8 +27,8 @@ from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.fabric.records import Fact
 from crp_integrations.governance.items import MEMORY_KEY
 from crp_integrations.governance.pack_settings import PackSettings
-from crp_integrations.guard.injection.detector import Detector
-from crp_integrations.guard.labels import LabelFilter
+from crp_integrations.guard.decisions import LabelFilter
+from crp_integrations.guard.injection.detection import InjectionDetector
 from crp_integrations.ports import TokenCounter
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import DropReason
@@ -107,7 +107,7 @@ def select(
     settings: PackSettings,
     envelope: EnvelopeSettings,
     labels: LabelFilter,
-    detector: Detector,
+    detector: InjectionDetector,
     walker: Walker | None,
     reranker: Reranker | None,
     known: KnownMemories,

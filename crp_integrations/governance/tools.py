@@ -20,8 +20,7 @@ from pydantic import AfterValidator, Field
 from crp_integrations.envelope.hybrid import CandidatePool, weigh_pool
 from crp_integrations.envelope.settings import HybridSettings
 from crp_integrations.errors import RequestError
-from crp_integrations.guard.decisions import Decision
-from crp_integrations.guard.labels import LabelFilter
+from crp_integrations.guard.decisions import Decision, LabelFilter
 from crp_integrations.ports import Embedder
 from crp_integrations.records import Part, Record
 from crp_integrations.vectors import FloatRows, cosine

@@ -139,7 +139,7 @@ class Numeral:
     share: bool = False
 
 
-def read(text: str, place: int) -> Numeral | None:
+def read_numeral(text: str, place: int) -> Numeral | None:
     """The numeral that begins at a place of a folded text, None when there is none."""
     first = text[place]
     if first in _GLYPHS:

@@ -12,7 +12,7 @@ from typing import Final
 
 from crp_integrations.language.blocks import blocks
 from crp_integrations.language.memo import LONGEST, remembered_within
-from crp_integrations.language.spans import Span
+from crp_integrations.language.text import Span
 
 # Characters of texts whose sentences are remembered: an envelope's, and no file's that is read in.
 _KEPT: Final = 1 << 17

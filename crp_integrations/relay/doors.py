@@ -24,8 +24,8 @@ from crp_integrations.fabric.records import Fact
 from crp_integrations.governance.compaction import AutoCompactor
 from crp_integrations.governance.compaction.records import CompactHistory
 from crp_integrations.governance.compaction.triggers import share
-from crp_integrations.guard.injection.detector import Detector
-from crp_integrations.guard.injection.ports import InjectionModel
+from crp_integrations.guard.injection.detection import InjectionDetector
+from crp_integrations.guard.ports import InjectionModel
 from crp_integrations.messages import Message
 from crp_integrations.ports import Embedder
 from crp_integrations.relay import prompt
@@ -123,7 +123,9 @@ def pack(
         settings=chosen.envelope,
     )
     screening = chosen.envelope.screening
-    candidates = screen_candidates(candidates, screening, Detector(screening.injection, injections))
+    candidates = screen_candidates(
+        candidates, screening, InjectionDetector(screening.injection, injections)
+    )
     if reranker is not None:
         candidates = rerank_candidates(candidates, reranker, chosen.envelope)
     envelope = assemble(

@@ -29,8 +29,7 @@ from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.fabric.search.scanning import Hit
 from crp_integrations.fabric.search.shelves import Shelf, Use
 from crp_integrations.fabric.view import View
-from crp_integrations.guard.decisions import Decision
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Decision, Subject
 from crp_integrations.headers import names
 from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore

@@ -8,7 +8,7 @@ import pickle
 import pytest
 from pydantic import ValidationError
 
-from crp_integrations.envelope.records import Drop, DropReport, Envelope, drop_rows
+from crp_integrations.envelope.records import Drop, Envelope, EnvelopeDrops, drop_rows
 from crp_integrations.vocabulary import DropReason
 from tests.envelope.builders import candidates, fact, made
 
@@ -26,7 +26,7 @@ def plain(envelope: Envelope) -> tuple[Drop, ...]:
 def test_a_report_equals_the_tuple_of_its_records() -> None:
     envelope, again = report(), report()
     records = plain(envelope)
-    assert isinstance(envelope.dropped, DropReport)
+    assert isinstance(envelope.dropped, EnvelopeDrops)
     assert len(records) == 4
     assert {one.reason for one in records} == {DropReason.K, DropReason.DUPLICATE}
     assert envelope.dropped == records == envelope.dropped
@@ -53,7 +53,7 @@ def test_a_report_is_read_at_a_place_in_part_or_backwards() -> None:
 
 def test_rows_say_what_the_records_say_and_make_none() -> None:
     dropped = report().dropped
-    assert isinstance(dropped, DropReport)
+    assert isinstance(dropped, EnvelopeDrops)
     rows = [(one.fact_id, one.reason, one.tokens, one.kept) for one in drop_rows(dropped)]
     assert dropped._made is None
     assert all(type(tokens) is int for _, _, tokens, _ in rows)

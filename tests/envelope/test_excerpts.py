@@ -17,7 +17,7 @@ from crp_integrations.envelope.prompt import ELLIPSIS, marker_text, render
 from crp_integrations.envelope.records import Candidate, Envelope
 from crp_integrations.envelope.rerank import rerank_candidates
 from crp_integrations.envelope.settings import EnvelopeSettings, HybridSettings
-from crp_integrations.language.profile import stretches
+from crp_integrations.language.lexical_overlap import sentence_spans
 from crp_integrations.ports import TokenCounter
 from crp_integrations.scores import SCALE, to_fixed
 from crp_integrations.seals import sha256, sha256_hex
@@ -38,7 +38,7 @@ def parted(
     fact_id: str, content: str, scores: Sequence[float], merit: float = 0.5, **fields: Any
 ) -> Candidate:
     """A fact with a score for each of its stretches, none where it is one."""
-    spans = stretches(content)
+    spans = sentence_spans(content)
     given = [scores[n % len(scores)] for n in range(len(spans))] if scores else []
     return replace(
         fact(fact_id, merit, content=content, **fields),

@@ -20,9 +20,7 @@ from crp_integrations.envelope.retriever_hits import RetrieverHits
 from crp_integrations.envelope.settings import EnvelopeSettings, GraphExpansionSettings
 from crp_integrations.errors import AccessDenied, FactRejected
 from crp_integrations.fabric.records import Edge, Fact, Where
-from crp_integrations.guard.decisions import Decision
-from crp_integrations.guard.labels import LabelFilter
-from crp_integrations.guard.subjects import LOCAL, Subject
+from crp_integrations.guard.decisions import LOCAL, Decision, LabelFilter, Subject
 from crp_integrations.scores import SCALE
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.vocabulary import DropReason

@@ -35,8 +35,7 @@ from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Brief
 from crp_integrations.fabric.records import Fact
-from crp_integrations.guard.decisions import Decision
-from crp_integrations.guard.subjects import LOCAL, Subject
+from crp_integrations.guard.decisions import LOCAL, Decision, Subject
 from crp_integrations.ports import Embedder
 from crp_integrations.relay.settings import load
 from crp_integrations.scores import SCALE, to_fixed

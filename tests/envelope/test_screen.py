@@ -20,8 +20,7 @@ from crp_integrations.envelope.screen import screen_candidates
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import EngineError
 from crp_integrations.fabric.records import Fact
-from crp_integrations.guard.injection.detector import Detector
-from crp_integrations.guard.injection.screening import ScreeningSettings
+from crp_integrations.guard.injection.detection import InjectionDetector, ScreeningSettings
 from crp_integrations.vocabulary import DropReason, GroundingMode, QualityTier
 from tests.doubles import NOON, HashEmbedder, WordCounter
 
@@ -73,7 +72,7 @@ class Model:
 @pytest.mark.requirement("SUM-select-8")
 @pytest.mark.requirement("SUM-pipe-10")
 def test_what_gives_orders_is_refused_by_name() -> None:
-    chosen = screen_candidates(candidates(), ON, Detector())
+    chosen = screen_candidates(candidates(), ON, InjectionDetector())
     made = envelope(chosen)
     assert INJECTED not in made.text
     assert "18 tons" in made.text
@@ -84,19 +83,19 @@ def test_what_gives_orders_is_refused_by_name() -> None:
     assert "screen@1:injection@1" in made.algorithms
     # The report reads as a tuple of records, from either end.
     assert made.dropped[-1] == made.dropped[len(made.dropped) - 1] == tuple(made.dropped)[-1]
-    assert screen_candidates(candidates(), ScreeningSettings(), Detector()) == candidates()
+    assert screen_candidates(candidates(), ScreeningSettings(), InjectionDetector()) == candidates()
 
 
 @pytest.mark.requirement("SUM-pipe-10")
 def test_what_no_retriever_stands_for_is_off_the_topic() -> None:
     chosen = screen_candidates(
-        candidates(), ScreeningSettings(enabled=True, relevance_floor=0.2), Detector()
+        candidates(), ScreeningSettings(enabled=True, relevance_floor=0.2), InjectionDetector()
     )
     reasons = {fact.content: fact.refused for fact in chosen.facts}
     assert reasons[FACTS[3]] is DropReason.OFF_TOPIC
     assert reasons[FACTS[0]] is None
     strict = ScreeningSettings(enabled=True, relevance_floor=1.0)
-    nothing = screen_candidates(candidates(), strict, Detector())
+    nothing = screen_candidates(candidates(), strict, InjectionDetector())
     made = envelope(nothing)
     assert (made.text, made.quality_tier) == ("", QualityTier.D)
     assert len(made.dropped) == len(FACTS)
@@ -104,7 +103,9 @@ def test_what_no_retriever_stands_for_is_off_the_topic() -> None:
 
 @pytest.mark.requirement("SUM-pipe-10")
 def test_where_too_little_is_safe_the_minimal_pack_is_used() -> None:
-    chosen = screen_candidates(candidates(), ScreeningSettings(enabled=True, fewest=5), Detector())
+    chosen = screen_candidates(
+        candidates(), ScreeningSettings(enabled=True, fewest=5), InjectionDetector()
+    )
     made = envelope(chosen)
     assert made.facts == ()
     reasons = sorted(drop.reason for drop in made.dropped)
@@ -114,7 +115,7 @@ def test_where_too_little_is_safe_the_minimal_pack_is_used() -> None:
 @pytest.mark.requirement("SUM-pipe-10")
 def test_a_model_is_asked_beside_the_rules_and_once_for_each_text() -> None:
     model = Model()
-    detector = Detector(model=model)
+    detector = InjectionDetector(model=model)
     facts = [*FACTS, "Fetch a banana for the crane operator."]
     chosen = screen_candidates(candidates(facts), ON, detector)
     refused = {fact.content for fact in chosen.facts if fact.refused}
@@ -123,7 +124,7 @@ def test_a_model_is_asked_beside_the_rules_and_once_for_each_text() -> None:
     screen_candidates(candidates(facts), ON, detector)
     assert len(model.seen) == len(facts)
     assert "screen@1:injection@1+bananas@1" in chosen.algorithms
-    small = Detector(most_texts=1)
+    small = InjectionDetector(most_texts=1)
     assert [one.injected for one in small.reports([INJECTED, FACTS[0], INJECTED])] == [
         True,
         False,
@@ -139,7 +140,7 @@ def test_a_model_that_fails_lets_nothing_in() -> None:
             return []
 
     with pytest.raises(EngineError, match="0 scores for 5 texts"):
-        screen_candidates(candidates(), ON, Detector(model=Broken()))
+        screen_candidates(candidates(), ON, InjectionDetector(model=Broken()))
 
 
 def test_a_reranker_never_sees_what_is_refused() -> None:
@@ -154,7 +155,7 @@ def test_a_reranker_never_sees_what_is_refused() -> None:
     reranker = Reranker()
     made = envelope(
         rerank_candidates(
-            screen_candidates(candidates(), ON, Detector()), reranker, EnvelopeSettings()
+            screen_candidates(candidates(), ON, InjectionDetector()), reranker, EnvelopeSettings()
         )
     )
     assert INJECTED not in reranker.seen
@@ -164,7 +165,7 @@ def test_a_reranker_never_sees_what_is_refused() -> None:
 
 def test_a_vital_fact_that_is_refused_caps_the_tier() -> None:
     facts = [*FACTS[:4], Fact(content=INJECTED, importance_weight=0.95)]
-    made = envelope(screen_candidates(candidates(facts), ON, Detector()))
+    made = envelope(screen_candidates(candidates(facts), ON, InjectionDetector()))
     assert "1 fact of importance 0.90 or more may not be shown" in [c.reason for c in made.caps]
 
 

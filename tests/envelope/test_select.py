@@ -19,7 +19,7 @@ from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.fabric.view import View
-from crp_integrations.guard.subjects import LOCAL
+from crp_integrations.guard.decisions import LOCAL
 from crp_integrations.scores import SCALE, to_fixed
 from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore

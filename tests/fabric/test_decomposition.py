@@ -15,7 +15,7 @@ from crp_integrations.fabric.ingest.chunking import Chunk, cut
 from crp_integrations.fabric.ingest.decomposition import passages
 from crp_integrations.fabric.records import Block, Document
 from crp_integrations.fabric.settings import ChunkingSettings, FabricSettings
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Subject
 from crp_integrations.language.claims import segment
 from crp_integrations.loaders.markdown import read as read_markdown
 from crp_integrations.loaders.text import paragraphs, read

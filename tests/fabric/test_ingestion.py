@@ -32,8 +32,7 @@ from crp_integrations.fabric.records import (
     source_id,
 )
 from crp_integrations.fabric.settings import FabricSettings
-from crp_integrations.guard.decisions import Decision
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Decision, Subject
 from crp_integrations.loaders import find as find_module
 from crp_integrations.loaders import load as load_module
 from crp_integrations.loaders.load import load

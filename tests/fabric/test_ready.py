@@ -19,8 +19,7 @@ from crp_integrations.fabric.ports import Brief, Mark
 from crp_integrations.fabric.records import Fact
 from crp_integrations.fabric.search.ready import Ready
 from crp_integrations.fabric.settings import FabricSettings
-from crp_integrations.guard.decisions import Decision
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Decision, Subject
 from crp_integrations.language import memo
 from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore

@@ -14,7 +14,7 @@ from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.search.shelves import EMPTY, Shelves, Use
 from crp_integrations.fabric.settings import FabricSettings, ShelfSettings
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Subject
 from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore
 from tests.doubles import NOON, FixedClock, HashEmbedder, WordCounter

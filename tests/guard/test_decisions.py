@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crp_integrations.errors import AccessDenied
-from crp_integrations.guard.decisions import AllowAll, Decision, require
-from crp_integrations.guard.subjects import LOCAL, Subject
+from crp_integrations.guard.decisions import LOCAL, AllowAll, Decision, Subject, require
 
 ACTIONS = ("read", "write", "erase")
 

@@ -8,9 +8,13 @@ from typing import Any
 import pytest
 
 from crp_integrations.errors import AccessDenied, RequestError
-from crp_integrations.guard.decisions import Decision, require
-from crp_integrations.guard.exceptions import Excepting, Used, audited, granted
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Decision, Subject, require
+from crp_integrations.guard.governed_exceptions import (
+    ExceptionGuard,
+    ExceptionUse,
+    audit_exceptions,
+    grant_exception,
+)
 from tests.doubles import NOON, FixedClock
 
 ANNA = Subject(tenant="acme", name="anna")
@@ -51,11 +55,11 @@ class World:
 
     def __init__(self, **more: Any) -> None:
         self.clock = FixedClock()
-        self.uses: list[Used] = []
+        self.uses: list[ExceptionUse] = []
         self.events: list[tuple[str, Any]] = []
-        self.guard = Excepting(
+        self.guard = ExceptionGuard(
             Denying(),
-            [granted(written(**more))],
+            [grant_exception(written(**more))],
             self.clock,
             {"journal": self.uses.append},
             lambda tenant: self.events,
@@ -73,26 +77,26 @@ def test_an_exception_without_what_makes_it_one_is_refused(field: str) -> None:
     fields = written()
     del fields[field]
     with pytest.raises(RequestError, match=field):
-        granted(fields)
+        grant_exception(fields)
     for empty in ("", " ", None, (), {}):
         with pytest.raises(RequestError, match=field):
-            granted(written(**{field: empty}))
-    assert granted(written()).owner == "kim@acme.example"
+            grant_exception(written(**{field: empty}))
+    assert grant_exception(written()).owner == "kim@acme.example"
     with pytest.raises(RequestError, match="not after"):
-        granted(written(expires_at=NOON - HOUR))
+        grant_exception(written(expires_at=NOON - HOUR))
     with pytest.raises(RequestError, match="time zone"):
-        granted(written(expires_at=NOON.replace(tzinfo=None)))
+        grant_exception(written(expires_at=NOON.replace(tzinfo=None)))
 
 
 def test_a_refusal_says_which_exception_of_a_file_it_is() -> None:
     with pytest.raises(
         RequestError, match=r"^governed exception 'legacy-export' is refused: owner"
     ):
-        granted(written(owner=""))
+        grant_exception(written(owner=""))
     unnamed = written()
     del unnamed["id"]
     with pytest.raises(RequestError, match=r"^governed exception without an id is refused: id"):
-        granted(unnamed)
+        grant_exception(unnamed)
 
 
 def test_every_use_is_told_to_the_hooks_and_the_ledger_lists_scope_and_decisions() -> None:
@@ -112,17 +116,21 @@ def test_every_use_is_told_to_the_hooks_and_the_ledger_lists_scope_and_decisions
 
 def test_a_hook_that_is_not_there_or_fails_lets_nothing_pass() -> None:
     with pytest.raises(RequestError, match="audit hooks that are not there: journal"):
-        Excepting(Denying(), [granted(written())], FixedClock(), {})
+        ExceptionGuard(Denying(), [grant_exception(written())], FixedClock(), {})
 
-    def broken(used: Used) -> None:
+    def broken(used: ExceptionUse) -> None:
         raise OSError("the disk is full")
 
-    guard = Excepting(Denying(), [granted(written())], FixedClock(), {"journal": broken})
+    guard = ExceptionGuard(
+        Denying(), [grant_exception(written())], FixedClock(), {"journal": broken}
+    )
     with pytest.raises(AccessDenied, match="'journal' of governed exception 'legacy-export'"):
         guard.decide(ANNA, "read", LABELS)
     assert guard.ledger()[0].uses == 0
     with pytest.raises(RequestError, match="twice"):
-        Excepting(Denying(), [granted(written())] * 2, FixedClock(), {"journal": broken})
+        ExceptionGuard(
+            Denying(), [grant_exception(written())] * 2, FixedClock(), {"journal": broken}
+        )
 
 
 @pytest.mark.requirement("SUM-exception-3")
@@ -179,9 +187,9 @@ class Strict:
 
 
 def test_what_carries_no_label_is_covered_by_no_exception() -> None:
-    uses: list[Used] = []
-    registered = granted(written())
-    guard = Excepting(Strict(), [registered], FixedClock(), {"journal": uses.append})
+    uses: list[ExceptionUse] = []
+    registered = grant_exception(written())
+    guard = ExceptionGuard(Strict(), [registered], FixedClock(), {"journal": uses.append})
     assert guard.decide(ANNA, "read", LABELS).allowed
     assert not registered.scope.covers(ANNA, "read", ())
     assert not guard.decide(ANNA, "read", ()).allowed
@@ -198,14 +206,17 @@ def test_an_exception_that_names_no_label_is_refused(labels: Any) -> None:
     if labels is not None:
         scope["labels"] = labels
     with pytest.raises(RequestError, match=r"scope\.labels"):
-        granted(written(scope=scope))
+        grant_exception(written(scope=scope))
 
 
 def test_a_runtime_audit_names_each_bypass_that_nobody_answers_for() -> None:
-    registry = [granted(written()), granted(written(id="old-import"))]
-    assert audited(registry, ["legacy-export", "old-import"], NOON) == ()
-    assert audited(registry, ["shadow", "legacy-export", "dump"], NOON) == ("dump", "shadow")
-    assert audited(registry, ["legacy-export"], NOON + 2 * HOUR) == ("legacy-export",)
+    registry = [grant_exception(written()), grant_exception(written(id="old-import"))]
+    assert audit_exceptions(registry, ["legacy-export", "old-import"], NOON) == ()
+    assert audit_exceptions(registry, ["shadow", "legacy-export", "dump"], NOON) == (
+        "dump",
+        "shadow",
+    )
+    assert audit_exceptions(registry, ["legacy-export"], NOON + 2 * HOUR) == ("legacy-export",)
 
 
 @pytest.mark.parametrize(
@@ -220,5 +231,5 @@ def test_a_runtime_audit_names_each_bypass_that_nobody_answers_for() -> None:
 )
 def test_a_refusal_is_in_words_of_this_package(fields: dict[str, Any], said: str) -> None:
     with pytest.raises(RequestError) as caught:
-        granted(written(**fields))
+        grant_exception(written(**fields))
     assert str(caught.value) == f"governed exception 'legacy-export' is refused: {said}"

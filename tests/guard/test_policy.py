@@ -20,10 +20,9 @@ from crp_integrations.engines.rego import RegoEngine
 from crp_integrations.engines.rego_tests import run_tests
 from crp_integrations.errors import AccessDenied, EngineError
 from crp_integrations.guard.access import access
-from crp_integrations.guard.decisions import PolicyDecisionRef, Resource, require
-from crp_integrations.guard.policy import PolicyGuard
+from crp_integrations.guard.decisions import PolicyDecisionRef, Resource, Subject, require
+from crp_integrations.guard.policy_guard import PolicyGuard
 from crp_integrations.guard.ports import Bundle
-from crp_integrations.guard.subjects import Subject
 
 ANNA = Subject(tenant="acme", name="anna", roles=("reader",))
 OLGA = Subject(tenant="acme", name="olga", roles=("operator",))

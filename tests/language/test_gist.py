@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from crp_integrations.dpe.verifier import readings
 from crp_integrations.language import dates, identifiers, memo, quantities
-from crp_integrations.language.gist import Gist, gist
+from crp_integrations.language.identifiers import Gist, gist
 
 EVERYTHING = Gist(True, None)
 MODULES = (dates, identifiers, quantities, readings)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from crp_integrations.language.lexical_overlap import named_stems, profile
 from crp_integrations.language.memo import forget, remembered, remembered_within
-from crp_integrations.language.profile import named, profile
 
 
 def test_texts_are_remembered_within_so_many_characters() -> None:
@@ -61,7 +61,7 @@ def test_what_is_read_while_all_is_forgotten_is_not_kept() -> None:
 
 def test_only_texts_of_ordinary_length_have_their_profile_and_names_remembered() -> None:
     short, long = "Ada Lovelace wrote it. " * 9, "Ada Lovelace wrote it. " * 400
-    for read in (profile, named):
+    for read in (profile, named_stems):
         assert read(short) is read(short)
         assert read(long) == read(long)
         assert read(long) is not read(long)

@@ -7,7 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crp_integrations.language.differences import differ
-from crp_integrations.language.overlap import Index, best_windows, coverage, inverse_frequency
+from crp_integrations.language.lexical_overlap import (
+    OverlapIndex,
+    best_windows,
+    coverage,
+    inverse_frequency,
+)
 from crp_integrations.language.words import content_stems, stem, words
 
 
@@ -40,7 +45,7 @@ def test_a_sentence_is_found_in_a_context_two_hundred_times_as_long():
     st.integers(1, 4),
 )
 def test_the_nearest_passages_are_those_of_the_best_windows_as_wide(passages, claim, count):
-    index = Index(passages)
+    index = OverlapIndex(passages)
     windows = index.best_windows(claim, size=200, count=count)
     assert index.nearest(claim, count) == [window.passage for window in windows]
 
@@ -50,7 +55,7 @@ def test_the_nearest_passages_are_those_of_the_best_windows_as_wide(passages, cl
     st.text(alphabet="abc d", max_size=20),
 )
 def test_windows_lie_in_their_passages(passages, claim):
-    windows = Index(passages).best_windows(claim, size=20, count=3)
+    windows = OverlapIndex(passages).best_windows(claim, size=20, count=3)
     assert len(windows) <= 3
     for window in windows:
         assert 0 <= window.start < window.end <= len(passages[window.passage])

@@ -9,8 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crp_integrations.language.profile import asked, named, profile, profiles, stretches
-from crp_integrations.language.stems import stems_of
+from crp_integrations.language.lexical_overlap import (
+    named_stems,
+    profile,
+    profiles,
+    question_stems,
+    sentence_spans,
+)
+from crp_integrations.language.words import stems_of
 
 HOSTILE = {
     "one long word": "a",
@@ -37,7 +43,7 @@ LONG, SHORT = 480, 40
 @given(st.one_of(st.text(max_size=1_500), PIECES))
 def test_stretches_hold_every_character_that_is_no_white_space_once_in_order(text: str) -> None:
     place = 0
-    for span in stretches(text):
+    for span in sentence_spans(text):
         assert place <= span.start < span.end <= len(text)
         assert not text[place : span.start].strip()
         assert span.end - span.start <= LONG
@@ -67,13 +73,13 @@ def test_a_profile_counts_the_stems_of_the_whole_and_of_each_stretch(text: str) 
 
 def test_what_is_said_shortly_joins_its_neighbour_and_a_long_sentence_is_cut_at_a_space() -> None:
     short = "Yes. The Meridian reactor was commissioned on 4 March 2019."
-    assert [span.of(short) for span in stretches(short)] == [short]
+    assert [span.of(short) for span in sentence_spans(short)] == [short]
     long = "and ".join(f"station {n} feeds the grid " for n in range(40)).strip()
-    cut = [span.of(long) for span in stretches(long)]
+    cut = [span.of(long) for span in sentence_spans(long)]
     assert len(cut) > 1
     assert " ".join(cut) == long
     two = f"{'One sentence that is long enough'.ljust(SHORT)}. {'Another of that length'.ljust(SHORT)}."
-    assert len(stretches(two)) == 2
+    assert len(sentence_spans(two)) == 2
 
 
 def calls(text: str) -> int:
@@ -88,7 +94,7 @@ def calls(text: str) -> int:
     try:
         # Past what is remembered, and names by what is behind the memory.
         profile(text)
-        named.__wrapped__(text)
+        named_stems.__wrapped__(text)
     finally:
         sys.setprofile(None)
     return count
@@ -102,14 +108,14 @@ def test_work_grows_no_faster_than_the_text(unit: str) -> None:
 
 
 def test_a_question_asks_for_each_stem_once_and_for_stop_words_only_without_others() -> None:
-    assert asked("Who founded the founding company?") == ("found", "compani")
-    assert asked("who is it, who is the who") == tuple(
+    assert question_stems("Who founded the founding company?") == ("found", "compani")
+    assert question_stems("who is it, who is the who") == tuple(
         dict.fromkeys(stems_of("who is it, who is the who"))
     )
-    assert asked("?! …") == asked("") == ()
+    assert question_stems("?! …") == question_stems("") == ()
 
 
 def test_names_have_their_stems_without_stop_words_and_each_once() -> None:
-    found = dict(named("Jane Smith of Acme Corp met NATO. NATO met Jane Smith of Acme Corp."))
+    found = dict(named_stems("Jane Smith of Acme Corp met NATO. NATO met Jane Smith of Acme Corp."))
     assert list(found) == ["Jane Smith of Acme Corp", "NATO"]
     assert found["Jane Smith of Acme Corp"] == ("jane", "smith", "acm", "corp")

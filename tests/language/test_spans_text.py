@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.language.spans import Span
-from crp_integrations.language.text import evened, fold, plain
+from crp_integrations.language.text import Span, fold, fold_case_and_space, plain
 
 
 def test_folding_of_look_alikes():
@@ -30,7 +29,7 @@ def test_each_folded_character_has_its_place(text):
 
 @given(st.text(alphabet="a1 \u00a0\r\n\t\u200b", max_size=60))
 def test_evening_leads_back_and_joins_no_columns(text):
-    even, folded = evened(text), fold(text)
+    even, folded = fold_case_and_space(text), fold(text)
     length = len(even.text)
     assert length == (len(text) if even.offsets is None else len(even.offsets) - 1)
     for place in range(length):
@@ -40,7 +39,7 @@ def test_evening_leads_back_and_joins_no_columns(text):
     assert [line[:1] for line in even.text.split("\n")] == [
         line[:1] for line in folded.text.split("\n")
     ]
-    assert evened("1   2").text == "1   2"
+    assert fold_case_and_space("1   2").text == "1   2"
 
 
 def test_a_line_end_of_two_characters_is_one():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from crp_integrations.language.claim_kinds import is_greeting, is_request, is_silent, is_talk
 from crp_integrations.language.claims import segment
-from crp_integrations.language.talk import is_greeting, is_request, is_silent, is_talk
 
 REFUSALS = [
     "I'm sorry",

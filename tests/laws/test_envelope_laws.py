@@ -247,7 +247,7 @@ SCRIPT = """
 import random, sys
 from crp_integrations.envelope.retrieval import gather
 from crp_integrations.fabric.fabric import Fabric
-from crp_integrations.guard.subjects import LOCAL
+from crp_integrations.guard.decisions import LOCAL
 from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore
 from tests.doubles import FixedClock, HashEmbedder, WordCounter

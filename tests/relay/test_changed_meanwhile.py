@@ -11,7 +11,7 @@ from crp_integrations import Relay
 from crp_integrations.envelope.retrieval import gather
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.view import View
-from crp_integrations.language.profile import profile
+from crp_integrations.language.lexical_overlap import profile
 from crp_integrations.messages import Reply
 from crp_integrations.relay.steps import Dispatch
 from tests.envelope.builders import SETTINGS, LetterCounter

@@ -23,7 +23,7 @@ from crp_integrations.errors import (
 from crp_integrations.fabric.ports.searching import searching_in
 from crp_integrations.fabric.records import Where
 from crp_integrations.fabric.view import View
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Subject
 from crp_integrations.stores.objects import FolderObjects
 from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.stores.postgres.connection import Connection

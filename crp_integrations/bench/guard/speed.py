@@ -13,9 +13,9 @@ from crp_integrations.engines.rego import RegoEngine
 from crp_integrations.fabric.gate import Gate
 from crp_integrations.fabric.records import Fact
 from crp_integrations.guard.access import access
-from crp_integrations.guard.policy import PolicyGuard
+from crp_integrations.guard.decisions import Subject
+from crp_integrations.guard.policy_guard import PolicyGuard
 from crp_integrations.guard.settings import GuardSettings
-from crp_integrations.guard.subjects import Subject
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import Settings
 

@@ -21,7 +21,7 @@ from typing import Any
 from crp_integrations.bench.injection.cases import cases, held, plain
 from crp_integrations.errors import RequestError
 from crp_integrations.evaluation.data_rows import each
-from crp_integrations.guard.injection.detect import RULES, detect
+from crp_integrations.guard.injection.detection import RULES, detect
 
 DOCUMENTS = "documents.jsonl.gz"
 # Characters of a passage: what 512 tokens of English come to.

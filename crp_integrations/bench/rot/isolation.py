@@ -13,7 +13,7 @@ from crp_integrations.bench.rot.scenarios import Bench, Point
 from crp_integrations.bench.rot.systems import CRP
 from crp_integrations.bench.selection.ours import MODEL
 from crp_integrations.fabric.records import Fact
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Subject
 from crp_integrations.relay.build import open_relay
 from crp_integrations.seals import sha256
 from crp_integrations.stores.memory import MemoryStore

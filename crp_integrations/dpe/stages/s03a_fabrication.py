@@ -11,7 +11,7 @@ from crp_integrations.dpe.records import Claim, Finding
 from crp_integrations.dpe.state import State
 from crp_integrations.dpe.verifier.calibrated import says_nothing
 from crp_integrations.dpe.verifier.readings import MARKER, Value
-from crp_integrations.language.coded import code_of
+from crp_integrations.language.blocks import code_of
 from crp_integrations.language.text import plain
 from crp_integrations.vocabulary import Attribution, Checked, ClaimType
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from crp_integrations.dpe.verifier.readings import Value
 from crp_integrations.language.dates import DateMention, gives, weekdays
 from crp_integrations.language.memo import forgotten_with
-from crp_integrations.language.places import countries_of, same_state
+from crp_integrations.language.names import countries_of, same_state
 from crp_integrations.language.quantities import Quantity, agree, same_kind
 from crp_integrations.language.text import plain
 from crp_integrations.language.units import to_base

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from operator import methodcaller
 from typing import Final
 
-from crp_integrations.language.gist import gist
+from crp_integrations.language.identifiers import gist
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from crp_integrations.dpe.verifier.traces import explained, follows
 from crp_integrations.dpe.verifier.traces import untraced as untraced_in
 from crp_integrations.language.negation import negations, without_answer
 from crp_integrations.language.quantities import Quantity
-from crp_integrations.language.spans import Span
+from crp_integrations.language.text import Span
 
 THRESHOLDS: Final[dict[str, float]] = {
     # Share of a claim's other words in the sentence from which a differing value is a changed one.

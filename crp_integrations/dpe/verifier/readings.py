@@ -9,8 +9,7 @@ from functools import lru_cache
 from typing import Literal
 
 from crp_integrations.language.dates import DateMention, dates
-from crp_integrations.language.gist import gist
-from crp_integrations.language.identifiers import identifiers
+from crp_integrations.language.identifiers import gist, identifiers
 from crp_integrations.language.memo import forgotten_with
 from crp_integrations.language.names import names
 from crp_integrations.language.quantities import Quantity, quantities

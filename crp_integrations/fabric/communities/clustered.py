@@ -16,8 +16,7 @@ from crp_integrations.fabric.life.writing import Writing
 from crp_integrations.fabric.ports import FactsFacet, alone_in
 from crp_integrations.fabric.reading import Reading
 from crp_integrations.fabric.records import IngestReport
-from crp_integrations.guard.decisions import NAMESPACE, Guard, require
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import NAMESPACE, Guard, Subject, require
 
 if TYPE_CHECKING:
     from crp_integrations.fabric.fabric import Fabric

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from crp_integrations.fabric.search.scanning import Hit
-from crp_integrations.language.stems import stems_of
+from crp_integrations.language.words import stems_of
 
 # Ids with the scores that an index gives to the texts that hold any of some words, best first.
 Search = Callable[[Sequence[str], int], Sequence[tuple[str, float]]]

@@ -13,8 +13,7 @@ from crp_integrations.governance.compaction.data import Data, data
 from crp_integrations.governance.compaction.logs import Log, is_log
 from crp_integrations.governance.compaction.protected import FIGURE
 from crp_integrations.governance.compaction.readings import Prose, Reading
-from crp_integrations.language.overlap import coverages
-from crp_integrations.language.profile import profiles
+from crp_integrations.language.lexical_overlap import coverages, profiles
 from crp_integrations.scores import to_fixed
 
 RELEVANCE: Final = "relevance@1"

@@ -26,7 +26,7 @@ from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Block, Document, Fact
 from crp_integrations.fabric.search.scanning import Hit
 from crp_integrations.fabric.view import View
-from crp_integrations.guard.subjects import LOCAL
+from crp_integrations.guard.decisions import LOCAL
 from crp_integrations.seals import sha256
 from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore

@@ -1,19 +1,27 @@
-"""Lexical overlap between a claim and passages of any length."""
+"""Lexical overlap between a claim and passages of any length.
+
+What lexical scoring reads of a text: stems, stretches of about a sentence, and names.
+"""
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import nsmallest
+from typing import NamedTuple
 
-from crp_integrations.language.words import content_stems, content_words
+from crp_integrations.language.memo import Memory, remembered_within
+from crp_integrations.language.names import names
+from crp_integrations.language.sentences import split_sentences
+from crp_integrations.language.text import Span
+from crp_integrations.language.words import STOP_WORDS, content_stems, content_words, stems_of
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class TextWindow:
     """A stretch of a passage.
 
     Attributes:
@@ -81,7 +89,7 @@ def coverages(claim: str, passages: Sequence[str]) -> list[float]:
     return [sum(weight for found, weight in weights if found in have) / total for have in stems]
 
 
-class Index:
+class OverlapIndex:
     """An inverted index over passages, built once and asked for every claim.
 
     Building is linear in the passages' length; a question costs as much as the claim's stems
@@ -128,7 +136,7 @@ class Index:
         ranked = [(-round(weight, 9), place) for place, weight in shared.items()]
         return [place for _, place in nsmallest(count, ranked)]
 
-    def best_windows(self, claim: str, *, size: int, count: int) -> list[Window]:
+    def best_windows(self, claim: str, *, size: int, count: int) -> list[TextWindow]:
         """The stretches of at most `size` characters that share most with the claim.
 
         Args:
@@ -162,7 +170,7 @@ class Index:
                 left += 1
             scored.append((mass, passage, hits[left][1], end))
         scored.sort(key=lambda row: (-round(row[0], 9), row[1], row[3] - row[2], row[2]))
-        chosen: list[Window] = []
+        chosen: list[TextWindow] = []
         for mass, passage, start, end in scored:
             if len(chosen) >= count:
                 break
@@ -171,10 +179,141 @@ class Index:
             high = min(len(self._passages[passage]), low + max(size, end - start))
             if any(w.passage == passage and low < w.end and w.start < high for w in chosen):
                 continue
-            chosen.append(Window(passage, low, high, min(1.0, max(0.0, mass / total))))
+            chosen.append(TextWindow(passage, low, high, min(1.0, max(0.0, mass / total))))
         return chosen
 
 
-def best_windows(claim: str, passages: Sequence[str], *, size: int, count: int) -> list[Window]:
+def best_windows(claim: str, passages: Sequence[str], *, size: int, count: int) -> list[TextWindow]:
     """As `Index.best_windows`, for a single question."""
-    return Index(passages).best_windows(claim, size=size, count=count)
+    return OverlapIndex(passages).best_windows(claim, size=size, count=count)
+
+
+# Characters: a shorter stretch says too little alone, a longer one is cut.
+_SHORT, _LONG, _SOONEST = 40, 480, 120
+# Characters of texts that are remembered together, at some 15 bytes each, and of the longest.
+_KEPT, _LONGEST_KEPT = 8_000_000, 8_000
+
+STOP_STEMS = frozenset(stem for word in STOP_WORDS for stem in stems_of(word))
+
+
+class StemHits(NamedTuple):
+    """Where a text holds a stem.
+
+    Attributes:
+        often: how often in the whole text.
+        parts: numbers of the stretches that hold it, ascending.
+        counts: how often each of these does.
+    """
+
+    often: int
+    parts: tuple[int, ...]
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LexicalProfile:
+    """A text as lexical scoring sees it.
+
+    Attributes:
+        words: how many stems it has, repeats counted.
+        stems: each stem with where it is found.
+        starts, ends: of each stretch of about a sentence, in order.
+        lengths: how many stems each stretch has.
+    """
+
+    words: int
+    stems: Mapping[str, StemHits]
+    starts: tuple[int, ...]
+    ends: tuple[int, ...]
+    lengths: tuple[int, ...]
+
+
+def _profile(text: str) -> LexicalProfile:
+    spans = sentence_spans(text)
+    whole = stems_of(text)
+    within: dict[str, list[tuple[int, int]]] = {}
+    lengths = []
+    for number, span in enumerate(spans):
+        stems = stems_of(span.of(text))
+        lengths.append(len(stems))
+        for stem, count in Counter(stems).items():
+            within.setdefault(stem, []).append((number, count))
+    found = {}
+    for stem, count in Counter(whole).items():
+        # A stretch may end in the middle of a word that is too long, and hold another one.
+        places = within.get(stem, ())
+        found[stem] = StemHits(count, tuple(n for n, _ in places), tuple(n for _, n in places))
+    starts, ends = tuple(span.start for span in spans), tuple(span.end for span in spans)
+    return LexicalProfile(len(whole), found, starts, ends, tuple(lengths))
+
+
+_PROFILES = Memory(_profile, _KEPT, longest=_LONGEST_KEPT)
+
+
+def profile(text: str) -> LexicalProfile:
+    """The profile of a text; that of a text of ordinary length is remembered."""
+    return _PROFILES.of([text])[0]
+
+
+def profiles(texts: Sequence[str]) -> list[LexicalProfile]:
+    """The profiles of texts, in their order."""
+    return _PROFILES.of(texts)
+
+
+def question_stems(query: str) -> tuple[str, ...]:
+    """The stems that a question asks for, each once; its stop words only where nothing else is.
+
+    >>> asked("Who founded the company?")
+    ('found', 'compani')
+    """
+    every = tuple(dict.fromkeys(stems_of(query)))
+    return tuple(stem for stem in every if stem not in STOP_STEMS) or every
+
+
+@remembered_within(_KEPT, longest=_LONGEST_KEPT)
+def named_stems(text: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The names of a text as written, each with its stems, in order and each once."""
+    found: dict[tuple[str, ...], str] = {}
+    for name in names(text):
+        stems = tuple(dict.fromkeys(stem for stem in stems_of(name.text) if stem not in STOP_STEMS))
+        if stems:
+            found.setdefault(stems, name.text)
+    return tuple((written, stems) for stems, written in found.items())
+
+
+def sentence_spans(text: str) -> list[Span]:
+    """Spans of about a sentence that hold every character which is no white space.
+
+    A sentence too short to say something by itself joins its neighbour, one that is too long is
+    cut at a line's end or a space.
+    """
+    found: list[Span] = []
+    for sentence in split_sentences(text):
+        for piece in _cut(text, sentence):
+            before = found[-1] if found else None
+            if (
+                before is not None
+                and min(piece.end - piece.start, before.end - before.start) < _SHORT
+                and piece.end - before.start < _LONG
+            ):
+                found[-1] = Span(before.start, piece.end)
+            else:
+                found.append(piece)
+    return found
+
+
+def _cut(text: str, span: Span) -> list[Span]:
+    start, found = span.start, []
+    while span.end - start > _LONG:
+        low, high = start + _SOONEST, start + _LONG
+        stop = max(text.rfind("\n", low, high), -1)
+        if stop < 0:
+            stop = text.rfind(" ", low, high)
+        stop = stop if stop >= 0 else high
+        found.append(Span(start, stop))
+        start = stop
+        while start < span.end and text[start].isspace():
+            start += 1
+    if start < span.end:
+        found.append(Span(start, span.end))
+    return found

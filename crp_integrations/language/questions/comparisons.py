@@ -1,21 +1,30 @@
-"""Comparisons: what is compared, and in which respect."""
+"""Comparisons: what is compared, and in which respect.
+
+Lists: several properties of one thing, and several conditions on one thing.
+"""
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from dataclasses import dataclass
 
 from crp_integrations.language.lexicon import AUXILIARIES
-from crp_integrations.language.questions.asked import NAME, WH, Asked, without_article
-from crp_integrations.language.questions.coordination import (
+from crp_integrations.language.questions.frame import (
+    ADJECTIVE,
+    NAME,
+    TELLING,
     VIEWS,
-    Shared,
-    frame,
-    of_names,
-    of_phrases,
-    pieces,
+    WH,
+    MaskedQuestion,
+    SharedFrame,
+    coordinated_names,
+    coordinated_phrases,
+    coordinated_pieces,
+    trim_frame,
+    without_article,
 )
-from crp_integrations.language.words import content_stems
+from crp_integrations.language.words import TextWord, content_stems, is_finite, words
 
 _I = re.IGNORECASE
 _COMPARE = re.compile(
@@ -59,7 +68,7 @@ _JOINED = re.compile(r"\b(?:together|between|married|same|jointly|share[sd]?|com
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class QuestionComparison:
     """A comparison as needs.
 
     Attributes:
@@ -73,7 +82,7 @@ class Compared:
     whole: str = ""
 
 
-def compared(task: Asked, *, alone: bool) -> Compared | None:
+def find_comparison(task: MaskedQuestion, *, alone: bool) -> QuestionComparison | None:
     """The needs of a task that asks to compare; None when it does not.
 
     Args:
@@ -93,18 +102,18 @@ def compared(task: Asked, *, alone: bool) -> Compared | None:
         noun = after.text[: view.end("noun")]
         topic = after.cut(view.end())
         linked = after.cut(view.start("link"))
-        after = topic if alone else Asked(noun, noun).join(linked)
-    before = frame(shared.before)
+        after = topic if alone else MaskedQuestion(noun, noun).join(linked)
+    before = trim_frame(shared.before)
     needs = tuple(before.join(item, after).text for item in shared.members)
     names = tuple(item.text for item in shared.members)
     if noun and not alone and len(names) < len(_COUNTS):
-        whole = f"Comparison between the {_COUNTS[len(names)]} {_plural(noun)}"
+        whole = f"QuestionComparison between the {_COUNTS[len(names)]} {_plural(noun)}"
     else:
         whole = f"{' vs '.join(names)} comparison"
-    return Compared(names, needs, whole)
+    return QuestionComparison(names, needs, whole)
 
 
-def _asked_outright(task: Asked) -> Shared | None:
+def _asked_outright(task: MaskedQuestion) -> SharedFrame | None:
     opening = _COMPARE.match(task.mask)
     if opening:
         return _members(task.cut(opening.end()))
@@ -113,46 +122,48 @@ def _asked_outright(task: Asked) -> Shared | None:
         shared = _members(task.cut(named.end()))
         inner = task.cut(*named.span("of")) if named["of"] else None
         if shared and inner:
-            shared = Shared(shared.before, shared.members, inner.join(shared.after), shared.joint)
+            shared = SharedFrame(
+                shared.before, shared.members, inner.join(shared.after), shared.joint
+            )
         return shared
     opening = _HOW.match(task.mask)
     if opening:
         return _differing(task.cut(opening.end()))
     if _VERSUS.search(task.mask):
-        return _members(frame(task))
+        return _members(trim_frame(task))
     return None
 
 
-def _members(part: Asked) -> Shared | None:
-    return of_names(part, _JOINTS) or of_phrases(part, _JOINTS - {"to", "from"})
+def _members(part: MaskedQuestion) -> SharedFrame | None:
+    return coordinated_names(part, _JOINTS) or coordinated_phrases(part, _JOINTS - {"to", "from"})
 
 
-def _differing(part: Asked) -> Shared | None:
+def _differing(part: MaskedQuestion) -> SharedFrame | None:
     """`A differ from B in F`, `A and B differ in F`."""
     match = _DIFFER.search(part.mask)
     if match is None:
         return None
     left, right = part.cut(0, match.start()), part.cut(match.end())
     if match.group().split()[-1] in ("from", "to", "with", "against"):
-        joined = left.join(Asked("and", "and"), right)
+        joined = left.join(MaskedQuestion("and", "and"), right)
         return _members(joined)
     shared = _members(left)
     if shared is None:
         return None
-    return Shared(shared.before, shared.members, shared.after.join(right), shared.joint)
+    return SharedFrame(shared.before, shared.members, shared.after.join(right), shared.joint)
 
 
-def alternatives(task: Asked) -> Compared | None:
+def find_alternatives(task: MaskedQuestion) -> QuestionComparison | None:
     """The needs of a task that asks which of several holds: one for each of them."""
     mask = task.mask
     place = mask.rfind(" or ")
     if place < 0 or task.first not in WH | AUXILIARIES | {"between", "of", "in", "on", "out"}:
         return None
     left, right = task.cut(0, place), task.cut(place + 4)
-    tail = pieces(right)
+    tail = coordinated_pieces(right)
     mark = re.search(r"[,:]\s", left.mask)
     if mark:
-        head, listed = left.cut(0, mark.start()), pieces(left.cut(mark.end()))
+        head, listed = left.cut(0, mark.start()), coordinated_pieces(left.cut(mark.end()))
     else:
         match = re.search(rf"(?:[Tt]he )?{NAME}\Z", left.mask)
         if match is None or match.start() == 0:
@@ -163,19 +174,19 @@ def alternatives(task: Asked) -> Compared | None:
     members = [without_article(member) for member in (*listed, tail[0])]
     if not all(content_stems(member.text) for member in members):
         return None
-    around = frame(head)
+    around = trim_frame(head)
     for piece in tail[1:]:
-        around = around.join(frame(piece))
+        around = around.join(trim_frame(piece))
     if not around.text:
         return None
     if mark:
         needs = tuple(member.join(around).text for member in members)
     else:
         needs = tuple(around.join(member).text for member in members)
-    return Compared(tuple(member.text for member in members), needs)
+    return QuestionComparison(tuple(member.text for member in members), needs)
 
 
-def measured(task: Asked) -> Compared | None:
+def find_measured(task: MaskedQuestion) -> QuestionComparison | None:
     """The needs of `how many more … A than B`: the same asked of either."""
     than = _THAN.search(task.mask)
     more = _MORE.search(task.mask)
@@ -190,7 +201,7 @@ def measured(task: Asked) -> Compared | None:
         first = left.cut(*place.span())
         second = right.cut(*one.span())
         rest = right.cut(one.end())
-        shape = frame(before).join(after)
+        shape = trim_frame(before).join(after)
         needs = (first.join(shape), second.join(shape, rest))
         items = (first, second)
     elif task.first in WH | AUXILIARIES:
@@ -202,12 +213,14 @@ def measured(task: Asked) -> Compared | None:
         needs = items
     else:
         return None
-    return Compared(tuple(item.text for item in items), tuple(need.text for need in needs))
+    return QuestionComparison(
+        tuple(item.text for item in items), tuple(need.text for need in needs)
+    )
 
 
-def of_both(task: Asked) -> Compared | None:
+def find_of_both(task: MaskedQuestion) -> QuestionComparison | None:
     """The needs of a task about several names at once: the same asked of each of them."""
-    shared = of_names(task, frozenset({"and"}))
+    shared = coordinated_names(task, frozenset({"and"}))
     if shared is None:
         return None
     outside = f"{shared.before.mask} | {shared.after.mask}"
@@ -217,18 +230,18 @@ def of_both(task: Asked) -> Compared | None:
     if (
         cue is None
         and len(shared.members) < 3
-        and not (task.first in AUXILIARIES and not frame(shared.before).text)
+        and not (task.first in AUXILIARIES and not trim_frame(shared.before).text)
     ):
         return None
     if cue is None and _JOINED.search(outside):
         return None
     before, after = _bare(shared.before), _bare(shared.after)
-    around = frame(before)
+    around = trim_frame(before)
     needs = tuple(around.join(item, after).text for item in shared.members)
-    return Compared(tuple(item.text for item in shared.members), needs)
+    return QuestionComparison(tuple(item.text for item in shared.members), needs)
 
 
-def _bare(part: Asked) -> Asked:
+def _bare(part: MaskedQuestion) -> MaskedQuestion:
     match = _BOTH.search(part.mask)
     if match is None:
         return part
@@ -237,3 +250,83 @@ def _bare(part: Asked) -> Asked:
 
 def _plural(noun: str) -> str:
     return noun + ("es" if noun.endswith(("ch", "s")) else "s")
+
+
+_WORDS = r"[a-z][\w-]{1,30}(?: [a-z][\w-]{1,30}){0,2}"
+_PROPERTIES = re.compile(
+    rf"\b(?:the|its|their) (?P<first>{_WORDS}(?:, (?:the )?{_WORDS}){{0,8}}),? and (?:the )?"
+    rf"(?P<last>{_WORDS}) (?P<link>of|for|in) (?=\S)"
+)
+_FURTHER = re.compile(
+    r",? (?:and|but)(?: (?:also|then|later|once|who|which|that))* ", re.IGNORECASE
+)
+_HOLDS = re.compile(rf"[a-z]{{3,20}}s (?:the|an?|its|their|{NAME})\b")
+_NAMED = re.compile(rf"{NAME}|\d")
+_ENOUGH = 3
+# Nouns and adjectives alone; a participle behind its noun makes it a clause.
+_PROPERTY = re.compile(
+    r"(?!.*\b(?:of|for|in|by|on|to|from|with|at|or|as)\b)(?!.* \w+ed\Z)"
+    r"[a-z][\w-]*(?: [a-z][\w-]*){0,2}"
+)
+_ONE_THING = frozenset(("research and development", "terms and conditions", "supply and demand"))
+
+
+def listed_properties(task: MaskedQuestion) -> tuple[str, ...] | None:
+    """`the A, B and C of X` as `A of X`, `B of X`, `C of X`."""
+    match = _PROPERTIES.search(task.mask)
+    if match is None or task.first not in WH | TELLING | AUXILIARIES:
+        return None
+    if content_stems(trim_frame(task.cut(0, match.start())).text) and task.first not in TELLING:
+        return None
+    members = [*coordinated_pieces(task.cut(*match.span("first"))), task.cut(*match.span("last"))]
+    members = [without_article(member) for member in members]
+    if any(not _PROPERTY.fullmatch(member.mask) for member in members):
+        return None
+    if f"{members[-2].mask.split()[-1]} and {members[-1].mask.split()[0]}" in _ONE_THING:
+        return None
+    if len(members) == 2 and ADJECTIVE.fullmatch(members[0].mask) and " " in members[1].mask:
+        members[0] = members[0].join(members[1].cut(members[1].mask.rfind(" ")))
+    rest = task.cut(match.start("link"))
+    return tuple(member.join(rest).text for member in members)
+
+
+def listed_conditions(task: MaskedQuestion) -> tuple[str, ...] | None:
+    """`Which N did A and was B` as `Which N did A`, `N was B`."""
+    if task.first not in WH - {"why", "how", "when", "where"}:
+        return None
+    found = words(task.mask)
+    subject = _subject(task, found)
+    if subject is None:
+        return None
+    starts = [word.start for word in found]
+    cuts: list[tuple[int, int]] = []
+    for match in _FURTHER.finditer(task.mask):
+        place = bisect_left(starts, match.end())
+        if place == len(found) or match.start() <= len(subject.text):
+            continue
+        said = task.cut(cuts[-1][1] if cuts else 0, match.start())
+        holds = is_finite(found, place) or _HOLDS.match(task.mask, found[place].start)
+        if holds and _tells(said, subject):
+            cuts.append((match.start(), found[place].start))
+    if not cuts or not _tells(task.cut(cuts[-1][1]), subject):
+        return None
+    needs = [task.cut(0, cuts[0][0]).text]
+    ends = [start for start, _ in cuts[1:]]
+    for (_, start), end in zip(cuts, [*ends, len(task.text)], strict=True):
+        needs.append(subject.join(task.cut(start, end)).text)
+    return tuple(needs)
+
+
+def _tells(said: MaskedQuestion, subject: MaskedQuestion) -> bool:
+    """Whether a condition says enough to be looked up: a name, a number or three words."""
+    if _NAMED.search(said.mask):
+        return True
+    return len(set(content_stems(said.text)) - set(content_stems(subject.text))) >= _ENOUGH
+
+
+def _subject(task: MaskedQuestion, found: list[TextWord]) -> MaskedQuestion | None:
+    """What the question asks for: the words between the question word and the first verb."""
+    for place in range(1, min(len(found), 9)):
+        if is_finite(found, place) or found[place].lower in ("who", "that", "which", "whose"):
+            return trim_frame(task.cut(0, found[place].start))
+    return None

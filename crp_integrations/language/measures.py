@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
 
-from crp_integrations.language.numerals import TIMES, Numeral, read
+from crp_integrations.language.numerals import TIMES, Numeral, read_numeral
 from crp_integrations.language.units import SPELLINGS
 
 Kind = Literal["number", "percent", "money", "measure", "ordinal"]
@@ -92,7 +92,7 @@ _NOUN_AFTER = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class CountedAmount:
     """A numeral with its unit, between places of a folded text."""
 
     start: int
@@ -104,9 +104,9 @@ class Piece:
     scale: Decimal
 
 
-def piece_at(text: str, place: int) -> Piece | None:
+def amount_at(text: str, place: int) -> CountedAmount | None:
     """The numeral at a place with what it counts, None when there is none."""
-    numeral = read(text, place)
+    numeral = read_numeral(text, place)
     if numeral is None:
         return None
     end, value, start = numeral.end, numeral.value, place
@@ -126,7 +126,7 @@ def piece_at(text: str, place: int) -> Piece | None:
         value *= scale
         end = short.end()
     elif numeral.scaled:
-        plain = read(text[place : _first_space(text, place, end)], 0)
+        plain = read_numeral(text[place : _first_space(text, place, end)], 0)
         scale = value / plain.value if plain is not None and plain.value else Decimal(1)
     if prefix is None:
         plus = 1 if text.startswith("+", end) else 0
@@ -142,7 +142,7 @@ def piece_at(text: str, place: int) -> Piece | None:
     if kind == "number" and numeral.worded and _is_pronoun(text, place, end, numeral):
         return None
     value, start = _signed(text, start, value)
-    return Piece(start, end, value, kind, unit, numeral, scale)
+    return CountedAmount(start, end, value, kind, unit, numeral, scale)
 
 
 _LETTERS = {

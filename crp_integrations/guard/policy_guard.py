@@ -18,9 +18,8 @@ from json.encoder import encode_basestring_ascii as quoted
 from typing import Any, Final
 
 from crp_integrations.errors import EngineError
-from crp_integrations.guard.decisions import Action, Decision, PolicyDecisionRef, Resource
+from crp_integrations.guard.decisions import Action, Decision, PolicyDecisionRef, Resource, Subject
 from crp_integrations.guard.ports import Bundle, PolicyEngine
-from crp_integrations.guard.subjects import Subject
 from crp_integrations.seals import sha256_hex
 
 # Decisions that are kept: one for each class of subject, action and labels.
@@ -116,7 +115,7 @@ class PolicyGuard:
         own = TENANT + subject.tenant
         # The own tenant's name stands against nothing, and alone it says nothing.
         classes = tuple(sorted({*labels} - {own}))
-        number = self._numbering + _told(subject, action, tenant, classes)
+        number = self._numbering + _question_key(subject, action, tenant, classes)
         against = _against(subject, tenant, labels, classes)
         if against:
             return self._said(number, {"allow": False, "reason": against}, lasting=True)
@@ -187,7 +186,7 @@ class PolicyGuard:
             allowed=allowed,
             guard=self._name,
             reason=reason or f"the policy says {'yes' if allowed else 'no'}",
-            id=own or _numbered(number, allowed),
+            id=own or _number_decision(number, allowed),
             redact=tuple(sorted(set(redact))) if redact and allowed and shown else (),
             lasting=lasting,
         )
@@ -206,22 +205,22 @@ def _writable(text: object) -> bool:
     return True
 
 
-def _numbered(number: str, allowed: bool) -> str:
+def _number_decision(number: str, allowed: bool) -> str:
     """An id that follows from policy, question and answer, so a replay gets the same one."""
     return "pd:" + sha256_hex(f"{number}, {'true' if allowed else 'false'}]")[:24]
 
 
-def _told(subject: Subject, action: Action, tenant: str, classes: tuple[str, ...]) -> str:
+def _question_key(subject: Subject, action: Action, tenant: str, classes: tuple[str, ...]) -> str:
     """A question as `json.dumps` writes it, in a third of its time: each decision has an id."""
     return (
         f'{{"subject": {{"tenant": {quoted(subject.tenant)}, "name": {quoted(subject.name)}, '
-        f'"roles": {_listed(subject.roles)}}}, "action": {quoted(action)}, '
-        f'"resource": {{"tenant": {quoted(tenant)}, "labels": {_listed(classes)}}}}}'
+        f'"roles": {_list_words(subject.roles)}}}, "action": {quoted(action)}, '
+        f'"resource": {{"tenant": {quoted(tenant)}, "labels": {_list_words(classes)}}}}}'
     )
 
 
 @lru_cache(_WORDS)
-def _listed(words: tuple[str, ...]) -> str:
+def _list_words(words: tuple[str, ...]) -> str:
     """Roles and labels come back in most questions."""
     return f"[{', '.join(map(quoted, words))}]"
 

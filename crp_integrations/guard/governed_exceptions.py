@@ -4,23 +4,46 @@ There is no other way past a guard. An exception says for whom, for which action
 labels it holds; one that has expired, was rolled back or lies outside of its scope changes
 nothing. `Excepting` puts a registry in front of a guard, tells every hook of each use, and asks
 the clock at each decision, so what it says must not be memoised beyond the next expiry.
+
+What is said of a field of a governed exception that is wrong.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any, Protocol
+from types import MappingProxyType
+from typing import Annotated, Any, Final, Protocol
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from crp_integrations.errors import AccessDenied, RequestError
-from crp_integrations.guard.decisions import Action, Decision, Guard
-from crp_integrations.guard.refusals import said
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Action, Decision, Guard, Subject
 from crp_integrations.ports import Clock
 from crp_integrations.records import Part, Record
 from crp_integrations.vocabulary import EventType
+
+# In the place of the checker's own words, by the kind of problem.
+_WANTED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "missing": "is missing",
+        "extra_forbidden": "is no field of an exception",
+        "model_type": "wanted an object",
+        "tuple_type": "wanted a list",
+        "too_short": "wanted at least one",
+        "string_type": "wanted a text",
+        "datetime_type": "wanted a time such as 2026-05-25T10:00:00Z",
+        "datetime_parsing": "wanted a time such as 2026-05-25T10:00:00Z",
+        "datetime_from_date_parsing": "wanted a time such as 2026-05-25T10:00:00Z",
+        "timezone_aware": "wanted a time with its zone, such as 2026-05-25T10:00:00Z",
+    }
+)
+
+
+def field_error(kind: str, problem: str) -> str:
+    """What is wrong with a field, in words of this package."""
+    found = _WANTED.get(kind) or problem.removeprefix("Value error, ")
+    return found.replace("Input should be", "wanted")
 
 
 def _utc(moment: datetime) -> datetime:
@@ -52,7 +75,7 @@ class RollbackTrigger(Part):
     count: int = Field(default=1, ge=1)
 
 
-class Scope(Part):
+class ExceptionScope(Part):
     """What an exception is for; everything that is named must hold.
 
     Attributes:
@@ -108,7 +131,7 @@ class GovernedException(Record):
     granted_at: _Moment
     expires_at: _Moment
     rollback: RollbackTrigger
-    scope: Scope
+    scope: ExceptionScope
     decisions: _Words
     hooks: _Words
     revoked_at: _Moment | None = None
@@ -138,7 +161,7 @@ class GovernedException(Record):
         return "rolled-back" if seen >= self.rollback.count else "active"
 
 
-def granted(fields: Mapping[str, Any]) -> GovernedException:
+def grant_exception(fields: Mapping[str, Any]) -> GovernedException:
     """An exception from what somebody wrote.
 
     Spec: Summit §Governed Exceptions
@@ -151,7 +174,8 @@ def granted(fields: Mapping[str, Any]) -> GovernedException:
         return GovernedException.model_validate(dict(fields))
     except ValidationError as error:
         wrong = "; ".join(
-            f"{'.'.join(map(str, one['loc'])) or 'exception'}: {said(one['type'], one['msg'])}"
+            f"{'.'.join(map(str, one['loc'])) or 'exception'}: "
+            f"{field_error(one['type'], one['msg'])}"
             for one in error.errors(include_url=False, include_input=False)
         )
         called = f"{fields['id']!r:.60}" if isinstance(fields.get("id"), str) else "without an id"
@@ -165,12 +189,12 @@ class LedgerEntry(Part):
     owner: str
     state: str
     expires_at: datetime
-    scope: Scope
+    scope: ExceptionScope
     decisions: tuple[str, ...]
     uses: int = Field(default=0, ge=0)
 
 
-class Used(Part):
+class ExceptionUse(Part):
     """One use of an exception, as the audit hooks are told it.
 
     Attributes:
@@ -190,7 +214,7 @@ class Used(Part):
     denial: str = ""
 
 
-class Events(Protocol):
+class ExceptionEvents(Protocol):
     """The journal's events as far as rollback triggers ask for them."""
 
     def __call__(self, tenant: str) -> Iterable[tuple[str, datetime]]:
@@ -198,14 +222,14 @@ class Events(Protocol):
         ...
 
 
-Hook = Callable[[Used], None]
+Hook = Callable[[ExceptionUse], None]
 
 
-def _none(tenant: str) -> Iterable[tuple[str, datetime]]:
+def _no_events(tenant: str) -> Iterable[tuple[str, datetime]]:
     return ()
 
 
-class Excepting:
+class ExceptionGuard:
     """A guard whose denials registered exceptions may pass, while they hold.
 
     Safe between threads as far as its hooks are. A hook that is not there, or that fails, denies:
@@ -220,7 +244,7 @@ class Excepting:
         exceptions: Sequence[GovernedException],
         clock: Clock,
         hooks: Mapping[str, Hook],
-        events: Events = _none,
+        events: ExceptionEvents = _no_events,
     ) -> None:
         """Register exceptions in front of a guard.
 
@@ -349,7 +373,7 @@ class Excepting:
         decision: Decision,
         now: datetime,
     ) -> None:
-        used = Used(
+        used = ExceptionUse(
             exception=one.id,
             owner=one.owner,
             subject=subject.name,
@@ -372,11 +396,11 @@ class Excepting:
         self._uses[one.id] += 1
 
 
-def audited(
+def audit_exceptions(
     exceptions: Iterable[GovernedException],
     bypasses: Iterable[str],
     now: datetime,
-    events: Events = _none,
+    events: ExceptionEvents = _no_events,
 ) -> tuple[str, ...]:
     """The bypasses that no exception answers for at this moment; an audit fails on any.
 

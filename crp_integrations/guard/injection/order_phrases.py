@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crp_integrations.guard.injection.phrases import (
+from crp_integrations.guard.injection.records import (
     DROP,
     EARLIER,
     MODEL,

@@ -5,9 +5,14 @@ from __future__ import annotations
 import re
 
 from crp_integrations.language.lexicon import AUXILIARIES, IRREGULAR, PAST_OF, PREPOSITIONS
-from crp_integrations.language.questions.asked import NAME, SIGN, WH, Asked, opens_with_question
-from crp_integrations.language.verbs import is_finite
-from crp_integrations.language.words import Word, content_stems, words
+from crp_integrations.language.questions.frame import (
+    NAME,
+    SIGN,
+    WH,
+    MaskedQuestion,
+    opens_with_question,
+)
+from crp_integrations.language.words import TextWord, content_stems, is_finite, words
 
 _I = re.IGNORECASE
 _NO_NOUN = PREPOSITIONS | AUXILIARIES | WH | {"and", "or", "but", "the", "a", "an", "that"}
@@ -103,7 +108,7 @@ _WANTED = re.compile(
 )
 
 
-def bridged(task: Asked, depth: int) -> tuple[str, ...]:
+def find_bridges(task: MaskedQuestion, depth: int) -> tuple[str, ...]:
     """The needs that a task rests on, innermost first; none when it rests on nothing.
 
     Args:
@@ -120,7 +125,7 @@ def bridged(task: Asked, depth: int) -> tuple[str, ...]:
     return tuple(chain)
 
 
-def _inner(task: Asked) -> Asked | None:
+def _inner(task: MaskedQuestion) -> MaskedQuestion | None:
     """The first described thing in a task, as long as it goes; what is known, as short."""
     whole = content_stems(task.text)
     found = words(task.mask)
@@ -128,7 +133,7 @@ def _inner(task: Asked) -> Asked | None:
     wanted = len(task.text)
     if not opens_with_question(task):
         wanted = max((m.start() for m in _WANTED.finditer(task.mask)), default=wanted)
-    told: list[tuple[int, int, Asked]] = []
+    told: list[tuple[int, int, MaskedQuestion]] = []
     for pattern in (_RELATIVE, _REDUCED, _OF, _FIRST_OF, _OWNED, _BARE):
         place = 0
         for _ in range(_MOST):
@@ -152,7 +157,7 @@ def _inner(task: Asked) -> Asked | None:
     return min(told, key=lambda one: one[:2])[2] if told else None
 
 
-def _itself(task: Asked, match: re.Match[str], end: int) -> bool:
+def _itself(task: MaskedQuestion, match: re.Match[str], end: int) -> bool:
     """Whether a noun is what the question asks for, and no step on the way to it."""
     pattern = match.re
     head = match["noun"].split()[-1].casefold()
@@ -163,7 +168,7 @@ def _itself(task: Asked, match: re.Match[str], end: int) -> bool:
     return pattern in (_REDUCED, _BARE) or end >= len(task.text) - 1
 
 
-def _usable(inner: Asked, noun: str, whole: list[str]) -> bool:
+def _usable(inner: MaskedQuestion, noun: str, whole: list[str]) -> bool:
     """Whether an inner need is a described thing, and something else is asked of it."""
     head = noun.split()[-1].casefold()
     if head in _VAGUE or head.removesuffix("s") in _VAGUE:
@@ -175,7 +180,7 @@ def _usable(inner: Asked, noun: str, whole: list[str]) -> bool:
     return bool(set(whole) - set(own) - _HEADS)
 
 
-def _end(task: Asked, match: re.Match[str], found: list[Word]) -> int:
+def _end(task: MaskedQuestion, match: re.Match[str], found: list[TextWord]) -> int:
     """Where the clause about a noun ends: before the question's own verb, or at the end."""
     clause = match.re is _RELATIVE
     begun = match.end("by") if "by" in match.re.groupindex else match.end()
