@@ -12,10 +12,8 @@ from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from operator import index
 
-import numpy as np
-
 from crp_integrations.envelope.caller_candidates import recount_tokens
-from crp_integrations.envelope.candidates import Candidates, RankedFacts, ids_of, split_refused
+from crp_integrations.envelope.candidates import Candidates, split_refused
 from crp_integrations.envelope.continuation import assess_pressure
 from crp_integrations.envelope.etag import ETAG, SALTED_ETAG, etag
 from crp_integrations.envelope.excerpts import (
@@ -47,8 +45,8 @@ from crp_integrations.envelope.rank import (
 from crp_integrations.envelope.records import (
     Candidate,
     Conflict,
+    Drop,
     Envelope,
-    EnvelopeDrops,
     EnvelopePreview,
     PackedFact,
     RankedFact,
@@ -59,7 +57,7 @@ from crp_integrations.envelope.tier import TIER, classify_tier, saturation, satu
 from crp_integrations.errors import RequestError
 from crp_integrations.ports import TokenCounter
 from crp_integrations.scores import to_fixed
-from crp_integrations.vocabulary import GroundingMode, QualityTier, Strategy
+from crp_integrations.vocabulary import DropReason, GroundingMode, QualityTier, Strategy
 
 
 def build_drop_report(
@@ -67,29 +65,27 @@ def build_drop_report(
     ranking: Ranking,
     packing: PackResult,
     refused: Sequence[Candidate] = (),
-) -> EnvelopeDrops:
+) -> tuple[Drop, ...]:
     """Name everything that was left out, in the order of the ranking, then what was refused.
 
     Included and dropped facts together are the candidates, each once.
 
     Spec: CRP-SPEC-003 §6.6, §7.3 (decisions E2, E5)
     """
-    columns = candidates.columns
+    packed = {ranked.candidate.fact_id for ranked in packing.packed}
+    over_k = {ranked.candidate.fact_id for ranked in packing.over_k}
     kept = {ranked.candidate.fact_id: instead for ranked, instead in packing.duplicates}
-    left = np.ones(len(columns), dtype=bool)
-    for ranked in packing.packed:
-        fact_id = ranked.candidate.fact_id
-        at = columns.position(fact_id)
-        if at is not None and fact_id not in kept:
-            left[at] = False
-    return EnvelopeDrops(
-        columns.ids,
-        columns.tokens,
-        ranking.picks[left[ranking.picks]],
-        kept,
-        frozenset(ids_of(packing.over_k)),
-        refused_drops(refused) if refused else (),
-    )
+    found: list[Drop] = []
+    for fact in (candidates.facts[at] for at in ranking.picks):
+        id_ = fact.fact_id
+        if id_ in kept:
+            reason = DropReason.DUPLICATE
+        elif id_ in packed:
+            continue
+        else:
+            reason = DropReason.K if id_ in over_k else DropReason.BUDGET
+        found.append(Drop(fact_id=id_, reason=reason, tokens=fact.tokens, kept=kept.get(id_)))
+    return (*found, *refused_drops(refused))
 
 
 FittedText = tuple[PackResult, Ordering, str, int]
@@ -300,8 +296,7 @@ def _whole_number(name: str, value: object) -> int:
 
 def _has_parts(left: Sequence[RankedFact]) -> bool:
     """Whether some of a fact that did not fit can be shown without the rest."""
-    found = RankedFacts.of(left)
-    return bool(found.columns.in_parts[found.at].any())
+    return any(len(fact.candidate.stretches) > 1 for fact in left)
 
 
 def _add_excerpts(
@@ -349,13 +344,10 @@ def _fit_text(
 
 def _conflicts(candidates: Candidates, shown: Sequence[RankedFact]) -> tuple[Conflict, ...]:
     """Pairs of shown facts that are near-identical and say different things, by their ids."""
-    facts, columns = candidates.facts, candidates.columns
-    pairs = as_pairs(candidates.conflicts)
-    if pairs.paired() is not None and not pairs.paired():
-        return ()
+    facts = candidates.facts
     ids = {ranked.candidate.fact_id for ranked in shown}
-    found = (columns.position(fact_id) for fact_id in sorted(ids))
-    places = [at for at in found if at is not None]
+    places = [at for at, fact in enumerate(facts) if fact.fact_id in ids]
+    pairs = as_pairs(candidates.conflicts)
     return tuple(
         Conflict(left=facts[left].fact_id, right=facts[right].fact_id)
         for left, right in pairs.within(places)

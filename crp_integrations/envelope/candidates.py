@@ -6,23 +6,16 @@ rebuilt byte for byte from its candidates anywhere.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, make_dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property, partial
-from operator import attrgetter
-from typing import Any, NamedTuple, Protocol, overload
+from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
+from crp_integrations.envelope.near_duplicates import as_pairs
+from crp_integrations.vocabulary import DropReason
 
-from crp_integrations.envelope.near_duplicates import Places, as_pairs
-from crp_integrations.vocabulary import (
-    DropReason,
-)
-
-Scores = Sequence[int] | npt.NDArray[np.int64]
+# Candidates that memory tiers 0, 1, 2 and 3 gave; each counts in the first that has it.
+TierHits = tuple[int, int, int, int]
 
 
 class ScoredSpan(NamedTuple):
@@ -36,86 +29,6 @@ class ScoredSpan(NamedTuple):
     start: int
     end: int
     score: int
-
-
-class ScoredSpans(Sequence[ScoredSpan]):
-    """Stretches as columns, each made when it is asked for; equal to a tuple of the same ones.
-
-    Attributes:
-        starts, ends: character offsets.
-        column: the scores as they were given.
-    """
-
-    __slots__ = ("column", "ends", "starts")
-
-    def __init__(self, starts: Sequence[int], ends: Sequence[int], scores: Scores) -> None:
-        """Take columns of one length, the scores in fixed point in [0, SCALE]."""
-        self.starts = starts
-        self.ends = ends
-        self.column = scores
-
-    @property
-    def scores(self) -> Sequence[int]:
-        """Fixed point in [0, SCALE]."""
-        column = self.column
-        if isinstance(column, np.ndarray):
-            numbers: list[int] = column.tolist()
-            return numbers
-        return column
-
-    def __len__(self) -> int:
-        return len(self.starts)
-
-    def __iter__(self) -> Iterator[ScoredSpan]:
-        return map(ScoredSpan, self.starts, self.ends, self.scores)
-
-    @overload
-    def __getitem__(self, index: int) -> ScoredSpan: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> tuple[ScoredSpan, ...]: ...
-
-    def __getitem__(self, index: int | slice) -> ScoredSpan | tuple[ScoredSpan, ...]:
-        if isinstance(index, slice):
-            return tuple(self)[index]
-        return ScoredSpan(self.starts[index], self.ends[index], int(self.column[index]))
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, tuple | ScoredSpans):
-            return NotImplemented
-        return len(self) == len(other) and tuple(self) == tuple(other)
-
-    def __hash__(self) -> int:
-        return hash(tuple(self))
-
-    def __repr__(self) -> str:
-        return repr(tuple(self))
-
-
-def span_scores(stretches: Sequence[ScoredSpan]) -> Scores:
-    """The scores of stretches, in their order."""
-    if isinstance(stretches, ScoredSpans):
-        return stretches.column
-    return [stretch.score for stretch in stretches]
-
-
-def span_bounds(stretches: Sequence[ScoredSpan], number: int) -> tuple[int, int]:
-    """Where one of the stretches begins and ends."""
-    if isinstance(stretches, ScoredSpans):
-        return stretches.starts[number], stretches.ends[number]
-    return stretches[number][:2]
-
-
-def flatten_spans(stretches: Sequence[ScoredSpan]) -> list[int]:
-    """Start, end and score of each stretch, one after the other."""
-    if isinstance(stretches, ScoredSpans):
-        columns = zip(stretches.starts, stretches.ends, stretches.scores, strict=False)
-        return [number for stretch in columns for number in stretch]
-    return [number for stretch in stretches for number in stretch]
-
-
-# Candidates that memory tiers 0, 1, 2 and 3 gave; each counts in the first that has it.
-TierHits = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +69,7 @@ class Candidate:
     score: int | None = None
     lexical: int = 0
     hop: int = 0
-    stretches: Sequence[ScoredSpan] = ()
+    stretches: tuple[ScoredSpan, ...] = ()
     spans: tuple[tuple[int, int], ...] = ()
     content_hash: str = ""
     decay: str | None = None
@@ -200,23 +113,10 @@ class Candidates:
     tier_hits: TierHits = (0, 0, 0, 0)
     algorithms: tuple[str, ...] = ()
     relevant_floor: int | None = None
-    _columns: Columns | None = field(default=None, init=False, repr=False, compare=False)
-
-    @property
-    def columns(self) -> Columns:
-        """The facts as columns, read once."""
-        found = self._columns
-        if found is None:
-            found = Columns(self.facts)
-            # Frozen from outside: the columns say what the facts say.
-            object.__setattr__(self, "_columns", found)
-        return found
 
 
 class RankedFact(NamedTuple):
     """A candidate at its place in the ranking, score parts in fixed point.
-
-    A tuple, since thousands are made for one envelope.
 
     Spec: CRP-SPEC-003 §6
     """
@@ -227,312 +127,6 @@ class RankedFact(NamedTuple):
     diversity: int
 
 
-Integers = npt.NDArray[np.int64]
-
-
-class Columns:
-    """The attributes of candidates, each made when it is first asked for.
-
-    Attributes:
-        facts: the candidates; a place in a column is a position in them.
-    """
-
-    # Comprehensions throughout: an interpreter reads a slot faster so than through a getter.
-
-    def __init__(self, facts: Sequence[Candidate]) -> None:
-        self.facts = facts
-
-    def __len__(self) -> int:
-        return len(self.facts)
-
-    @cached_property
-    def ids(self) -> list[str]:
-        """Fact ids."""
-        return [fact.fact_id for fact in self.facts]
-
-    @cached_property
-    def relevance(self) -> Integers:
-        """Cosines, fixed point."""
-        return integers([fact.relevance for fact in self.facts])
-
-    @cached_property
-    def merit(self) -> Integers:
-        """What each fact is ranked by, fixed point."""
-        scores = [fact.score for fact in self.facts]
-        if scores.count(None) == len(scores):
-            return self.relevance
-        # The property, written out: it is asked thousands of times.
-        return integers(
-            [fact.relevance if fact.score is None else fact.score for fact in self.facts]
-        )
-
-    @cached_property
-    def importance(self) -> Integers:
-        """Intrinsic weights, fixed point."""
-        return integers([fact.importance for fact in self.facts])
-
-    @cached_property
-    def tokens(self) -> Integers:
-        """Tokens of each fact with its marker."""
-        return integers([fact.tokens for fact in self.facts])
-
-    @cached_property
-    def ingested_at(self) -> list[datetime | None]:
-        """When each fact was stored."""
-        return [fact.ingested_at for fact in self.facts]
-
-    @cached_property
-    def communities(self) -> list[str | None]:
-        """Labels of the communities."""
-        return [fact.community for fact in self.facts]
-
-    @cached_property
-    def stale(self) -> list[int]:
-        """Positions of the stale facts."""
-        flags = [fact.stale for fact in self.facts]
-        return [at for at, stale in enumerate(flags) if stale] if True in flags else []
-
-    @cached_property
-    def decays(self) -> list[tuple[int, str]]:
-        """Positions of the facts that carry a decay function, with it."""
-        said = [fact.decay for fact in self.facts]
-        if said.count(None) == len(said):
-            return []
-        return [(at, one) for at, one in enumerate(said) if one is not None]
-
-    @cached_property
-    def refused(self) -> list[int]:
-        """Positions of the facts that may not be shown."""
-        said = [fact.refused for fact in self.facts]
-        if said.count(None) == len(said):
-            return []
-        return [at for at, one in enumerate(said) if one is not None]
-
-    @cached_property
-    def in_parts(self) -> npt.NDArray[np.bool_]:
-        """Whether some of each fact can be shown without the rest."""
-        return np.array([len(fact.stretches) > 1 for fact in self.facts], dtype=bool)
-
-    @cached_property
-    def by_id(self) -> Integers | None:
-        """Positions by fact id; None where the facts stand so already, as they do by contract."""
-        ids = self.ids
-        # Far cheaper than a comparison of neighbours one by one: sorting finds one run.
-        if ids == sorted(ids):
-            return None
-        return integers(sorted(range(len(ids)), key=ids.__getitem__))
-
-    def position(self, fact_id: str) -> int | None:
-        """Where a fact stands; None for one that is not among the candidates."""
-        if self.by_id is not None:
-            return self._positions.get(fact_id)
-        at = bisect_left(self.ids, fact_id)
-        return at if at < len(self.ids) and self.ids[at] == fact_id else None
-
-    @cached_property
-    def _positions(self) -> dict[str, int]:
-        return {fact_id: at for at, fact_id in enumerate(self.ids)}
-
-
-def integers(values: Sequence[int]) -> Integers:
-    """A column of integers."""
-    return np.array(values, dtype=np.int64)
-
-
-def in_id_order(values: Integers, by_id: Integers | None) -> Integers:
-    """Positions, smallest value first, ties in the order of the ids."""
-    if by_id is None:
-        order: Places = np.argsort(values, kind="stable")
-        return order
-    found: Integers = by_id[np.argsort(values[by_id], kind="stable")]
-    return found
-
-
-def as_list(column: Any, at: Places) -> list[int]:
-    """The values of a column, or of a plain sequence, at these positions."""
-    if isinstance(column, np.ndarray):
-        values: list[int] = column[at].tolist()
-        return values
-    return [column[place] for place in at.tolist()]
-
-
-_FIELDS = fields(Candidate)
-_PLACES = {one.name: place for place, one in enumerate(_FIELDS)}
-_VALUES = attrgetter(*_PLACES)
-_Open: Any = make_dataclass(
-    "_Open",
-    [
-        (one.name, Any, field() if one.default is MISSING else field(default=one.default))
-        for one in _FIELDS
-    ],
-    slots=True,
-    eq=False,
-    repr=False,
-)
-
-
-def made(*values: Any, **named: Any) -> Candidate:
-    """A candidate like any other, from the values of its fields in their order.
-
-    >>> made("f", "text", "s", 1, 1, 3) == Candidate("f", "text", "s", 1, 1, 3)
-    True
-    """
-    candidate = _Open(*values, **named)
-    candidate.__class__ = Candidate
-    found: Candidate = candidate
-    return found
-
-
-def with_values(candidate: Candidate, **changed: Any) -> Candidate:
-    """The candidate with other values, as `replace` makes it in several times the time."""
-    values = list(_VALUES(candidate))
-    for name, value in changed.items():
-        values[_PLACES[name]] = value
-    return made(*values)
-
-
-_MADE = partial(tuple.__new__, RankedFact)
-
-
-class Column(Protocol):
-    """A number for each position: an array, or one that is worked out when it is asked for."""
-
-    def __getitem__(self, index: int, /) -> int: ...
-
-
-def candidates_of(ranked: Sequence[RankedFact]) -> Sequence[Candidate]:
-    """The candidates of ranked facts, in their order."""
-    return RankedFacts.of(ranked).candidates
-
-
-def ids_of(ranked: Sequence[RankedFact]) -> list[str]:
-    """The ids of ranked facts, in their order."""
-    return RankedFacts.of(ranked).ids
-
-
-class RankedFacts(Sequence[RankedFact]):
-    """Ranked facts in their order; each is made when it is asked for.
-
-    Attributes:
-        columns: what was ranked, in another order.
-        at: positions in the columns, best first.
-    """
-
-    __slots__ = ("_composites", "_diversity", "_freshness", "at", "columns")
-
-    def __init__(
-        self,
-        columns: Columns,
-        at: Places,
-        composites: Integers,
-        freshness: Column,
-        diversity: Column,
-    ) -> None:
-        """Take the scores by position, whatever their order."""
-        self.columns = columns
-        self.at = at
-        self._composites = composites
-        self._freshness = freshness
-        self._diversity = diversity
-
-    @classmethod
-    def of(cls, ranked: Sequence[RankedFact]) -> RankedFacts:
-        """Columns of ranked facts; columns stay as they are."""
-        if isinstance(ranked, RankedFacts):
-            return ranked
-        facts, *scores = list(zip(*ranked, strict=True)) or [(), (), (), ()]
-        composites, freshness, diversity = map(integers, scores)
-        return cls(
-            Columns(facts),
-            np.arange(len(facts), dtype=np.intp),
-            composites,
-            freshness,
-            diversity,
-        )
-
-    @property
-    def candidates(self) -> list[Candidate]:
-        """The facts, best first."""
-        facts = self.columns.facts
-        return [facts[at] for at in self.at.tolist()]
-
-    @property
-    def ids(self) -> list[str]:
-        """Their ids."""
-        ids = self.columns.ids
-        return [ids[at] for at in self.at.tolist()]
-
-    @property
-    def tokens(self) -> Integers:
-        """Their tokens."""
-        return self.columns.tokens[self.at]
-
-    @property
-    def relevance(self) -> Integers:
-        """Their relevance, fixed point."""
-        return self.columns.relevance[self.at]
-
-    @property
-    def importance(self) -> Integers:
-        """Their importance, fixed point."""
-        return self.columns.importance[self.at]
-
-    def composite(self, place: int) -> int:
-        """The composite score at a place, fixed point."""
-        return int(self._composites[self.at[place]])
-
-    def where(self, chosen: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> RankedFacts:
-        """Those at the places that are true."""
-        return self._at(self.at[chosen])
-
-    def those(self, places: Sequence[int]) -> RankedFacts:
-        """Those at these places, in the order of the places."""
-        return self._at(self.at[np.array(places, dtype=np.intp)])
-
-    def without(self, taken: Sequence[int], start: int, end: int) -> RankedFacts:
-        """The facts from `start` up to `end` apart from those at these places."""
-        left = np.zeros(len(self.at), dtype=bool)
-        left[start:end] = True
-        left[list(taken)] = False
-        return self.where(left)
-
-    def _at(self, at: Places) -> RankedFacts:
-        return RankedFacts(self.columns, at, self._composites, self._freshness, self._diversity)
-
-    def __len__(self) -> int:
-        return len(self.at)
-
-    def __iter__(self) -> Iterator[RankedFact]:
-        scores = (self._composites, self._freshness, self._diversity)
-        columns = (as_list(column, self.at) for column in scores)
-        return map(_MADE, zip(self.candidates, *columns, strict=True))
-
-    @overload
-    def __getitem__(self, index: int) -> RankedFact: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> RankedFacts: ...
-
-    def __getitem__(self, index: int | slice) -> RankedFact | RankedFacts:
-        if isinstance(index, slice):
-            return self._at(self.at[index])
-        at = int(self.at[index])
-        return RankedFact(
-            self.columns.facts[at],
-            int(self._composites[at]),
-            int(self._freshness[at]),
-            int(self._diversity[at]),
-        )
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Sequence):
-            return NotImplemented
-        return tuple(self) == tuple(other)
-
-    def __hash__(self) -> int:
-        return hash(tuple(self))
-
-
 def split_refused(candidates: Candidates) -> tuple[Candidates, tuple[Candidate, ...]]:
     """The candidates that may be shown, and those that were refused, both by id.
 
@@ -541,13 +135,11 @@ def split_refused(candidates: Candidates) -> tuple[Candidates, tuple[Candidate, 
     >>> len(chosen.facts), gone
     (1, ())
     """
-    places = candidates.columns.refused
-    if not places:
+    refused = tuple(fact for fact in candidates.facts if fact.refused is not None)
+    if not refused:
         return candidates, ()
-    gone = set(places)
-    facts = candidates.facts
-    left = keep_candidates(candidates, [place for place in range(len(facts)) if place not in gone])
-    return left, tuple([facts[place] for place in places])
+    kept = [place for place, fact in enumerate(candidates.facts) if fact.refused is None]
+    return keep_candidates(candidates, kept), refused
 
 
 def keep_candidates(candidates: Candidates, kept: Sequence[int]) -> Candidates:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 
-from crp_integrations.envelope.candidates import Candidates, RankedFacts
+from crp_integrations.envelope.candidates import Candidates
 from crp_integrations.envelope.near_duplicates import as_pairs
 from crp_integrations.envelope.pack import PackResult
 from crp_integrations.envelope.prompt import marker_text
@@ -91,8 +91,8 @@ def assess_pressure(
     """
     bounds = settings.pressure
     seen = f"saturation {float(saturation):.3f}"
-    left = RankedFacts.of(packing.over_budget)
-    left = left.where(left.relevance >= relevance_floor(candidates, settings))
+    floor = relevance_floor(candidates, settings)
+    left = [fact.candidate for fact in packing.over_budget if fact.candidate.relevance >= floor]
     more = "1 relevant fact" if len(left) == 1 else f"{len(left)} relevant facts"
     said: list[tuple[AdviceWord, str]] = []
     if reaches(saturation, bounds.reuse_saturation):
@@ -113,7 +113,7 @@ def assess_pressure(
     falling = degradation_advice(tiers, settings)
     return Pressure(
         tuple(advice) if falling is None else (*advice, falling),
-        tuple(left.ids) if goes_on else (),
+        tuple(fact.fact_id for fact in left) if goes_on else (),
     )
 
 
@@ -218,7 +218,7 @@ def evolve(
     said = {
         other
         for one in gone
-        for other in alike.of(one).tolist()
+        for other in alike.of(one)
         # One that was changed since says something new, whatever it is near to.
         if facts[other].fact_id not in shown
     }

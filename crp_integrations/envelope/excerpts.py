@@ -8,19 +8,9 @@ ellipsis between them, and the envelope says which characters they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import accumulate
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-import numpy as np
-
-from crp_integrations.envelope.candidates import (
-    RankedFacts,
-    candidates_of,
-    span_bounds,
-    span_scores,
-    with_values,
-)
 from crp_integrations.envelope.pack import PackResult
 from crp_integrations.envelope.prompt import ELLIPSIS, marker_text
 from crp_integrations.envelope.records import Candidate, RankedFact
@@ -45,6 +35,8 @@ class PartChoice:
 
     facts: Sequence[RankedFact]
     chosen: tuple[tuple[int, int], ...]
+    # Excerpts by fact and parts: a lightened choice shows most of them again.
+    _excerpts: dict[tuple[int, ...], Candidate] = field(default_factory=dict, repr=False)
 
     def lightened(self, excess: int) -> PartChoice:
         """The same filling without the parts chosen last, at least one.
@@ -70,8 +62,12 @@ class PartChoice:
             numbers.setdefault(fact, []).append(number)
         shown: dict[int, RankedFact] = {}
         for fact, parts in sorted(numbers.items()):
-            ranked = self.facts[fact]
-            shown[fact] = ranked._replace(candidate=_make_excerpt(ranked.candidate, sorted(parts)))
+            ranked, parts = self.facts[fact], sorted(parts)
+            excerpt = self._excerpts.get((fact, *parts))
+            if excerpt is None:
+                excerpt = _make_excerpt(ranked.candidate, parts)
+                self._excerpts[fact, *parts] = excerpt
+            shown[fact] = ranked._replace(candidate=excerpt)
         return shown
 
 
@@ -104,7 +100,7 @@ def choose_parts(
     chosen: list[tuple[int, int]] = []
     begun: dict[int, set[int]] = {}
     said: set[str] = set()
-    facts = candidates_of(left)
+    facts = [ranked.candidate for ranked in left]
     for place, number in _best_spans(facts, settings.stretches_seen):
         if room < _LEAST_ROOM:
             break
@@ -113,7 +109,7 @@ def choose_parts(
             extra = marker
         else:
             extra = 0 if number - 1 in shown or number + 1 in shown else gap
-        start, end = span_bounds(fact.stretches, number)
+        start, end, _ = fact.stretches[number]
         tokens = extra + _estimate_tokens(fact, end - start)
         if tokens > room:
             continue
@@ -128,9 +124,8 @@ def choose_parts(
 
 def add_parts(packing: PackResult, shown: Mapping[int, RankedFact]) -> PackResult:
     """The packing with facts that are shown in part behind the whole ones."""
-    every = RankedFacts.of(packing.over_budget)
-    left = every.without(list(shown), 0, len(every))
-    return replace(packing, packed=(*packing.packed, *shown.values()), over_budget=left)
+    left = [fact for place, fact in enumerate(packing.over_budget) if place not in shown]
+    return replace(packing, packed=(*packing.packed, *shown.values()), over_budget=tuple(left))
 
 
 def count_parts(packing: PackResult, counter: TokenCounter) -> PackResult:
@@ -141,7 +136,7 @@ def count_parts(packing: PackResult, counter: TokenCounter) -> PackResult:
     return replace(
         packing,
         packed=tuple(
-            fact._replace(candidate=with_values(fact.candidate, tokens=max(0, tokens[place])))
+            fact._replace(candidate=replace(fact.candidate, tokens=max(0, tokens[place])))
             if place in tokens
             else fact
             for place, fact in enumerate(packing.packed)
@@ -149,17 +144,14 @@ def count_parts(packing: PackResult, counter: TokenCounter) -> PackResult:
     )
 
 
-def _best_spans(facts: Sequence[Candidate], most: int) -> Iterator[tuple[int, int]]:
-    """The best stretches of facts by rank and place, ties by these."""
-    columns = [span_scores(fact.stretches) for fact in facts]
-    if not columns:
-        return iter(())
-    begins = np.array([0, *accumulate(map(len, columns))], dtype=np.intp)
-    # Of facts without stretches a column is empty, and of no type.
-    scores = np.concatenate(columns, dtype=np.int64, casting="unsafe")
-    best = np.argsort(-scores, kind="stable")[:most]
-    owners = np.searchsorted(begins, best, side="right") - 1
-    return zip(owners.tolist(), (best - begins[owners]).tolist(), strict=True)
+def _best_spans(facts: Sequence[Candidate], most: int) -> list[tuple[int, int]]:
+    """Fact and number of the best spans, ties by these."""
+    spans = [
+        (-span.score, place, number)
+        for place, fact in enumerate(facts)
+        for number, span in enumerate(fact.stretches)
+    ]
+    return [(place, number) for _, place, number in sorted(spans)[:most]]
 
 
 def _estimate_tokens(fact: Candidate, characters: int) -> int:
@@ -173,7 +165,7 @@ def _make_excerpt(fact: Candidate, parts: Sequence[int]) -> Candidate:
     spans: list[tuple[int, int]] = []
     previous = -2
     for number in parts:
-        start, end = span_bounds(fact.stretches, number)
+        start, end, _ = fact.stretches[number]
         if number == previous + 1:
             # What stands between two sentences is shown with them.
             spans[-1] = (spans[-1][0], end)
@@ -181,7 +173,7 @@ def _make_excerpt(fact: Candidate, parts: Sequence[int]) -> Candidate:
             spans.append((start, end))
         previous = number
     content = ELLIPSIS.join(fact.content[start:end] for start, end in spans)
-    return with_values(
+    return replace(
         fact,
         content=content,
         tokens=_estimate_tokens(fact, len(content)),

@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from crp_integrations.envelope.candidates import ScoredSpan, ScoredSpans, made
-from crp_integrations.envelope.records import Candidate, Integers
+from crp_integrations.envelope.candidates import ScoredSpan
+from crp_integrations.envelope.records import Candidate
 from crp_integrations.envelope.settings import HybridSettings
 from crp_integrations.language.lexical_overlap import (
     LexicalProfile,
@@ -379,11 +379,11 @@ def hybrid_candidates(
         found: the scores of the facts' pool.
         profiles: of its texts.
     """
-    pieces: list[Sequence[ScoredSpan]] = [()] * len(facts)
+    pieces: list[tuple[ScoredSpan, ...]] = [()] * len(facts)
     if settings.whole_share < 1.0:
-        parts, begins = _fixed_array(found.parts), found.begins
+        parts, begins = _fixed_list(found.parts), found.begins
         pieces = [
-            ScoredSpans(text.starts, text.ends, parts[start:end])
+            tuple(map(ScoredSpan, text.starts, text.ends, parts[start:end]))
             for text, start, end in zip(profiles, begins, begins[1:], strict=False)
         ]
     rows = zip(
@@ -408,28 +408,25 @@ def _build_candidate(
     score: int | None = None,
     lexical: int = 0,
     hop: int = 0,
-    stretches: Sequence[ScoredSpan] = (),
+    stretches: tuple[ScoredSpan, ...] = (),
 ) -> Candidate:
-    # By position, in the order of the fields: this is done for every candidate of a question.
-    return made(
-        fact.fact_id,
-        fact.content,
-        fact.source_id,
-        relevance,
-        importance,
-        tokens if tokens > 0 else 0,
-        fact.ingested_at,
-        fact.status is FactStatus.STALE,
-        fact.community_label,
-        fact.source_location,
-        fact.labels,
-        score,
-        lexical,
-        hop,
-        stretches,
-        (),
-        "",
-        fact.decay,
+    return Candidate(
+        fact_id=fact.fact_id,
+        content=fact.content,
+        source_id=fact.source_id,
+        relevance=relevance,
+        importance=importance,
+        tokens=max(0, tokens),
+        ingested_at=fact.ingested_at,
+        stale=fact.status is FactStatus.STALE,
+        community=fact.community_label,
+        source_location=fact.source_location,
+        labels=fact.labels,
+        score=score,
+        lexical=lexical,
+        hop=hop,
+        stretches=stretches,
+        decay=fact.decay,
     )
 
 
@@ -445,12 +442,7 @@ def _clamped(values: npt.NDArray[np.floating]) -> list[int]:
 
 def _fixed_list(values: npt.NDArray[np.float64]) -> list[int]:
     """Values in [0, 1] in fixed point."""
-    fixed: list[int] = _fixed_array(values).tolist()
-    return fixed
-
-
-def _fixed_array(values: npt.NDArray[np.float64]) -> Integers:
-    fixed: Integers = np.rint(values * SCALE).astype(np.int64)
+    fixed: list[int] = np.rint(values * SCALE).astype(np.int64).tolist()
     return fixed
 
 

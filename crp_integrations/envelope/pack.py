@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
 
-from crp_integrations.envelope.candidates import RankedFacts
 from crp_integrations.envelope.near_duplicates import Deduplication
 from crp_integrations.envelope.records import RankedFact
 
@@ -25,13 +24,13 @@ class PackItems:
 
     Attributes:
         tokens: of each fact, at least 0.
-        values: composite of the fact at a place, fixed point.
+        values: composite of each fact, fixed point.
         kept: whether the fact at a place is no near-duplicate of a higher one.
         fetch: told which places will be asked about.
     """
 
     tokens: Sequence[int]
-    values: Callable[[int], int]
+    values: Sequence[int]
     kept: Callable[[int], bool]
     fetch: Callable[[Sequence[int]], None]
 
@@ -57,7 +56,7 @@ def greedy(offer: PackItems, room: int, most: int) -> list[int]:
 def in_order(offer: PackItems, room: int, most: int) -> list[int]:
     """Take facts in rank order up to the first that does not fit."""
     places = range(len(offer.tokens))
-    offer.fetch(_take_fitting(offer, places, room, most, min(offer.tokens, default=0)))
+    offer.fetch(_take_fitting(offer, places, room, most))
     found: list[int] = []
     for place, tokens in enumerate(offer.tokens):
         if not offer.kept(place):
@@ -81,7 +80,7 @@ def patient(offer: PackItems, room: int, most: int, *, passed_over: int) -> list
     # What `greedy` would ask about; this looks no further.
     places = range(len(offer.tokens))
     least = min(offer.tokens, default=0)
-    offer.fetch(_take_fitting(offer, places, room + room // 8, most, least))
+    offer.fetch(_take_fitting(offer, places, room + room // 8, most))
     found: list[int] = []
     skipped = 0
     for place, tokens in enumerate(offer.tokens):
@@ -114,7 +113,7 @@ def knapsack(offer: PackItems, room: int, most: int) -> list[int]:
     items = [place for place in _by_density(offer) if offer.tokens[place] <= room]
     items = [place for place in items if offer.kept(place)]
     starts = [greedy(offer, room, most), density(offer, room, most)]
-    best = max(starts, key=lambda places: sum(map(offer.values, places)))
+    best = max(starts, key=lambda places: sum(offer.values[place] for place in places))
     return sorted(_search_knapsack(offer, items, room, most, best))
 
 
@@ -128,9 +127,8 @@ PACKERS: Mapping[str, Packer] = {
 
 def _fill(offer: PackItems, places: Sequence[int], room: int, most: int) -> list[int]:
     # Somewhat more, since near-duplicates leave room.
-    least = min(offer.tokens, default=0)
-    offer.fetch(_take_fitting(offer, places, room + room // 8, most, least))
-    return _take_fitting(offer, places, room, most, least, offer.kept)
+    offer.fetch(_take_fitting(offer, places, room + room // 8, most))
+    return _take_fitting(offer, places, room, most, offer.kept)
 
 
 def _take_fitting(
@@ -138,18 +136,13 @@ def _take_fitting(
     places: Sequence[int],
     room: int,
     most: int,
-    least: int,
     kept: Callable[[int], bool] | None = None,
 ) -> list[int]:
-    """Those that fit, one after the other; without `kept`, nearly all that will be asked about.
-
-    Args:
-        least: tokens of the smallest fact: nothing is left to find once not even that fits.
-    """
+    """Those that fit, one after the other; without `kept`, nearly all that will be asked about."""
     found: list[int] = []
     tokens = offer.tokens
     for place in places:
-        if room < least or len(found) == most:
+        if len(found) == most:
             break
         if tokens[place] <= room and (kept is None or kept(place)):
             found.append(place)
@@ -161,7 +154,7 @@ def _by_density(offer: PackItems) -> list[int]:
     # Score for a token, compared exactly in integers; what costs nothing comes first.
     def key(place: int) -> tuple[int, int]:
         tokens = offer.tokens[place]
-        return (-(offer.values(place) << 40) // tokens if tokens else -(1 << 80), place)
+        return (-(offer.values[place] << 40) // tokens if tokens else -(1 << 80), place)
 
     return sorted(range(len(offer.tokens)), key=key)
 
@@ -171,10 +164,10 @@ def _search_knapsack(
 ) -> list[int]:
     """The best filling that a bounded search finds, at least as good as the one given."""
     tokens = [offer.tokens[place] for place in items]
-    values = [offer.values(place) for place in items]
+    values = [offer.values[place] for place in items]
     used = [0, *accumulate(tokens)]
     worth = [0, *accumulate(values)]
-    found, record = list(best), sum(map(offer.values, best))
+    found, record = list(best), sum(offer.values[place] for place in best)
 
     def bound(at: int, left: int) -> int:
         """Most that the items from `at` on can add in this room, if the last may be cut."""
@@ -223,8 +216,8 @@ class PackResult:
     """
 
     packed: tuple[RankedFact, ...]
-    over_budget: Sequence[RankedFact]
-    over_k: Sequence[RankedFact]
+    over_budget: tuple[RankedFact, ...]
+    over_k: tuple[RankedFact, ...]
     duplicates: tuple[tuple[RankedFact, str], ...] = ()
     algorithm: str = "greedy@1"
 
@@ -281,7 +274,6 @@ def pack(
     pins = by = PACKERS[packing]
     if packing == "greedy" and passed_over is not None:
         packing, by = "patient", partial(patient, passed_over=passed_over)
-    ranked = RankedFacts.of(ranked)
     walk = walk or Deduplication.without_duplicates(len(ranked))
     if every_duplicate:
         walk.all()
@@ -289,7 +281,7 @@ def pack(
     most = len(ranked) if k is None else k
     chosen = _choose(ranked, first, budget_tokens, most, pins, walk) if first else []
     front = len(chosen)
-    tokens = ranked.tokens.tolist()
+    tokens = [fact.candidate.tokens for fact in ranked]
     room = budget_tokens - sum(tokens[at] for at in chosen)
     rest: Sequence[int] = range(len(ranked))
     if first:
@@ -299,18 +291,18 @@ def pack(
     room = budget_tokens - sum(tokens[at] for at in chosen)
 
     alike = _known_duplicates(chosen, walk)
-    taken = sorted({*chosen, *alike})
+    taken = {*chosen, *alike}
     # Where the cap is reached, a scan ends; other algorithms have looked at everything.
     end = len(ranked)
     if k is not None and len(chosen) >= k and packing in _SCANNING:
         end = max(chosen[front:], default=-1) + 1
-    left = ranked.without(taken, 0, end)
-    cut = ranked.without(taken, end, len(ranked))
+    left = tuple(ranked[at] for at in range(end) if at not in taken)
+    cut = tuple(ranked[at] for at in range(end, len(ranked)) if at not in taken)
     if k is not None and len(chosen) >= k and packing not in _SCANNING:
-        fits = left.tokens <= room
-        left, cut = left.where(~fits), left.where(fits)
+        cut = tuple(fact for fact in left if fact.candidate.tokens <= room)
+        left = tuple(fact for fact in left if fact.candidate.tokens > room)
     return PackResult(
-        packed=tuple(ranked.those(chosen)),
+        packed=tuple(ranked[at] for at in chosen),
         over_budget=left,
         over_k=cut,
         duplicates=tuple(
@@ -320,13 +312,13 @@ def pack(
     )
 
 
-def _places(ranked: RankedFacts, pinned: Collection[str]) -> list[int]:
+def _places(ranked: Sequence[RankedFact], pinned: Collection[str]) -> list[int]:
     ids = set(pinned)
-    return [at for at, fact_id in enumerate(ranked.ids) if fact_id in ids]
+    return [at for at, fact in enumerate(ranked) if fact.candidate.fact_id in ids]
 
 
 def _choose(
-    ranked: RankedFacts,
+    ranked: Sequence[RankedFact],
     places: Sequence[int],
     room: int,
     most: int,
@@ -336,12 +328,9 @@ def _choose(
     """Places that the algorithm takes out of these, in rank order."""
     if room <= 0 or most <= 0:
         return []
-    tokens = ranked.tokens
-    if len(places) < len(ranked):
-        tokens = tokens[list(places)]
     offer = PackItems(
-        tokens=tokens.tolist(),
-        values=lambda number: ranked.composite(places[number]),
+        tokens=[ranked[place].candidate.tokens for place in places],
+        values=[ranked[place].composite for place in places],
         kept=lambda number: walk.stands_for(places[number]) is None,
         fetch=lambda numbers: walk.fetch([places[number] for number in numbers]),
     )
@@ -354,4 +343,4 @@ def _known_duplicates(chosen: Sequence[int], walk: Deduplication) -> dict[int, i
     for place in chosen:
         for lower in walk.below(place):
             found.setdefault(lower, place)
-    return {**found, **walk.told()}
+    return {**found, **walk.duplicates()}

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Annotated, Any, Final, NamedTuple, overload
 
-from pydantic import Field, GetCoreSchemaHandler, TypeAdapter, model_validator
-from pydantic_core import CoreSchema, core_schema
+from pydantic import Field, model_validator
 
-from crp_integrations.envelope.candidates import Candidate, Integers, RankedFact, TierHits
-from crp_integrations.envelope.near_duplicates import Places
+from crp_integrations.envelope.candidates import Candidate, RankedFact, TierHits
 from crp_integrations.fabric.records import Moment
 from crp_integrations.records import Part, Record
-from crp_integrations.scores import SCALE
+from crp_integrations.scores import from_fixed
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import (
     AdviceWord,
@@ -36,16 +33,6 @@ class SeenFact(Part):
 
     fact_id: str
     content_hash: str
-
-
-_SEEN: Final = TypeAdapter(tuple[SeenFact, ...])
-
-
-def seen_facts(hashes: Iterable[tuple[str, str]]) -> tuple[SeenFact, ...]:
-    """Facts by their ids and hashes, all at once: a window shows dozens."""
-    return _SEEN.validate_python(
-        tuple([{"fact_id": id_, "content_hash": hash_} for id_, hash_ in hashes])
-    )
 
 
 class PriorWindow(Record):
@@ -96,159 +83,6 @@ class Drop(Part):
     kept: str | None = None
 
 
-class DropRow(NamedTuple):
-    """The fields of a `Drop`, where no record is wanted."""
-
-    fact_id: str
-    reason: DropReason
-    tokens: int
-    kept: str | None
-
-
-def drop_rows(dropped: Sequence[Drop]) -> Iterable[Drop | DropRow]:
-    """What was left out, for who reads it once; of columns no record is made and kept."""
-    return dropped.rows() if isinstance(dropped, EnvelopeDrops) else dropped
-
-
-class EnvelopeDrops(Sequence[Drop]):
-    """A drop report as columns; equal to any other sequence of the same records.
-
-    It holds ids and counts, no fact's text.
-    """
-
-    __slots__ = ("_at", "_ids", "_kept", "_made", "_over_k", "_refused", "_tokens")
-
-    def __init__(
-        self,
-        ids: Sequence[str],
-        tokens: Integers,
-        at: Places,
-        kept: Mapping[str, str],
-        over_k: frozenset[str],
-        refused: tuple[Drop, ...] = (),
-    ) -> None:
-        """Take ids and tokens of all candidates, and why what was left out is not in.
-
-        Args:
-            at: positions of what was left out, in the order of the report.
-            kept: for each duplicate, the id of the fact that stands for it.
-            over_k: ids beyond the cap on the number of facts.
-            refused: what was never ranked, which stands at the end of the report.
-        """
-        self._ids = ids
-        self._tokens = tokens
-        self._at = at
-        self._kept = kept
-        self._over_k = over_k
-        self._refused = refused
-        self._made: tuple[Drop, ...] | None = None
-
-    def __len__(self) -> int:
-        return len(self._at) + len(self._refused)
-
-    def __iter__(self) -> Iterator[Drop]:
-        return iter(self._all())
-
-    @overload
-    def __getitem__(self, index: int) -> Drop: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Drop, ...]: ...
-
-    def __getitem__(self, index: int | slice) -> Drop | tuple[Drop, ...]:
-        if self._made is None and not isinstance(index, slice):
-            place = range(len(self))[index]
-            ranked = len(self._at)
-            if place >= ranked:
-                return self._refused[place - ranked]
-            return self._record(int(self._at[place]))
-        return self._all()[index]
-
-    def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        if not isinstance(other, (tuple, EnvelopeDrops)):
-            return NotImplemented
-        return len(self) == len(other) and self._all() == tuple(other)
-
-    def __hash__(self) -> int:
-        return hash(self._all())
-
-    def __repr__(self) -> str:
-        return repr(self._all())
-
-    def by_reason(self) -> dict[DropReason, tuple[list[str], int]]:
-        """Ids and tokens by reason, without a record for each candidate."""
-        found: dict[DropReason, tuple[list[str], int]] = {}
-        rows = [
-            (self._ids[at], self._reason(self._ids[at]), int(self._tokens[at]))
-            for at in self._at.tolist()
-        ]
-        rows += [(one.fact_id, one.reason, one.tokens) for one in self._refused]
-        for fact_id, reason, tokens in rows:
-            ids, before = found.get(reason, ([], 0))
-            ids.append(fact_id)
-            found[reason] = (ids, before + tokens)
-        return found
-
-    def rows(self) -> list[Drop | DropRow]:
-        """Everything that was left out, in the order of the report."""
-        ids, tokens, kept = self._ids, self._tokens, self._kept.get
-        return [
-            *(
-                DropRow(ids[at], self._reason(ids[at]), tokens.item(at), kept(ids[at]))
-                for at in self._at.tolist()
-            ),
-            *self._refused,
-        ]
-
-    def _all(self) -> tuple[Drop, ...]:
-        if self._made is None:
-            ranked = [self._record(at) for at in self._at.tolist()]
-            self._made = (*ranked, *self._refused)
-        return self._made
-
-    def _record(self, at: int) -> Drop:
-        fact_id = self._ids[at]
-        return Drop(
-            fact_id=fact_id,
-            reason=self._reason(fact_id),
-            tokens=int(self._tokens[at]),
-            kept=self._kept.get(fact_id),
-        )
-
-    def _reason(self, fact_id: str) -> DropReason:
-        if fact_id in self._kept:
-            return DropReason.DUPLICATE
-        return DropReason.K if fact_id in self._over_k else DropReason.BUDGET
-
-
-class _Late:
-    """Lets a drop report pass as it is; everything else is read and written as a tuple."""
-
-    @classmethod
-    def __get_pydantic_core_schema__(
-        cls, source: object, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        plain = handler.generate_schema(tuple[Drop, ...])
-        return core_schema.no_info_wrap_validator_function(
-            _read,
-            plain,
-            serialization=core_schema.wrap_serializer_function_ser_schema(_written, schema=plain),
-        )
-
-
-def _read(value: Any, handler: Callable[[Any], Any]) -> Any:
-    return value if isinstance(value, EnvelopeDrops) else handler(value)
-
-
-def _written(value: Sequence[Drop], handler: Callable[[Any], Any]) -> Any:
-    return handler(tuple(value))
-
-
-Dropped = Annotated[Sequence[Drop], _Late]
-
-
 class PackedFact(Part):
     """A fact in an envelope.
 
@@ -285,34 +119,28 @@ class PackedFact(Part):
 
     @classmethod
     def of(cls, ranked: RankedFact, position: int) -> PackedFact:
-        """A ranked fact at its position.
-
-        Checked once more, since that takes half of the time of leaving it out. Scores are divided
-        here and not by `from_fixed`, whose calls take as long as the check.
-        """
+        """A ranked fact at its position."""
         candidate, composite, freshness, diversity = ranked
-        fields = {
-            "fact_id": candidate.fact_id,
-            "content": candidate.content,
-            "spans": candidate.spans,
-            "content_hash": candidate.content_hash,
-            "source_id": candidate.source_id,
-            "source_location": candidate.source_location,
-            "relevance_score": candidate.relevance / SCALE,
-            "importance_weight": candidate.importance / SCALE,
-            "freshness_score": freshness / SCALE,
-            "diversity_bonus": diversity / SCALE,
-            "composite_score": composite / SCALE,
-            "selection_score": None if candidate.score is None else candidate.score / SCALE,
-            "lexical_score": candidate.lexical / SCALE,
-            "hop_score": candidate.hop / SCALE,
-            "token_count": candidate.tokens,
-            "position": position,
-            "community": candidate.community,
-            "ingested_at": candidate.ingested_at,
-        }
-        found: PackedFact = cls.__pydantic_validator__.validate_python(fields)
-        return found
+        return cls(
+            fact_id=candidate.fact_id,
+            content=candidate.content,
+            spans=candidate.spans,
+            content_hash=candidate.content_hash,
+            source_id=candidate.source_id,
+            source_location=candidate.source_location,
+            relevance_score=from_fixed(candidate.relevance),
+            importance_weight=from_fixed(candidate.importance),
+            freshness_score=from_fixed(freshness),
+            diversity_bonus=from_fixed(diversity),
+            composite_score=from_fixed(composite),
+            selection_score=None if candidate.score is None else from_fixed(candidate.score),
+            lexical_score=from_fixed(candidate.lexical),
+            hop_score=from_fixed(candidate.hop),
+            token_count=candidate.tokens,
+            position=position,
+            community=candidate.community,
+            ingested_at=candidate.ingested_at,
+        )
 
 
 class Cap(Part):
@@ -386,7 +214,7 @@ class Envelope(Record):
     text: str
     facts: tuple[PackedFact, ...]
     sections: tuple[Section, ...]
-    dropped: Dropped
+    dropped: tuple[Drop, ...]
     conflicts: tuple[Conflict, ...] = ()
     total_facts_available: int = Field(ge=0)
     total_facts_included: int = Field(ge=0)
@@ -437,8 +265,11 @@ class Envelope(Record):
         return PriorWindow(
             window_number=self.window_number,
             etag=self.etag,
-            facts_seen=seen_facts(
-                (one.fact_id, one.content_hash or hashes.get(one.fact_id) or sha256(one.content))
+            facts_seen=tuple(
+                SeenFact(
+                    fact_id=one.fact_id,
+                    content_hash=one.content_hash or hashes.get(one.fact_id) or sha256(one.content),
+                )
                 for one in self.facts
             ),
             deferred=self.deferred,

@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fractions import Fraction
 
-import numpy as np
-
-from crp_integrations.envelope.candidates import Candidates, RankedFacts
+from crp_integrations.envelope.candidates import Candidates
 from crp_integrations.envelope.pack import PackResult
 from crp_integrations.envelope.rank import Ranking, age_microseconds
 from crp_integrations.envelope.records import Candidate, Cap
@@ -135,13 +133,8 @@ def _count_coverage(
     if floor is None:
         floor = to_fixed(settings.relevant_floor)
     included = sum(ranked.candidate.relevance >= floor for ranked in packing.packed)
-    available, cut = (
-        int(np.count_nonzero(relevance >= floor))
-        for relevance in (
-            candidates.columns.relevance,
-            RankedFacts.of(packing.over_k).relevance,
-        )
-    )
+    available = sum(fact.relevance >= floor for fact in candidates.facts)
+    cut = sum(ranked.candidate.relevance >= floor for ranked in packing.over_k)
     return included, available - cut
 
 
@@ -181,9 +174,9 @@ def _saturation_caps(
 def _vital_caps(packing: PackResult, settings: EnvelopeSettings) -> list[Cap]:
     least = to_fixed(settings.vital_importance)
     # A fact of which a part is shown did not fit either.
-    parts = [ranked.candidate for ranked in packing.packed if ranked.candidate.spans]
-    count = len([None for fact in parts if fact.importance >= least])
-    count += int(np.count_nonzero(RankedFacts.of(packing.over_budget).importance >= least))
+    missing = [fact for fact in packing.packed if fact.candidate.spans]
+    missing += packing.over_budget
+    count = sum(fact.candidate.importance >= least for fact in missing)
     if not count:
         return []
     facts = "1 fact" if count == 1 else f"{count} facts"

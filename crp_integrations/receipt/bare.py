@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, Final, get_args, get_origin
 
 from crp_integrations.dpe.records import Claim, Evidence, Finding, Report
-from crp_integrations.envelope.records import Drop, DropRow, Envelope, PackedFact, drop_rows
+from crp_integrations.envelope.records import Drop, Envelope, PackedFact
 from crp_integrations.records import Part
 from crp_integrations.scores import SCALE
 
@@ -234,7 +234,7 @@ def envelope(
     """
     return {
         "facts": _facts(made.facts, place_of),
-        "dropped": [_drop(drop, place_of) for drop in drop_rows(made.dropped)],
+        "dropped": [_drop(drop, place_of) for drop in made.dropped],
         "conflicts": [[one.left, one.right] for one in made.conflicts],
         "caps": [[one.ceiling.value, one.reason] for one in made.caps],
         "advice": [[one.word.value, one.reason] for one in made.advice],
@@ -277,7 +277,7 @@ def _facts(facts: Sequence[PackedFact], place_of: Mapping[str, int]) -> list[dic
     return found
 
 
-def _drop(drop: Drop | DropRow, place_of: Mapping[str, int]) -> dict[str, Any]:
+def _drop(drop: Drop, place_of: Mapping[str, int]) -> dict[str, Any]:
     told: dict[str, Any] = {"at": place_of[drop.fact_id], "reason": drop.reason.value}
     if drop.kept is not None:
         told["kept"] = place_of[drop.kept]

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any, Final
 
 from crp_integrations.envelope.budget import EnvelopeInputs
-from crp_integrations.envelope.candidates import ScoredSpan, ScoredSpans
+from crp_integrations.envelope.candidates import ScoredSpan
 from crp_integrations.envelope.near_duplicates import PairRelation, as_pairs
 from crp_integrations.envelope.rank import is_temporal
 from crp_integrations.receipt import bare
@@ -183,15 +183,7 @@ def _candidates(
 
 def _flat(found: Sequence[ScoredSpan]) -> list[int]:
     """Start, end and score of each stretch, one after the other."""
-    if type(found) is not ScoredSpans:
-        return [*chain.from_iterable(found)]
-    # Asked for once: it may have to be made.
-    scores = found.scores
-    if len(scores) == 1:
-        return [*found.starts, *found.ends, *scores]
-    flat = [0] * (3 * len(scores))
-    flat[0::3], flat[1::3], flat[2::3] = found.starts, found.ends, scores
-    return flat
+    return [*chain.from_iterable(found)]
 
 
 def _fit(fit: EnvelopeInputs) -> dict[str, Any]:

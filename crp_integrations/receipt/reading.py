@@ -13,7 +13,8 @@ from pydantic import ValidationError
 from crp_integrations.dpe.dossier import Dossier, PriorWindow, System
 from crp_integrations.dpe.examination import Engines, Examination
 from crp_integrations.dpe.signals import Entry
-from crp_integrations.envelope.candidates import Candidates, ScoredSpans, made
+from crp_integrations.envelope.candidates import Candidate as EnvelopeCandidate
+from crp_integrations.envelope.candidates import Candidates, ScoredSpan
 from crp_integrations.envelope.near_duplicates import ListedPairs
 from crp_integrations.envelope.prompt import BETWEEN, ELLIPSIS
 from crp_integrations.envelope.records import Candidate
@@ -228,7 +229,7 @@ def _candidate(
     if number not in labels:
         labels[number] = None if number is None else label_of(number)
     # By place, as the fields of a candidate stand: a receipt has hundreds.
-    return made(
+    return EnvelopeCandidate(
         one.id,
         text,
         one.source,
@@ -243,7 +244,7 @@ def _candidate(
         one.score,
         one.lexical,
         one.hop,
-        ScoredSpans(flat[0::3], flat[1::3], flat[2::3]) if flat else (),
+        tuple(map(ScoredSpan, flat[0::3], flat[1::3], flat[2::3])),
         one.spans,
         "",
         one.decay,

@@ -8,7 +8,7 @@ import pickle
 import pytest
 from pydantic import ValidationError
 
-from crp_integrations.envelope.records import Drop, Envelope, EnvelopeDrops, drop_rows
+from crp_integrations.envelope.records import Drop, Envelope
 from crp_integrations.vocabulary import DropReason
 from tests.envelope.builders import candidates, fact, made
 
@@ -26,40 +26,12 @@ def plain(envelope: Envelope) -> tuple[Drop, ...]:
 def test_a_report_equals_the_tuple_of_its_records() -> None:
     envelope, again = report(), report()
     records = plain(envelope)
-    assert isinstance(envelope.dropped, EnvelopeDrops)
     assert len(records) == 4
     assert {one.reason for one in records} == {DropReason.K, DropReason.DUPLICATE}
-    assert envelope.dropped == records == envelope.dropped
+    assert envelope.dropped == records
     assert envelope.dropped == again.dropped
     assert envelope == again
-    assert envelope.dropped != records[:-1]
-    assert envelope.dropped != (*records[1:], records[0])
-    assert envelope.dropped != list(records)
-    assert hash(envelope.dropped) == hash(records)
     assert hash(envelope) == hash(again)
-    assert repr(envelope.dropped) == repr(records)
-
-
-def test_a_report_is_read_at_a_place_in_part_or_backwards() -> None:
-    records = plain(report())
-    assert [report().dropped[at] for at in range(-4, 4)] == [records[at] for at in range(-4, 4)]
-    assert report().dropped[1:3] == records[1:3]
-    assert tuple(reversed(report().dropped)) == records[::-1]
-    assert records[2] in report().dropped
-    assert report().dropped.index(records[2]) == 2
-    with pytest.raises(IndexError):
-        report().dropped[4]
-
-
-def test_rows_say_what_the_records_say_and_make_none() -> None:
-    dropped = report().dropped
-    assert isinstance(dropped, EnvelopeDrops)
-    rows = [(one.fact_id, one.reason, one.tokens, one.kept) for one in drop_rows(dropped)]
-    assert dropped._made is None
-    assert all(type(tokens) is int for _, _, tokens, _ in rows)
-    records = plain(report())
-    assert rows == [(one.fact_id, one.reason, one.tokens, one.kept) for one in records]
-    assert drop_rows(records) is records
 
 
 def test_a_report_is_written_and_read_as_records() -> None:

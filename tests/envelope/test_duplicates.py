@@ -69,7 +69,7 @@ def test_what_is_asked_for_late_equals_all_pairs(
     duplicates.fetch(asked[: len(asked) // 3])
     for place in asked:
         wanted = sorted({*(j for i, j in same if i == place), *(i for i, j in same if j == place)})
-        assert duplicates.of(place).tolist() == wanted
+        assert duplicates.of(place) == tuple(wanted)
     some = asked[: len(asked) // 2]
     for pairs, wanted in ((duplicates, same), (conflicts, other)):
         found = [(i, j) for i, j in sorted(wanted) if i in some and j in some]
@@ -150,7 +150,7 @@ def test_a_thousand_copies_cost_one_comparison(monkeypatch: pytest.MonkeyPatch) 
         lambda self, block: compared.append(len(block)) or above(self, block),
     )
     read: list[str] = []
-    monkeypatch.setattr(near_duplicates, "statement", lambda text: read.append(text))
+    monkeypatch.setattr(near_duplicates, "read_statement", lambda text: read.append(text))
     duplicates, conflicts = split_near_duplicates(texts, rows, 0.95)
     facts = [fact(f"f{n:04d}", 0.5, content=text, tokens=5) for n, text in enumerate(texts)]
     envelope = made(
@@ -188,19 +188,17 @@ def test_who_is_known_to_be_alone_is_walked_past_as_before(
     listed = Deduplication(order, order, pairs.listed())
     asked = chance.sample(range(len(texts)), chance.randint(0, len(texts)))
     walk.fetch(asked)
-    near = {at for pair in near_pairs(rows, threshold) for at in pair}
-    assert {int(order[place]) for place in walk._alone} == {*order[asked].tolist()} - near
     for place in range(len(texts)):
         assert walk.stands_for(place) == listed.stands_for(place)
         assert walk.below(place) == listed.below(place)
-    assert walk.told() == walk.all()
+    assert walk.duplicates() == walk.all()
 
 
 def test_rows_of_zeros_are_near_to_nothing() -> None:
     rows = np.zeros((3, 2), dtype=np.float32)
     duplicates, conflicts = split_near_duplicates(["same"] * 3, rows, 0.95)
     assert tuple(duplicates) == () and tuple(conflicts) == ()
-    assert duplicates.of(1).tolist() == []
+    assert duplicates.of(1) == ()
 
 
 def test_equal_texts_with_different_vectors_are_compared_by_their_vectors() -> None:
@@ -225,7 +223,7 @@ def test_listed_pairs_stay_what_they_are_when_positions_move(pairs: list[Any]) -
     part = listed.among(moved)
     part.fetch(range(7))
     wanted = sorted((moved[i], moved[j]) for i, j in listed if i in moved and j in moved)
-    assert list(part) == wanted and part.of(9).tolist() == []
+    assert list(part) == wanted and part.of(9) == ()
     assert all(list(part.of(i)) == sorted(
         {b for a, b in wanted if a == i} | {a for a, b in wanted if b == i}
     ) for i in range(7))  # fmt: skip
@@ -249,35 +247,6 @@ def test_candidates_with_pairs_found_late_are_equal_to_those_with_listed_ones() 
     assert late != replace(late, duplicates=())
 
 
-class _Untold(ListedPairs):
-    """Listed pairs that say of none of their positions that they know them."""
-
-    __slots__ = ()
-
-    def paired(self) -> None:  # type: ignore[override]
-        return None
-
-
-@given(
-    pairs=st.lists(
-        st.tuples(st.integers(0, 9), st.integers(0, 9)).filter(lambda one: len(set(one)) > 1)
-    ),
-    order=st.permutations(range(10)),
-    picks=st.permutations(range(10)),
-)
-def test_a_walk_that_knows_who_is_alone_says_the_same(
-    pairs: list[tuple[int, int]], order: list[int], picks: list[int]
-) -> None:
-    by_rank, by_pick = np.array(order), np.array(picks)
-    walks = [Deduplication(by_rank, by_pick, kind(pairs)) for kind in (ListedPairs, _Untold)]
-    for place in range(10):
-        told, untold = (walk.stands_for(place) for walk in walks)
-        assert told == untold
-        assert walks[0].below(place) == walks[1].below(place)
-    assert walks[0].told() == walks[1].told()
-    assert walks[0].all() == walks[1].all()
-
-
 @given(
     pairs=st.lists(
         st.tuples(st.integers(0, 9), st.integers(0, 9)).filter(lambda one: len(set(one)) > 1)
@@ -291,8 +260,7 @@ def test_listed_pairs_within_positions_are_those_of_each(
     wanted = [
         (left, right)
         for left in sorted(inside)
-        for right in listed.of(left).tolist()
+        for right in listed.of(left)
         if right > left and right in inside
     ]
     assert listed.within(inside) == wanted
-    assert set(listed.paired()) == {at for pair in pairs for at in pair}

@@ -107,7 +107,7 @@ def find_comparison(task: MaskedQuestion, *, alone: bool) -> QuestionComparison 
     needs = tuple(before.join(item, after).text for item in shared.members)
     names = tuple(item.text for item in shared.members)
     if noun and not alone and len(names) < len(_COUNTS):
-        whole = f"QuestionComparison between the {_COUNTS[len(names)]} {_plural(noun)}"
+        whole = f"Comparison between the {_COUNTS[len(names)]} {_plural(noun)}"
     else:
         whole = f"{' vs '.join(names)} comparison"
     return QuestionComparison(names, needs, whole)
