@@ -1,9 +1,7 @@
 """From candidates to an envelope: Rank, Pack, order, render, recount, tier.
 
-Select has happened before, in `gather` or `offered`. Everything here is integer arithmetic
-in a total order, so an envelope can be rebuilt from its candidates byte for byte.
-
-The drop report: every candidate that is not in the envelope, with its reason.
+Select has happened before, in `retrieval` or `caller_candidates`. Everything here is integer
+arithmetic in a total order, so an envelope can be rebuilt from its candidates byte for byte.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""How many tokens an envelope may have.
-
-Everything that an envelope was made of, so that it can be made again (`assemble`).
-
-Counts that an envelope was made with: remembered as they are asked for, and given again.
-"""
+"""How many tokens an envelope may have, and what it was made of, so that it can be made again."""
 
 from __future__ import annotations
 
@@ -25,10 +20,6 @@ def safety_margin(tokens: int, exactness: Exactness, settings: EnvelopeSettings)
     """Tokens kept free because counts may be wrong.
 
     Spec: CRP-SPEC-003 §7.2 (decision E19)
-
-    Args:
-        tokens: what is left for the envelope before the margin.
-        exactness: how far the counter can be trusted.
     """
     share = {
         Exactness.EXACT: 0,

@@ -8,21 +8,9 @@
 | 3 Cold | the whole fabric | the search that `gather` makes |
 
 A search of tier 3 finds what lies in tiers 1 and 2 too. So with `cascade="all"` the early tiers
-are not read by themselves: the candidates are those of tier 3, whatever was asked before, and
-`tier_hits` counts each where it would have been met first. With `until_full` the early tiers are
-read one after the other for each information need, until one of them has completed K hits at or
-above the relevance floor; then nothing further is read for this need.
-
-For each need, `gather` does:
-
-    early = consulted(view, vector, k, settings, active=active)
-    found.update(hit.fact_id for hit in early.hits)
-    if early.cold:
-        ...  # its own search of the whole fabric, by vectors and by words
-
-and at the end `memory_tier_hit=deepest(view, all_early)`. Hits of tier 0 are ids of the facts that
-were handed in, whose candidates `gather` adds itself. The relay counts the tiers with `counted`,
-when an earlier window's summary, which is tier 0 too, is among the candidates.
+are not read by themselves: the candidates are those of tier 3, and `tier_hits` counts each where
+it would have been met first. With `until_full` the early tiers are read one after the other for
+each information need, until one of them has completed K hits at or above the relevance floor.
 """
 
 from __future__ import annotations
@@ -90,15 +78,6 @@ def ask_early_tiers(
     """Ask tiers 0, 1 and 2 for one information need; reads nothing with `cascade="all"`.
 
     Spec: CRP-SPEC-003 §5.2 step 1.4
-
-    Args:
-        view: with the session's facts and the subject's shelf.
-        vector: of the need, shape (dimensions,).
-        k: hits that fill the candidates of a need.
-        active: facts of the current window, None for none.
-
-    Raises:
-        StoreError: a fact was withdrawn between two reads.
     """
     if settings.cascade == "all":
         return EarlyTierHits((), COLD)
@@ -117,9 +96,6 @@ def deepest_tier(view: View, asked: Sequence[EarlyTierHits]) -> int:
     """The largest tier number that was asked for any need (decision Fabric).
 
     Spec: CRP-SPEC-003 §5.2
-
-    Args:
-        asked: one for each information need; none at all for an empty fabric.
     """
     tier = max((one.tier for one in asked), default=COLD)
     return view.memory_tier() if tier == COLD else tier
@@ -129,12 +105,6 @@ def tier_hits(facts: Sequence[Candidate], view: View, *, active: Collection[str]
     """How many candidates each tier gave; a fact counts in the first tier that has it.
 
     Spec: CRP-SPEC-003 §5.2
-
-    Args:
-        active: ids of facts of the current window.
-
-    Returns:
-        Numbers for tiers 0, 1, 2 and 3, which add up to the number of candidates.
     """
     shelf = view.shelf
     hot = shelf.facts.union(view.held())

@@ -1,10 +1,6 @@
-"""What a window's saturation suggests: read no source again, warn, or go on in another window.
+"""From one window to the next: what a window's saturation suggests, and what the next one shows.
 
 Saturations are compared exactly, as fractions, like everything behind `Candidates`.
-
-Which candidates count as relevant to their question.
-
-From one window to the next: what was seen goes, what was deferred and a summary come.
 """
 
 from __future__ import annotations
@@ -82,12 +78,6 @@ def assess_pressure(
     """Say what a window suggests.
 
     Spec: CRP-SPEC-003 §9.3, §10.3, §14.1, §14.3 (decisions E15, E23)
-
-    Args:
-        packing: what is included and what the packer rejected for the budget; a fact that the
-            caller's own `k` cut off is not missing.
-        saturation: used share of the budget.
-        tiers: quality tiers of the session's windows, this one last.
     """
     bounds = settings.pressure
     seen = f"saturation {float(saturation):.3f}"

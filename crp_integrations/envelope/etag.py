@@ -1,7 +1,4 @@
-"""The hash of an envelope's set of facts (`etag@1`), or one that a session salts.
-
-What must be unchanged for an earlier envelope to be the right one still.
-"""
+"""The hash of an envelope's set of facts (`etag@1`), and everything else that it depends on."""
 
 from __future__ import annotations
 
@@ -22,14 +19,6 @@ def etag(fact_ids: Iterable[str], salt: str = "") -> str:
     """Hash a set of fact ids; their order has no influence.
 
     Spec: CRP-SPEC-003 §7.5, §16.2
-
-    Args:
-        fact_ids: ids of the included facts, each once.
-        salt: a secret of the session, empty for the specification's plain hash. With one, equal
-            sets have different hashes in different sessions (decision E22).
-
-    Returns:
-        `sha256:` and 64 hexadecimal digits.
     """
     ids = sorted(fact_ids)
     plain = "|".join(ids) + "|" + str(len(ids))

@@ -42,9 +42,6 @@ class PartChoice:
         """The same filling without the parts chosen last, at least one.
 
         So many go as come to half of what is too much, as whole facts do.
-
-        Args:
-            excess: tokens that the rendered text has above the budget, at least 1.
         """
         kept, freed = len(self.chosen), 0
         while kept and 2 * freed < excess:
@@ -87,14 +84,6 @@ def choose_parts(
     """Choose parts of facts that were left out, best first, as long as they fit.
 
     Spec: CRP-SPEC-003 §7.3 (decision E17)
-
-    Args:
-        left: facts that did not fit, in rank order.
-        room: tokens that are left.
-        counter: counts markers and ellipses.
-
-    Returns:
-        A choice whose tokens are about the room: those of a part are taken in proportion.
     """
     marker, gap = (max(0, count) for count in counter.count_many([marker_text(""), ELLIPSIS]))
     chosen: list[tuple[int, int]] = []

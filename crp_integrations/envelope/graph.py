@@ -48,15 +48,7 @@ def reach_facts(
     labels: LabelFilter,
     walker: Walker,
 ) -> dict[str, Reached]:
-    """The facts within reach of the best ones.
-
-    Args:
-        vector: of the question; the nearest facts of the seeds' communities are in the graph.
-        seeds: ids of the best facts with their merit, fixed point.
-
-    Returns:
-        By id, seeds left out; strengths fall with the hops.
-    """
+    """The facts within reach of the best ones."""
     known = frozenset(question_stems(query))
     read = _GraphReader(settings)
     read.take(view.briefs(sorted(seeds)), labels)

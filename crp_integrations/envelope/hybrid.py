@@ -12,8 +12,6 @@ first passage names. So a fact's score is
 
 Words are weighed by how rare they are among the candidates. No number of the store enters, so
 the same candidates have the same scores whatever engine found them.
-
-From facts and their vectors to candidates with mixed scores: the way into `hybrid`.
 """
 
 from __future__ import annotations
@@ -202,12 +200,7 @@ def _parts(found: WeighedPool, begins: Sequence[int]) -> Floats:
 def _bm25(
     places: Sequence[int], often: Sequence[int], holding: Sequence[int], norm: Floats
 ) -> Floats:
-    """The sum of what each term gives to the text at a place, in the order of the terms.
-
-    Args:
-        places, often: of every term, one behind the other.
-        holding: how many of them are of each term.
-    """
+    """The sum of what each term gives to the text at a place, in the order of the terms."""
     if not places:
         return np.zeros(len(norm))
     rarity = np.repeat([_rarity(number, len(norm)) for number in holding], holding)
@@ -337,11 +330,7 @@ _OFFSETS = re.compile(r"(\d{1,15})-(\d{1,15})\Z")
 def build_pool(
     query: str, facts: Sequence[Brief], cosines: Cosines, settings: HybridSettings
 ) -> CandidatePool:
-    """The pool of a question.
-
-    Args:
-        cosines: of the facts to the question, shape (n,).
-    """
+    """The pool of a question."""
     contents = [fact.content for fact in facts]
     return CandidatePool(
         query,
@@ -354,12 +343,7 @@ def build_pool(
 def cosine_candidates(
     facts: Sequence[Brief], relevance: Cosines, tokens: Sequence[int]
 ) -> tuple[Candidate, ...]:
-    """Candidates that are ranked by their cosine.
-
-    Args:
-        relevance: best cosine of each fact to an information need, shape (n,).
-        tokens: of each fact as rendered.
-    """
+    """Candidates that are ranked by their cosine."""
     rows = zip(facts, _clamped(relevance), _importance(facts), tokens, strict=True)
     return tuple([_build_candidate(*row) for row in rows])
 
@@ -372,13 +356,7 @@ def hybrid_candidates(
     profiles: Sequence[LexicalProfile],
     settings: HybridSettings,
 ) -> tuple[Candidate, ...]:
-    """Candidates with mixed scores and, where they can be shown in part, stretches.
-
-    Args:
-        relevance, tokens: as in `plain`.
-        found: the scores of the facts' pool.
-        profiles: of its texts.
-    """
+    """Candidates with mixed scores and, where they can be shown in part, stretches."""
     pieces: list[tuple[ScoredSpan, ...]] = [()] * len(facts)
     if settings.whole_share < 1.0:
         parts, begins = _fixed_list(found.parts), found.begins

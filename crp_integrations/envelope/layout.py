@@ -1,12 +1,10 @@
-"""Layouts: where attention is best, or what a provider's prompt cache can use again.
+"""Where each packed fact stands: by a named order, by layout, and in which section.
 
-`position` is the order of §7.4 over all facts. `cache-stable` begins with what stood in the
-session's previous envelope, as it stood there, and with pinned facts by id, so that the text
-begins with the same bytes; everything else follows in the order of §7.4.
-
-Phase 3, second half: where each packed fact stands, by a named rule.
-
-Named runs of positions in an envelope; one section, `knowledge`, unless asked for more.
+A model attends best to the beginning and the end of its context, so critical facts stand there.
+"Critical" here is a composite score; a fact whose importance makes its absence matter to the tier
+is called vital (decision E5). The layout `position` is the order of §7.4 over all facts;
+`cache-stable` begins with what stood in the session's previous envelope, as it stood there, and
+with pinned facts by id, so that a provider's prompt cache meets the same bytes again.
 """
 
 from __future__ import annotations
@@ -42,9 +40,6 @@ def order_facts(packed: Sequence[RankedFact], settings: EnvelopeSettings) -> Ord
     """Put packed facts into the order of the settings' rule.
 
     Spec: CRP-SPEC-003 §7.4 (decisions E6, E7)
-
-    Args:
-        packed: facts in rank order.
     """
     critical_from = to_fixed(settings.critical_composite)
     important_from = to_fixed(settings.important_composite)
@@ -102,10 +97,6 @@ def opening_ids(
 
     Facts of the previous envelope keep the order that they have there: any other would change
     the bytes that a cache holds. Pinned facts that are new come behind them, by id.
-
-    Args:
-        pinned: ids that the caller wants in every envelope, as far as they are candidates.
-        before: ids of the session's previous envelope, in their order.
     """
     if settings.layout != CACHE_STABLE:
         return ()
@@ -118,10 +109,6 @@ def arrange_facts(
     """Packed facts in the order of the settings' layout.
 
     Spec: CRP-SPEC-003 §7.4
-
-    Args:
-        packed: facts in rank order; those of the opening may stand anywhere.
-        opening: what `front` gave.
     """
     if settings.layout != CACHE_STABLE:
         return order_facts(packed, settings)
@@ -163,13 +150,7 @@ SECTIONS = "sections@1"
 
 
 def knowledge_section(facts: int, *, token_budget: int, token_count: int) -> tuple[Section, ...]:
-    """The one section that holds every fact.
-
-    Args:
-        facts: number of facts in the envelope.
-        token_budget: the envelope's budget.
-        token_count: tokens of the rendered text as a whole.
-    """
+    """The one section that holds every fact."""
     return (
         Section(
             name=KNOWLEDGE, first=1, last=facts, token_budget=token_budget, token_count=token_count

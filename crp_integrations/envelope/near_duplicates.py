@@ -163,13 +163,6 @@ def near_pairs(vectors: FloatRows, threshold: float) -> tuple[tuple[int, int], .
     """Pairs of rows whose cosine is above a threshold: the plain definition, over all pairs.
 
     Spec: CRP-SPEC-003 §6.6
-
-    Args:
-        vectors: unit rows, shape (n, d).
-        threshold: cosine in [0, 1]; a cosine equal to it in fixed point is not above it.
-
-    Returns:
-        Positions (i < j), sorted.
     """
     left, right = _all_pairs(vectors, threshold)
     return tuple(zip(left.tolist(), right.tolist(), strict=True))

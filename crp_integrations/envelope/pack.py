@@ -1,6 +1,9 @@
 """Phase 3, first half: which ranked facts go in, by a named algorithm, and why others do not.
 
-Packing algorithms by name: which of the offered facts go in.
+`greedy` is the specification's loop, and `patient` the same with an end, for a share of a budget
+whose rest is filled with parts of facts. The others are options: `in_order` never goes past a fact
+that does not fit, `density` takes most score for a token first, `knapsack` looks for the largest
+total score. All are deterministic, and all leave out a near-duplicate of a fact above it.
 """
 
 from __future__ import annotations
@@ -42,13 +45,6 @@ def greedy(offer: PackItems, room: int, most: int) -> list[int]:
     """Take facts in rank order as long as they fit; skip one that does not and go on.
 
     Spec: CRP-SPEC-003 §7.3
-
-    Args:
-        room: tokens to fill.
-        most: cap on the number of facts.
-
-    Returns:
-        Places that go in, ascending.
     """
     return _fill(offer, range(len(offer.tokens)), room, most)
 
@@ -73,9 +69,6 @@ def patient(offer: PackItems, room: int, most: int, *, passed_over: int) -> list
 
     A short fact far down is worth less than the best sentences of the long ones that were skipped
     for it. A near-duplicate of a higher fact is not counted as skipped.
-
-    Args:
-        passed_over: facts that may be skipped for each one taken; one more ends the search.
     """
     # What `greedy` would ask about; this looks no further.
     places = range(len(offer.tokens))
@@ -226,9 +219,6 @@ class PackResult:
 
         So many go as come to half of what is too much. A fact's share of the whole is at most
         twice what it was counted as, so none goes that one by one would have stayed.
-
-        Args:
-            excess: tokens that the rendered text has above the budget, at least 1.
         """
         kept, freed = len(self.packed), 0
         while kept and (2 * freed < excess):
@@ -259,17 +249,6 @@ def pack(
     looked at, as the specification is printed. What goes in is the same.
 
     Spec: CRP-SPEC-003 §7.3 (decisions E2, E5, E11, E17)
-
-    Args:
-        ranked: facts in rank order.
-        budget_tokens: tokens to fill; at 0 or below nothing is packed (decision E20).
-        k: cap on the number of facts, None for no cap.
-        packing: name of the algorithm.
-        walk: tells near-duplicates; None when there are none.
-        every_duplicate: walk through all facts.
-        pinned: ids that are packed before all others, as far as they fit.
-        passed_over: with `greedy`, facts that may be skipped since they do not fit, for each one
-            taken (`patient@1`); None for as many as there are.
     """
     pins = by = PACKERS[packing]
     if packing == "greedy" and passed_over is not None:

@@ -1,8 +1,6 @@
-"""The messages that a model gets (`prompt@1`): what stands before the context, context, question.
+"""The messages that a model gets (`prompt@1`) and the facts as they stand there (`render@1`).
 
 No CRP metadata is in them: no score, no id, no header (transparency boundary).
-
-The text that stands in the prompt (`render@1`): numbered facts with empty lines between.
 """
 
 from __future__ import annotations
@@ -106,12 +104,7 @@ def system_parts(
 
 
 def system_text(parts: Sequence[str], context: str) -> str:
-    """The system message.
-
-    Args:
-        parts: as `before` gives them.
-        context: the envelope's rendered text, placed verbatim; empty for no context.
-    """
+    """The system message."""
     framed = CONTEXT_OPEN + context + CONTEXT_CLOSE if context else ""
     return BETWEEN.join(part for part in (*parts, framed) if part)
 

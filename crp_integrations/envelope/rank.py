@@ -3,10 +3,6 @@
 The diversity bonus depends only on a fact's community and on how many of it were picked. So
 the n-th pick of a community is its n-th best member with the n-th bonus, whatever happens
 elsewhere. Both fall with n: putting all in order at once gives what picking one by one gives.
-
-The four ranking weights in force for one question: grounding mode first, then time.
-
-Whether a question asks for recent knowledge.
 """
 
 from __future__ import annotations
@@ -55,13 +51,6 @@ def rank_weights(
     not: by measurement both cost evidence elsewhere. Their weight goes to relevance.
 
     Spec: CRP-SPEC-003 §6.2, §6.4, §13.1
-
-    Args:
-        temporal: whether the question asks for recent knowledge.
-        dated: whether facts on one topic are of several dates, or stale.
-
-    Returns:
-        Weights that are not renormalised; a weight never falls below 0.
     """
     relevance = to_fixed(settings.relevance_weight)
     importance = to_fixed(settings.importance_factor)
@@ -155,15 +144,6 @@ def freshness(
     """Freshness in fixed point: 1 for a new fact, falling to 0 at the horizon.
 
     Spec: CRP-SPEC-003 §6.4 (decision E10)
-
-    Args:
-        now: the current time, aware.
-        horizon_days: age at which freshness reaches 0.
-        max_age_seconds: age above which a fact counts as stale, None for no such age.
-
-    Returns:
-        An integer in [0, SCALE]; 0 for a stale fact. Of a fact that carries a decay function, what
-        that leaves at its age (decision on the context engineering pack).
     """
     age = age_microseconds(candidate, now)
     if candidate.stale or (max_age_seconds is not None and age > max_age_seconds * 1_000_000):
@@ -178,11 +158,6 @@ def diversity(picked: int, total: int, share: int) -> int:
     """Diversity bonus of a community in fixed point.
 
     Spec: CRP-SPEC-003 §6.5
-
-    Args:
-        picked: facts of the community that were picked already.
-        total: candidates of the community, at least 1.
-        share: the share above which the bonus is 0, fixed point.
     """
     if picked * SCALE > share * total:
         return 0
@@ -200,13 +175,6 @@ def rank(
     """Order candidates by their composite score.
 
     Spec: CRP-SPEC-003 §6 (decisions E8, E9, E10, E11)
-
-    Args:
-        candidates: the seam; the order of its facts has no influence.
-        weights: the weights in force.
-        share: community share above which the diversity bonus is 0, fixed point.
-        now: the current time, aware.
-        max_age_seconds: age above which a fact counts as stale, None for no such age.
     """
     facts = candidates.facts
     fresh = [freshness(fact, now, weights.horizon_days, max_age_seconds) for fact in facts]
@@ -269,13 +237,6 @@ def temporal_triggers(query: str, now: datetime) -> tuple[str, ...]:
     """The words of a question that make it temporal, in their order, in lower case.
 
     Spec: CRP-SPEC-003 §6.4 (decision E10)
-
-    Args:
-        query: the question as asked.
-        now: the current time; a year within one of its year is a trigger.
-
-    Returns:
-        Empty when the question is not temporal.
 
     >>> from datetime import UTC
     >>> temporal_triggers("What is the latest rule of 2026?", datetime(2026, 5, 1, tzinfo=UTC))

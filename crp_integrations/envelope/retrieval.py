@@ -1,4 +1,4 @@
-"""Phase 1, Select: read candidates from the fabric. The one file that calls it."""
+"""Phase 1, Select: candidates for a question, read from the fabric."""
 
 from __future__ import annotations
 
@@ -280,10 +280,6 @@ def _expand_communities(
     """Facts of communities of which few were found although many are as near as the last hit.
 
     Spec: CRP-SPEC-003 §5.2 (decision E16)
-
-    Args:
-        beyond: vector of a need and score of its K-th hit, where something else is as near.
-        found: ids of what was found.
     """
     held = Counter(fact.community_label for fact in namespace.briefs(sorted(found)))
     added: set[str] = set()

@@ -1,14 +1,14 @@
 """The envelopes that are known by their ETags, and which of them may be reused.
 
-An entry belongs to one tenant, subject, region and session, and is found from there alone. What
-it holds of facts goes as soon as the fabric's state is another one; that it was known stays, so
-that a caller hears what has changed.
+An entry belongs to one tenant, subject, region and session, and is found from there alone. Its
+texts go as soon as the fabric's state is another one; that it was known stays, so that a caller
+learns what has changed.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -102,10 +102,6 @@ class KnownEnvelopes:
         self._entries: OrderedDict[_Key, KnownEnvelope] = OrderedDict()
         # Each entry's bytes, added up once; an entry without texts has none.
         self._sizes: dict[_Key, int] = {}
-        # How many entries with texts there are of each state, by tenant and region: mostly all
-        # are of one, and then no entry is looked at.
-        self._states: dict[_Place, Counter[str]] = {}
-        self._bytes = 0
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -115,7 +111,7 @@ class KnownEnvelopes:
     @property
     def bytes(self) -> int:
         """About how much memory all entries take."""
-        return self._bytes
+        return sum(self._sizes.values())
 
     def remember(
         self,
@@ -157,9 +153,8 @@ class KnownEnvelopes:
                 key, KnownEnvelope(validators, envelope, candidates, headers, now, tier, made)
             )
             self._let_go(scope, state_hash)
-            while (
-                len(self._entries) > self._settings.envelopes or self._bytes > self._settings.bytes
-            ):
+            most = self._settings
+            while len(self._entries) > most.envelopes or self.bytes > most.bytes:
                 self._drop(next(iter(self._entries)))
 
     def match(
@@ -224,40 +219,21 @@ class KnownEnvelopes:
     def _put(self, key: _Key, known: KnownEnvelope) -> None:
         self._entries[key] = known
         self._sizes[key] = known.bytes
-        self._bytes += self._sizes[key]
-        if known.envelope is not None:
-            self._states.setdefault(_place(key[0]), Counter())[known.validators.state_hash] += 1
 
     def _drop(self, key: _Key) -> None:
-        known = self._entries.pop(key, None)
-        if known is not None:
-            self._bytes -= self._sizes.pop(key, 0)
-            self._uncount(key, known)
-
-    def _uncount(self, key: _Key, known: KnownEnvelope) -> None:
-        if known.envelope is None:
-            return
-        place, state_hash = _place(key[0]), known.validators.state_hash
-        states = self._states[place]
-        states[state_hash] -= 1
-        if not states[state_hash]:
-            del states[state_hash]
-        if not states:
-            del self._states[place]
+        self._entries.pop(key, None)
+        self._sizes.pop(key, None)
 
     def _let_go(self, scope: EnvelopeScope, state_hash: str) -> None:
         """Drop the texts of a tenant's entries that are of another state: one may be erased."""
         place = _place(scope)
-        if self._states.get(place, {}).keys() <= {state_hash}:
-            return
         for key, known in self._entries.items():
             if (
                 known.envelope is not None
                 and _place(key[0]) == place
                 and known.validators.state_hash != state_hash
             ):
-                self._bytes -= self._sizes.pop(key, 0)
-                self._uncount(key, known)
+                self._sizes[key] = 0
                 self._entries[key] = replace(
                     known, envelope=None, candidates=None, headers=None, made=None
                 )

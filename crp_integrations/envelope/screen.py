@@ -4,8 +4,6 @@ Nothing that is refused is ranked, reranked or packed. A fact is off the topic w
 stands for it: its cosine, its words and its links are all below their floors.
 
 Spec: Summit §Context Assembly Pipeline
-
-Which results may stand in a context: those on the topic that give no orders (`screen@1`).
 """
 
 from __future__ import annotations
@@ -53,14 +51,7 @@ def screen_candidates(
 def find_refusals(
     told: Sequence[tuple[str, str, int]], settings: ScreeningSettings, detector: InjectionDetector
 ) -> tuple[dict[str, DropReason], tuple[str, ...]]:
-    """Why each of these may not enter, by its id, and the algorithms that decided.
-
-    Args:
-        told: id, text and nearness to the topic (fixed point) of each, ids unique.
-
-    Raises:
-        EngineError: a model that is asked too failed.
-    """
+    """Why each of these may not enter, by its id, and the algorithms that decided."""
     floor = to_fixed(settings.relevance_floor)
     asked = [(id_, text) for id_, text, near in told if near >= floor]
     reports = detector.reports([text for _, text in asked])

@@ -1,9 +1,4 @@
-"""Every number of the envelope specification, as one frozen part of the settings tree.
-
-Numbers of what the default preset adds to the letter of Select.
-
-Numbers of what happens around one envelope: pressure, the next window, and reuse.
-"""
+"""Every number of the envelope specification, as one frozen part of the settings tree."""
 
 from __future__ import annotations
 

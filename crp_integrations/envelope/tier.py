@@ -2,8 +2,6 @@
 
 Everything is compared exactly, as fractions of integers, so that a value on a bound falls on
 the same side everywhere.
-
-How much of the budget an envelope uses, and what the number means.
 """
 
 from __future__ import annotations
@@ -88,13 +86,6 @@ def classify_tier(
     """Classify an envelope.
 
     Spec: CRP-SPEC-003 §8, §9.3, §13.1 (decisions E2 to E5, E23)
-
-    Args:
-        packing: what is included and what the packer rejected.
-        saturation: used share of the budget.
-        temporal: whether the question asks for recent knowledge.
-        now: the current time, aware.
-        refused: what was not ranked since it may not be shown; a vital one caps the tier as well.
     """
     included = [ranked.candidate for ranked in packing.packed]
     if not included:

@@ -1,9 +1,4 @@
-"""What a guard answers, and the guards that need no engine.
-
-Who is asking.
-
-Which labels a policy lets into a selection, beside what the guard lets a subject read.
-"""
+"""Subjects, resources and decisions, the guards that need no engine, and label filters."""
 
 from __future__ import annotations
 

@@ -1,11 +1,9 @@
 """Governed exceptions: a way past the guard with an owner, an end and a trigger to end it sooner.
 
-There is no other way past a guard. An exception says for whom, for which action and for which
-labels it holds; one that has expired, was rolled back or lies outside of its scope changes
-nothing. `Excepting` puts a registry in front of a guard, tells every hook of each use, and asks
-the clock at each decision, so what it says must not be memoised beyond the next expiry.
-
-What is said of a field of a governed exception that is wrong.
+There is no other way past a guard. An exception names its subjects, actions and labels; one that
+has expired, was rolled back or lies outside of its scope changes nothing. `ExceptionGuard` puts a
+registry in front of a guard, reports each use to its hooks, and asks the clock at each decision,
+so its answers must not be memoised beyond the next expiry.
 """
 
 from __future__ import annotations
@@ -405,15 +403,6 @@ def audit_exceptions(
     """The bypasses that no exception answers for at this moment; an audit fails on any.
 
     Spec: Summit §Backlog Isolate 16
-
-    Args:
-        exceptions: the registry.
-        bypasses: ids by which code that goes past a guard names its exception.
-        now: aware.
-        events: asked for rollback triggers.
-
-    Returns:
-        Ids in ascending order, empty when the registry answers for every one.
     """
     known = {one.id for one in exceptions if one.state(now, events(one.scope.tenant)) == "active"}
     return tuple(sorted(set(bypasses) - known))

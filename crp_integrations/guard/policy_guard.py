@@ -1,10 +1,10 @@
 """The guard that asks a policy: deny by default, each class of things decided once.
 
-What no policy may loosen is looked at first, here: a subject without a tenant, things without a
+What no policy may loosen is checked first, here: a subject without a tenant, things without a
 label and things of another tenant, also by a label `tenant:NAME`, are denied before any engine is
-asked. An engine that fails, or says something else than a decision, denies. Where the policy does
-not read the subject's name, all who have the same roles are one class, and the engine is asked for
-the first of them alone; each still gets a decision, and an id, of their own.
+asked. An engine that fails, or answers with something else than a decision, denies. Where the
+policy does not read the subject's name, all subjects with the same roles are one class, and the
+engine is asked once for it; each still gets a decision, and an id, of its own.
 """
 
 from __future__ import annotations
@@ -157,15 +157,7 @@ class PolicyGuard:
         lasting: bool,
         shown: bool = True,
     ) -> Decision:
-        """The engine's answer as a decision.
-
-        Args:
-            number: what its id is the hash of, but for the answer.
-            shown: whether a text may be shown by it, so that something is to be redacted.
-
-        Raises:
-            EngineError: it is none.
-        """
+        """The engine's answer as a decision."""
         allowed, reason = told.get("allow"), told.get("reason", "")
         redact, own = told.get("redact", []), told.get("decision_id", "")
         if (
@@ -228,11 +220,7 @@ def _list_words(words: tuple[str, ...]) -> str:
 def _against(
     subject: Subject, tenant: str, labels: tuple[str, ...], classes: tuple[str, ...]
 ) -> str:
-    """Why no policy can allow it; empty when one can.
-
-    Args:
-        classes: the labels but for the own tenant's name.
-    """
+    """Why no policy can allow it; empty when one can."""
     if not subject.tenant.strip():
         return "the subject names no tenant"
     if tenant != subject.tenant:

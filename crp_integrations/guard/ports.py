@@ -1,7 +1,4 @@
-"""What the guard, and other rooms that decide by policy, need of the world: an engine for Rego.
-
-What the rules may ask besides themselves: a model that knows injections.
-"""
+"""Ports of the guard: an engine for Rego, a redactor, a model that knows injections."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Blocks of a text: paragraphs, list items, headings, table rows and lines of code.
-
-Tables of an answer: which of their cells only count the rows.
-
-Code and data in an answer: what in it only names or counts, and what it says.
-"""
+"""Blocks of a text: paragraphs, list items, headings, tables and code, and what of them asserts."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 What names a number, a date or a name cannot hide behind "I think" or "As mentioned above":
 it stays FACTUAL (decision D3, for safety).
-
-Talk about the answer itself: refusals, requests and courtesies state nothing of the world.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Claims: what an answer asserts, cut into pieces that can be judged one by one.
 
 Spec: CRP-SPEC-005 §3
-
-How much a claim commits itself to, as a number.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Cutting of a sentence into clauses that can be judged apart.
+"""Clauses: the parts of a sentence that can be judged apart.
 
 A cut is made where a conjunction joins two finite clauses, or two finite verbs of one
 subject. Names ("Johnson and Johnson"), lists of nouns, "between 5 and 10", quotations,

@@ -1,7 +1,4 @@
-"""Whether two near-identical texts say different things.
-
-Words that exclude each other where they stand in the same place of the same sentence.
-"""
+"""Differences: whether two near-identical texts, or words in the same place, exclude each other."""
 
 from __future__ import annotations
 

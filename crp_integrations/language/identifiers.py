@@ -1,7 +1,4 @@
-"""Identifiers: codes, versions, references and addresses, whose digits are no quantities.
-
-A first look at a text: what certainly does not stand in it, so that no rule searches for it.
-"""
+"""Identifiers: codes, versions, references and addresses, whose digits are no quantities."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Lexical overlap between a claim and passages of any length.
-
-What lexical scoring reads of a text: stems, stretches of about a sentence, and names.
-"""
+"""Lexical overlap of texts: stems, spans of about a sentence, names, rarity of words."""
 
 from __future__ import annotations
 

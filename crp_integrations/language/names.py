@@ -1,9 +1,7 @@
 """Names by capitals and shape: persons, organisations, places, products, codes, addresses.
 
-No list of names is kept. A word that opens a sentence is a name only when its shape, its
-neighbours or another place of the text says so.
-
-Short forms that everyone reads as the name: states by postal codes, peoples by countries.
+No list of names is kept but the short forms of states and peoples. A word that opens a sentence is
+a name only when its shape, its neighbours or another place of the text says so.
 """
 
 from __future__ import annotations

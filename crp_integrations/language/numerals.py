@@ -1,4 +1,4 @@
-"""Reading of a numeral at a place: digits, fractions, number words and scales."""
+"""Numerals at a place of a text: digits, fractions, number words and scales."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Splitting of a text into sentences, in one pass over its punctuation.
+"""Sentences of a text, found in one pass over its punctuation.
 
 First the blocks (paragraphs, list items, headings, rows, code) are taken apart, then each
 mark that may end a sentence is judged by what stands just before and just after it: a

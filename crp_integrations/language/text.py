@@ -1,11 +1,9 @@
-"""Folding of look-alike characters, with a way back to the offsets of the text given.
+"""Spans of a text by character offsets, and its folded form with a way back to them.
 
 Rules read a folded text: curly quotes are straight, all dashes but the hyphen are an en
 dash, all spaces are blanks, digits of any script are ASCII digits, letters are without
 accents, Cyrillic and Greek look-alikes within Latin words are Latin, and invisible characters
 are gone. Superscript digits stay, since 10² is not 102.
-
-A stretch of text by character offsets.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Words, stems and stop words.
-
-Stems as SQLite's FTS5 makes them with `porter unicode61 remove_diacritics 2`.
-
-Where a stretch of text has a finite verb, by a small list and the shape of words.
-"""
+"""Words, stems, stop words and finite verbs."""
 
 from __future__ import annotations
 

@@ -1,10 +1,7 @@
-"""From a question, or from results of a caller's own, to an assembled context.
+"""From a question, or from a caller's own results, to an assembled context.
 
-The five desired properties, measured on a context; none of them is promised by measuring it.
-
-Whether assembling twice gives the same context.
-
-Contexts made before, kept in memory under everything that decides them.
+Assembled contexts are cached under everything that decides them. The five desired properties are
+measured, not promised, and repeated assembly shows whether a context is deterministic.
 """
 
 from __future__ import annotations
@@ -74,12 +71,6 @@ def measure_properties(
     """Measure all but determinism, which takes a second assembly.
 
     Spec: CFS-021 §P2, §P3, §P4, §P5
-
-    Args:
-        placed: the chunks of the context in their order.
-        results: what was found, in the total order, without duplicates.
-        overhead_tokens: charged for markers.
-        available: tokens for content and markers.
     """
     content = sum(chunk.tokens for chunk in placed)
     best = {result.chunk.id for result in results[: settings.top_chunks]}
@@ -291,22 +282,6 @@ def assemble(
     """Assemble a context of results that were found already, in whatever order they come.
 
     Spec: CFS-021 §1, §11
-
-    Args:
-        results: a chunk that comes twice counts once, with its better score.
-        now: the current time, aware; it is the timestamp and nothing else.
-        state_root: hash of the state that was searched.
-        counts: tokens by chunk id under the tokenizer; None has them counted.
-        algorithms: what decided the results.
-        refused: why a chunk may not be shown, by its id; it is dropped before any other is
-            compared with it.
-
-    Returns:
-        A context of which content and markers are at most `budget.available` tokens.
-
-    Raises:
-        RequestError: the query is empty or no Unicode text, `now` has no time zone, or a chunk
-            id stands for two texts.
     """
     query_hash, now = _query_hash(query), _aware(now)
     boosted = prefer_recent(results, settings) if settings.prefer_recent else results
@@ -449,9 +424,6 @@ def verify_determinism(
     """Assemble twice, without a cache, and compare chunk ids and formatted text.
 
     Spec: CFS-021 §12
-
-    Returns:
-        False as well when the fabric changed between the two so that the contexts differ.
     """
     context = verify_properties(
         query, view, budget, tokenizer, now=now, settings=settings, both=both

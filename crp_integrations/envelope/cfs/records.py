@@ -1,7 +1,4 @@
-"""What goes into context assembly and what comes out.
-
-Every number and choice of CFS-021, as one frozen part of the envelope's settings.
-"""
+"""What goes into context assembly, what comes out, and every number and choice of CFS-021."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Hybrid search over a view: nearest vectors and word hits, merged by reciprocal rank.
-
-The total order of retrieval results, the boost for recent documents, and grouping.
-"""
+"""Hybrid search over a view, merged by reciprocal rank, and the total order of its results."""
 
 from __future__ import annotations
 
@@ -81,9 +78,6 @@ def hybrid_search(
     """The chunks that are nearest or hold words of the question, from one state of the fabric.
 
     Spec: CFS-021 §11, §Parallel
-
-    Raises:
-        StoreBusy: the fabric changed during every one of three attempts to read it.
     """
     vector: list[FloatRows] = []
 
@@ -212,11 +206,7 @@ def sort_results(results: Sequence[RetrievalResult]) -> list[RetrievalResult]:
 
 
 def unique_results(results: Sequence[RetrievalResult]) -> list[RetrievalResult]:
-    """One result for each chunk id, the first in the total order.
-
-    Raises:
-        RequestError: a chunk id stands for two texts.
-    """
+    """One result for each chunk id, the first in the total order."""
     found: dict[str, RetrievalResult] = {}
     for result in sort_results(results):
         held = found.setdefault(result.chunk.id, result)
@@ -272,10 +262,6 @@ def group_by_document(
     """Groups by document id, the one with the best chunk first, ties by path and id.
 
     Spec: CFS-021 §6
-
-    Args:
-        results: in the total order.
-        counts: tokens by chunk id.
     """
     held: dict[str, list[RetrievalResult]] = defaultdict(list)
     for result in results:

@@ -1,7 +1,4 @@
-"""The text with a marker for each document (`cfs-format@1`).
-
-The formatted text, counted whole, so that what is rendered fits as well (`cfs-whole@1`).
-"""
+"""The text with a marker for each document (`cfs-format@1`), counted whole (`cfs-whole@1`)."""
 
 from __future__ import annotations
 
@@ -47,11 +44,6 @@ def format_context(chunks: Iterable[MarkedChunk], separator: str = "\n") -> str:
     """The chunks in their order, a header wherever the document changes.
 
     Spec: CFS-021 §9 (decision F2)
-
-    Args:
-        chunks: in the order of the context.
-        separator: what stands before every header but the first; a line break gives an empty
-            line between documents.
     """
     parts: list[str] = []
     current: str | None = None
@@ -83,13 +75,6 @@ def fit_text(
     of parts need not add up to the count of the whole.
 
     Spec: CFS-021 §9, §P2 (decision F1)
-
-    Args:
-        places: place of each chunk id in the total order.
-        binding: false leaves the packing as it is.
-
-    Returns:
-        The packing, its text and the tokens of the text.
     """
     while True:
         text = format_context(packing.placed, separator)

@@ -1,9 +1,4 @@
-"""Whether a text gives orders to the model that will read it (`injection@1`).
-
-Looking at texts once: reports by the hash of the text, as long as they are remembered.
-
-Which candidates may be selected at all: those on the topic that give no orders.
-"""
+"""Whether a text gives orders to its reader (`injection@1`), and which candidates that refuses."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
-"""Readings of a text that a disguise keeps from a plain search.
+"""Readings of a text that a disguise keeps from a plain search, and blobs that encode a text.
 
 Each reading is a text with, for each of its characters, a place in the original: letters apart
 are put together, digits for letters are undone, scrambled words are sorted back, pieces of a
 string are joined, letters turned by thirteen places or written backwards are turned back.
-
-Blobs that hold a text: Base64, Base32, hexadecimal, percent signs, escapes, entities, bits.
 """
 
 from __future__ import annotations
@@ -76,11 +74,7 @@ class DisguiseReading:
 
 
 def read_disguises(low: str) -> Iterator[DisguiseReading]:
-    """Every reading that differs from the text.
-
-    Args:
-        low: the folded text in lower case.
-    """
+    """Every reading that differs from the text."""
     size = len(low)
     if _APART.search(low) or _APART_WORDS.search(low):
         yield _close_gaps(low)
@@ -245,12 +239,7 @@ class Blob:
 
 
 def find_blobs(text: str, longest: int) -> Iterator[Blob]:
-    """Every blob that decodes to readable text.
-
-    Args:
-        text: as given; folding would change what is encoded.
-        longest: characters of a blob that are decoded.
-    """
+    """Every blob that decodes to readable text."""
     for how, pattern, decode in _KINDS:
         for match in pattern.finditer(text):
             said = _readable(decode(match.group()[:longest]))

@@ -1,7 +1,4 @@
-"""What the rules find, and the numbers by which they decide.
-
-Phrases in English by which a text gives orders to a model.
-"""
+"""Findings and settings of the injection rules, and how a rule's phrases are written."""
 
 from __future__ import annotations
 

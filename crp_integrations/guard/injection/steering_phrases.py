@@ -1,7 +1,4 @@
-"""Phrases in English that dictate answers, claim authority, or have tools used.
-
-The phrase that drops instructions, in other languages; letters are without accents.
-"""
+"""Phrases that dictate answers, claim authority or use tools; orders in other languages."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What single characters and their number give away: invisible text, role markers, bloat.
-
-Addresses to which a text would have a model carry something off.
-"""
+"""Signs in characters and addresses: invisible text, role markers, bloat, exfiltration."""
 
 from __future__ import annotations
 
@@ -82,11 +79,7 @@ _SAME = re.compile(r"([^\s\-=_*#.~+<>|/\\0])\1{199,}")
 
 
 def find_invisible(text: str, settings: InjectionSettings) -> Iterator[InjectionFinding]:
-    """Characters that a reader does not see, and a model does.
-
-    Args:
-        text: as given, not folded.
-    """
+    """Characters that a reader does not see, and a model does."""
     if text.isascii() or _ANY.search(text) is None:
         return
     for pattern, reason in (
@@ -110,11 +103,7 @@ def find_invisible(text: str, settings: InjectionSettings) -> Iterator[Injection
 
 
 def find_role_markers(low: str, settings: InjectionSettings) -> Iterator[InjectionFinding]:
-    """Words that only the frame of a conversation writes.
-
-    Args:
-        low: the folded text in lower case.
-    """
+    """Words that only the frame of a conversation writes."""
     if "<" in low or "[" in low:
         yield from _found(
             _MARKERS, low, "role-marker", "clear", "holds a marker of a chat template", settings
@@ -304,11 +293,7 @@ _SCHEME = re.compile(
 
 
 def find_exfiltration(text: str) -> Iterator[InjectionFinding]:
-    """Places where a text sends, or would have a model send, what is not its own.
-
-    Args:
-        text: folded; case does not matter.
-    """
+    """Places where a text sends, or would have a model send, what is not its own."""
 
     def found(level: Level, reason: str, start: int, end: int) -> InjectionFinding:
         return InjectionFinding(

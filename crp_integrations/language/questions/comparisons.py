@@ -1,7 +1,4 @@
-"""Comparisons: what is compared, and in which respect.
-
-Lists: several properties of one thing, and several conditions on one thing.
-"""
+"""Comparisons and lists: what a question compares, and the properties that it lists."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""A question with every name and quotation as one sign, so that rules see its frame.
-
-Members of a coordination with the words before and behind that they share.
-
-The tasks of a question: its sentences, and what is asked for behind `and`.
-"""
+"""The frame of a question: names and quotations as single signs, its tasks, shared words."""
 
 from __future__ import annotations
 
