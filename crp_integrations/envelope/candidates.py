@@ -131,7 +131,7 @@ def split_refused(candidates: Candidates) -> tuple[Candidates, tuple[Candidate, 
     """The candidates that may be shown, and those that were refused, both by id.
 
     >>> fact = Candidate("f", "text", "s", relevance=1, importance=1, tokens=1)
-    >>> chosen, gone = admitted(Candidates("q", ("q",), (fact,), "t"))
+    >>> chosen, gone = split_refused(Candidates("q", ("q",), (fact,), "t"))
     >>> len(chosen.facts), gone
     (1, ())
     """

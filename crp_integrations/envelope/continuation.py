@@ -84,25 +84,27 @@ def assess_pressure(
     floor = relevance_floor(candidates, settings)
     left = [fact.candidate for fact in packing.over_budget if fact.candidate.relevance >= floor]
     more = "1 relevant fact" if len(left) == 1 else f"{len(left)} relevant facts"
-    said: list[tuple[AdviceWord, str]] = []
+    advice: list[tuple[AdviceWord, str]] = []
     if reaches(saturation, bounds.reuse_saturation):
         reason = f"{seen} is at least {bounds.reuse_saturation:.2f}"
-        said.append((AdviceWord.REUSE_CKF, reason))
+        advice.append((AdviceWord.REUSE_CKF, reason))
     goes_on = bool(left) and reaches(saturation, bounds.continue_saturation)
     if goes_on:
-        said.append((AdviceWord.CONTINUE, f"{seen}, and {more} did not fit"))
+        advice.append((AdviceWord.CONTINUE, f"{seen}, and {more} did not fit"))
     if left and reaches(saturation, bounds.pressure_saturation):
         reason = f"{seen} is at least {bounds.pressure_saturation:.2f}, and {more} did not fit"
-        said.append((AdviceWord.PRESSURE, reason))
+        advice.append((AdviceWord.PRESSURE, reason))
     if not reaches(saturation, settings.sparse_saturation):
         sparse = f"{seen} is below {settings.sparse_saturation:.2f}"
         if grounding is GroundingMode.STRICT:
-            said.append((AdviceWord.INCOMPLETE, f"{sparse} in {grounding.value}"))
-        said.append((AdviceWord.LIMITED, sparse))
-    advice = [Advice(word=word, reason=reason) for word, reason in said]
+            advice.append((AdviceWord.INCOMPLETE, f"{sparse} in {grounding.value}"))
+        advice.append((AdviceWord.LIMITED, sparse))
     falling = degradation_advice(tiers, settings)
     return Pressure(
-        tuple(advice) if falling is None else (*advice, falling),
+        (
+            *(Advice(word=word, reason=reason) for word, reason in advice),
+            *(() if falling is None else (falling,)),
+        ),
         tuple(fact.fact_id for fact in left) if goes_on else (),
     )
 
@@ -115,7 +117,7 @@ def degradation_advice(tiers: Sequence[QualityTier], settings: EnvelopeSettings)
     Args:
         tiers: of the session's windows, oldest first.
 
-    >>> degradation([QualityTier.A, QualityTier.B, QualityTier.C], EnvelopeSettings()).reason
+    >>> degradation_advice([QualityTier.A, QualityTier.B, QualityTier.C], EnvelopeSettings()).reason
     'the tier fell over 3 windows: A, B, C; the fabric may hold little on this'
     """
     last = tiers[-settings.pressure.falling_windows :]

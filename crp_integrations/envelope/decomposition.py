@@ -86,7 +86,7 @@ def decompose(query: str, settings: DecomposeSettings) -> tuple[str, ...]:
         At most `settings.most` texts; the question itself, unchanged, when it is one need.
 
     >>> decompose("Which is older, the Louvre or the Prado?", DecomposeSettings())
-    ('Louvre is older', 'Prado is older')
+    ('Louvre older', 'Prado older')
     >>> decompose("What is the capital of France?", DecomposeSettings())
     ('What is the capital of France?',)
     """

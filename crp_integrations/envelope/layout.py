@@ -133,7 +133,7 @@ def reusable_prefix(contents: Sequence[str], previous: str) -> str:
     Returns:
         Whole facts with the separators between them; empty when the first differs.
 
-    >>> reusable(["A.", "B.", "C."], "[1] A.\n\n[2] B.\n\n[3] D.")
+    >>> reusable_prefix(["A.", "B.", "C."], "[1] A.\n\n[2] B.\n\n[3] D.")
     '[1] A.\n\n[2] B.'
     """
     end = 0

@@ -91,7 +91,7 @@ def gather(
     nearest = settings.k_nearest if k_nearest is None else k_nearest
     # The mix compares with the question as a whole, whatever it was taken apart into.
     asked = needs if query in needs or not settings.hybrid.enabled else (*needs, query)
-    # Embedding is the dear part of a question, so it is done once for search and scores, outside
+    # Embedding is the costly part of a question, so it is done once for search and scores, outside
     # of the transaction, and not for a fabric that holds nothing.
     embedded = namespace.embedder.embed_query
     vectors: dict[str, FloatRows] = {}
@@ -146,14 +146,17 @@ def _read_candidates(
     if beyond:
         found |= _expand_communities(namespace, beyond, found, k_nearest, settings)
     facts, rows = _read_facts(namespace, found)
+
+    def weigh() -> WeighedPool:
+        cosines = cosine(rows, vectors[query])
+        return weigh_pool(build_pool(query, facts, cosines, settings.hybrid), settings.hybrid)
+
     mixed = None
     if settings.hybrid.enabled and facts:
-        cosines = cosine(rows, vectors[query])
-        mixed = weigh_pool(build_pool(query, facts, cosines, settings.hybrid), settings.hybrid)
+        mixed = weigh()
         if linked := _linked_ids(namespace, mixed, settings.hybrid) - found:
             facts, rows = _join_facts((facts, rows), _read_facts(namespace, linked))
-            cosines = cosine(rows, vectors[query])
-            mixed = weigh_pool(build_pool(query, facts, cosines, settings.hybrid), settings.hybrid)
+            mixed = weigh()
     reached: dict[str, Reached] = {}
     if walker is not None and settings.graph.hops and facts:
         merits = mixed.mix if mixed is not None else cosine(rows, next(iter(vectors.values())))
@@ -162,10 +165,7 @@ def _read_candidates(
         if new := reached.keys() - {fact.fact_id for fact in facts}:
             facts, rows = _join_facts((facts, rows), _read_facts(namespace, set(new)))
             if mixed is not None:
-                cosines = cosine(rows, vectors[query])
-                mixed = weigh_pool(
-                    build_pool(query, facts, cosines, settings.hybrid), settings.hybrid
-                )
+                mixed = weigh()
     ids = [fact.fact_id for fact in facts]
     contents = [fact.content for fact in facts]
     counts = namespace.token_counts(
@@ -177,8 +177,7 @@ def _read_candidates(
     duplicates, conflicts = split_near_duplicates(contents, rows, settings.duplicate_similarity)
     candidates: tuple[Candidate, ...] = ()
     if facts:
-        if mixed is None or needs != (query,):
-            cosines = np.max([cosine(rows, vectors[need]) for need in needs], axis=0)
+        cosines = np.max([cosine(rows, vectors[need]) for need in needs], axis=0)
         if mixed is None:
             candidates = cosine_candidates(facts, cosines, tokens)
         else:

@@ -250,7 +250,7 @@ def kind_of(text: str, *, heading: bool = False, numbered: bool = False) -> Clai
 def without_opener(text: str) -> str:
     """A text without "Yes," "Overall," and "Based on the context," before what it says.
 
-    >>> unopened("Overall, based on the provided context, it is open.")
+    >>> without_opener("Overall, based on the provided context, it is open.")
     'it is open.'
     """
     for _ in range(_MOST_OPENERS):

@@ -61,7 +61,7 @@ def find_conditions(text: str) -> list[Span]:
     """The conditions of a text in order: a cue with what it governs, or a word of reservation.
 
     >>> text = "It was conditionally approved, pending review by the board."
-    >>> [span.of(text) for span in conditions(text)]
+    >>> [span.of(text) for span in find_conditions(text)]
     ['conditionally', 'pending review by the board']
     """
     return [span for span, _ in _found(text)]
@@ -120,7 +120,7 @@ def dropped_conditions(claim: str, source: str) -> list[Span]:
         Spans in the source, in order.
 
     >>> source = "The drug was conditionally approved."
-    >>> [span.of(source) for span in dropped("The drug was approved.", source)]
+    >>> [span.of(source) for span in dropped_conditions("The drug was approved.", source)]
     ['conditionally']
     """
     own = _found(claim)

@@ -287,10 +287,12 @@ _SIDES = _sides()
 def words_exclude(one: str, other: str) -> bool:
     """Whether two words cannot both be right in the same place.
 
-    >>> exclude("largest", "smallest"), exclude("largest", "biggest"), exclude("north", "west")
-    (True, False, True)
-    >>> exclude("lawful", "unlawful"), exclude("days", "weeks"), exclude("sons", "daughter")
-    (True, True, True)
+    >>> words_exclude("largest", "smallest"), words_exclude("largest", "biggest")
+    (True, False)
+    >>> words_exclude("north", "west"), words_exclude("days", "weeks")
+    (True, True)
+    >>> words_exclude("lawful", "unlawful"), words_exclude("sons", "daughter")
+    (True, True)
     """
     first, second = _base(one), _base(other)
     if first == second:

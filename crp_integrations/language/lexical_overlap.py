@@ -260,7 +260,7 @@ def profiles(texts: Sequence[str]) -> list[LexicalProfile]:
 def question_stems(query: str) -> tuple[str, ...]:
     """The stems that a question asks for, each once; its stop words only where nothing else is.
 
-    >>> asked("Who founded the company?")
+    >>> question_stems("Who founded the company?")
     ('found', 'compani')
     """
     every = tuple(dict.fromkeys(stems_of(query)))

@@ -150,7 +150,7 @@ def fold(text: str) -> FoldedText:
 def fold_case_and_space(text: str) -> FoldedText:
     """The folded text with one blank for a run of them within a line.
 
-    >>> evened("about  7  inches").text
+    >>> fold_case_and_space("about  7  inches").text
     'about 7 inches'
     """
     folded = fold(text)

@@ -85,7 +85,7 @@ def hybrid_search(
         if not settings.semantic_k or not view.size():
             return []
         if not vector:
-            # The dear part of a question, so another attempt does not repeat it.
+            # The costly part of a question, so another attempt does not repeat it.
             vector.append(view.embedder.embed_query(query))
         return view.nearest(vector[0], settings.semantic_k)
 

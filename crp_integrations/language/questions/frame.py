@@ -74,7 +74,7 @@ class MaskedQuestion:
 def mask_question(text: str) -> MaskedQuestion:
     """Read a question.
 
-    >>> asked('Who wrote "Dune" of Frank Herbert?').mask.count(SIGN)
+    >>> mask_question('Who wrote "Dune" of Frank Herbert?').mask.count(SIGN)
     19
     """
     line = " ".join(text.translate(_STRAIGHT).split())
