@@ -1,4 +1,4 @@
-"""Temporal words, packing, ordering, ETag, budget, saturation, rendering, settings."""
+"""Single rules of the letter: temporal words, packing, order, ETag, budget, saturation, prompt."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Makes wide random packs straight from candidates and prints digests of their bytes.
+"""Makes random packs straight from candidates and prints digests of their bytes.
 
-Run as `python -m tests.envelope.wide BLOCK…`; `test_same_bytes` holds what it printed.
+Run as `python -m tests.envelope.golden_packs BLOCK…`; `test_golden_packs` holds what it printed.
 """
 
 from __future__ import annotations

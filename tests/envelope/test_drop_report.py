@@ -1,4 +1,4 @@
-"""The drop report looks like the tuple of its records, which are made when they are read."""
+"""The drop report: every candidate that was left out, with its reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Five hundred wide packs have the bytes that they had before ranking worked on columns."""
+"""Five hundred random packs keep their bytes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 from crp_integrations.envelope.candidates import Candidates
 from crp_integrations.envelope.records import Envelope
-from tests.envelope.wide import digests
+from tests.envelope.golden_packs import digests
 
-# Printed by `python -m tests.envelope.wide 0 1 2 …` at the commit before (1e81548). A change of
+# Printed by `python -m tests.envelope.golden_packs 0 1 2 …` at the commit before (1e81548). A change of
 # them is a change of some algorithm, which then has another number, or of the settings' defaults.
 BEFORE = (
     "6eb86380851f608ea2c9d1b7ec1d1a863a02d34544236b5349081754c3f5b55c",
