@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from operator import index
 
 from crp_integrations.envelope.caller_candidates import recount_tokens
-from crp_integrations.envelope.candidates import Candidates, split_refused
+from crp_integrations.envelope.candidates import Candidate, Candidates, RankedFact, split_refused
 from crp_integrations.envelope.continuation import assess_pressure
 from crp_integrations.envelope.etag import ETAG, SALTED_ETAG, etag
 from crp_integrations.envelope.excerpts import (
@@ -41,13 +41,11 @@ from crp_integrations.envelope.rank import (
     rank_weights,
 )
 from crp_integrations.envelope.records import (
-    Candidate,
     Conflict,
     Drop,
     Envelope,
     EnvelopePreview,
     PackedFact,
-    RankedFact,
     refused_drops,
 )
 from crp_integrations.envelope.settings import EnvelopeSettings

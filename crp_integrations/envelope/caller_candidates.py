@@ -8,10 +8,9 @@ from dataclasses import replace
 import numpy as np
 from pydantic import ValidationError
 
-from crp_integrations.envelope.candidates import Candidates
+from crp_integrations.envelope.candidates import Candidate, Candidates
 from crp_integrations.envelope.near_duplicates import split_near_duplicates
 from crp_integrations.envelope.prompt import marker_text
-from crp_integrations.envelope.records import Candidate
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import FactRejected, RequestError
 from crp_integrations.fabric.decay import carried

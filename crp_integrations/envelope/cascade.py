@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crp_integrations.envelope.candidates import Candidates
-from crp_integrations.envelope.records import Candidate, TierHits
+from crp_integrations.envelope.candidates import Candidate, Candidates, TierHits
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.fabric.search.scanning import Hit

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 
-from crp_integrations.envelope.candidates import Candidates
+from crp_integrations.envelope.candidates import Candidate, Candidates
 from crp_integrations.envelope.near_duplicates import as_pairs
 from crp_integrations.envelope.pack import PackResult
 from crp_integrations.envelope.prompt import marker_text
-from crp_integrations.envelope.records import Advice, Candidate, PriorWindow
+from crp_integrations.envelope.records import Advice, PriorWindow
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.envelope.tier import reaches
 from crp_integrations.errors import RequestError

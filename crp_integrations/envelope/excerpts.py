@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from crp_integrations.envelope.candidates import Candidate, RankedFact
 from crp_integrations.envelope.pack import PackResult
 from crp_integrations.envelope.prompt import ELLIPSIS, marker_text
-from crp_integrations.envelope.records import Candidate, RankedFact
 from crp_integrations.envelope.settings import HybridSettings
 from crp_integrations.ports import TokenCounter
 from crp_integrations.seals import sha256

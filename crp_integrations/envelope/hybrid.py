@@ -28,8 +28,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from crp_integrations.envelope.candidates import ScoredSpan
-from crp_integrations.envelope.records import Candidate
+from crp_integrations.envelope.candidates import Candidate, ScoredSpan
 from crp_integrations.envelope.settings import HybridSettings
 from crp_integrations.language.lexical_overlap import (
     LexicalProfile,

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
 
+from crp_integrations.envelope.candidates import RankedFact
 from crp_integrations.envelope.near_duplicates import Deduplication
-from crp_integrations.envelope.records import RankedFact
 
 # Steps of one search for the best filling; each costs about a microsecond.
 KNAPSACK_STEPS = 20_000

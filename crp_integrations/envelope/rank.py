@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from crp_integrations.envelope.candidates import (
+    Candidate,
     Candidates,
+    RankedFact,
 )
 from crp_integrations.envelope.near_duplicates import Deduplication, as_pairs
-from crp_integrations.envelope.records import Candidate, RankedFact
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.fabric.decay import known
 from crp_integrations.scores import SCALE, to_fixed

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from crp_integrations.envelope.candidates import Candidates, ScoredSpan
+from crp_integrations.envelope.candidates import Candidate, Candidates, ScoredSpan
 from crp_integrations.envelope.ports import Reranker
-from crp_integrations.envelope.records import Candidate
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import CRPError, EngineError
 from crp_integrations.scores import SCALE, to_fixed

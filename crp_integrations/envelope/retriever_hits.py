@@ -7,8 +7,8 @@ from typing import Literal
 
 from pydantic import Field
 
+from crp_integrations.envelope.candidates import Candidate
 from crp_integrations.envelope.ports import Reached
-from crp_integrations.envelope.records import Candidate
 from crp_integrations.records import Part
 from crp_integrations.scores import from_fixed
 

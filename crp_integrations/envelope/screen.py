@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from crp_integrations.envelope.candidates import Candidates, refuse_candidates
+from crp_integrations.envelope.candidates import Candidate, Candidates, refuse_candidates
 from crp_integrations.envelope.cfs.records import RetrievalResult
-from crp_integrations.envelope.records import Candidate
 from crp_integrations.guard.injection.detection import (
     RULES,
     InjectionDetector,

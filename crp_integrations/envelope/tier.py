@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fractions import Fraction
 
-from crp_integrations.envelope.candidates import Candidates
+from crp_integrations.envelope.candidates import Candidate, Candidates
 from crp_integrations.envelope.pack import PackResult
 from crp_integrations.envelope.rank import Ranking, age_microseconds
-from crp_integrations.envelope.records import Candidate, Cap
+from crp_integrations.envelope.records import Cap
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.scores import SCALE, to_fixed
 from crp_integrations.vocabulary import GroundingMode, QualityTier, SaturationLabel

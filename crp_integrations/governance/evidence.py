@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from crp_integrations.envelope.records import Candidate, Drop, Envelope, PackedFact
+from crp_integrations.envelope.candidates import Candidate
+from crp_integrations.envelope.records import Drop, Envelope, PackedFact
 from crp_integrations.envelope.retriever_hits import RetrieverHit, RetrieverHits
 from crp_integrations.fabric.view import View
 from crp_integrations.governance.packs import DropReport, RetrievalEvidence

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from crp_integrations.envelope.candidates import (
+    Candidate,
     Candidates,
     keep_candidates,
     refuse_candidates,
     split_refused,
 )
 from crp_integrations.envelope.ports import Reranker, Walker
-from crp_integrations.envelope.records import Candidate, Drop, refused_drops
+from crp_integrations.envelope.records import Drop, refused_drops
 from crp_integrations.envelope.rerank import rerank_candidates
 from crp_integrations.envelope.retrieval import gather
 from crp_integrations.envelope.retriever_hits import RetrieverHits

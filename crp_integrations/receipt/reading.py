@@ -13,11 +13,9 @@ from pydantic import ValidationError
 from crp_integrations.dpe.dossier import Dossier, PriorWindow, System
 from crp_integrations.dpe.examination import Engines, Examination
 from crp_integrations.dpe.signals import Entry
-from crp_integrations.envelope.candidates import Candidate as EnvelopeCandidate
-from crp_integrations.envelope.candidates import Candidates, ScoredSpan
+from crp_integrations.envelope.candidates import Candidate, Candidates, ScoredSpan
 from crp_integrations.envelope.near_duplicates import ListedPairs
 from crp_integrations.envelope.prompt import BETWEEN, ELLIPSIS
-from crp_integrations.envelope.records import Candidate
 from crp_integrations.errors import CRPError, ReceiptBroken
 from crp_integrations.messages import Message
 from crp_integrations.receipt.bare import NAMELESS
@@ -229,7 +227,7 @@ def _candidate(
     if number not in labels:
         labels[number] = None if number is None else label_of(number)
     # By place, as the fields of a candidate stand: a receipt has hundreds.
-    return EnvelopeCandidate(
+    return Candidate(
         one.id,
         text,
         one.source,

@@ -14,10 +14,10 @@ from typing import get_args
 
 import numpy as np
 
-from crp_integrations.envelope.candidates import Candidates, ScoredSpan
+from crp_integrations.envelope.candidates import Candidate, Candidates, ScoredSpan
 from crp_integrations.envelope.near_duplicates import ListedPairs, split_near_duplicates
 from crp_integrations.envelope.prompt import marker_text
-from crp_integrations.envelope.records import Candidate, Envelope
+from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.scores import SCALE
 from crp_integrations.vectors import FloatRows

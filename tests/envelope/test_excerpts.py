@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from crp_integrations import Relay
 from crp_integrations.dpe.verifier.readings import read
-from crp_integrations.envelope.candidates import Candidates, ScoredSpan
+from crp_integrations.envelope.candidates import Candidate, Candidates, ScoredSpan
 from crp_integrations.envelope.continuation import evolve
 from crp_integrations.envelope.excerpts import whole_budget
 from crp_integrations.envelope.prompt import ELLIPSIS, marker_text, render
-from crp_integrations.envelope.records import Candidate, Envelope
+from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.rerank import rerank_candidates
 from crp_integrations.envelope.settings import EnvelopeSettings, HybridSettings
 from crp_integrations.errors import FactRejected

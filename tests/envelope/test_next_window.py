@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from crp_integrations.envelope.candidates import Candidates
+from crp_integrations.envelope.candidates import Candidate, Candidates, RankedFact
 from crp_integrations.envelope.continuation import (
     SUMMARY_SOURCE,
     Pressure,
@@ -21,7 +21,7 @@ from crp_integrations.envelope.continuation import (
     seen_hashes,
 )
 from crp_integrations.envelope.pack import PackResult, pack
-from crp_integrations.envelope.records import Candidate, PriorWindow, RankedFact, SeenFact
+from crp_integrations.envelope.records import PriorWindow, SeenFact
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import RequestError
 from crp_integrations.headers.parse import read

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crp_integrations.envelope.candidates import Candidates
+from crp_integrations.envelope.candidates import Candidates, RankedFact
 from crp_integrations.envelope.layout import order_facts, reusable_prefix
 from crp_integrations.envelope.pack import PACKERS, pack
 from crp_integrations.envelope.prompt import render
-from crp_integrations.envelope.records import Envelope, RankedFact
+from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.settings import EnvelopeSettings
 from tests.doubles import NOON
 from tests.envelope.builders import SETTINGS, LetterCounter, candidates, fact, made, ranked

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.envelope.candidates import Candidates
+from crp_integrations.envelope.candidates import Candidates, RankedFact
 from crp_integrations.envelope.pack import PackResult
 from crp_integrations.envelope.rank import Ranking
-from crp_integrations.envelope.records import RankedFact
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.envelope.tier import TierResult, classify_tier
 from crp_integrations.scores import SCALE

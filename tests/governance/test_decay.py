@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.envelope.candidates import Candidates
+from crp_integrations.envelope.candidates import Candidate, Candidates
 from crp_integrations.envelope.rank import RankWeights, differ_in_age, freshness, rank
-from crp_integrations.envelope.records import Candidate
 from crp_integrations.governance.decay import CURVES, decay, known
 from crp_integrations.scores import SCALE
 from crp_integrations.stores.memory.store import MemoryStore

@@ -11,10 +11,9 @@ from functools import cached_property
 
 import numpy as np
 
-from crp_integrations.envelope.candidates import Candidates
+from crp_integrations.envelope.candidates import Candidate, Candidates
 from crp_integrations.envelope.near_duplicates import PairRelation, split_near_duplicates
 from crp_integrations.envelope.prompt import marker_text
-from crp_integrations.envelope.records import Candidate
 from crp_integrations.ports import TokenCounter
 from crp_integrations.scores import to_fixed
 from crp_integrations.vectors import FloatRows, cosine, unit_rows

@@ -8,8 +8,8 @@ from datetime import datetime
 
 import numpy as np
 
+from crp_integrations.envelope.candidates import Candidate
 from crp_integrations.envelope.prompt import render
-from crp_integrations.envelope.records import Candidate
 from crp_integrations.ports import TokenCounter
 from crp_integrations.scores import from_fixed
 from crp_integrations.vectors import FloatRows

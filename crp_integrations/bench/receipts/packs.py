@@ -19,11 +19,10 @@ from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.verifier.alignment import AlignmentVerifier
 from crp_integrations.envelope.assemble import assemble
 from crp_integrations.envelope.budget import EnvelopeInputs, RecordingCounter
-from crp_integrations.envelope.candidates import Candidates
+from crp_integrations.envelope.candidates import Candidate, Candidates
 from crp_integrations.envelope.candidates import ScoredSpan as Stretch
 from crp_integrations.envelope.layout import PreviousEnvelope
 from crp_integrations.envelope.prompt import build_messages, marker_text, system_parts
-from crp_integrations.envelope.records import Candidate
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.messages import Message
 from crp_integrations.receipt.building import draft
