@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from crp_integrations.fabric.namespace import Namespace
     from crp_integrations.fabric.ports.engines import Progress
     from crp_integrations.fabric.records import Source
-    from crp_integrations.guard.subjects import Subject
+    from crp_integrations.guard.decisions import Subject
 
 
 def existing(store: str, residency: str = "") -> str:
@@ -56,7 +56,7 @@ def subject_of(tenant: str, shared: str) -> Subject:
     Raises:
         RequestError: a shared namespace is named besides, which belongs to no tenant.
     """
-    from crp_integrations.guard.subjects import LOCAL, Subject
+    from crp_integrations.guard.decisions import LOCAL, Subject
 
     if tenant and shared:
         raise RequestError("--tenant and --shared name two namespaces; give one of them")

@@ -16,9 +16,8 @@ from pydantic import JsonValue
 from crp_integrations.errors import AccessDenied, EngineError
 from crp_integrations.fabric.ports.facts import FactBrief
 from crp_integrations.fabric.records import Fact
-from crp_integrations.guard.decisions import Decision, Guard
+from crp_integrations.guard.decisions import Decision, Guard, Subject
 from crp_integrations.guard.ports import Redactor
-from crp_integrations.guard.subjects import Subject
 from crp_integrations.seals import sha256
 
 

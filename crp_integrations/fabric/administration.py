@@ -41,8 +41,7 @@ from crp_integrations.fabric.shared_namespace import (
     refuse_other_text,
     refuse_shared,
 )
-from crp_integrations.guard.decisions import NAMESPACE, Guard, require
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import NAMESPACE, Guard, Subject, require
 from crp_integrations.language import memo
 from crp_integrations.vocabulary import SourceKind
 

@@ -40,9 +40,8 @@ from crp_integrations.fabric.search.word_search import WordIndexes
 from crp_integrations.fabric.session_memory import RecentUses, SessionMemory
 from crp_integrations.fabric.settings import FabricSettings
 from crp_integrations.fabric.shared_namespace import check_configured, refuse_reserved, stored_name
-from crp_integrations.guard.decisions import AllowAll, Guard
+from crp_integrations.guard.decisions import LOCAL, AllowAll, Guard, Subject
 from crp_integrations.guard.ports import Redactor
-from crp_integrations.guard.subjects import LOCAL, Subject
 from crp_integrations.ports import Clock, Embedder, KeyRing, Silent, TokenCounter, Tracer
 from crp_integrations.seals import iso
 

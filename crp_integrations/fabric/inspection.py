@@ -24,8 +24,7 @@ from crp_integrations.fabric.ports import FactsFacet, Transaction
 from crp_integrations.fabric.records import Fact, Source, Where
 from crp_integrations.fabric.state_hash import state_hash
 from crp_integrations.given import of_kind
-from crp_integrations.guard.decisions import NAMESPACE, Guard, require
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import NAMESPACE, Guard, Subject, require
 from crp_integrations.records import Part, Record
 from crp_integrations.vocabulary import FactStatus
 

@@ -30,9 +30,8 @@ from crp_integrations.fabric.session_memory import FactUse, SessionFactIntake, S
 from crp_integrations.fabric.settings import FabricSettings
 from crp_integrations.fabric.shared_namespace import SharedNamespaceReader
 from crp_integrations.fabric.view import FabricView
-from crp_integrations.guard.decisions import NAMESPACE, Guard, require
+from crp_integrations.guard.decisions import NAMESPACE, Guard, Subject, require
 from crp_integrations.guard.ports import Redactor
-from crp_integrations.guard.subjects import Subject
 from crp_integrations.language import memo
 from crp_integrations.ports import Clock, Embedder, TokenCounter
 from crp_integrations.vectors import FloatRows

@@ -23,8 +23,7 @@ from crp_integrations.fabric.search.word_search import (
     search_redacted,
     search_words,
 )
-from crp_integrations.guard.decisions import Decision, Guard
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Decision, Guard, Subject
 from crp_integrations.language.words import STOP_WORDS, words
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import RETRIEVABLE, FactStatus, SourceStatus

@@ -42,7 +42,7 @@ from crp_integrations.gateway.records import (
 from crp_integrations.gateway.settings import GatewaySettings
 from crp_integrations.gateway.tenants import Tenants
 from crp_integrations.gateway.upstream import Routed, Upstream
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Subject
 from crp_integrations.relay.build import clock as clock_of
 from crp_integrations.relay.build import keyring_of
 from crp_integrations.relay.judge import JUDGE_OPTIONS, Judge

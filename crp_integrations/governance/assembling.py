@@ -11,9 +11,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from crp_integrations.envelope.assemble import assemble
+from crp_integrations.envelope.candidates import Candidates
+from crp_integrations.envelope.layout import SectionRun, build_sections
 from crp_integrations.envelope.ports import Reranker, Walker
-from crp_integrations.envelope.records import Candidates, Drop, Envelope
-from crp_integrations.envelope.sections import Run, sectioned
+from crp_integrations.envelope.records import Drop, Envelope
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import AccessDenied, RequestError
 from crp_integrations.fabric.namespace import Namespace
@@ -27,7 +28,7 @@ from crp_integrations.governance.selecting import KnownMemories, Selected, selec
 from crp_integrations.governance.tools import TOOL_RAG, ToolSelection, ToolSelector
 from crp_integrations.governance.warning import warned
 from crp_integrations.governance.writing import PolicyContext, of_caller
-from crp_integrations.guard.injection.detector import Detector
+from crp_integrations.guard.injection.detection import InjectionDetector
 from crp_integrations.ports import Clock, TokenCounter
 from crp_integrations.scores import SCALE, to_fixed
 from crp_integrations.vocabulary import DropReason, GroundingMode
@@ -54,7 +55,7 @@ class Parts:
     settings: PackSettings
     envelope: EnvelopeSettings
     selector: ToolSelector
-    detector: Detector = field(default_factory=Detector)
+    detector: InjectionDetector = field(default_factory=InjectionDetector)
     walker: Walker | None = None
     reranker: Reranker | None = None
     log: Callable[[Composed], None] | None = None
@@ -252,10 +253,10 @@ class ContextAssembler:
         )
         policy = given["policy"]
         runs = [
-            *(Run(one.name, one.facts, max(one.budget, one.tokens)) for one in before),
-            Run("knowledge", knowledge.facts, room - _tokens(memory)),
-            Run("memory", remembered, share),
-            Run(
+            *(SectionRun(one.name, one.facts, max(one.budget, one.tokens)) for one in before),
+            SectionRun("knowledge", knowledge.facts, room - _tokens(memory)),
+            SectionRun("memory", remembered, share),
+            SectionRun(
                 "policy",
                 (*policy.facts, *notes),
                 max(policy.budget, policy.tokens + sum(note.token_count for note in notes)),
@@ -263,7 +264,7 @@ class ContextAssembler:
         ]
         dropped = (*knowledge.dropped, *(memory.dropped if memory else ()))
         shown = sum(len(run.facts) for run in runs)
-        envelope = sectioned(
+        envelope = build_sections(
             knowledge,
             runs,
             dropped=(*dropped, *(drop for one in given.values() for drop in one.dropped)),

@@ -22,8 +22,7 @@ from crp_integrations.governance.items import (
     refused,
 )
 from crp_integrations.governance.validity import valid_at
-from crp_integrations.guard.labels import LabelFilter
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import LabelFilter, Subject
 from crp_integrations.records import Part
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import RETRIEVABLE, FactStatus

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from langchain_core.documents import Document
 
+from crp_integrations.envelope.prompt import render
 from crp_integrations.envelope.records import Envelope
-from crp_integrations.envelope.render import render
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.records import Fact
 from crp_integrations.relay.adapting import offering

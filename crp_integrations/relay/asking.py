@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from crp_integrations.envelope.prior import PriorWindow
-from crp_integrations.envelope.records import Envelope
+from crp_integrations.envelope.records import Envelope, PriorWindow
 from crp_integrations.governance.compaction.records import Account
 from crp_integrations.headers.names import AgentPhase
 from crp_integrations.headers.records import CacheDirectives

@@ -36,12 +36,10 @@ from crp_integrations.fabric.ports import Store
 from crp_integrations.governance.artifacts.ports import ObjectStore
 from crp_integrations.governance.artifacts.settings import ArtifactSettings
 from crp_integrations.governance.tracing import Observer
-from crp_integrations.guard.decisions import NAMESPACE, Guard
-from crp_integrations.guard.injection.detector import Detector
-from crp_integrations.guard.injection.ports import InjectionModel
-from crp_integrations.guard.ports import PolicyEngine
+from crp_integrations.guard.decisions import LOCAL, NAMESPACE, Guard, Subject
+from crp_integrations.guard.injection.detection import InjectionDetector
+from crp_integrations.guard.ports import InjectionModel, PolicyEngine
 from crp_integrations.guard.settings import GuardSettings
-from crp_integrations.guard.subjects import LOCAL, Subject
 from crp_integrations.loaders.documents import load_documents
 from crp_integrations.observability.observers import observe_model
 from crp_integrations.policy.ports import ViolationSink
@@ -259,7 +257,7 @@ def open_relay(
             sink=violations or HttpReports(chosen.reports),
             receiver=handing.take if handing else None,
             observer=observer,
-            detector=Detector(chosen.envelope.screening.injection, injections),
+            detector=InjectionDetector(chosen.envelope.screening.injection, injections),
             walker=NetworkxWalker(),
             judge=Judge.of(
                 judge,

@@ -16,7 +16,7 @@ from crp_integrations.audit.keys import journal_key, session_key
 from crp_integrations.audit.records import Event, WindowSeal
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.stages.report import finished
-from crp_integrations.envelope.evolution import SUMMARY_SOURCE
+from crp_integrations.envelope.continuation import SUMMARY_SOURCE
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Transaction
 from crp_integrations.fabric.session_memory import FactUse

@@ -10,11 +10,12 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from crp_integrations.envelope.fit import Fit
-from crp_integrations.envelope.records import Candidates, Envelope
-from crp_integrations.envelope.relevant import holds_relevant, least_relevance
-from crp_integrations.envelope.reuse import Match, Scope
-from crp_integrations.envelope.validators import Validators, decomposition
+from crp_integrations.envelope.budget import EnvelopeInputs
+from crp_integrations.envelope.candidates import Candidates
+from crp_integrations.envelope.continuation import has_relevant, relevance_floor
+from crp_integrations.envelope.etag import Validators, decomposition_hash
+from crp_integrations.envelope.records import Envelope
+from crp_integrations.envelope.reuse import EnvelopeScope, ReuseMatch
 from crp_integrations.errors import NoRelevantFacts
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.view import FabricView
@@ -52,11 +53,11 @@ class Conditional:
         self._settings = world.settings.envelope
         self._settings_digest = world.settings_digest
         subject = namespace.subject
-        self._scope = Scope(subject.tenant, subject.name, namespace.residency, session_id)
+        self._scope = EnvelopeScope(subject.tenant, subject.name, namespace.residency, session_id)
         # Neither changes during a turn.
         self._prompt = _prompt(request)
         self._prior = _earlier(request)
-        self.match = Match()
+        self.match = ReuseMatch()
         self.selected = False
 
     @property
@@ -84,7 +85,7 @@ class Conditional:
         return Validators(
             state_hash=view.state_hash() if state_hash is None else state_hash,
             readable=view.size(),
-            decomposition=decomposition(request.query, needs),
+            decomposition=decomposition_hash(request.query, needs),
             embedder=view.embedder.identity,
             model=model,
             tokenizer=tokenizer,
@@ -101,7 +102,7 @@ class Conditional:
             prior=self._prior,
         )
 
-    def evaluate(self, view: FabricView, validators: Validators, now: datetime) -> Match:
+    def evaluate(self, view: FabricView, validators: Validators, now: datetime) -> ReuseMatch:
         """Evaluate the request against what is known.
 
         Spec: CRP-SPEC-003 §11.4
@@ -124,7 +125,7 @@ class Conditional:
             # A guard may have changed its mind on a fact while the number of facts is the same, or
             # wants personal data gone from it by now.
             if found != texts:
-                match = Match(CacheStatus.MISS, (Changed.ACCESS,))
+                match = ReuseMatch(CacheStatus.MISS, (Changed.ACCESS,))
         self.match = match
         if match.status is CacheStatus.HIT and known and known.candidates is not None:
             self.require_relevant(known.candidates, view)
@@ -141,8 +142,8 @@ class Conditional:
         if not self._request.cache.only_if_ckf:
             return
         settings = self._settings
-        if not holds_relevant(candidates, settings, aside=set(view.held())):
-            least = from_fixed(least_relevance(candidates, settings))
+        if not has_relevant(candidates, settings, aside=set(view.held())):
+            least = from_fixed(relevance_floor(candidates, settings))
             raise NoRelevantFacts(
                 f"no fact of the fabric has a relevance of at least {least:.2f} to the question, "
                 "and only-if-ckf accepts nothing else"
@@ -208,7 +209,7 @@ class Conditional:
         now: datetime,
         headers: Mapping[str, str] | None = None,
         tier: QualityTier | None = None,
-        made: Fit | None = None,
+        made: EnvelopeInputs | None = None,
     ) -> None:
         """Know an envelope from now on, unless its session keeps things in memory alone.
 

@@ -10,7 +10,12 @@ import json
 import unicodedata
 from collections.abc import Sequence
 
-from crp_integrations.envelope.decompose import DECOMPOSE, DecomposeSettings, complete, decompose
+from crp_integrations.envelope.decomposition import (
+    DECOMPOSE,
+    DecomposeSettings,
+    complete_needs,
+    decompose,
+)
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.language.words import content_stems
 from crp_integrations.messages import Message, ModelCall, Reply
@@ -70,7 +75,7 @@ class Needs:
         self.waiting = False
         told = parsed(reply.text, self._settings)
         if told:
-            self._found = complete(self._request.query, told, self._settings)
+            self._found = complete_needs(self._request.query, told, self._settings)
             self._algorithm = DECOMPOSE_MODEL
 
     @property

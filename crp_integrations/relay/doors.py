@@ -14,18 +14,18 @@ from crp_integrations.dpe.ports import Verifier
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.stages.report import finish
 from crp_integrations.envelope.assemble import assemble
-from crp_integrations.envelope.offered import offered
+from crp_integrations.envelope.caller_candidates import build_candidates
 from crp_integrations.envelope.ports import Reranker
 from crp_integrations.envelope.records import Envelope
-from crp_integrations.envelope.rerank import reranked
-from crp_integrations.envelope.screen import screened
+from crp_integrations.envelope.rerank import rerank_candidates
+from crp_integrations.envelope.screen import screen_candidates
 from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
 from crp_integrations.governance.compaction import AutoCompactor
 from crp_integrations.governance.compaction.records import CompactHistory
 from crp_integrations.governance.compaction.triggers import share
-from crp_integrations.guard.injection.detector import Detector
-from crp_integrations.guard.injection.ports import InjectionModel
+from crp_integrations.guard.injection.detection import InjectionDetector
+from crp_integrations.guard.ports import InjectionModel
 from crp_integrations.messages import Message
 from crp_integrations.ports import Embedder
 from crp_integrations.relay import prompt
@@ -114,7 +114,7 @@ def pack(
     else:
         budget = max(0, request.budget_tokens)
     needs = Needs(request, chosen.envelope.decompose)
-    candidates = offered(
+    candidates = build_candidates(
         request.query,
         facts,
         sub_queries=needs.sub_queries,
@@ -123,9 +123,11 @@ def pack(
         settings=chosen.envelope,
     )
     screening = chosen.envelope.screening
-    candidates = screened(candidates, screening, Detector(screening.injection, injections))
+    candidates = screen_candidates(
+        candidates, screening, InjectionDetector(screening.injection, injections)
+    )
     if reranker is not None:
-        candidates = reranked(candidates, reranker, chosen.envelope)
+        candidates = rerank_candidates(candidates, reranker, chosen.envelope)
     envelope = assemble(
         candidates,
         budget_tokens=budget,

@@ -12,7 +12,7 @@ from functools import reduce
 from typing import Final
 
 from crp_integrations.audit.records import WindowSeal
-from crp_integrations.envelope.prior import PriorWindow
+from crp_integrations.envelope.records import PriorWindow
 from crp_integrations.errors import AccessDenied, PolicyRelaxed, TokenRefused
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.policy.inheritance import apply_mode, combine_strictest, tighten

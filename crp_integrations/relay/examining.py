@@ -13,7 +13,7 @@ from crp_integrations.dpe.engine_signals import Live
 from crp_integrations.dpe.examination import Engines, Examination
 from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.records import Report
-from crp_integrations.envelope.evolution import SUMMARY_SOURCE, next_window
+from crp_integrations.envelope.continuation import SUMMARY_SOURCE, next_window_number
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.namespace import Namespace
@@ -116,7 +116,7 @@ def examined(
         importances=tuple([fact.importance_weight for fact in facts]),
         sub_queries=tuple(needs),
         prior=earlier(request, outdated),
-        windows_left=max(0, world.settings.max_windows - next_window(request.prior)),
+        windows_left=max(0, world.settings.max_windows - next_window_number(request.prior)),
         **asked(request, world.settings, code_verified=world.code_verified),
     )
     signals, embedder = Live(), namespace.embedder

@@ -13,7 +13,11 @@ from typing import Final
 from crp_integrations.audit.drafts import EventDraft
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.guard.decisions import Guard
-from crp_integrations.guard.exceptions import Excepting, GovernedException, Used
+from crp_integrations.guard.governed_exceptions import (
+    ExceptionGuard,
+    ExceptionUse,
+    GovernedException,
+)
 from crp_integrations.vocabulary import EventType
 
 # The audit hook that is always there.
@@ -40,7 +44,7 @@ def excepting(
         def now(self) -> datetime:
             return fabric().clock.now()
 
-    return Excepting(guard, exceptions, Now(), {JOURNAL: kept.told}, kept.events)
+    return ExceptionGuard(guard, exceptions, Now(), {JOURNAL: kept.told}, kept.events)
 
 
 class Journalled:
@@ -58,7 +62,7 @@ class Journalled:
         self._lock = threading.Lock()
         self._read: dict[str, tuple[int, str, list[tuple[str, datetime]]]] = {}
 
-    def told(self, used: Used) -> None:
+    def told(self, used: ExceptionUse) -> None:
         """Put a use into the journal of the tenant's namespace.
 
         Raises:

@@ -7,17 +7,22 @@ from contextlib import suppress
 
 from crp_integrations.audit.keys import etag_salt
 from crp_integrations.envelope.assemble import assemble
-from crp_integrations.envelope.cascade import counted
-from crp_integrations.envelope.counts import Remembering
-from crp_integrations.envelope.evolution import deferred, evolve, next_window, seen
-from crp_integrations.envelope.fit import Fit, Room
-from crp_integrations.envelope.gather import gather, recount
-from crp_integrations.envelope.layouts import Shown
-from crp_integrations.envelope.records import Candidates, Envelope
-from crp_integrations.envelope.rerank import reranked
-from crp_integrations.envelope.reuse import Match
-from crp_integrations.envelope.screen import screened
-from crp_integrations.envelope.validators import Validators
+from crp_integrations.envelope.budget import BudgetRoom, EnvelopeInputs, RecordingCounter
+from crp_integrations.envelope.candidates import Candidates
+from crp_integrations.envelope.cascade import count_tier_hits
+from crp_integrations.envelope.continuation import (
+    deferred_ids,
+    evolve,
+    next_window_number,
+    seen_hashes,
+)
+from crp_integrations.envelope.etag import Validators
+from crp_integrations.envelope.layout import PreviousEnvelope
+from crp_integrations.envelope.records import Envelope
+from crp_integrations.envelope.rerank import rerank_candidates
+from crp_integrations.envelope.retrieval import gather, recount_stored
+from crp_integrations.envelope.reuse import ReuseMatch
+from crp_integrations.envelope.screen import screen_candidates
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.view import FabricView
 from crp_integrations.governance.steps import Measured, guard
@@ -50,7 +55,7 @@ class Fitting:
         self.request = self._given = request
         self.steps: tuple[Measured, ...] = ()
         self.last: Fitted | None = None
-        self.made: Fit | None = None
+        self.made: EnvelopeInputs | None = None
         self.assembly_us = 0
         self.namespace = world.namespace_in(request.residency)
         self.conditional = Conditional(request, session_id, self.namespace, world)
@@ -121,7 +126,7 @@ class Fitting:
         guard(self.steps, world.settings.steps)
         return self.last
 
-    def match(self) -> Match:
+    def match(self) -> ReuseMatch:
         """What the condition came to, for the request's own model; evaluated once."""
         request, world = self.request, self._world
         if request.if_match and self.conditional.match.status is None:
@@ -180,7 +185,7 @@ class Fitting:
             self._candidates, self.made = known.candidates, known.made
         return envelope
 
-    def _assembled(self, model: str, counter: TokenCounter, room: Room) -> Envelope:
+    def _assembled(self, model: str, counter: TokenCounter, room: BudgetRoom) -> Envelope:
         world, request = self._world, self.request
         found = self._candidates = self._select(counter)
         self.conditional.require_relevant(found, self.reads())
@@ -188,9 +193,9 @@ class Fitting:
         evolved = evolve(found, request.prior, counter=counter, settings=settings)
         ordered = sorted(request.prior, key=lambda window: window.window_number)
         salted = settings.reuse.salt_etags
-        candidates = counted(evolved, self.reads(), found)
+        candidates = count_tier_hits(evolved, self.reads(), found)
         now, tiers = world.clock.now(), tuple(window.quality_tier for window in ordered)
-        remembering = Remembering(counter)
+        remembering = RecordingCounter(counter)
         envelope = assemble(
             candidates,
             budget_tokens=room.tokens,
@@ -201,7 +206,7 @@ class Fitting:
             k=request.k,
             model=model,
             session_id=self._session_id,
-            window_number=next_window(request.prior),
+            window_number=next_window_number(request.prior),
             strategy=request.strategy,
             settings_digest=world.settings_digest,
             max_age_seconds=request.cache.max_age_seconds,
@@ -210,7 +215,7 @@ class Fitting:
             pinned=request.pinned,
             previous=request.previous,
         )
-        self.made = Fit(
+        self.made = EnvelopeInputs(
             candidates=candidates,
             room=room,
             budget_tokens=room.tokens,
@@ -224,11 +229,11 @@ class Fitting:
             model=model,
             k=request.k,
             max_age_seconds=request.cache.max_age_seconds,
-            window_number=next_window(request.prior),
+            window_number=next_window_number(request.prior),
             tiers_before=tiers,
             salted=salted,
             pinned=tuple(request.pinned),
-            previous=Shown.of(request.previous).ids,
+            previous=PreviousEnvelope.of(request.previous).ids,
         )
         return envelope
 
@@ -236,12 +241,12 @@ class Fitting:
         world, request = self._world, self.request
         if self._candidates is not None:
             # The same candidates for every model that is tried; only their sizes differ.
-            return recount(self._candidates, self.reads(), counter)
+            return recount_stored(self._candidates, self.reads(), counter)
         if self.conditional.match.known is not None:
             earlier = self.conditional.candidates(self._validators(self._packed_for))
             if earlier is not None:
-                return recount(earlier, self.reads(), counter)
-        more = len(seen(request.prior))
+                return recount_stored(earlier, self.reads(), counter)
+        more = len(seen_hashes(request.prior))
         with world.tracer.step("gather"):
             found = gather(
                 self.reads(),
@@ -251,16 +256,16 @@ class Fitting:
                 settings=world.settings.envelope,
                 # What was seen goes again, and should leave as much behind as without.
                 k_nearest=max(world.settings.envelope.k_nearest, request.k_nearest or 0) + more,
-                also=deferred(request.prior),
+                also=deferred_ids(request.prior),
                 walker=world.walker,
             )
         if world.settings.envelope.screening.enabled:
             with world.tracer.step("screen"):
-                found = screened(found, world.settings.envelope.screening, world.detector)
+                found = screen_candidates(found, world.settings.envelope.screening, world.detector)
         if world.reranker is None:
             return found
         with world.tracer.step("rerank"):
-            return reranked(found, world.reranker, world.settings.envelope)
+            return rerank_candidates(found, world.reranker, world.settings.envelope)
 
     def _validators(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from crp_integrations.dpe.dossier import PriorWindow
-from crp_integrations.envelope.decompose import decompose
+from crp_integrations.envelope.decomposition import decompose
 from crp_integrations.envelope.records import Envelope, PackedFact
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.records import Fact

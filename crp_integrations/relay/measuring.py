@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crp_integrations.envelope.fit import Fit
+from crp_integrations.envelope.budget import EnvelopeInputs
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.fabric.view import FabricView
 from crp_integrations.governance.steps import Measured, Step
@@ -10,7 +10,7 @@ from crp_integrations.relay.records import Request
 
 
 def measured(
-    given: Request, sent: Request, made: Fit | None, envelope: Envelope, view: FabricView
+    given: Request, sent: Request, made: EnvelopeInputs | None, envelope: Envelope, view: FabricView
 ) -> tuple[Measured, ...]:
     """The steps of a call that is packed and not yet made.
 

@@ -6,8 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from crp_integrations.envelope import prompt
-from crp_integrations.envelope.budget import budget
-from crp_integrations.envelope.fit import Room
+from crp_integrations.envelope.budget import BudgetRoom, budget
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.messages import Message
 from crp_integrations.ports import TokenCounter
@@ -29,12 +28,12 @@ def messages(request: Request, context: str) -> tuple[Message, ...]:
 
 
 def _conversation(request: Request, parts: Sequence[str], context: str) -> tuple[Message, ...]:
-    return prompt.messages(parts, context, request.history, request.query, request.results)
+    return prompt.build_messages(parts, context, request.history, request.query, request.results)
 
 
 def before(request: Request) -> tuple[str, ...]:
     """What stands in a request's system message before the context."""
-    return prompt.before(
+    return prompt.system_parts(
         request.system_prompt, request.grounding, request.strategy, request.instructions
     )
 
@@ -48,7 +47,7 @@ def room(
 
 def reckoned(
     request: Request, counter: TokenCounter, context_limit: int, settings: EnvelopeSettings
-) -> Room:
+) -> BudgetRoom:
     """Tokens left for the context once everything else in the request is counted.
 
     That is the system prompt with the grounding instruction, the history, the question, the tool
@@ -87,7 +86,7 @@ def reckoned(
             context_limit,
         )
     own = request.budget_tokens
-    return Room(
+    return BudgetRoom(
         limit=context_limit,
         around=rest,
         question=asked,

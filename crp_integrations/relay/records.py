@@ -8,8 +8,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic_core import PydanticSerializationError, to_json
 
 from crp_integrations.dpe.records import Report
-from crp_integrations.envelope.prior import PriorWindow
-from crp_integrations.envelope.records import Envelope
+from crp_integrations.envelope.records import Envelope, PriorWindow
 from crp_integrations.errors import RequestError
 from crp_integrations.governance.compaction.records import Account
 from crp_integrations.headers import grammar, names

@@ -10,9 +10,8 @@ from typing import Any, Protocol, Self
 from crp_integrations.audit.keys import journal_key, session_key
 from crp_integrations.audit.trail import AuditTrail, verify_trail
 from crp_integrations.dpe.records import Report
-from crp_integrations.envelope.cfs.cache import ContextCache
-from crp_integrations.envelope.cfs.records import AssembledContext, TokenBudget
-from crp_integrations.envelope.cfs.settings import PackingName
+from crp_integrations.envelope.cfs.assembly import ContextCache
+from crp_integrations.envelope.cfs.records import AssembledContext, PackingName, TokenBudget
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store

@@ -13,7 +13,7 @@ from crp_integrations.errors import RequestError
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.governance.artifacts.ports import ObjectStore
 from crp_integrations.governance.tracing import Observer
-from crp_integrations.guard.injection.detector import Detector
+from crp_integrations.guard.injection.detection import InjectionDetector
 from crp_integrations.guard.ports import PolicyEngine
 from crp_integrations.policy.ports import ViolationSink
 from crp_integrations.ports import Clock, Ids, KeyRing, TokenCounter, Tracer
@@ -84,7 +84,7 @@ class World:
     personal: Searched = field(default_factory=Searched)
     unwritten: Unwritten = field(default_factory=Unwritten)
     observer: Observer | None = None
-    detector: Detector = field(default_factory=Detector)
+    detector: InjectionDetector = field(default_factory=InjectionDetector)
     walker: Walker | None = None
     judge: Judge | None = None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol, cast
 
-from crp_integrations.envelope.prior import PriorWindow
+from crp_integrations.envelope.records import PriorWindow
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.ports import Transaction, WindowRecordsFacet
 from crp_integrations.session.records import Session, WindowNode

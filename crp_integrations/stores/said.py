@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from crp_integrations.envelope.prior import PriorWindow
+from crp_integrations.envelope.records import PriorWindow
 from crp_integrations.errors import StoreError
 from crp_integrations.session.records import BUDGET_DIGITS, Session, WindowNode
 

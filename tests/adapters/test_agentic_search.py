@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from crp_integrations import Relay
 from crp_integrations.errors import RequestError
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Subject
 from crp_integrations.langchain import CRPChatModel, CRPRunnable
 from crp_integrations.llama_index import CRPLLM, CRPQueryEngine
 from crp_integrations.relay.searching import SEARCH

@@ -23,9 +23,8 @@ from crp_integrations.engines.guards import guard_of
 from crp_integrations.errors import CRPError, EnvelopeUnchanged, StoreError
 from crp_integrations.fabric.records import Edge, Fact, Where
 from crp_integrations.fabric.view import FabricView
-from crp_integrations.guard.decisions import Guard
+from crp_integrations.guard.decisions import Guard, Subject
 from crp_integrations.guard.settings import GuardSettings
-from crp_integrations.guard.subjects import Subject
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import Settings
 from crp_integrations.seals import sha256

@@ -20,10 +20,9 @@ from crp_integrations.engines.rego import RegoEngine
 from crp_integrations.fabric.access_filter import AccessFilter
 from crp_integrations.fabric.records import Fact
 from crp_integrations.guard.access import access
-from crp_integrations.guard.decisions import AllowAll
-from crp_integrations.guard.policy import PolicyGuard
+from crp_integrations.guard.decisions import AllowAll, Subject
+from crp_integrations.guard.policy_guard import PolicyGuard
 from crp_integrations.guard.settings import GuardSettings
-from crp_integrations.guard.subjects import Subject
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import Settings
 from tests.bench.canaries import QUERIES, TENANTS, Canaries

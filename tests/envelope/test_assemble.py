@@ -11,9 +11,10 @@ import pytest
 from pydantic import ValidationError
 
 from crp_integrations.envelope.assemble import preview
-from crp_integrations.envelope.offered import offered
-from crp_integrations.envelope.records import Candidates, Envelope, EnvelopePreview, PackedFact
-from crp_integrations.envelope.render import grounding_instruction, render
+from crp_integrations.envelope.caller_candidates import build_candidates
+from crp_integrations.envelope.candidates import Candidates
+from crp_integrations.envelope.prompt import grounding_instruction, render
+from crp_integrations.envelope.records import Envelope, EnvelopePreview, PackedFact
 from crp_integrations.errors import RequestError
 from crp_integrations.relay.prompt import room
 from crp_integrations.relay.records import Request
@@ -347,7 +348,7 @@ def test_communities_come_in_the_order_of_the_ranking() -> None:
 def test_personal_data_is_ranked_like_everything_else() -> None:
     plain = "the tier of the file is A and nothing more"
     personal = "the tier of Ada Lovelace, ada@example.org, 078-05-1120, is A"
-    found = offered(
+    found = build_candidates(
         "tier",
         [plain, personal],
         embedder=HashEmbedder(),

@@ -28,8 +28,7 @@ from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store, work_lock
 from crp_integrations.fabric.records import Fact
 from crp_integrations.fabric.settings import CommunitySettings, FabricSettings, VectorGraphSettings
-from crp_integrations.guard.decisions import NAMESPACE, Decision
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import NAMESPACE, Decision, Subject
 from crp_integrations.headers import grammar
 from crp_integrations.headers import names as header_names
 from crp_integrations.stores.keys import FixedKeyRing

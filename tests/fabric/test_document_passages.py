@@ -24,7 +24,7 @@ from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Block, Document, StreamedDocument, Where
 from crp_integrations.fabric.settings import ChunkingSettings, FabricSettings
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Subject
 from crp_integrations.language.claims import segment
 from crp_integrations.loaders.text import read_markdown, read_text, split_paragraphs
 from crp_integrations.seals import sha256

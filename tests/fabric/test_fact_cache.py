@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from crp_integrations.envelope.gather import gather
+from crp_integrations.envelope.retrieval import gather
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.errors import StoreDamaged
 from crp_integrations.fabric.fabric import Fabric
@@ -19,8 +19,7 @@ from crp_integrations.fabric.ports import FactBrief, LogMark
 from crp_integrations.fabric.records import Fact
 from crp_integrations.fabric.search.fact_cache import FactCache
 from crp_integrations.fabric.settings import FabricSettings
-from crp_integrations.guard.decisions import Decision
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Decision, Subject
 from crp_integrations.language import memo
 from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore

@@ -18,7 +18,7 @@ from crp_integrations.errors import (
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.ingest.fact_upsert import named
 from crp_integrations.fabric.records import Fact, Where, source_id
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Subject
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import FactStatus, SourceKind, SourceStatus

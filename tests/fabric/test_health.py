@@ -19,7 +19,7 @@ from crp_integrations.fabric.inspection import HealthFinding, NamespaceExaminati
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Block, Document, Fact, Source, Where, source_id
 from crp_integrations.fabric.state_hash import state_hash
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Subject
 from crp_integrations.seals import sha256
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore

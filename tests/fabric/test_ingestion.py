@@ -40,8 +40,7 @@ from crp_integrations.fabric.records import (
     source_id,
 )
 from crp_integrations.fabric.settings import FabricSettings
-from crp_integrations.guard.decisions import Decision
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Decision, Subject
 from crp_integrations.loaders import documents as load_module
 from crp_integrations.loaders import files as find_module
 from crp_integrations.loaders.documents import load_path

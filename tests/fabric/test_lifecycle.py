@@ -23,7 +23,7 @@ from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.life.lifecycle import LEGAL, check_transition
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Fact, Notice
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Subject
 from crp_integrations.vocabulary import EventType, FactStatus, SourceStatus
 from tests.doubles import NOON, HashEmbedder
 from tests.fabric.lifecycle_fixtures import (

@@ -36,8 +36,7 @@ from crp_integrations.fabric.settings import (
     ShelfSettings,
 )
 from crp_integrations.fabric.view import FabricView
-from crp_integrations.guard.decisions import Decision
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Decision, Subject
 from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore

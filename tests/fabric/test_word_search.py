@@ -20,8 +20,8 @@ from crp_integrations.fabric.ports import LexicalEngine, LexicalIndex, Store
 from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.fabric.search.vector_index import Hit
 from crp_integrations.fabric.settings import FabricSettings
-from crp_integrations.guard.subjects import Subject
-from crp_integrations.language.stems import stems_of
+from crp_integrations.guard.decisions import Subject
+from crp_integrations.language.words import stems_of
 from crp_integrations.stores.memory.store import MemoryStore
 from crp_integrations.stores.memory.text import TextIndex
 from crp_integrations.stores.postgres import PostgresStore

@@ -16,8 +16,7 @@ from crp_integrations.governance.emitting import Emitter, written
 from crp_integrations.governance.items import MemoryItem, Scope, item
 from crp_integrations.governance.validity import rebuild, valid_at
 from crp_integrations.governance.writing import MemoryWriter, PolicyContext
-from crp_integrations.guard.decisions import Decision
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Decision, Subject
 from crp_integrations.seals import sha256
 from crp_integrations.stores.memory.store import MemoryStore
 from crp_integrations.stores.sqlite.store import SqliteStore

@@ -10,8 +10,7 @@ import pytest
 
 import crp_integrations
 from crp_integrations.governance.tools import ToolSelector
-from crp_integrations.guard.decisions import Decision
-from crp_integrations.guard.labels import LabelFilter
+from crp_integrations.guard.decisions import Decision, LabelFilter
 from tests.doubles import HashEmbedder
 from tests.governance.test_tools import REGISTRY
 

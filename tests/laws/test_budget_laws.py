@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from crp_integrations.engines.tokens import counter_for
 from crp_integrations.envelope.budget import safety_margin
-from crp_integrations.envelope.records import Candidates, Envelope
+from crp_integrations.envelope.candidates import Candidates
+from crp_integrations.envelope.records import Envelope
 from crp_integrations.envelope.settings import EnvelopeSettings
 from crp_integrations.messages import Message
 from crp_integrations.ports import TokenCounter

@@ -8,8 +8,8 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.engines.tokens import counter_for
+from crp_integrations.envelope.cfs.assembly import verify_determinism
 from crp_integrations.envelope.cfs.records import TokenBudget
-from crp_integrations.envelope.cfs.verify import verify_determinism
 from crp_integrations.errors import ConfigError, RequestError
 from crp_integrations.relay.facets.assembling import at_once
 from crp_integrations.relay.settings import load

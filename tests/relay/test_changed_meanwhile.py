@@ -8,10 +8,10 @@ from contextlib import contextmanager
 import pytest
 
 from crp_integrations import Relay
-from crp_integrations.envelope.gather import gather
+from crp_integrations.envelope.retrieval import gather
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.view import FabricView
-from crp_integrations.language.profile import profile
+from crp_integrations.language.lexical_overlap import profile
 from crp_integrations.messages import Reply
 from crp_integrations.relay.steps import Dispatch
 from tests.envelope.builders import SETTINGS, LetterCounter

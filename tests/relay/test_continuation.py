@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crp_integrations import Relay
-from crp_integrations.envelope.evolution import SUMMARY_SOURCE
-from crp_integrations.envelope.prior import PriorWindow
+from crp_integrations.envelope.continuation import SUMMARY_SOURCE
+from crp_integrations.envelope.records import PriorWindow
 from crp_integrations.errors import RequestError
 from crp_integrations.headers.codec import parse_response
 from crp_integrations.relay.records import Answer, Request

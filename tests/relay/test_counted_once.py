@@ -10,8 +10,8 @@ import pytest
 from crp_integrations import Relay
 from crp_integrations.engines.tokens import counter_for
 from crp_integrations.engines.tokens.counted import Counted
-from crp_integrations.envelope.gather import gather
-from crp_integrations.envelope.render import SEPARATOR
+from crp_integrations.envelope.prompt import SEPARATOR
+from crp_integrations.envelope.retrieval import gather
 from crp_integrations.ports import TokenCounter
 from crp_integrations.relay import build
 from tests.doubles import NOON, HashEmbedder

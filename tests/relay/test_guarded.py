@@ -13,12 +13,12 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.engines.guards import guard_of
-from crp_integrations.envelope.gather import gather
+from crp_integrations.envelope.retrieval import gather
 from crp_integrations.errors import AccessDenied, ConfigError, RequestError
 from crp_integrations.fabric.records import Edge, Fact
-from crp_integrations.guard.policy import PolicyGuard
+from crp_integrations.guard.decisions import Subject
+from crp_integrations.guard.policy_guard import PolicyGuard
 from crp_integrations.guard.settings import GuardSettings
-from crp_integrations.guard.subjects import Subject
 from crp_integrations.messages import ModelCall
 from crp_integrations.relay.settings import Settings
 from crp_integrations.stores.memory import MemoryStore

@@ -12,8 +12,7 @@ import pytest
 from crp_integrations import Relay
 from crp_integrations.errors import AccessDenied, RequestError
 from crp_integrations.fabric.records import Fact
-from crp_integrations.guard.decisions import Decision
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Decision, Subject
 from crp_integrations.relay.settings import Settings
 from crp_integrations.stores.memory import MemoryStore
 from tests.doubles import FixedClock, HashEmbedder, ScriptedModel

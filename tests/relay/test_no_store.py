@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from crp_integrations import Relay
-from crp_integrations.envelope.prior import PriorWindow
+from crp_integrations.envelope.records import PriorWindow
 from crp_integrations.headers import names
 from crp_integrations.relay.memory import MOST_CHARACTERS, Remembered
 from crp_integrations.relay.steps import Halt, NotModified

@@ -8,7 +8,7 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.errors import AccessDenied, ConfigError
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Subject
 from crp_integrations.stores.sqlite import SqliteStore
 from tests.doubles import HashEmbedder
 from tests.relay.conftest import FACTS, KEY

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from crp_integrations import Message, Relay
-from crp_integrations.envelope.prior import PriorWindow
+from crp_integrations.envelope.records import PriorWindow
 from crp_integrations.errors import CRPError, RequestError
 from crp_integrations.litellm import CRPRouter
 from crp_integrations.vocabulary import QualityTier

@@ -10,8 +10,8 @@ import pytest
 
 from crp_integrations import Relay, examine
 from crp_integrations.cli import show
+from crp_integrations.envelope.prompt import ELLIPSIS
 from crp_integrations.envelope.records import Envelope, PackedFact
-from crp_integrations.envelope.render import ELLIPSIS
 from crp_integrations.langchain import CRPRetriever, envelope_text
 from crp_integrations.relay.examining import vectors_of
 from crp_integrations.seals import sha256

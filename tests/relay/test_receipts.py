@@ -12,7 +12,7 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.errors import ModelError, RequestError, StoreError
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Subject
 from crp_integrations.messages import Reply
 from crp_integrations.receipt.dsse import keyid_of
 from crp_integrations.receipt.ledger import check_consistency

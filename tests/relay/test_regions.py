@@ -13,7 +13,7 @@ from crp_integrations.errors import ConfigError, RequestError
 from crp_integrations.fabric.fabric import Fabric
 from crp_integrations.fabric.records import Where
 from crp_integrations.fabric.settings import FabricSettings
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Subject
 from crp_integrations.headers.codec import parse_request
 from crp_integrations.relay.settings import load
 from crp_integrations.stores.keys import FixedKeyRing

@@ -10,7 +10,7 @@ from crp_integrations.errors import (
     ModelRateLimited,
     RequestError,
 )
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Subject
 from crp_integrations.messages import Message, Reply, ToolCall, Usage
 from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.sqlite import SqliteStore

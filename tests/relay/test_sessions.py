@@ -16,7 +16,7 @@ from crp_integrations.errors import (
     TokenRefused,
     UnknownContinuation,
 )
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Subject
 from crp_integrations.headers import names
 from crp_integrations.headers.codec import parse_response
 from crp_integrations.relay.records import Answer

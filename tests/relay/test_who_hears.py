@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from crp_integrations import Relay
 from crp_integrations.fabric.records import Fact
-from crp_integrations.guard.decisions import Action, Decision
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Action, Decision, Subject
 from crp_integrations.stores.memory import MemoryStore
 from tests.doubles import ScriptedModel
 from tests.relay.conftest import FACTS

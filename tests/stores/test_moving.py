@@ -11,7 +11,7 @@ from crp_integrations import Relay
 from crp_integrations.cli.app import app
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.records import Edge
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Subject
 from crp_integrations.stores import moving
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.moving import TABLES, move

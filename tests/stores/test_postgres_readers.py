@@ -14,7 +14,7 @@ import pytest
 from crp_integrations import Relay
 from crp_integrations.errors import AccessDenied, CRPError, StoreBusy, StoreNewer
 from crp_integrations.fabric.records import Fact
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Subject
 from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.stores.postgres.connection import Connection
 from crp_integrations.stores.postgres.rights import SEALING

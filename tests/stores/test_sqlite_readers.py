@@ -18,7 +18,7 @@ import pytest
 from crp_integrations import Relay
 from crp_integrations.errors import StoreError, StoreNewer
 from crp_integrations.fabric.records import Fact
-from crp_integrations.guard.subjects import Subject
+from crp_integrations.guard.decisions import Subject
 from crp_integrations.stores.sqlite import standing
 from crp_integrations.testing.fixtures import NOON
 from crp_integrations.vocabulary import Strategy

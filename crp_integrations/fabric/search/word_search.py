@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from crp_integrations.errors import EngineError
 from crp_integrations.fabric.ports import FactsFacet, LexicalEngine, LexicalIndex, LogMark
 from crp_integrations.fabric.search.vector_index import Hit
-from crp_integrations.language.stems import stems_of
+from crp_integrations.language.words import stems_of
 
 # Ids with the scores that an index gives to the texts that hold any of some words, best first.
 Search = Callable[[Sequence[str], int], Sequence[tuple[str, float]]]

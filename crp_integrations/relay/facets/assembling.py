@@ -8,13 +8,11 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from crp_integrations.envelope.cfs.assemble import assemble_context
-from crp_integrations.envelope.cfs.cache import ContextCache
-from crp_integrations.envelope.cfs.records import AssembledContext, TokenBudget
-from crp_integrations.envelope.cfs.screening import Screen
-from crp_integrations.envelope.cfs.search import in_turn
-from crp_integrations.envelope.cfs.settings import AssemblySettings
-from crp_integrations.envelope.cfs.tokens import ModelTokenizer, SimpleTokenizer, Tokenizer
+from crp_integrations.envelope.cfs.assembly import ContextCache, assemble_context
+from crp_integrations.envelope.cfs.records import AssembledContext, AssemblySettings, TokenBudget
+from crp_integrations.envelope.cfs.search import run_in_turn
+from crp_integrations.envelope.cfs.tokens import ContextTokenizer, ModelTokenizer, SimpleTokenizer
+from crp_integrations.envelope.screen import ResultScreen
 from crp_integrations.errors import RequestError
 from crp_integrations.relay.admit import checked_session
 from crp_integrations.relay.settings import first_problem
@@ -53,7 +51,7 @@ def assembled(
     settings = _chosen(world.settings.envelope.assembly, choices)
     namespace = world.namespace_in(residency)
     view = namespace.view(checked_session(session_id)) if session_id else namespace
-    tokenizer: Tokenizer
+    tokenizer: ContextTokenizer
     if model is None and settings.tokenizer == "simple":
         tokenizer = SimpleTokenizer()
     else:
@@ -67,10 +65,10 @@ def assembled(
             tokenizer,
             now=world.clock.now(),
             settings=settings,
-            both=at_once if settings.parallel_search else in_turn,
+            both=at_once if settings.parallel_search else run_in_turn,
             cache=None if session_id else cache,
             scope="\u241f".join((subject.tenant, subject.name, residency.lower())),
-            screen=Screen(screening, world.detector) if screening.enabled else None,
+            screen=ResultScreen(screening, world.detector) if screening.enabled else None,
         )
 
 

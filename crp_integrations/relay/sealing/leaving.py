@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from crp_integrations.audit.records import WindowSeal
-from crp_integrations.envelope.prior import PriorWindow
+from crp_integrations.envelope.records import PriorWindow
 from crp_integrations.fabric.ports import Transaction
 from crp_integrations.policy.inheritance import combine_strictest
 from crp_integrations.policy.policy_text import parse_policy, render_policy

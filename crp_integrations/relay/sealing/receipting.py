@@ -7,7 +7,7 @@ from collections.abc import Set
 from crp_integrations.audit.records import WindowSeal
 from crp_integrations.audit.window_seals import parents_of
 from crp_integrations.dpe.records import Report
-from crp_integrations.envelope.evolution import SUMMARY_SOURCE
+from crp_integrations.envelope.continuation import SUMMARY_SOURCE
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Transaction
 from crp_integrations.receipt.dsse import signing_key

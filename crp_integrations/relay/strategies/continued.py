@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from crp_integrations.dpe import remedies
-from crp_integrations.envelope.evolution import SUMMARY_SOURCE
+from crp_integrations.envelope.continuation import SUMMARY_SOURCE
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import EngineError, QualityUnreachable
 from crp_integrations.headers import names

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from crp_integrations.errors import StoreError
-from crp_integrations.language.stems import stems_of
+from crp_integrations.language.words import stems_of
 from crp_integrations.stores.locks import WriterLocks
 from crp_integrations.stores.memory.facts import MemoryFacts
 from crp_integrations.stores.memory.faulted import MemoryFaulted

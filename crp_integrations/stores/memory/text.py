@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from crp_integrations.language.stems import stems_of
+from crp_integrations.language.words import stems_of
 
 K1 = 1.2
 B = 0.75

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from psycopg.errors import Diagnostic
 
-from crp_integrations.language.stems import stems_of
+from crp_integrations.language.words import stems_of
 from crp_integrations.seals import sha256
 from crp_integrations.stores.postgres.connection import Connection
 from crp_integrations.stores.sqlite.migrations import RETRIEVABLE_SQL

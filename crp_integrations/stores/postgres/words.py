@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from crp_integrations.language.stems import stems_of
+from crp_integrations.language.words import stems_of
 from crp_integrations.stores.memory.text import K1, LEAST_IDF, B
 from crp_integrations.stores.postgres.connection import Connection
 from crp_integrations.stores.sqlite.migrations import RETRIEVABLE_SQL
