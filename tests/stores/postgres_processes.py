@@ -109,7 +109,7 @@ def search_until_refused(address: str, count: int, wire: Connection) -> None:
 
 def move_and_die_before_the_commit(address: str) -> None:
     """Replace every vector, and be killed."""
-    embedder_migration.advance = lambda facts: os.kill(os.getpid(), signal.SIGKILL)
+    embedder_migration.advance_epoch = lambda facts: os.kill(os.getpid(), signal.SIGKILL)
     fabric(PostgresStore(address, index_from=10)).bind(ACME).reembed(Letters())
 
 

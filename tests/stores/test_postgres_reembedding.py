@@ -183,10 +183,10 @@ def test_a_server_killed_in_the_switch_leaves_the_old_state():
     try:
         store = PostgresStore(server.address(), index_from=10, busy_seconds=20.0)
         ids = filled(store)
-        advance = embedder_migration.advance
+        advance = embedder_migration.advance_epoch
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(
-                embedder_migration, "advance", lambda facts: (server.kill(), advance(facts))
+                embedder_migration, "advance_epoch", lambda facts: (server.kill(), advance(facts))
             )
             with pytest.raises(StoreError):
                 fabric(store).bind(ACME).reembed(Letters())
