@@ -2,7 +2,7 @@
 
 Strings that come in are ids, hashes or names; `journal.append` writes a name that does not look
 like one as its hash, and refuses a hash that is none. What happens within a window the relay
-notes as it goes (`relay/sealing/telling.py`).
+notes as it goes (`relay/close_records.py`).
 """
 
 from __future__ import annotations

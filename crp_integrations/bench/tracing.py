@@ -35,7 +35,7 @@ from crp_integrations.observability.prometheus import Metrics
 from crp_integrations.observability.together import Together
 from crp_integrations.relay import close, window
 from crp_integrations.relay.relay import Relay
-from crp_integrations.relay.settings_dispatch import DispatchSettings
+from crp_integrations.relay.settings import DispatchSettings
 
 MODULE = "crp_integrations.bench.tracing"
 WARM = 5

@@ -13,7 +13,7 @@ from crp_integrations.errors import CRPError, QualityUnreachable, StaleTip
 from crp_integrations.gateway.limits import Busy
 from crp_integrations.gateway.records import ErrorObject, Refused
 from crp_integrations.headers.bodies import Body, HaltBody, InheritanceBody, PolicySyntaxBody
-from crp_integrations.relay import outcomes
+from crp_integrations.relay import steps
 from crp_integrations.relay.steps import Halt, NotModified, Outcome, Refusal
 
 JSON: Final = "application/json"
@@ -80,7 +80,7 @@ def of_outcome(outcome: Outcome) -> Answered:
 
     Spec: related facts §3
     """
-    status, body = outcomes.status(outcome), outcomes.body(outcome)
+    status, body = steps.outcome_status(outcome), steps.outcome_body(outcome)
     match outcome:
         case NotModified(headers=headers):
             return Answered(status, headers)

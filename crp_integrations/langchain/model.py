@@ -10,14 +10,14 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableWithFallbacks
 from langchain_core.runnables.base import RunnableBindingBase
 
+from crp_integrations.adapters.chat_model import FrameworkChatModel
 from crp_integrations.errors import RequestError
 from crp_integrations.langchain.silence import silence, silent, unheard
 from crp_integrations.langchain.wire import langchain_of, reply_of
 from crp_integrations.messages import ModelCall, Reply
-from crp_integrations.relay.adapting.foreign import ForeignModel
 
 
-class LangChainModel(ForeignModel):
+class LangChainModel(FrameworkChatModel):
     """Any `BaseChatModel`, bare or wrapped by LangChain, behind the `Model` port.
 
     No handler that streams sees its calls: an answer that is withheld shows in none of LangChain's

@@ -11,13 +11,13 @@ from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import LLM
 from llama_index.core.tools import BaseTool, ToolMetadata, ToolOutput
 
+from crp_integrations.adapters.chat_model import FrameworkChatModel
 from crp_integrations.errors import RequestError
 from crp_integrations.llama_index.wire import calls_in, chat_message_of, reply_of
 from crp_integrations.messages import ModelCall, Reply, ToolCall
-from crp_integrations.relay.adapting.foreign import ForeignModel
 
 
-class LlamaIndexModel(ForeignModel):
+class LlamaIndexModel(FrameworkChatModel):
     """Any `LLM` behind the `Model` port.
 
     Tools, such as the search of the agentic strategy, need one that calls functions.

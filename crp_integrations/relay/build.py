@@ -56,17 +56,15 @@ from crp_integrations.ports import (
     Tracer,
 )
 from crp_integrations.relay import settings as settings_file
-from crp_integrations.relay.excepting import excepting
-from crp_integrations.relay.facets.sandboxes import erasing_in
-from crp_integrations.relay.faulting import quarantine_due
+from crp_integrations.relay.compaction import artifact_eraser
+from crp_integrations.relay.components import check_components, maintain_due
+from crp_integrations.relay.components import verified_engine as verified_engine
+from crp_integrations.relay.guard_wrappers import RedactingGuard, with_exceptions
 from crp_integrations.relay.judge import Judge, JudgeSource, OnReport
-from crp_integrations.relay.maintaining import maintain_due
-from crp_integrations.relay.parts import refuse_odd
-from crp_integrations.relay.redacting import Redacting
+from crp_integrations.relay.quarantine import quarantine_due
 from crp_integrations.relay.relay import Relay
-from crp_integrations.relay.sealing.handing import Handing
+from crp_integrations.relay.report_delivery import ReportDelivery
 from crp_integrations.relay.settings import Settings
-from crp_integrations.relay.verified import verified_engine as verified_engine
 from crp_integrations.relay.world import Receiver, Reviewer, World
 from crp_integrations.stores.address import is_database, opened_at, refuse_lost_keys
 from crp_integrations.stores.keys import FileKeyRing, FixedKeyRing, MemoryKeyRing
@@ -164,7 +162,7 @@ def open_relay(
         arguments["guard"], guard = guard, None
     if isinstance(artifacts, Mapping | ArtifactSettings):
         arguments["artifacts"], artifacts = artifacts, None
-    refuse_odd(
+    check_components(
         recognisers=recognisers,
         store=None if isinstance(store, str | Path) else store,
         subject=subject,
@@ -208,7 +206,7 @@ def open_relay(
         reading = tracer or Silent()
         count = tokenizers(chosen)
         registered = read_exceptions(chosen.guard)
-        allowing = excepting(guard or guard_of(chosen.guard), registered, lambda: fabric)
+        allowing = with_exceptions(guard or guard_of(chosen.guard), registered, lambda: fabric)
         fabric = Fabric(
             opened,
             embedder or default_embedder(),
@@ -223,13 +221,13 @@ def open_relay(
             lexical=lexical_for(chosen.fabric.lexical),
             leiden=engine_for(chosen.fabric.communities.engine),
             elsewhere={
-                name: erasing_in(stores[name], place, keys) for name, place in objects.items()
+                name: artifact_eraser(stores[name], place, keys) for name, place in objects.items()
             },
             guard=allowing,
-            redactor=Redacting(chosen.dpe.personal, recognisers),
+            redactor=RedactingGuard(chosen.dpe.personal, recognisers),
         )
         observer = tracer if isinstance(tracer, Observer) else None
-        handing = Handing(receiver, chosen.reports.capacity) if receiver else None
+        handing = ReportDelivery(receiver, chosen.reports.capacity) if receiver else None
 
         def bound(region: str) -> Namespace:
             if shared:

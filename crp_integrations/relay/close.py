@@ -19,22 +19,89 @@ from crp_integrations.envelope.evolution import SUMMARY_SOURCE
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Transaction
 from crp_integrations.fabric.search.shelves import Use
-from crp_integrations.relay.entering import Entered
-from crp_integrations.relay.faulting import EXAMINED, count_shared, due, quarantine
-from crp_integrations.relay.sealing.ending import Ending, Note
-from crp_integrations.relay.sealing.leaving import Left, leave
-from crp_integrations.relay.sealing.placing import followed, still_fits, unused
-from crp_integrations.relay.sealing.receipting import record
-from crp_integrations.relay.sealing.telling import told
-from crp_integrations.relay.sealing.tracing import observe, packed, trace_of
+from crp_integrations.relay.close_records import SessionUpdate, update_session, window_events
+from crp_integrations.relay.quarantine import EXAMINED, count_findings, count_shared, quarantine
+from crp_integrations.relay.session_admission import Admission
+from crp_integrations.relay.window_end import Note, WindowEnd, observe, pack_columns, trace_of
+from crp_integrations.relay.window_receipt import issue_receipt
 from crp_integrations.relay.world import World
-from crp_integrations.seals import iso, sha256, window_hmac
+from crp_integrations.seals import iso, sha256, sha256_hex, window_hmac
+from crp_integrations.session import graph, token
 from crp_integrations.session.history import falling
+from crp_integrations.session.ports import sessions_of
+from crp_integrations.session.records import DELIVERED, REFUSED
 from crp_integrations.vocabulary import ChainIntegrity, EventType
+
+WINDOW_ID_LENGTH = 16
+
+
+def window_id(session_id: str, number: int, residency: str = "", turn: int = 0) -> str:
+    """The id of a session's n-th window in a region; equal sessions replay to equal ids.
+
+    Each region has its own chain of a session's windows, so the region is part of the id.
+
+    Args:
+        turn: tells windows of one number apart; 0 for the first of them.
+    """
+    fields = [session_id, str(number), *((residency,) if residency else ())]
+    if turn:
+        fields.append(f"turn-{turn}")
+    return "crp_win_" + sha256_hex("\u241f".join(fields))[:WINDOW_ID_LENGTH]
+
+
+def followed_windows(earlier: Sequence[WindowSeal], entered: Admission | None) -> list[WindowSeal]:
+    """The windows that one follows: those that it names, else the session's last one.
+
+    Nothing follows a refused window, unless there is no other: so a question that was refused uses
+    up none of the windows that a session may have in a row.
+    """
+    if entered is not None and entered.named:
+        named = {parent.window_id for parent in entered.parents}
+        return [seal for seal in earlier if seal.window_id in named]
+    asked = [seal for seal in earlier if seal.outcome != REFUSED]
+    return (asked or list(earlier[:1]))[-1:]
+
+
+def new_window_id(
+    earlier: Sequence[WindowSeal], session_id: str, number: int, residency: str, sibling: int
+) -> str:
+    """The id of a new window; windows of one fan-out have theirs by their place in it."""
+    taken = {one.window_id for one in earlier if one.window_number == number}
+    turn = sibling
+    while (made := window_id(session_id, number, residency, turn)) in taken:
+        turn += len(taken) + 1
+    return made
+
+
+def require_place(
+    transaction: Transaction, world: World, session_id: str, entered: Admission | None, outcome: str
+) -> None:
+    """Refuse an answer whose place was taken by another one that was asked at the same time.
+
+    Spec: related facts §5
+
+    Raises:
+        StaleTip: an answer was delivered since, on the same session token.
+        LimitReached: as many windows as may go on from the one that it names.
+    """
+    if entered is None or outcome not in DELIVERED or not (entered.token or entered.named):
+        return
+    held = world.remembered.of(session_id).nodes
+    windows = sorted(
+        (*sessions_of(transaction).windows(session_id), *held), key=lambda one: one.window_number
+    )
+    if entered.token is not None:
+        token.tip(entered.token, windows)
+    if entered.continues:
+        graph.room(
+            windows,
+            [one.window_id for one in entered.parents],
+            world.settings.sessions.graph,
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
+class ClosedWindow:
     """A sealed window.
 
     Attributes:
@@ -47,13 +114,17 @@ class Closed:
     seal: WindowSeal
     report: Report
     window_hmac: str
-    left: Left
+    left: SessionUpdate
     receipt_id: str = ""
 
 
 def close(
-    namespace: Namespace, world: World, session_id: str, entered: Entered | None, ending: Ending
-) -> Closed:
+    namespace: Namespace,
+    world: World,
+    session_id: str,
+    entered: Admission | None,
+    ending: WindowEnd,
+) -> ClosedWindow:
     """Seal a window and commit everything that it leaves behind, together or not at all.
 
     Spec: CRP-SPEC-005 §15.1, §15.4
@@ -86,10 +157,10 @@ def close(
             id_ in stored or source_id.startswith(SUMMARY_SOURCE) for id_, source_id in shown
         )
         earlier = transaction.journal.seals(session_id)
-        still_fits(transaction, world, session_id, entered, ending.outcome)
-        follows = followed(earlier, entered)
+        require_place(transaction, world, session_id, entered, ending.outcome)
+        follows = followed_windows(earlier, entered)
         number = 1 + max((one.window_number for one in follows), default=0)
-        identity = unused(earlier, session_id, number, namespace.residency, ending.sibling)
+        identity = new_window_id(earlier, session_id, number, namespace.residency, ending.sibling)
         now = world.clock.now()
         timestamp = iso(now)
         report, said = finished(
@@ -116,7 +187,7 @@ def close(
             earlier=earlier,
         )
         integrity = windows.verify(earlier, key) if earlier else ChainIntegrity.UNVERIFIED
-        left = leave(
+        left = update_session(
             transaction,
             world,
             entered,
@@ -128,16 +199,16 @@ def close(
             follows,
             said=to_json(said).decode() if on_disk else None,
         )
-        pack = packed(ending, envelope, stored) if envelope else None
+        pack = pack_columns(ending, envelope, stored) if envelope else None
         drafts = [
             EventDraft(event_type, data, session_id=session_id, window_id=identity)
-            for event_type, data in told(
+            for event_type, data in window_events(
                 seal,
                 ending,
                 report,
                 left,
                 world.settings.sessions.budget,
-                _fallen(entered, ending, world),
+                _tier_warning(entered, ending, world),
                 pack,
             )
         ]
@@ -149,9 +220,9 @@ def close(
         )
         if left.placed and not left.stored:
             held.append((left.session, left.node))
-        receipt = record(transaction, namespace, world, ending, seal, report, left, stored)
-        used = _used(transaction, ending, now)
-        bad = due(transaction, ending, report, world.settings.fabric.lifecycle)
+        receipt = issue_receipt(transaction, namespace, world, ending, seal, report, left, stored)
+        used = _count_uses(transaction, ending, now)
+        bad = count_findings(transaction, ending, report, world.settings.fabric.lifecycle)
     if used and envelope:
         namespace.note_shared_use(used, now)
         namespace.shelve(
@@ -179,10 +250,12 @@ def close(
     )
     # Values of our own: nothing is validated again.
     sealed = report.model_copy(update={"hmac": seal.hmac, "chain_integrity": integrity})
-    return Closed(seal, sealed, alone, left, receipt_id)
+    return ClosedWindow(seal, sealed, alone, left, receipt_id)
 
 
-def journalled(namespace: Namespace, world: World, seal: WindowSeal, notes: Sequence[Note]) -> None:
+def journal_events(
+    namespace: Namespace, world: World, seal: WindowSeal, notes: Sequence[Note]
+) -> None:
     """Add events about a window that is sealed already, such as a bridge to the next one.
 
     Raises:
@@ -197,7 +270,9 @@ def journalled(namespace: Namespace, world: World, seal: WindowSeal, notes: Sequ
         append(transaction.journal, key, drafts, iso(world.clock.now()))
 
 
-def _fallen(entered: Entered | None, ending: Ending, world: World) -> Mapping[str, object]:
+def _tier_warning(
+    entered: Admission | None, ending: WindowEnd, world: World
+) -> Mapping[str, object]:
     """What the trail is warned of when the tiers of a continued answer fall.
 
     Spec: CRP-SPEC-003 §14.3
@@ -216,7 +291,7 @@ def _hmac_of_pack(written: Sequence[Event]) -> str:
     return next(events, "")
 
 
-def _used(transaction: Transaction, ending: Ending, now: datetime) -> list[str]:
+def _count_uses(transaction: Transaction, ending: WindowEnd, now: datetime) -> list[str]:
     if ending.envelope is None or ending.outcome not in EXAMINED or not ending.keep:
         return []
     used = [fact.fact_id for fact in ending.envelope.facts]

@@ -29,7 +29,6 @@ from crp_integrations.guard.injection.ports import InjectionModel
 from crp_integrations.messages import Message
 from crp_integrations.ports import Embedder
 from crp_integrations.relay import prompt
-from crp_integrations.relay.admit import admit
 from crp_integrations.relay.build import (
     clock,
     default_embedder,
@@ -39,16 +38,14 @@ from crp_integrations.relay.build import (
     tokenizers,
     verified_engine,
 )
-from crp_integrations.relay.conversation import conversation_of
-from crp_integrations.relay.decomposing import Needs
-from crp_integrations.relay.examining import VERIFIED, spoken
-from crp_integrations.relay.facets.counting import Conversation, counted
-from crp_integrations.relay.given import (
-    earlier_of,
+from crp_integrations.relay.examination import (
+    VERIFIED,
+    grounding_mode,
     importances_of,
-    mode_of,
     needs_of,
     passages_of,
+    prior_answers,
+    spoken_language,
 )
 from crp_integrations.relay.judge import (
     JUDGE_OPTIONS,
@@ -60,9 +57,10 @@ from crp_integrations.relay.judge import (
     refuse_own,
 )
 from crp_integrations.relay.judged_answer import JudgedAnswer, Judges
-from crp_integrations.relay.records import TokenCount
-from crp_integrations.relay.settings import Settings, load
-from crp_integrations.relay.settings_judge import JudgeSettings
+from crp_integrations.relay.prompt import Conversation, InformationNeeds, count_tokens_of
+from crp_integrations.relay.question_fields import admit
+from crp_integrations.relay.records import TokenCount, conversation_of
+from crp_integrations.relay.settings import JudgeSettings, Settings, load
 from crp_integrations.vocabulary import GroundingMode
 
 
@@ -110,10 +108,10 @@ def pack(
     )
     counter = tokenizers(chosen)(model)
     if request.budget_tokens is None:
-        budget = prompt.room(request, counter, limits(chosen)(model)[0], chosen.envelope)
+        budget = prompt.context_tokens(request, counter, limits(chosen)(model)[0], chosen.envelope)
     else:
         budget = max(0, request.budget_tokens)
-    needs = Needs(request, chosen.envelope.decompose)
+    needs = InformationNeeds(request, chosen.envelope.decompose)
     candidates = offered(
         request.query,
         facts,
@@ -187,7 +185,7 @@ def examine(
             grounding mode not one of the three.
         SafetyHalt: the judge failed, and `judge_failure` is `halt`.
     """
-    judging, told = _judging(judge, judge_options, settings)
+    judging, told = _judge_of(judge, judge_options, settings)
     report, dossier, chosen = screened_answer(
         answer,
         context,
@@ -203,9 +201,9 @@ def examine(
     )
     if judging is None:
         return finish(report, settings_digest=chosen.digest)
-    way = judged_answer(judging, report, dossier, chosen, left_out=barred(judging, context))
-    done = _finished(way, chosen, told)
-    handed(way, done, told)
+    way = judged_answer(judging, report, dossier, chosen, left_out=barred_facts(judging, context))
+    done = _finish(way, chosen, told)
+    hand_report(way, done, told)
     return done
 
 
@@ -224,15 +222,15 @@ async def aexamine(
         how: the other arguments of `examine`.
     """
     options = cast("JudgeOptions", {n: how.pop(n) for n in JUDGE_OPTIONS if n in how})
-    judging, told = _judging(judge, options, settings)
+    judging, told = _judge_of(judge, options, settings)
     report, dossier, chosen = await asyncio.to_thread(
         screened_answer, answer, context, question, settings=settings, **how
     )
     if judging is None:
         return finish(report, settings_digest=chosen.digest)
-    way = judged_answer(judging, report, dossier, chosen, left_out=barred(judging, context))
-    done = await _afinished(way, chosen, told)
-    handed(way, done, told)
+    way = judged_answer(judging, report, dossier, chosen, left_out=barred_facts(judging, context))
+    done = await _afinish(way, chosen, told)
+    hand_report(way, done, told)
     return done
 
 
@@ -255,7 +253,7 @@ def judged_answer(
     )
 
 
-def barred(judge: Judge, context: Envelope | Sequence[Fact | str]) -> list[tuple[str, str]]:
+def barred_facts(judge: Judge, context: Envelope | Sequence[Fact | str]) -> list[tuple[str, str]]:
     """Ids of facts by whose labels the judge's provider must not get them.
 
     Raises:
@@ -277,7 +275,7 @@ def barred(judge: Judge, context: Envelope | Sequence[Fact | str]) -> list[tuple
     ]
 
 
-def _judging(
+def _judge_of(
     judge: JudgeSource, options: JudgeOptions, settings: Settings | None
 ) -> tuple[Judge | None, OnReport | None]:
     """The judge of a call, and who is told of its report besides.
@@ -298,7 +296,7 @@ def judges_of(settings: JudgeSettings) -> Judges:
     return Judges(settings)
 
 
-def handed(way: JudgedAnswer, report: Report, told: OnReport | None = None) -> None:
+def hand_report(way: JudgedAnswer, report: Report, told: OnReport | None = None) -> None:
     """Give a judged report to who is told of it, in the background once the judge has spoken."""
     judge = way.judge
     if way.later:
@@ -310,7 +308,7 @@ def handed(way: JudgedAnswer, report: Report, told: OnReport | None = None) -> N
         judge.hand(report, told)
 
 
-def _finished(way: JudgedAnswer, settings: Settings, told: OnReport | None) -> Report:
+def _finish(way: JudgedAnswer, settings: Settings, told: OnReport | None) -> Report:
     """The judged report.
 
     Raises:
@@ -319,20 +317,20 @@ def _finished(way: JudgedAnswer, settings: Settings, told: OnReport | None) -> R
     try:
         return finish(way.played(), settings_digest=settings.digest)
     except SafetyHalt as halt:
-        _withheld(halt, way, settings, told)
+        _finish_withheld(halt, way, settings, told)
         raise
 
 
-async def _afinished(way: JudgedAnswer, settings: Settings, told: OnReport | None) -> Report:
+async def _afinish(way: JudgedAnswer, settings: Settings, told: OnReport | None) -> Report:
     """The asynchronous twin of `_finished`."""
     try:
         return finish(await way.aplayed(), settings_digest=settings.digest)
     except SafetyHalt as halt:
-        _withheld(halt, way, settings, told)
+        _finish_withheld(halt, way, settings, told)
         raise
 
 
-def _withheld(
+def _finish_withheld(
     halt: SafetyHalt, way: JudgedAnswer, settings: Settings, told: OnReport | None
 ) -> None:
     report = finish(cast("Report", halt.report), settings_digest=settings.digest)
@@ -374,14 +372,14 @@ def screened_answer(
         answer=answer,
         passages=tuple(passages_of(context)),
         vectors=None,
-        grounding=mode_of(grounding),
+        grounding=grounding_mode(grounding),
         importances=importances_of(context),
         system=chosen.system.system(kept),
         no_store=no_store,
         sub_queries=needs_of(question, sub_queries, context, chosen),
-        prior=earlier_of(prior),
+        prior=prior_answers(prior),
         windows_left=max(0, chosen.max_windows - len(prior) - 1),
-        conversation=spoken(conversation_of(conversation)),
+        conversation=spoken_language(conversation_of(conversation)),
         instructions=system_prompt or "",
     )
     report = run_stages(
@@ -415,7 +413,7 @@ def count_tokens(
         RequestError: what is given is neither a text nor messages of text.
         ConfigError: the model's tokenizer file cannot be read.
     """
-    return counted(what, tokenizers(settings or load())(model), tools)
+    return count_tokens_of(what, tokenizers(settings or load())(model), tools)
 
 
 def compact(

@@ -23,7 +23,7 @@ from crp_integrations.relay.steps import (
     Dispatch,
     Fan,
     JudgeDispatch,
-    Live,
+    LivePlayable,
     Outcome,
     Playable,
     Release,
@@ -84,7 +84,7 @@ async def adrive_stream(turn: Playable, model: Model) -> AsyncGenerator[str | Ou
         yield part
 
 
-def drive_live(turn: Live, model: Model) -> Generator[str | Outcome]:
+def drive_live(turn: LivePlayable, model: Model) -> Generator[str | Outcome]:
     """Play a turn and give its answer out as it comes, before the verdict, which comes last.
 
     What was shown cannot be taken back, so nothing is asked again; a policy that withholds answers
@@ -124,7 +124,7 @@ def drive_live(turn: Live, model: Model) -> Generator[str | Outcome]:
         yield step
 
 
-async def adrive_live(turn: Live, model: Model) -> AsyncGenerator[str | Outcome]:
+async def adrive_live(turn: LivePlayable, model: Model) -> AsyncGenerator[str | Outcome]:
     """The asynchronous twin of `drive_live`."""
     step = await _aside(turn, turn.begin)
     if not turn.show_at_once():

@@ -31,13 +31,13 @@ from crp_integrations.errors import ConfigError, RequestError
 from crp_integrations.messages import ModelCall
 from crp_integrations.ports import Model
 from crp_integrations.relay.judge_calls import JUDGING as JUDGING
-from crp_integrations.relay.judge_calls import Calling, apart, around
-from crp_integrations.relay.settings import first_problem
-from crp_integrations.relay.settings_judge import (
+from crp_integrations.relay.judge_calls import JudgeCaller, joined_context, separate_context
+from crp_integrations.relay.settings import (
     DOUBT,
     JudgeSettings,
     budget_fields,
-    reaching,
+    first_problem,
+    reach_fields,
     same_provider,
 )
 from crp_integrations.seals import canonical, sha256_hex
@@ -119,9 +119,9 @@ class Judge:
         own = {
             name: fields.pop(name) for name in list(fields) if name in JudgeSettings.model_fields
         }
-        self.settings = _settings({**reaching(settings, model, own), **own})
+        self.settings = _settings({**reach_fields(settings, model, own), **own})
         self.own = model is True
-        self.on_report = _heard(on_report, self.settings, own=self.own)
+        self.on_report = _report_taker(on_report, self.settings, own=self.own)
         self._name, self._model, self._window = "", None, self.settings.window_tokens
         self._fallback: tuple[str, Model] | None = None
         if not self.own:
@@ -135,7 +135,7 @@ class Judge:
         self._lock = threading.Lock()
         self._known: OrderedDict[str, JudgeReply] = OrderedDict()
         self._sessions: OrderedDict[str, _Spent] = OrderedDict()
-        self._calling = Calling(
+        self._calling = JudgeCaller(
             timeout_s=self.settings.timeout_s,
             retries=self.settings.retries,
             concurrency=self.settings.concurrency,
@@ -202,7 +202,7 @@ class Judge:
         """
         made = copy.copy(self)
         made.settings = _settings({**self.settings.model_dump(), **fields})
-        made.on_report = _heard(on_report or self.on_report, made.settings, own=self.own)
+        made.on_report = _report_taker(on_report or self.on_report, made.settings, own=self.own)
         return made
 
     @property
@@ -282,7 +282,9 @@ class Judge:
             started = time.perf_counter()
             known = JudgeReply(error="NoModel")
             for asked, one, context in self._models(call, model):
-                known = _named_as(asked, call, self._calling.call(one, asked, context, started))
+                known = _with_fallback_name(
+                    asked, call, self._calling.call(one, asked, context, started)
+                )
                 if not known.error:
                     break
             if keep:
@@ -307,7 +309,7 @@ class Judge:
             known = JudgeReply(error="NoModel")
             for asked, one, context in self._models(call, model):
                 replied = await self._calling.acall(one, asked, context, started)
-                known = _named_as(asked, call, replied)
+                known = _with_fallback_name(asked, call, replied)
                 if not known.error:
                     break
             if keep:
@@ -323,12 +325,12 @@ class Judge:
         """
         found = []
         if self._model is not None:
-            found.append((call, self._model, apart()))
+            found.append((call, self._model, separate_context()))
         elif own is not None:
-            found.append((call, own, around()))
+            found.append((call, own, joined_context()))
         if self._fallback is not None:
             name, model = self._fallback
-            found.append((call.changed(model=name), model, apart()))
+            found.append((call.changed(model=name), model, separate_context()))
         return found
 
     def later(self, work: Callable[[], None]) -> None:
@@ -336,7 +338,7 @@ class Judge:
         with self._lock:
             if not self._late:
                 self._late.append(ThreadPoolExecutor(self.settings.concurrency, "crp-judge-later"))
-            self._late[0].submit(apart().run, _logged, work)
+            self._late[0].submit(separate_context().run, _run_logged, work)
 
     def hand(self, report: Report, also: OnReport | None = None) -> None:
         """Give a report to `on_report`; what that raises is logged, and ends nothing.
@@ -346,7 +348,7 @@ class Judge:
         """
         for received in (self.on_report, also):
             if received is not None:
-                _logged(partial(received, report))
+                _run_logged(partial(received, report))
 
     def wait(self) -> None:
         """Wait for every judgement that runs in the background."""
@@ -444,7 +446,7 @@ def _settings(fields: Mapping[str, Any]) -> JudgeSettings:
         raise ConfigError(f"judge field {field!r} is not usable: {problem}") from None
 
 
-def _named_as(asked: ModelCall, call: ModelCall, reply: JudgeReply) -> JudgeReply:
+def _with_fallback_name(asked: ModelCall, call: ModelCall, reply: JudgeReply) -> JudgeReply:
     """A reply, under its own name where a fallback gave it."""
     if reply.error or asked.model == call.model:
         return reply
@@ -478,7 +480,9 @@ def refuse_own(judge: JudgeSource, taker: str) -> None:
         )
 
 
-def _heard(on_report: OnReport | None, settings: JudgeSettings, *, own: bool) -> OnReport | None:
+def _report_taker(
+    on_report: OnReport | None, settings: JudgeSettings, *, own: bool
+) -> OnReport | None:
     """Who is told of reports; in the background somebody has to be."""
     if on_report is not None and not callable(on_report):
         raise RequestError(f"on_report is {type(on_report).__name__}; give a function")
@@ -488,7 +492,7 @@ def _heard(on_report: OnReport | None, settings: JudgeSettings, *, own: bool) ->
     return on_report
 
 
-def _logged(work: Callable[[], None]) -> None:
+def _run_logged(work: Callable[[], None]) -> None:
     try:
         work()
     except Exception as error:  # noqa: BLE001 - the answer is out; nobody waits for this

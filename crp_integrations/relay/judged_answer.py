@@ -16,7 +16,7 @@ from crp_integrations.errors import SafetyHalt
 from crp_integrations.messages import ModelCall
 from crp_integrations.ports import Model
 from crp_integrations.relay.judge import BACKGROUND, LATER, Judge, JudgeSource
-from crp_integrations.relay.settings_judge import JudgeSettings
+from crp_integrations.relay.settings import JudgeSettings
 from crp_integrations.vocabulary import HaltReason
 
 

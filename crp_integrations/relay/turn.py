@@ -16,15 +16,10 @@ from crp_integrations.dpe.remedies import MOST_REDISPATCHES
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError
 from crp_integrations.messages import Reply, Usage
-from crp_integrations.relay.deciding import Again, Deliver, Unreachable, Withhold
-from crp_integrations.relay.earlier.carrying import Carrying
-from crp_integrations.relay.earlier.outdating import outdated
-from crp_integrations.relay.emitting import emitted
-from crp_integrations.relay.entering import ALONE, Entered, Place, enter
-from crp_integrations.relay.passes import Passes
+from crp_integrations.relay.conditional_requests import cap_tier
+from crp_integrations.relay.prior_windows import CarriedContext, outdated_windows
 from crp_integrations.relay.records import Request
-from crp_integrations.relay.searching import Searching, wants, without_searches
-from crp_integrations.relay.showing import shows_at_once
+from crp_integrations.relay.session_admission import ALONE, Admission, Place, admit_window
 from crp_integrations.relay.steps import (
     Dispatch,
     Fitted,
@@ -37,7 +32,20 @@ from crp_integrations.relay.steps import (
     Result,
     Step,
 )
-from crp_integrations.relay.verdict import Verdict
+from crp_integrations.relay.strategies.single_window import (
+    AnswerPasses,
+    FactSearches,
+    wants_search,
+    without_searches,
+)
+from crp_integrations.relay.verdict import (
+    AskAgain,
+    Deliver,
+    Unreachable,
+    Verdict,
+    Withhold,
+    may_show_at_once,
+)
 from crp_integrations.relay.window import AUGMENTED, PLACE_TAKEN, Window
 from crp_integrations.relay.world import World
 from crp_integrations.vocabulary import EventType, GroundingMode, Strategy
@@ -152,7 +160,7 @@ class Turn(Window):
         if entered is None or self._outcome is not None or self._searching is not None:
             return False
         strategy = self._fitting.request.strategy
-        self._shown = shows_at_once(entered, self.request, strategy, self._world.settings)
+        self._shown = may_show_at_once(entered, self.request, strategy, self._world.settings)
         return self._shown
 
     def survey(self) -> Dispatch | Outcome | None:
@@ -212,7 +220,7 @@ class Turn(Window):
         return self._outcome
 
     def _enter(self) -> None:
-        entered = enter(
+        entered = admit_window(
             self.request, self.session_id, self._fitting.namespace, self._world, self._place
         )
         self._entered = entered
@@ -231,9 +239,9 @@ class Turn(Window):
             self.request.changed(strategy=strategy, prior=entered.prior, loop_depth=entered.depth)
         )
         nodes = entered.windows
-        self._outdated = outdated(self._fitting.namespace, entered.prior, nodes)
+        self._outdated = outdated_windows(self._fitting.namespace, entered.prior, nodes)
         if not self.request.prior and entered.prior:
-            self._carrying = Carrying(self._fitting.request, self._world)
+            self._carrying = CarriedContext(self._fitting.request, self._world)
 
     def _first(self) -> Step:
         return self._fitting.needs.asking() or self._prepare()
@@ -255,10 +263,10 @@ class Turn(Window):
             )
         if request.strategy is Strategy.AGENTIC and self._searching is None:
             left = self._entered.safety_budget if self._entered else 1.0
-            self._searching = Searching(self._world.settings.dispatch, left)
+            self._searching = FactSearches(self._world.settings.dispatch, left)
             request = request.changed(tools=(*request.tools, *self._searching.tools))
         self._fitting.request = request
-        self._passes = Passes(request.strategy, self._world.settings.dispatch)
+        self._passes = AnswerPasses(request.strategy, self._world.settings.dispatch)
 
     def _unmodified(self) -> NotModified | None:
         """The end of a turn whose caller has the answer already.
@@ -274,7 +282,7 @@ class Turn(Window):
 
     # --- after the call ----------------------------------------------------------------
 
-    def _received(self, fitted: Fitted, reply: Reply, entered: Entered) -> Step:
+    def _received(self, fitted: Fitted, reply: Reply, entered: Admission) -> Step:
         self._attempts.add(reply)
         looked_up = self._searched(fitted, reply)
         if looked_up is not None:
@@ -306,7 +314,7 @@ class Turn(Window):
         except PLACE_TAKEN as error:
             return self._end_without_answer("refused", error)
 
-    def _judge_on(self, fitted: Fitted, answered: Reply, entered: Entered) -> Step:
+    def _judge_on(self, fitted: Fitted, answered: Reply, entered: Admission) -> Step:
         """The next call of the judge, or the decision on its report."""
         judging = self._judging
         assert judging is not None
@@ -317,9 +325,9 @@ class Turn(Window):
             )
         return self._settled(fitted, answered, entered, self._judged(judging))
 
-    def _settled(self, fitted: Fitted, answered: Reply, entered: Entered, report: Report) -> Step:
+    def _settled(self, fitted: Fitted, answered: Reply, entered: Admission, report: Report) -> Step:
         """What becomes of an examined answer: asked again, released, withheld or refused."""
-        shown = emitted(fitted.envelope, report, self._world.settings.dpe.quality)
+        shown = cap_tier(fitted.envelope, report, self._world.settings.dpe.quality)
         verdict = Verdict.of(
             report,
             shown.quality_tier,
@@ -332,7 +340,7 @@ class Turn(Window):
             judge_failed=self._judge_failed,
         )
         match verdict.decision:
-            case Again() as again:
+            case AskAgain() as again:
                 return self._again(again, fitted)
             case Deliver():
                 unfinished = None if answered.tool_calls else self._unfinished(report, fitted)
@@ -376,7 +384,7 @@ class Turn(Window):
             iteration=agent.iterations,
             tool_calls=agent.tool_calls,
         )
-        if not wants(reply) or stopped_before:
+        if not wants_search(reply) or stopped_before:
             return None
         self._fitting.widen(queries)
         return self._searching_on(agent, fitted)
@@ -387,7 +395,7 @@ class Turn(Window):
         words = agent.unfinished(report) if agent else ""
         return self._searching_on(agent, fitted, words) if agent and words else None
 
-    def _searching_on(self, agent: Searching, fitted: Fitted, *words: str) -> Fitted | None:
+    def _searching_on(self, agent: FactSearches, fitted: Fitted, *words: str) -> Fitted | None:
         """The next call, unless a limit was reached before."""
         stopped = agent.limit()
         if stopped is not None:
@@ -400,7 +408,7 @@ class Turn(Window):
         )
         return self.fit(fitted.model)
 
-    def _again(self, again: Again, fitted: Fitted) -> Step:
+    def _again(self, again: AskAgain, fitted: Fitted) -> Step:
         """Ask the same question again within this window.
 
         Spec: CRP-SPEC-005 §19.2

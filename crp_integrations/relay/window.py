@@ -29,24 +29,26 @@ from crp_integrations.governance.compaction.records import Account
 from crp_integrations.governance.tracing import invocation_hash
 from crp_integrations.messages import Reply
 from crp_integrations.policy.records import Policy
-from crp_integrations.relay.attempts import Attempts
-from crp_integrations.relay.close import Closed, close, journalled
-from crp_integrations.relay.earlier.bridging import may_be_laid
-from crp_integrations.relay.earlier.carrying import Carrying
-from crp_integrations.relay.entering import Entered, Place
-from crp_integrations.relay.examining import examined
-from crp_integrations.relay.facets import compacting
-from crp_integrations.relay.fitting import Fitting
+from crp_integrations.relay import compaction
+from crp_integrations.relay.close import ClosedWindow, close, journal_events
+from crp_integrations.relay.examination import examine_answer
 from crp_integrations.relay.judge import Judge
 from crp_integrations.relay.judged_answer import JudgedAnswer
-from crp_integrations.relay.passes import Passes
+from crp_integrations.relay.prior_windows import CarriedContext, may_lay_bridge
 from crp_integrations.relay.records import Answer, Request
-from crp_integrations.relay.sealing.ending import Drafting, Ending
-from crp_integrations.relay.sealing.recorded import drafting, recorded
-from crp_integrations.relay.sealing.saying import Said, refused, said, trail_id
-from crp_integrations.relay.searching import Searching
+from crp_integrations.relay.response_headers import (
+    WindowHeaders,
+    refusal_headers,
+    trail_id,
+    window_headers,
+)
+from crp_integrations.relay.session_admission import Admission, Place
 from crp_integrations.relay.steps import Fitted, Outcome, Refusal
+from crp_integrations.relay.strategies.single_window import AnswerPasses, FactSearches
 from crp_integrations.relay.verdict import Verdict
+from crp_integrations.relay.window_end import DraftMaker, WindowCalls, WindowEnd
+from crp_integrations.relay.window_envelope import WindowEnvelope
+from crp_integrations.relay.window_receipt import draft_maker, receipt_contents
 from crp_integrations.relay.world import World
 from crp_integrations.session.token import claimed
 from crp_integrations.vocabulary import EventType, HaltReason
@@ -73,20 +75,20 @@ class Window:
         self.session_id = _session_of(request, world)
         self._world = world
         self._place = place
-        self._entered: Entered | None = None
-        self._fitting = Fitting(request, self.session_id, world)
-        self._carrying: Carrying | None = None
-        self._attempts = Attempts()
-        self._searching: Searching | None = None
+        self._entered: Admission | None = None
+        self._fitting = WindowEnvelope(request, self.session_id, world)
+        self._carrying: CarriedContext | None = None
+        self._attempts = WindowCalls()
+        self._searching: FactSearches | None = None
         # What was left out of the conversation; None before anybody looked at it.
         self._compaction: Account | None = None
         # Whether other windows may go on with the answer.
         self.part = False
         # Whether the answer was shown as it came.
         self._shown = False
-        self._passes = Passes(request.strategy, world.settings.dispatch)
+        self._passes = AnswerPasses(request.strategy, world.settings.dispatch)
         self._outdated: tuple[str, ...] = ()
-        self._closed: Closed | None = None
+        self._closed: ClosedWindow | None = None
         self._verdict: Verdict | None = None
         # What the report last made came from, and how many flags it had of its own.
         self._examined: tuple[Examination, int] | None = None
@@ -101,7 +103,7 @@ class Window:
     # --- on the way --------------------------------------------------------------------
 
     @property
-    def entered(self) -> Entered | None:
+    def entered(self) -> Admission | None:
         """The window's place in its session; None before it has begun."""
         return self._entered
 
@@ -129,13 +131,13 @@ class Window:
         # A preview writes nothing, so it keeps no artifact either.
         sealed = self._entered is not None and not request.cache.no_store
         session = self.session_id if sealed else ""
-        if request.compaction is None and compacting.wanted(request, world):
+        if request.compaction is None and compaction.wants_compaction(request, world):
             with world.tracer.step("compact"):
-                request = compacting.compacted(request, world, session)
+                request = compaction.compact_request(request, world, session)
         self._compaction = request.compaction
         if self._compaction is not None:
             signer = self._fitting.namespace.subject.name
-            self._attempts.notes += compacting.notes(self._compaction, signer)
+            self._attempts.notes += compaction.compaction_events(self._compaction, signer)
         return request
 
     def journal(self, event_type: EventType, **data: object) -> None:
@@ -146,16 +148,16 @@ class Window:
         """
         if self._closed is not None:
             seal, namespace = self._closed.seal, self._fitting.namespace
-            journalled(namespace, self._world, seal, ((event_type, data),))
+            journal_events(namespace, self._world, seal, ((event_type, data),))
 
     def may_lay(self, bridge: str, *between: Answer) -> bool:
         """Whether the window's policy lets a bridge between answers through."""
         policy = self._entered.policy if self._entered else Policy()
-        return may_be_laid(bridge, between, policy, self.request, self._world)
+        return may_lay_bridge(bridge, between, policy, self.request, self._world)
 
     def _examine(self, envelope: Envelope | None, text: str) -> Report:
         fitting = self._fitting
-        report, examination = examined(
+        report, examination = examine_answer(
             fitting.request,
             self._world,
             fitting.namespace,
@@ -311,7 +313,7 @@ class Window:
             headers = (
                 self._headers(envelope, closed)
                 if envelope
-                else refused(error, closed, self._world, self.request.residency)
+                else refusal_headers(error, closed, self._world, self.request.residency)
             )
             self._outcome = Refusal(error, headers, envelope)
             return self._outcome
@@ -325,10 +327,10 @@ class Window:
         error: BaseException | None = None,
         *,
         verdict: Verdict | None = None,
-    ) -> Closed:
+    ) -> ClosedWindow:
         world, attempts, fitted = self._world, self._attempts, self._fitting.last
         notes = (*attempts.notes, *(verdict.notes if verdict else ()))
-        ending = Ending(
+        ending = WindowEnd(
             outcome=outcome,
             envelope=envelope,
             text=text,
@@ -375,11 +377,11 @@ class Window:
         text: str,
         report: Report,
         verdict: Verdict | None,
-    ) -> Drafting | None:
+    ) -> DraftMaker | None:
         fitting = self._fitting
         if not self._world.settings.receipts:
             return None
-        told = recorded(
+        told = receipt_contents(
             fitting.request,
             self._world,
             fitting,
@@ -392,9 +394,9 @@ class Window:
             entered=self._entered,
             verdict=verdict,
         )
-        return drafting(told)
+        return draft_maker(told)
 
-    def _answer(self, envelope: Envelope, reply: Reply, closed: Closed) -> Answer:
+    def _answer(self, envelope: Envelope, reply: Reply, closed: ClosedWindow) -> Answer:
         seal = closed.seal
         return Answer(
             text=reply.text,
@@ -411,9 +413,9 @@ class Window:
             compaction=self._compaction,
         )
 
-    def _headers(self, envelope: Envelope, closed: Closed) -> dict[str, str]:
-        return said(
-            Said(
+    def _headers(self, envelope: Envelope, closed: ClosedWindow) -> dict[str, str]:
+        return window_headers(
+            WindowHeaders(
                 envelope=envelope,
                 closed=closed,
                 entered=self._entered,

@@ -10,7 +10,7 @@ from crp_integrations import Relay
 from crp_integrations.errors import QualityUnreachable
 from crp_integrations.headers import names
 from crp_integrations.policy.settling import accepted
-from crp_integrations.relay import outcomes
+from crp_integrations.relay import steps
 from crp_integrations.relay.steps import Halt, Refusal
 from crp_integrations.vocabulary import EventType, HaltReason, Purpose, QualityTier, RiskLevel
 from tests.doubles import ScriptedModel
@@ -72,10 +72,10 @@ def test_a_computed_tier_of_b_is_refused_with_the_gap(open_relay: Opener) -> Non
     budget = budget_of(relay, QualityTier.B)
     ended = outcome(relay, QUESTION, budget_tokens=budget, accept_quality=["S", "A"])
     assert isinstance(ended, Refusal)
-    assert ended.status == outcomes.status(ended) == 503
+    assert ended.status == steps.outcome_status(ended) == 503
     assert ended.headers[names.QUALITY_TIER] == "B"
     assert len(model.calls) == 1
-    body = outcomes.body(ended)
+    body = steps.outcome_body(ended)
     assert body is not None
     told = json.loads(body.model_dump_json())
     assert told["error"] == "quality_unreachable"
@@ -146,7 +146,7 @@ def test_the_policys_own_tiers_are_demanded_alike(open_relay: Opener) -> None:
 def test_a_demand_of_the_policy_has_a_body_too(open_relay: Opener) -> None:
     relay, _ = ready(open_relay, SILENT)
     ended = outcome(relay, QUESTION, policy="require-completeness 0.90")
-    body = outcomes.body(ended)
+    body = steps.outcome_body(ended)
     assert body is not None
     told = json.loads(body.model_dump_json())
     assert "require-completeness 0.9" in told["message"]
@@ -156,20 +156,20 @@ def test_a_demand_of_the_policy_has_a_body_too(open_relay: Opener) -> None:
 def test_the_body_of_a_halt_is_what_the_documents_list(open_relay: Opener) -> None:
     relay, _ = ready(open_relay, f"{COVERED} Hans Gruber built it in 1998 for $88 billion.")
     ended = outcome(relay, QUESTION, policy="halt-on MEDIUM")
-    body = outcomes.body(ended)
+    body = steps.outcome_body(ended)
     assert body is not None
     assert {
         "crp_halt_reason", "session_id", "audit_trail_uri", "oversight_required",
         "retry_condition",
     } <= set(json.loads(body.model_dump_json()))  # fmt: skip
-    assert outcomes.body(outcome(relay, QUESTION, session_id="")) is None
+    assert steps.outcome_body(outcome(relay, QUESTION, session_id="")) is None
 
 
 def test_a_highest_risk_is_accepted_and_no_higher(open_relay: Opener) -> None:
     risky = f"{COVERED} Hans Gruber built it in 1998 for $88 billion."
     relay, _ = ready(open_relay, risky)
     ended = outcome(relay, QUESTION, accept_risk="LOW")
-    assert outcomes.status(ended) == 451
+    assert steps.outcome_status(ended) == 451
     assert isinstance(ended, Halt)
     critical = ended.answer.report.risk_level is RiskLevel.CRITICAL
     assert ended.reason is (HaltReason.CRITICAL_RISK if critical else HaltReason.POLICY)

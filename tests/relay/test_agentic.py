@@ -8,7 +8,7 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.messages import Reply, ToolCall
-from crp_integrations.relay.searching import SEARCH, STOP, UNREAD
+from crp_integrations.relay.strategies.single_window import SEARCH, STOP, UNREAD
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import EventType
 from tests.doubles import ScriptedModel

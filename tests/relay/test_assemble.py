@@ -11,7 +11,7 @@ from crp_integrations.engines.tokens import counter_for
 from crp_integrations.envelope.cfs.records import TokenBudget
 from crp_integrations.envelope.cfs.verify import verify_determinism
 from crp_integrations.errors import ConfigError, RequestError
-from crp_integrations.relay.facets.assembling import at_once
+from crp_integrations.relay.context_packs import run_parallel
 from crp_integrations.relay.settings import load
 from tests.doubles import NOON
 from tests.relay.conftest import FACTS, Opener
@@ -89,14 +89,16 @@ def test_a_sessions_facts_are_found_in_that_session_alone(relay: Relay) -> None:
 def test_searching_at_once_gives_the_same_context(relay: Relay) -> None:
     settings = {"parallel_search": True}
     assert relay.assemble(QUESTION, **settings).text == relay.assemble(QUESTION).text
-    assert at_once(lambda: 1, lambda: "two") == (1, "two")
+    assert run_parallel(lambda: 1, lambda: "two") == (1, "two")
 
     def fails() -> int:
         raise ValueError("left")
 
     with pytest.raises(ValueError, match="left"):
-        at_once(fails, lambda: 2)
-    assert verify_determinism(QUESTION, relay.fabric, TokenBudget.new(2000), now=NOON, both=at_once)
+        run_parallel(fails, lambda: 2)
+    assert verify_determinism(
+        QUESTION, relay.fabric, TokenBudget.new(2000), now=NOON, both=run_parallel
+    )
 
 
 def test_threads_get_one_text(open_relay: Opener) -> None:

@@ -12,7 +12,7 @@ from crp_integrations.errors import LimitReached, ModelRateLimited, RequestError
 from crp_integrations.headers import names
 from crp_integrations.headers.parse import read
 from crp_integrations.messages import ModelCall, Reply
-from crp_integrations.relay.strategies.worst import worst
+from crp_integrations.relay.strategies.continuation import worst_headers
 from tests.doubles import ScriptedModel
 from tests.relay.conftest import Opener
 from tests.relay.played import (
@@ -150,7 +150,7 @@ fractions = st.integers(0, 1000).map(lambda n: f"{n / 1000:.3f}")
     )
 )
 def test_no_value_is_better_than_that_of_any_window(each: list[dict[str, str]]) -> None:
-    said = worst(each)
+    said = worst_headers(each)
     for one in each:
         assert RISKS.index(said[names.RISK]) >= RISKS.index(one[names.RISK])
         assert float(said[names.GROUNDING_PCT]) <= float(one[names.GROUNDING_PCT])
@@ -165,4 +165,4 @@ def test_no_value_is_better_than_that_of_any_window(each: list[dict[str, str]]) 
             assert int(said[names.FABRICATIONS]) >= int(one[names.FABRICATIONS])
     # Each value is one that a window has, so its spelling is one that a header may have.
     assert said[names.GROUNDING_PCT] in {one[names.GROUNDING_PCT] for one in each}
-    assert worst(list(reversed(each))).keys() == said.keys()
+    assert worst_headers(list(reversed(each))).keys() == said.keys()

@@ -15,11 +15,10 @@ from crp_integrations.errors import EnvelopeUnchanged, NoRelevantFacts, RequestE
 from crp_integrations.fabric.view import View
 from crp_integrations.headers.parse import parse
 from crp_integrations.messages import Reply
-from crp_integrations.relay import fitting as turn_module
-from crp_integrations.relay.outcomes import status
+from crp_integrations.relay import window_envelope as turn_module
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.settings import load
-from crp_integrations.relay.steps import Dispatch, NotModified, Release
+from crp_integrations.relay.steps import Dispatch, NotModified, Release, outcome_status
 from crp_integrations.vectors import FloatRows
 from crp_integrations.vocabulary import EventType
 from tests.doubles import NOON, FixedClock, HashEmbedder, ScriptedModel
@@ -48,8 +47,10 @@ class Watched:
         self.calls: list[str] = []
         for name in ("gather", "assemble"):
             patch.setattr(turn_module, name, self._noting(name, getattr(turn_module, name)))
-        evaluate = turn_module.Conditional.evaluate
-        patch.setattr(turn_module.Conditional, "evaluate", self._noting("condition", evaluate))
+        evaluate = turn_module.ConditionalRequest.evaluate
+        patch.setattr(
+            turn_module.ConditionalRequest, "evaluate", self._noting("condition", evaluate)
+        )
 
     def _noting(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def noted(*args: Any, **fields: Any) -> Any:
@@ -109,7 +110,7 @@ def test_a_match_reuses_the_envelope_and_nothing_is_done(
     assert len(model.calls) == 1
     assert step.envelope == first.envelope
     assert step.headers == {**first.headers, "CRP-Context-Cache-Status": "HIT"}
-    assert status(step) == 304
+    assert outcome_status(step) == 304
     # It is no window: nothing was sealed, and the session's next one is its second.
     assert relay.verify().windows == 1
     assert relay.ask(QUESTION, session_id=MINE).window_number == 2

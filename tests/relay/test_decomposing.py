@@ -11,7 +11,7 @@ from crp_integrations import Relay, pack
 from crp_integrations.envelope.decompose import DecomposeSettings
 from crp_integrations.errors import ModelTimeout, RequestError
 from crp_integrations.messages import Message, ModelCall, Reply
-from crp_integrations.relay.decomposing import parsed
+from crp_integrations.relay.prompt import parse_needs
 from crp_integrations.relay.steps import Dispatch, NotModified, Refusal, Release
 from crp_integrations.vocabulary import Purpose
 from tests.doubles import NOON, HashEmbedder, ScriptedModel
@@ -177,7 +177,7 @@ async def test_every_driver_asks_twice_and_shows_the_answer_alone(open_relay: Op
     ],
 )
 def test_any_other_reply_leaves_it_to_the_rules(open_relay: Opener, told: str) -> None:
-    assert parsed(told, SETTINGS) is None
+    assert parse_needs(told, SETTINGS) is None
     relay = opened(open_relay, replying(told))
     envelope = relay.ask(QUESTION, decompose="model").envelope
     assert envelope.algorithms[0] == "decompose@1"
@@ -185,7 +185,7 @@ def test_any_other_reply_leaves_it_to_the_rules(open_relay: Opener, told: str) -
 
 
 def test_a_list_of_texts_is_taken_in_any_language() -> None:
-    assert parsed(' ["नदी  कहाँ है", "می\u200cخواهم", "河\\n在哪里"] ', SETTINGS) == (
+    assert parse_needs(' ["नदी  कहाँ है", "می\u200cخواهم", "河\\n在哪里"] ', SETTINGS) == (
         "नदी कहाँ है",
         "می\u200cخواهم",
         "河 在哪里",

@@ -10,7 +10,7 @@ from crp_integrations.headers import names
 from crp_integrations.headers.bodies import HaltBody
 from crp_integrations.policy.parse import parse
 from crp_integrations.policy.render import policy_hash
-from crp_integrations.relay import outcomes
+from crp_integrations.relay import steps
 from crp_integrations.relay.steps import Refusal
 from crp_integrations.session.agents import Upward
 from crp_integrations.vocabulary import EventType, HaltReason
@@ -36,7 +36,7 @@ def test_a_delegation_of_a_spent_session_says_that_its_budget_is_spent(
         transaction.sessions.keep(session.changed(safety_budget=0.1))
     with pytest.raises(SafetyHalt) as halted:
         relay.delegate(SESSION)
-    body = outcomes.body(Refusal(halted.value, {}))
+    body = steps.outcome_body(Refusal(halted.value, {}))
     assert isinstance(body, HaltBody)
     assert body.crp_halt_reason is HaltReason.BUDGET_DEPLETED
     assert body.session_id == SESSION

@@ -14,7 +14,7 @@ from crp_integrations.envelope.prompt import HIERARCHICAL
 from crp_integrations.errors import ModelError, ModelRateLimited, RequestError, UnknownContinuation
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.relay.records import Answer
-from crp_integrations.relay.strategies.parts import FOUND, MISSING
+from crp_integrations.relay.strategies.fan_out import PART_ANSWERS, PARTS_WITHOUT_ANSWER
 from crp_integrations.session import graph
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import EventType, Pattern, Purpose
@@ -121,9 +121,9 @@ def test_each_part_is_asked_alone_and_the_whole_with_what_was_found(open_relay: 
         assert all(other not in call.messages[1].content for other in NEEDS if other != need)
         assert own in system(model.of(QUESTION))
     whole = model.of(QUESTION)
-    assert FOUND in system(whole)
+    assert PART_ANSWERS in system(whole)
     assert HIERARCHICAL in system(whole)
-    assert MISSING not in system(whole)
+    assert PARTS_WITHOUT_ANSWER not in system(whole)
     assert {call.temperature for call in model.calls} == {0.4}
     assert answer.envelope.sub_queries == NEEDS
     assert answer.headers["CRP-Context-Strategy"] == "hierarchical"
@@ -166,7 +166,7 @@ def test_a_part_that_fails_is_left_out_and_said(open_relay: Opener) -> None:
     answer = relay.ask(QUESTION, model=MODEL, strategy="hierarchical")
     assert "parts-not-answered=1" in answer.report.flags
     told = system(model.of(QUESTION))
-    assert f"{MISSING}\n- {NEEDS[1]}" in told
+    assert f"{PARTS_WITHOUT_ANSWER}\n- {NEEDS[1]}" in told
     assert len(answer.parts) == 2
     outcomes = [node.outcome for node in windows(relay, answer.session_id)]
     assert sorted(outcomes) == ["failed", "released", "released", "released", "released"]

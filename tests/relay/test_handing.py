@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from crp_integrations.dpe.records import Report
-from crp_integrations.relay.sealing.handing import Handing
+from crp_integrations.relay.report_delivery import ReportDelivery
 from tests.relay.scripted import LOW, SESSION, Opener, answered, opened
 
 WAIT = 30.0
@@ -81,7 +81,7 @@ def test_what_has_no_room_is_named_and_the_next_one_is_received(
 
 def test_nothing_is_handed_over_after_the_end(caplog: pytest.LogCaptureFixture) -> None:
     came: list[str] = []
-    handing = Handing(lambda report: came.append(report.session_id), capacity=9)
+    handing = ReportDelivery(lambda report: came.append(report.session_id), capacity=9)
     handing.close(0.0)
     handing.close(0.0)
     with caplog.at_level(logging.WARNING):

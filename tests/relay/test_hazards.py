@@ -193,7 +193,7 @@ def test_begin_seals_a_window_that_breaks_before_the_dispatch(relay, monkeypatch
     def broken(*given, **named):
         raise ZeroDivisionError("1/0")
 
-    monkeypatch.setattr("crp_integrations.relay.fitting.assemble", broken)
+    monkeypatch.setattr("crp_integrations.relay.window_envelope.assemble", broken)
     with pytest.raises(ZeroDivisionError):
         drive(turn, ScriptedModel(""))
     assert outcomes_of(relay) == ["failed"]
@@ -208,7 +208,7 @@ def test_an_error_before_the_dispatch_is_not_hidden_by_a_busy_store(open_relay, 
         store.refusals = 1
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("crp_integrations.relay.fitting.assemble", interrupted)
+    monkeypatch.setattr("crp_integrations.relay.window_envelope.assemble", interrupted)
     with pytest.raises(KeyboardInterrupt):
         relay.ask(QUESTION, session_id=SESSION)
     assert store.refusals == 0
@@ -339,7 +339,7 @@ def test_vectors_of_the_store_and_fresh_ones_give_one_report(open_relay, monkeyp
         turn = relay.turn(QUESTION, session_id=SESSION)
         turn.begin()
         if not given:
-            monkeypatch.setattr("crp_integrations.relay.examining.vectors_of", lambda *_: None)
+            monkeypatch.setattr("crp_integrations.relay.examination.vectors_of", lambda *_: None)
         reports.append(turn.receive(Reply(text=FACTS[0])).answer.report)
     assert reports[0] == reports[1]
     assert np.isfinite(reports[0].composite_score)

@@ -26,7 +26,7 @@ from crp_integrations.errors import (
 from crp_integrations.headers import fields, names
 from crp_integrations.headers.parse import parse, read
 from crp_integrations.policy.records import Policy
-from crp_integrations.relay.asking import Asking
+from crp_integrations.relay.question_fields import QuestionFields
 from crp_integrations.relay.records import Request
 from crp_integrations.vocabulary import EventType, GroundingMode, Strategy
 from tests.doubles import ScriptedModel
@@ -99,7 +99,7 @@ def test_every_request_header_becomes_a_field(relay: Relay) -> None:
     for name, value in EVERY.items():
         alone = from_headers({name: value})
         assert alone, f"{name} says nothing"
-        assert set(alone) <= set(get_type_hints(Asking))
+        assert set(alone) <= set(get_type_hints(QuestionFields))
     # Each is one that a request takes.
     request = Request(query=ASKED, model=MODEL, **whole)
     assert request.strategy is Strategy.PULL

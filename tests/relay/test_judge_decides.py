@@ -16,8 +16,8 @@ from crp_integrations.errors import ConfigError, RequestError
 from crp_integrations.messages import ModelCall, Reply, Usage
 from crp_integrations.policy.judge import judge as held_against
 from crp_integrations.policy.parse import parse
-from crp_integrations.relay.faulting import faulted
-from crp_integrations.relay.settings_judge import JudgeSettings
+from crp_integrations.relay.quarantine import faulty_facts
+from crp_integrations.relay.settings import JudgeSettings
 
 PASSAGES = [
     "The Meridian plan costs 4.20 euros a month.",
@@ -67,10 +67,10 @@ def test_score_level_and_header_never_disagree() -> None:
 
 
 def test_a_finding_on_a_supported_claim_faults_no_fact() -> None:
-    assert faulted(examine(WRONG, PASSAGES, "What does it cost?"))
+    assert faulty_facts(examine(WRONG, PASSAGES, "What does it cost?"))
     report = judged(WRONG)
     assert report.findings
-    assert faulted(report) == ()
+    assert faulty_facts(report) == ()
 
 
 def test_block_fabrication_hears_the_judge() -> None:

@@ -10,8 +10,8 @@ import pytest
 from crp_integrations import Relay
 from crp_integrations.envelope.prior import PriorWindow
 from crp_integrations.headers import names
-from crp_integrations.relay.memory import MOST_CHARACTERS, Remembered
 from crp_integrations.relay.steps import Halt, NotModified
+from crp_integrations.relay.world import MOST_CHARACTERS, SessionMemories
 from crp_integrations.session.graph import check
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import EventType, Purpose, QualityTier
@@ -238,7 +238,7 @@ def test_neither_journal_nor_provider_learns_what_is_not_theirs(
 
 
 def test_a_session_in_memory_alone_keeps_what_it_said_last_and_no_more_than_that() -> None:
-    remembered = Remembered()
+    remembered = SessionMemories()
     for number in range(1, 30):
         remembered.say(SESSION, _said(number, "x" * (MOST_CHARACTERS // 10)))
     assert [*remembered.of(SESSION).said] == [f"w{number}" for number in range(20, 30)]

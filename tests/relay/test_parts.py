@@ -13,7 +13,7 @@ from crp_integrations.cli import show
 from crp_integrations.envelope.records import Envelope, PackedFact
 from crp_integrations.envelope.render import ELLIPSIS
 from crp_integrations.langchain import CRPRetriever, envelope_text
-from crp_integrations.relay.examining import vectors_of
+from crp_integrations.relay.examination import vectors_of
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import Attribution
 from tests.doubles import HashEmbedder, ScriptedModel

@@ -22,7 +22,7 @@ from crp_integrations.messages import Reply, ToolCall
 from crp_integrations.policy.parse import parse
 from crp_integrations.policy.records import Policy, ViolationReport
 from crp_integrations.policy.render import render
-from crp_integrations.relay import outcomes
+from crp_integrations.relay import steps
 from crp_integrations.relay.steps import Halt, Refusal, Release
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import EventType, HaltReason, Oversight, RiskLevel
@@ -87,7 +87,7 @@ def test_what_is_unsafe_is_withheld(
     ended = outcome(relay, policy=directive)
     assert isinstance(ended, Halt)
     assert ended.reason is reason
-    assert outcomes.status(ended) == 451
+    assert steps.outcome_status(ended) == 451
     # Nothing of it can be continued, and nothing was charged.
     assert ended.answer.continuation_id == ""
     assert ended.answer.headers[names.SAFETY_BUDGET] == "1.0"
@@ -377,7 +377,7 @@ def test_an_oversight_of_halt_asks_no_model(open_relay: Opener, asking: dict[str
 
 def test_a_callers_mode_never_relaxes_the_policys(open_relay: Opener) -> None:
     relay, model = opened(open_relay, LOW)
-    assert outcomes.status(outcome(relay, policy="oversight halt", oversight="auto")) == 451
+    assert steps.outcome_status(outcome(relay, policy="oversight halt", oversight="auto")) == 451
     assert model.calls == []
 
 

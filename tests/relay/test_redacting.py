@@ -11,7 +11,7 @@ from crp_integrations import Relay
 from crp_integrations.dpe.pii.spans import PersonalSpan
 from crp_integrations.dpe.settings_compliance import PersonalSettings
 from crp_integrations.errors import EngineError
-from crp_integrations.relay.redacting import Redacting
+from crp_integrations.relay.guard_wrappers import RedactingGuard
 from crp_integrations.vocabulary import PersonalCategory
 from tests.doubles import HashEmbedder
 
@@ -19,7 +19,7 @@ TEXT = "Whoever finds the pump station open writes to joan.miller@waterboard.exa
 
 
 def test_an_erasure_takes_redacted_texts_out_of_memory() -> None:
-    redacting = Redacting(PersonalSettings())
+    redacting = RedactingGuard(PersonalSettings())
     redacted = redacting.redacted(TEXT, ("email",))
     assert "[redacted email]" in redacted
     assert redacting.kept == 1
@@ -31,7 +31,7 @@ def test_an_erasure_takes_redacted_texts_out_of_memory() -> None:
 
 
 def test_no_more_texts_are_kept_than_it_was_told() -> None:
-    redacting = Redacting(PersonalSettings(), most_kept=3)
+    redacting = RedactingGuard(PersonalSettings(), most_kept=3)
     for number in range(9):
         redacting.redacted(f"{TEXT} That was said {number} times.", ("email",))
     assert redacting.kept == 3
@@ -42,16 +42,16 @@ def test_a_kind_that_nobody_looks_for_is_an_error_and_not_a_whole_text() -> None
     """A policy may misspell a kind; the text would be shown as if it had been redacted."""
     for kinds in (("e-mail",), ("email", "name"), ("",)):
         with pytest.raises(EngineError, match="nobody looks for") as caught:
-            Redacting(PersonalSettings()).redacted(TEXT, kinds)
+            RedactingGuard(PersonalSettings()).redacted(TEXT, kinds)
         assert "joan" not in str(caught.value)
-    own = Redacting(PersonalSettings(), [Badges()])
+    own = RedactingGuard(PersonalSettings(), [Badges()])
     assert own.redacted(f"{TEXT} Badge 4471.", ("badge",)) == f"{TEXT} [redacted badge]."
 
 
 @pytest.mark.requirement("SUM-privacy-3")
 def test_a_kind_that_a_policy_names_is_taken_out_though_reports_leave_it_aside() -> None:
     settings = PersonalSettings(aside=("email", "badge"))
-    redacting = Redacting(settings, [Badges()])
+    redacting = RedactingGuard(settings, [Badges()])
     told = redacting.redacted(f"{TEXT} Badge 4471.", ("badge", "email"))
     assert "[redacted email]" in told
     assert "[redacted badge]" in told

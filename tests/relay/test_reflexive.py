@@ -6,7 +6,7 @@ import pytest
 
 from crp_integrations.errors import ModelError
 from crp_integrations.messages import Reply
-from crp_integrations.relay.passes import REFINE, VERIFY
+from crp_integrations.relay.strategies.single_window import REFINE, VERIFY
 from crp_integrations.vocabulary import Purpose
 from tests.doubles import ScriptedModel
 from tests.relay.conftest import Opener

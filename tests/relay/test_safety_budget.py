@@ -9,8 +9,7 @@ import pytest
 from crp_integrations.errors import AccessDenied, SafetyHalt
 from crp_integrations.headers import names
 from crp_integrations.headers.bodies import HaltBody
-from crp_integrations.relay.outcomes import body
-from crp_integrations.relay.steps import Halt, Refusal
+from crp_integrations.relay.steps import Halt, Refusal, outcome_body
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.vocabulary import EventType, HaltReason, Purpose, RiskLevel
 from tests.relay.conftest import Opener
@@ -130,7 +129,7 @@ def test_at_a_tenth_no_model_is_asked(open_relay: Opener, left: float) -> None:
     assert ended.headers[names.TRAIL_ID].startswith("crp_trail_")
     assert ended.headers[names.TRAIL_URI] == f"/trails/{SESSION}"
     assert float(ended.headers[names.SAFETY_BUDGET]) == left
-    told = body(ended)
+    told = outcome_body(ended)
     assert isinstance(told, HaltBody)
     assert told.audit_trail_uri == f"/trails/{SESSION}"
     error = refusal(relay)

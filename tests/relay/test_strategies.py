@@ -9,7 +9,7 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.envelope.prompt import HIERARCHICAL, PULL
-from crp_integrations.relay.strategies.choose import intent
+from crp_integrations.relay.strategies.composition import intent
 from crp_integrations.vocabulary import EventType, GroundingMode, Strategy
 from tests.doubles import ScriptedModel
 from tests.relay.conftest import Opener

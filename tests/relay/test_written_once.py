@@ -10,7 +10,7 @@ from crp_integrations import Relay
 from crp_integrations.dpe.records import Report
 from crp_integrations.dpe.settings_compliance import PersonalSettings
 from crp_integrations.dpe.stages.s13_report import finish, finished, report_hash
-from crp_integrations.relay.personal import Searched
+from crp_integrations.relay.world import PersonalDataIndex
 from crp_integrations.seals import sha256, sha256_each
 from crp_integrations.session.ports import sessions_of
 from tests.doubles import NOON, HashEmbedder, ScriptedModel
@@ -63,7 +63,7 @@ def test_what_a_continuation_knows_of_the_facts_is_the_same_with_hashes_at_hand(
     envelope = relay.ask("What does the Meridian reactor deliver?").envelope
     assert envelope.facts
     for most in (0, len(envelope.facts[0].content), 10_000):
-        found = Searched().of(envelope.facts, PersonalSettings(), most)
+        found = PersonalDataIndex().of(envelope.facts, PersonalSettings(), most)
         assert found.hashes == {
             fact.fact_id: sha256(fact.content)
             for fact in envelope.facts[: len(envelope.facts) - found.unread]
@@ -73,14 +73,14 @@ def test_what_a_continuation_knows_of_the_facts_is_the_same_with_hashes_at_hand(
 
 def test_texts_are_looked_at_once_and_the_latest_stay(relay: Relay) -> None:
     facts = relay.ask("What does the Meridian reactor deliver?").envelope.facts
-    whole = Searched().of(facts, PersonalSettings(), 10_000)
+    whole = PersonalDataIndex().of(facts, PersonalSettings(), 10_000)
     assert whole.held == 1
-    searched = Searched(most_texts=2)
+    searched = PersonalDataIndex(most_texts=2)
     for _ in range(2):
         for fact in facts:
             alone = searched.of([fact], PersonalSettings(), 10_000)
             assert alone.held == ("@" in fact.content)
-    searched = Searched(most_texts=2)
+    searched = PersonalDataIndex(most_texts=2)
     for place in (0, 1, 0, 2):
         searched.of([facts[place]], PersonalSettings(), 10_000)
     assert [*searched._known] == [sha256(facts[place].content) for place in (0, 2)]

@@ -1,0 +1,81 @@
+"""A chat model of a framework behind the `Model` port: called whole, its errors as our own."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Iterator
+
+from crp_integrations.errors import CRPError, ModelError, ModelTimeout, provider_error
+from crp_integrations.messages import ModelCall, Reply
+
+
+def model_error(error: Exception, model: str) -> ModelError:
+    """A chat model's error as one of this package; its words, which may quote a prompt, left out.
+
+    Args:
+        error: as the chat model raised it.
+    """
+    status = getattr(error, "status_code", None) or getattr(
+        getattr(error, "response", None), "status_code", None
+    )
+    kind = provider_error(status, str(error))
+    if isinstance(error, TimeoutError) or type(error).__name__.endswith(
+        ("Timeout", "TimeoutError")
+    ):
+        kind = ModelTimeout
+    made = kind(f"the chat model behind {model!r} failed with {type(error).__name__}")
+    made.provider_status = status if isinstance(status, int) else None
+    made.tried = (model,)
+    return made
+
+
+class FrameworkChatModel(ABC):
+    """What the frameworks' chat models have in common as models of a turn.
+
+    They are called whole, also where a stream is asked for, so that nothing of an answer that is
+    withheld shows in a framework's own streams.
+    """
+
+    @abstractmethod
+    def said(self, call: ModelCall) -> Reply:
+        """Answer a call, with whatever the framework raises."""
+
+    @abstractmethod
+    async def asaid(self, call: ModelCall) -> Reply:
+        """The asynchronous twin of `said`."""
+
+    def call(self, call: ModelCall) -> Reply:
+        """Answer a call.
+
+        Raises:
+            ModelError: the model failed; its own error is the cause.
+        """
+        try:
+            return self.said(call)
+        except CRPError:
+            raise
+        except Exception as error:
+            raise model_error(error, call.model) from error
+
+    async def acall(self, call: ModelCall) -> Reply:
+        """The asynchronous twin of `call`."""
+        try:
+            return await self.asaid(call)
+        except CRPError:
+            raise
+        except Exception as error:
+            raise model_error(error, call.model) from error
+
+    def stream(self, call: ModelCall) -> Iterator[str | Reply]:
+        """The whole text, then the reply."""
+        reply = self.call(call)
+        if reply.text:
+            yield reply.text
+        yield reply
+
+    async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
+        """The asynchronous twin of `stream`."""
+        reply = await self.acall(call)
+        if reply.text:
+            yield reply.text
+        yield reply

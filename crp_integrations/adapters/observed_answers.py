@@ -1,0 +1,203 @@
+"""An answer that somebody else asked for: examined, sealed, and with a receipt.
+
+The context was packed elsewhere, and the call made elsewhere. What was seen of both is recorded;
+what was not is said to be not there, and never made up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from crp_integrations.adapters.arguments import before_question
+from crp_integrations.dpe.dossier import Dossier, PriorWindow
+from crp_integrations.dpe.examination import Engines, Examination
+from crp_integrations.dpe.pipeline import examine
+from crp_integrations.dpe.records import Report
+from crp_integrations.dpe.signals import Live
+from crp_integrations.envelope.records import Envelope
+from crp_integrations.errors import SafetyHalt
+from crp_integrations.fabric.records import Fact
+from crp_integrations.messages import Message
+from crp_integrations.policy.records import Judgement, Policy
+from crp_integrations.receipt.records import Receipt
+from crp_integrations.receipt.told import Asked, Call, Decided, Told
+from crp_integrations.relay.close import close
+from crp_integrations.relay.doors import barred_facts, hand_report, judged_answer
+from crp_integrations.relay.examination import (
+    KEPT,
+    VERIFIED,
+    grounding_mode,
+    importances_of,
+    needs_of,
+    passages_of,
+    prior_answers,
+    spoken_language,
+)
+from crp_integrations.relay.judge import Judge, OnReport
+from crp_integrations.relay.relay import Relay
+from crp_integrations.relay.steps import JUDGED
+from crp_integrations.relay.window_end import WindowEnd
+from crp_integrations.relay.window_receipt import draft_maker, settings_in_force
+from crp_integrations.vocabulary import GroundingMode
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedAnswer:
+    """A sealed window around an answer that somebody else asked for.
+
+    Attributes:
+        report: with its identity.
+        receipt: None where receipts are off. It is kept in the store where all of its facts are in
+            the fabric; else nobody else has it, since no erasure could reach its texts.
+        halt: what to raise where answers can be withheld: the judge failed, and its `failure` is
+            `halt`.
+    """
+
+    report: Report
+    session_id: str
+    window_id: str
+    receipt: Receipt | None
+    halt: SafetyHalt | None = None
+
+
+def observe_answer(
+    relay: Relay,
+    answer: str,
+    context: Envelope | Sequence[Fact | str],
+    question: str = "",
+    *,
+    messages: Sequence[Message] = (),
+    model: str = "",
+    grounding: GroundingMode | str = GroundingMode.PREFERRED,
+    session_id: str = "",
+    prior: Sequence[str | PriorWindow] = (),
+    policy: Policy | None = None,
+    judgement: Judgement | None = None,
+    keep: bool = True,
+    judge: Judge | None = None,
+    on_report: OnReport | None = None,
+) -> ObservedAnswer:
+    """Examine an answer and seal a window around it, with a receipt of what was seen.
+
+    Spec: CRP-SPEC-005 §1.2, §15.4
+
+    Args:
+        relay: whose engines examine, and in whose store the window is sealed.
+        context: an envelope, facts or texts that the model had.
+        messages: as they were sent to the model, as far as they were seen.
+        model: that answered, as far as it is known.
+        session_id: empty for a session of its own.
+        prior: earlier answers of the session, oldest first.
+        policy, judgement: what the caller held the answer against; None for nothing.
+        keep: False writes nothing that was said to disk.
+        judge: is asked whether the answer holds; None for none.
+        on_report: given the judged report, in the background once the judge has spoken.
+
+    Raises:
+        RequestError: the context is no list of texts and facts, or the mode not one of the three.
+        StoreError: the window could not be sealed.
+    """
+    world, namespace = relay._world, relay.fabric
+    chosen = grounding_mode(grounding)
+    dossier = Dossier(
+        question=question,
+        answer=answer,
+        passages=tuple(passages_of(context)),
+        grounding=chosen,
+        importances=importances_of(context),
+        sub_queries=needs_of(question or None, (), context, world.settings),
+        prior=prior_answers(prior),
+        windows_left=max(0, world.settings.max_windows - len(prior) - 1),
+        system=world.settings.system.system((*KEPT, VERIFIED) if world.code_verified else KEPT),
+        no_store=not keep,
+        conversation=spoken_language(before_question(messages)) if judge is not None else (),
+    )
+    signals = Live()
+    report = examine(
+        dossier,
+        embedder=namespace.embedder,
+        verifier=world.verifier,
+        settings=world.settings.dpe,
+        tracer=world.tracer,
+        policy=world.policy,
+        recognisers=world.recognisers,
+        signals=signals,
+    )
+    engines = Engines.of(namespace.embedder, world.verifier, world.policy, world.recognisers)
+    own = len(report.flags)
+    report = report.changed(flags=(*report.flags, "context-packed-elsewhere"))
+    session = session_id or world.ids.new("crp_sess_")
+    way, halt = None, None
+    if judge is not None:
+        left_out = _withheld_facts(judge, relay, dossier, context, session_id)
+        way = judged_answer(judge, report, dossier, world.settings, session, left_out)
+        try:
+            with world.tracer.step(JUDGED):
+                report = way.played()
+        except SafetyHalt as error:
+            halt = error
+            report = cast("Report", error.report)
+    calls = (Call("answer", model, tuple(messages)),) if messages else ()
+    reason = halt.reason if halt else str((judgement and judgement.halt) or "")
+    told = Told(
+        asked=Asked(query=question, grounding=chosen, shaped=False),
+        report=report,
+        settings=settings_in_force(world),
+        calls=calls,
+        text=answer,
+        answered_by=model,
+        examined=Examination(
+            dossier, tuple(signals.entries), engines, judged=report.judge if way else None
+        ),
+        flags_before=own,
+        decided=Decided(
+            policy=policy if policy is not None else Policy(),
+            judgement=judgement,
+            decision="withhold" if reason else "" if judgement is None else "deliver",
+            reason=reason,
+        ),
+        embedder=namespace.embedder.identity,
+    )
+    ending = WindowEnd(
+        outcome="halted" if reason else "released",
+        envelope=None,
+        text=answer,
+        report=report,
+        model=model,
+        reason=told.decided.reason,
+        keep=keep,
+        draft=draft_maker(told) if world.settings.receipts else None,
+        candidates=tuple(fact_id for fact_id, _ in dossier.passages),
+    )
+    closed = close(namespace, world, session, None, ending)
+    # With all of its texts: those that are in no fabric are left out of what is read later.
+    made = None
+    if closed.receipt_id:
+        made = world.unwritten.find(closed.receipt_id, namespace.residency)
+        made = made or relay.receipt(closed.receipt_id)
+    if way is not None:
+        hand_report(way, closed.report, on_report)
+    return ObservedAnswer(closed.report, session, closed.seal.window_id, made, halt)
+
+
+def _withheld_facts(
+    judge: Judge,
+    relay: Relay,
+    dossier: Dossier,
+    context: Envelope | Sequence[Fact | str],
+    session_id: str,
+) -> list[tuple[str, str]]:
+    """Ids of facts that the judge's provider must not get, and why.
+
+    A framework's items carry no labels; those of facts that the relay has are looked up.
+    """
+    found = dict(barred_facts(judge, context))
+    ids = [fact_id for fact_id, _ in dossier.passages]
+    if judge.settings.withhold_labels:
+        found |= dict(barred_facts(judge, [fact for fact in relay.fabric.facts(ids) if fact]))
+    if session_id:
+        held = set(relay.fabric.view(session_id, keep_counts=False).held())
+        found |= {fact_id: "no-store" for fact_id in ids if fact_id in held}
+    return list(found.items())

@@ -1,0 +1,287 @@
+"""What a sealed window writes to its session and to the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from crp_integrations.audit.events import session_created
+from crp_integrations.audit.records import WindowSeal
+from crp_integrations.audit.trail import closing
+from crp_integrations.dpe.records import Report
+from crp_integrations.envelope.prior import PriorWindow
+from crp_integrations.fabric.ports import Transaction
+from crp_integrations.governance.tracing import PackColumns
+from crp_integrations.policy.inherit import strictest
+from crp_integrations.policy.parse import parse
+from crp_integrations.policy.render import render
+from crp_integrations.relay.session_admission import Admission
+from crp_integrations.relay.window_end import WindowEnd, usage_fields
+from crp_integrations.relay.world import World
+from crp_integrations.seals import iso, sha256
+from crp_integrations.session import budget as safety
+from crp_integrations.session.ids import new_continuation
+from crp_integrations.session.ports import sessions_of
+from crp_integrations.session.records import REFUSED, Session, WindowNode
+from crp_integrations.session.settings import BudgetSettings
+from crp_integrations.vocabulary import AiActClass, EventType, Pattern, RiskLevel
+
+
+@dataclass(frozen=True, slots=True)
+class SessionUpdate:
+    """What was committed for the session.
+
+    Attributes:
+        charged: what the window took from the safety budget.
+        prior: what a continuation may know of the window; None when it was not delivered.
+        kept: whether its report was handed to the store.
+        stored: whether the store keeps the session and the window; else memory does.
+        placed: whether the window is one of the session's graph. A question that was refused
+            before it had come in is sealed behind the session that it named, and is none, unless
+            the session begins with it.
+    """
+
+    session: Session
+    node: WindowNode
+    charged: float
+    prior: PriorWindow | None
+    kept: bool = False
+    stored: bool = False
+    placed: bool = True
+
+
+def update_session(
+    transaction: Transaction,
+    world: World,
+    entered: Admission | None,
+    ending: WindowEnd,
+    seal: WindowSeal,
+    risk_level: RiskLevel,
+    now: datetime,
+    earlier: Sequence[WindowSeal],
+    follows: Sequence[WindowSeal],
+    *,
+    said: str | None,
+) -> SessionUpdate:
+    """Charge the safety budget and keep the window, within the transaction that seals it.
+
+    Spec: CRP-SPEC-005 §7.4, §19.3; related facts §5, §8
+
+    The session is read again here, so that two windows that end at the same time are both
+    charged. Under `no-store` nothing is written, and the caller holds it in memory. Only an
+    answer that is delivered is charged, and a re-dispatch is none.
+
+    Args:
+        earlier: the session's windows so far.
+        follows: those that this one follows.
+        said: the report as JSON; None where what the window said may not be written, as where it
+            shows a fact that a session holds in memory alone.
+    """
+    sessions = sessions_of(transaction)
+    at = iso(now)
+    stored = sessions.session(seal.session_id)
+    kept = stored or world.remembered.of(seal.session_id).session
+    session = kept or Session(
+        session_id=seal.session_id,
+        created_at=at,
+        modified_at=at,
+        safety_budget=entered.safety_budget if entered else world.settings.sessions.budget.start,
+    )
+    before = session.safety_budget
+    if entered is not None:
+        before = safety.ceiling(before, entered.safety_budget)
+        if ending.sibling:
+            # Each window of a fan-out has the whole budget of the one that it hangs from, and
+            # the smallest that is left goes on.
+            before = entered.safety_budget
+    left = before
+    if ending.outcome == "released":
+        left = safety.charge(before, risk_level, world.settings.sessions.budget.costs)
+    session = session.changed(
+        modified_at=at,
+        safety_budget=min(session.safety_budget, left),
+        policy=_session_policy(session.policy, entered),
+        ended=session.ended or safety.ended(min(session.safety_budget, left)),
+        tool_calls=session.tool_calls + ending.tool_calls,
+        **(ending.born if _begins_session(kept, entered, ending, earlier) else {}),
+    )
+    placed = entered is not None or seal.outcome != REFUSED or not earlier
+    node = WindowNode(
+        window_id=seal.window_id,
+        session_id=seal.session_id,
+        window_number=seal.window_number,
+        parents=tuple(one.window_id for one in follows),
+        pattern=entered.pattern if entered else Pattern.LINEAR,
+        strategy=ending.strategy,
+        continuation_id=new_continuation(world.ids, seal.window_number, world.settings.max_windows)
+        if seal.outcome == "released"
+        else "",
+        etag=seal.etag,
+        quality_tier=ending.envelope.quality_tier if ending.envelope else None,
+        risk_level=risk_level,
+        safety_budget=left,
+        hmac=seal.hmac,
+        timestamp=seal.timestamp,
+        tokens=ending.tokens,
+        response_hash=seal.response_hash,
+        outcome=seal.outcome,
+        transfer=ending.transfer.type if ending.transfer else None,
+        tokens_transferred=ending.transfer.tokens if ending.transfer else 0,
+        summary_hash=ending.transfer.summary_hash if ending.transfer else "",
+    )
+    prior = _prior_window(ending, seal)
+    # What a window without a store spends or tightens binds a session that has one: numbers, ids
+    # and hashes are kept of it, and nothing that was said.
+    if placed and (ending.keep or stored is not None):
+        # One that has ended stays as it is; the window that was refused for it is sealed.
+        if stored is None or not stored.ended:
+            sessions.keep(session)
+        sessions.add_window(
+            node,
+            prior=None if said is None else prior,
+            report=said or "",
+            facts=[fact.fact_id for fact in ending.envelope.facts] if ending.envelope else [],
+            given=[window.window_id for window in entered.told] if entered else [],
+        )
+    return SessionUpdate(
+        session,
+        node,
+        round(before - left, 4),
+        prior,
+        kept=placed and ending.keep and said is not None,
+        stored=ending.keep or stored is not None,
+        placed=placed,
+    )
+
+
+def _begins_session(
+    kept: Session | None,
+    entered: Admission | None,
+    ending: WindowEnd,
+    earlier: Sequence[WindowSeal],
+) -> bool:
+    """Whether a window says whose its session is: the first that came in, and none refused."""
+    if entered is None and ending.outcome == REFUSED:
+        return False
+    return kept is None or all(one.outcome == REFUSED for one in earlier)
+
+
+def _session_policy(kept: str, entered: Admission | None) -> str:
+    """The session's policy: no window that began before a stricter one was stated relaxes it."""
+    if entered is None or not entered.stated:
+        return kept
+    return render(strictest(entered.policy, parse(kept)) if kept else entered.policy)
+
+
+def _prior_window(ending: WindowEnd, seal: WindowSeal) -> PriorWindow | None:
+    if ending.envelope is None or seal.outcome != "released":
+        return None
+    envelope = ending.envelope.model_copy(update={"window_number": seal.window_number})
+    prior = envelope.as_prior(hashes=ending.hashes)
+    # Values of our own: dozens of facts are not validated twice.
+    return prior.model_copy(update={"answer": ending.text, "window_id": seal.window_id})
+
+
+def window_events(
+    seal: WindowSeal,
+    ending: WindowEnd,
+    report: Report,
+    left: SessionUpdate,
+    settings: BudgetSettings,
+    fallen: Mapping[str, object],
+    pack: PackColumns | None,
+) -> list[tuple[EventType, dict[str, Any]]]:
+    """The window's events; ids, hashes, counts and words of closed lists only.
+
+    Spec: related facts §5
+
+    Args:
+        fallen: what is warned of when tiers fall from window to window; empty for nothing.
+        pack: what its pack is; None when it ended before there was one.
+
+    Facts that a session holds in memory leave nothing on disk, so they are counted and not named:
+    an id follows from what the fact says, and would confirm a guess at it.
+    """
+    events = [
+        *_opening_events(seal, ending, left, pack),
+        *((event_type, dict(data)) for event_type, data in ending.notes),
+        *(
+            _examination_events(seal, report, ending, fallen)
+            if seal.outcome in ("released", "halted")
+            else [(EventType.DISPATCH_FAILED, {"outcome": seal.outcome, "error": ending.error})]
+        ),
+        *_session_events(left, settings),
+    ]
+    # The seal's formula leaves some of its fields out; here the journal's chain covers them.
+    events[-1][1].update(closing(seal))
+    return events
+
+
+def _opening_events(
+    seal: WindowSeal, ending: WindowEnd, left: SessionUpdate, pack: PackColumns | None
+) -> Iterator[tuple[EventType, dict[str, Any]]]:
+    if seal.window_number == 1:
+        session = left.session
+        created = session_created(
+            seal.session_id,
+            seal.window_id,
+            policy_hash=sha256(session.policy) if session.policy else "",
+            parent_session=session.parent_session,
+            loop_depth=session.loop_depth,
+            agent=session.agent_id,
+        )
+        yield created.event_type, dict(created.data)
+    else:
+        told: dict[str, Any] = {"parent_hmac": seal.parent_hmac}
+        if ending.outdated:
+            told["outdated"] = list(ending.outdated)
+        yield EventType.SESSION_CONTINUED, told
+    if pack is None:
+        return
+    yield EventType.FACT_RETRIEVED, pack.told()
+    began: dict[str, Any] = {"model": ending.model, "etag": pack.pack["etag"]}
+    began |= {one.step.value: one.counts for one in ending.steps}
+    if ending.invocation_hash:
+        began["invocation_hash"] = ending.invocation_hash
+    yield EventType.DISPATCH_STARTED, began
+
+
+def _examination_events(
+    seal: WindowSeal, report: Report, ending: WindowEnd, fallen: Mapping[str, object]
+) -> Iterator[tuple[EventType, dict[str, Any]]]:
+    yield (
+        EventType.DISPATCH_COMPLETED,
+        {"response_hash": seal.response_hash, **usage_fields(ending.usage)},
+    )
+    yield (
+        EventType.DPE_COMPLETED,
+        {"report_hash": seal.report_hash, "risk_level": report.risk_level.value, **fallen},
+    )
+    for event_type, count in (
+        (EventType.FABRICATION_DETECTED, report.fabrication_count),
+        (EventType.DISTORTION_DETECTED, report.distortion_count),
+        (EventType.CONTRADICTION_DETECTED, report.contradiction_count),
+        (EventType.REPETITION_DETECTED, len(report.quality.repetition.sentences)),
+        (EventType.COMPLETENESS_GAP, len(report.uncovered_sub_queries)),
+        (EventType.PII_DETECTED, len(report.personal.found)),
+    ):
+        if count:
+            yield event_type, {"count": count}
+    if report.eu_ai_act_class is not AiActClass.UNKNOWN:
+        yield EventType.EU_AI_ACT_CLASSIFIED, {"class": report.eu_ai_act_class.value}
+    if seal.outcome == "halted":
+        yield EventType.SAFETY_HALT, {"reason": ending.reason} if ending.reason else {}
+
+
+def _session_events(
+    left: SessionUpdate, settings: BudgetSettings
+) -> Iterator[tuple[EventType, dict[str, Any]]]:
+    if left.charged and safety.halts(left.session.safety_budget, settings):
+        yield (
+            EventType.SAFETY_BUDGET_DEPLETED,
+            {"budget": f"{left.session.safety_budget:.4f}"},
+        )
+    if left.node.pattern is Pattern.FAN_IN:
+        yield EventType.FAN_IN_MERGED, {"parents": list(left.node.parents)}

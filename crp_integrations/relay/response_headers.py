@@ -1,0 +1,223 @@
+"""What a sealed window says in its response headers, of itself and of its session."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from crp_integrations.envelope.records import Envelope
+from crp_integrations.errors import CRPError, PolicyRelaxed, SafetyHalt, StoreDamaged
+from crp_integrations.headers.passed import Passed, retry_for
+from crp_integrations.headers.records import CacheOutcome, ResponseHeaders, SetSession
+from crp_integrations.headers.render import render
+from crp_integrations.headers.write import write
+from crp_integrations.policy.render import policy_hash
+from crp_integrations.policy.render import render as written
+from crp_integrations.relay.close import ClosedWindow
+from crp_integrations.relay.records import Request
+from crp_integrations.relay.session_admission import Admission, new_nonce, token_scope
+from crp_integrations.relay.strategies.single_window import AnswerPasses
+from crp_integrations.relay.verdict import Verdict
+from crp_integrations.relay.window_end import WindowCalls
+from crp_integrations.relay.world import World
+from crp_integrations.seals import sha256_hex
+from crp_integrations.session import budget as safety
+from crp_integrations.session import token
+from crp_integrations.session.graph import lineage, root
+from crp_integrations.session.history import tiers
+from crp_integrations.session.records import DELIVERED, WindowNode
+from crp_integrations.session.token import SessionToken
+from crp_integrations.vocabulary import AdviceWord, HaltReason, QualityTier, Strategy
+
+INHERITANCE: Final = "inheritance"
+# Windows from the root that a header has room for; a longer line has the root alone.
+LONGEST_LINE: Final = 250
+LARGEST_SEED: Final = 10**15
+
+
+@dataclass(frozen=True, slots=True)
+class WindowHeaders:
+    """Everything that the headers of a window are made of."""
+
+    envelope: Envelope
+    closed: ClosedWindow
+    entered: Admission | None
+    request: Request
+    attempts: WindowCalls
+    passes: AnswerPasses
+    cache_status: CacheOutcome | None
+    verdict: Verdict | None = None
+
+
+def window_headers(about: WindowHeaders, world: World) -> dict[str, str]:
+    """The response headers of a window.
+
+    Spec: CRP-SPEC-003 §15, CRP-SPEC-005 §20
+    """
+    closed = about.closed
+    number = closed.seal.window_number
+    return render(
+        about.envelope,
+        closed.report,
+        session_id=closed.seal.session_id,
+        window_number=number,
+        window_total=max(number, world.settings.max_windows),
+        seal=closed.seal,
+        window_hmac=closed.window_hmac,
+        cache_status=about.cache_status,
+        continuation_id=_suggested(about),
+        passed=session_values(about, world),
+        settings=world.settings.headers,
+    )
+
+
+def session_values(about: WindowHeaders, world: World) -> Passed:
+    """What session, policy and agents say of a sealed window.
+
+    Spec: related facts §3
+    """
+    closed, request, verdict = about.closed, about.request, about.verdict
+    session, node = closed.left.session, closed.left.node
+    windows = (*(about.entered.windows if about.entered else ()), node)
+    line = _line(windows, node)
+    judged = verdict.judgement if verdict else None
+    told = judged.violations if judged and judged.enforced else ()
+    policy = about.entered.policy if about.entered else None
+    names, settings = _places(closed), world.settings.headers
+    seed = request.seed
+    return Passed(
+        policy_applied=written(policy) if policy else "",
+        violation=tuple(dict.fromkeys(one.directive.partition(" ")[0] for one in told)),
+        oversight_mode=policy.overseen(request.oversight) if policy else None,
+        halt_reason=_reason(verdict),
+        seed=seed if seed is not None and 0 <= seed < LARGEST_SEED else None,
+        nonce=new_nonce(policy, world) if policy and about.entered and about.entered.stated else "",
+        residency=request.residency,
+        phase=request.phase,
+        loop_depth=request.loop_depth,
+        safety_budget=session.safety_budget,
+        budget_warning=safety.warning(session.safety_budget, world.settings.sessions.budget),
+        tool_calls=session.tool_calls or None,
+        session_parent=session.parent_session,
+        revision_round=about.passes.round if _revised(about) else None,
+        dag_root=line[0] if line else root(windows),
+        lineage=line if len(line) <= LONGEST_LINE else (),
+        report_uri=settings.report_uri.format(**names) if closed.left.kept else "",
+        trail_id=trail_id(closed.seal.session_id, request.residency),
+        trail_uri=settings.trail_uri.format(**names),
+        set_session=_set_session(about, windows, world),
+        flow_remedy=next(reversed(about.attempts.remedies), ""),
+    )
+
+
+def refusal_headers(
+    error: CRPError, closed: ClosedWindow, world: World, residency: str = ""
+) -> dict[str, str]:
+    """The headers of a window that was refused before there was an envelope.
+
+    Spec: related facts §3
+
+    Args:
+        closed: the window as it was sealed.
+        residency: of its request.
+    """
+    halted = isinstance(error, SafetyHalt)
+    reason = HaltReason(error.reason) if isinstance(error, SafetyHalt) and error.reason else None
+    relaxed = isinstance(error, PolicyRelaxed)
+    left = closed.left.session.safety_budget
+    return write(
+        ResponseHeaders(
+            session_id=closed.seal.session_id,
+            violation=(INHERITANCE,) if relaxed else None,
+            retry_after=retry_for(reason) if halted else None,
+            safety_budget=left if halted else None,
+            budget_warning=safety.warning(left, world.settings.sessions.budget) if halted else None,
+            trail_id=trail_id(closed.seal.session_id, residency),
+            trail_uri=world.settings.headers.trail_uri.format(**_places(closed)) or None,
+        )
+    )
+
+
+def trail_id(session_id: str, residency: str = "") -> str:
+    """The name of a session's trail in a region.
+
+    Spec: related facts §3
+    """
+    return "crp_trail_" + sha256_hex("\u241f".join(("trail", session_id, residency)))[:24]
+
+
+def _reason(verdict: Verdict | None) -> HaltReason | None:
+    return verdict.reason if verdict else None
+
+
+def _revised(about: WindowHeaders) -> bool:
+    return about.request.strategy is Strategy.REFLEXIVE and about.passes.done > 1
+
+
+def _places(closed: ClosedWindow) -> dict[str, str]:
+    seal = closed.seal
+    return {"session_id": seal.session_id, "window_id": seal.window_id}
+
+
+def _line(windows: tuple[WindowNode, ...], node: WindowNode) -> tuple[str, ...]:
+    """Windows from the root to this one; empty where one of them came while it was under way."""
+    try:
+        return lineage(windows, node.window_id)
+    except StoreDamaged:
+        return ()
+
+
+def _history(windows: tuple[WindowNode, ...], world: World) -> tuple[QualityTier, ...]:
+    """The tier of each window; of a session longer than its graph may be, of the last ones."""
+    return tiers(windows)[-world.settings.sessions.graph.nodes :]
+
+
+def _set_session(
+    about: WindowHeaders, windows: tuple[WindowNode, ...], world: World
+) -> SetSession | None:
+    """The token for the next window; none where the session has ended or was not entered.
+
+    Spec: CRP-SPEC-003 §14.3; related facts §5
+    """
+    closed, entered = about.closed, about.entered
+    session, node = closed.left.session, closed.left.node
+    if entered is None or session.ended or closed.seal.outcome not in DELIVERED:
+        return None
+    settings = world.settings.sessions.token
+    now = int(world.clock.now().timestamp())
+    history = _history(windows, world)
+    signed = token.sign(
+        SessionToken(
+            session_id=session.session_id,
+            window_number=node.window_number,
+            tiers=history,
+            safety_budget=session.safety_budget,
+            chain_tip=node.hmac,
+            continuation_id=node.continuation_id,
+            pattern=node.pattern,
+            strategy=node.strategy,
+            policy_hash=policy_hash(entered.policy),
+            state_hash=about.envelope.state_hash,
+            scope=token_scope(world),
+            issued_at=now,
+            expires_at=token.expiry(now, settings),
+        ),
+        token.signing_key(world.keyring, session.session_id),
+        settings,
+    )
+    return SetSession(
+        token=signed,
+        window=node.window_number,
+        quality_history=history,
+        max_age_seconds=settings.lifetime_seconds,
+    )
+
+
+def _suggested(about: WindowHeaders) -> str | None:
+    """The continuation id, where another window is suggested.
+
+    Spec: CRP-SPEC-003 §10.3, §14.1; CRP-SPEC-005 §10.3
+    """
+    wanted = about.envelope.suggests(AdviceWord.CONTINUE)
+    wanted = wanted or about.closed.report.quality.completeness.recommendation == "continue"
+    return about.closed.left.node.continuation_id or None if wanted else None
