@@ -40,14 +40,7 @@ _POLICIES: Final = ("policy", "report_only")
 
 
 def check_relay(given: object, taker: str) -> None:
-    """Check that a relay was given.
-
-    Args:
-        taker: name of the class that takes it.
-
-    Raises:
-        RequestError: it is something else, such as a store's folder.
-    """
+    """Check that a relay was given."""
     if not isinstance(given, Relay):
         raise RequestError(
             f"{taker} takes a relay, as Relay.open(…) gives it, not {type(given).__name__}"
@@ -57,11 +50,7 @@ def check_relay(given: object, taker: str) -> None:
 def check_packing(
     *, budget_tokens: int | None, k: int | None, grounding: GroundingMode | str
 ) -> None:
-    """Check how much is packed, and how the model is told to use it.
-
-    Raises:
-        RequestError: a value has no use; names it.
-    """
+    """Check how much is packed, and how the model is told to use it."""
     for name, value in (("budget_tokens", budget_tokens), ("k", k)):
         if value is not None:
             check_count(name, value, least=1, or_none=True)
@@ -71,11 +60,7 @@ def check_packing(
 
 
 def check_count(name: str, value: object, *, least: int, or_none: bool = False) -> None:
-    """Check a number of something.
-
-    Raises:
-        RequestError: it is no whole number, or too small a one.
-    """
+    """Check a number of something."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         rest = ", or None" if or_none else ""
         raise RequestError(
@@ -84,22 +69,14 @@ def check_count(name: str, value: object, *, least: int, or_none: bool = False) 
 
 
 def check_callables(**given: object) -> None:
-    """Check what is called later, by the names of its arguments; None is none.
-
-    Raises:
-        RequestError: it cannot be called; it would be found when there is something to tell.
-    """
+    """Check what is called later, by the names of its arguments; None is none."""
     for name, one in given.items():
         if one is not None and not callable(one):
             raise RequestError(f"{name} is {type(one).__name__}; give a function of one argument")
 
 
 def check_embedder(given: object) -> None:
-    """Check that an embedder was given.
-
-    Raises:
-        RequestError: it is something else, such as a model's name.
-    """
+    """Check that an embedder was given."""
     if isinstance(given, type) or not isinstance(given, Embedder):
         raise RequestError(
             f"embedder is {type(given).__name__}; give a fabric's, as relay.fabric.embedder"
@@ -107,14 +84,7 @@ def check_embedder(given: object) -> None:
 
 
 def check_emitter(given: object, taker: str) -> None:
-    """Check that an emitter was given.
-
-    Args:
-        taker: name of the class that takes it.
-
-    Raises:
-        RequestError: it is something else; a framework that swallows errors would remember nothing.
-    """
+    """Check that an emitter was given."""
     if not isinstance(given, Emitter):
         raise RequestError(
             f"{taker} takes an Emitter of crp_integrations.governance.emitting, not "
@@ -123,17 +93,7 @@ def check_emitter(given: object, taker: str) -> None:
 
 
 def check_values(asking: Mapping[str, Any], relay: Relay | None = None) -> None:
-    """Check the values of a question's fields, which are asked for again and again.
-
-    Args:
-        relay: whose judge is asked where a field says how and none says which; None where it is
-            not known yet, so that those fields are left for the question.
-
-    Raises:
-        RequestError: one has no use; names it.
-        ConfigError: what is given as a judge is no model.
-        PolicySyntaxError: a policy does not follow the grammar.
-    """
+    """Check the values of a question's fields, which are asked for again and again."""
     given = {name: one for name, one in asking.items() if one is not None}
     judged = {name: given.pop(name) for name in JUDGE_OPTIONS if name in given}
     judge = given.pop("judge", None)
@@ -152,14 +112,7 @@ def check_values(asking: Mapping[str, Any], relay: Relay | None = None) -> None:
 
 @contextmanager
 def pydantic_errors(taker: type[Any]) -> Iterator[None]:
-    """What pydantic says of a component's fields, as an error of this package.
-
-    Args:
-        taker: the component, whose fields a message names.
-
-    Raises:
-        RequestError: for what a field refuses.
-    """
+    """What pydantic says of a component's fields, as an error of this package."""
     try:
         yield
     except ValidationError as error:
@@ -196,22 +149,7 @@ def judge_for(
     relay: Relay | None = None,
     heard: bool = False,
 ) -> Judge | None:
-    """The judge of a component, which it keeps with its cache and its budget.
-
-    Args:
-        taker: name of the component's class.
-        judge: None for the judge of the settings, False for none.
-        options: of `JudgeOptions`.
-        settings: None reads `CRP_*` and the defaults.
-        relay: whose judge it is where none is given, unless that is the model that answers.
-        heard: somebody is told of the component's reports, by the component itself.
-
-    Raises:
-        RequestError: it is the model that answers, which the component does not call; or an option
-            has no usable value.
-        ConfigError: what is given is no model.
-        TypeError: there is no such option.
-    """
+    """The judge of a component, which it keeps with its cache and its budget."""
     check_options(taker, options)
     refuse_own(judge, taker)
     given = {name: one for name, one in options.items() if one is not None}
@@ -230,11 +168,7 @@ def late_report_hook(
     on_report: Callable[[ComponentReport], None] | None,
     made: Callable[[Report], ComponentReport],
 ) -> OnReport | None:
-    """Who is told of a report once a judge in the background has spoken; None for nobody.
-
-    Args:
-        on_report: the component's own hook, which takes what `made` makes of a report.
-    """
+    """Who is told of a report once a judge in the background has spoken; None for nobody."""
     if judge is None or on_report is None or judge.settings.mode != BACKGROUND:
         return None
     return lambda report: on_report(made(report))

@@ -10,11 +10,7 @@ from crp_integrations.messages import ModelCall, Reply
 
 
 def model_error(error: Exception, model: str) -> ModelError:
-    """A chat model's error as one of this package; its words, which may quote a prompt, left out.
-
-    Args:
-        error: as the chat model raised it.
-    """
+    """A chat model's error as one of this package; its words, which may quote a prompt, left out."""
     status = getattr(error, "status_code", None) or getattr(
         getattr(error, "response", None), "status_code", None
     )
@@ -45,11 +41,7 @@ class FrameworkChatModel(ABC):
         """The asynchronous twin of `said`."""
 
     def call(self, call: ModelCall) -> Reply:
-        """Answer a call.
-
-        Raises:
-            ModelError: the model failed; its own error is the cause.
-        """
+        """Answer a call."""
         try:
             return self.said(call)
         except CRPError:

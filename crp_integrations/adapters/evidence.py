@@ -47,12 +47,6 @@ def facts_of(
     Items without text hold nothing to pack and are left out; equal ones count once. Vector
     stores use ids again, so where an id stands for several texts, each becomes a fact of its
     own, named `ID#` and the start of its text's hash.
-
-    Args:
-        noun: what the framework calls an item, for messages.
-
-    Raises:
-        FactRejected: a text, id or source cannot be encoded as UTF-8.
     """
     made = [
         (_as_fact(f"{noun} {number}", offer), offer.item)
@@ -74,11 +68,7 @@ def facts_of(
 
 
 def fact_metadata(envelope: Envelope, place: int) -> dict[str, Any]:
-    """Plain JSON about one packed fact and its envelope, without the fact's text.
-
-    Args:
-        place: index in `envelope.facts`, from 0.
-    """
+    """Plain JSON about one packed fact and its envelope, without the fact's text."""
     return {
         **envelope.facts[place].model_dump(mode="json", exclude={"content"}),
         "envelope": {
@@ -113,12 +103,7 @@ SOURCE: Final = "tool:"
 
 
 def hold_facts(relay: Relay, session_id: str, facts: list[Fact]) -> int:
-    """Hold facts in memory for a session; nothing of them is stored.
-
-    Returns:
-        How many facts the session holds more, or held already. 0 too where a session may hold no
-        more of them; then what follows from them shows as unsupported.
-    """
+    """Hold facts in memory for a session; nothing of them is stored."""
     if not facts:
         return 0
     try:
@@ -136,14 +121,7 @@ def result_facts(
     text: str,
     call_id: str = "",
 ) -> Iterator[Fact]:
-    """A tool's result as facts.
-
-    Args:
-        read: takes a text apart, as `loaders.text.paragraphs` does.
-        name: the tool's.
-        asked: the arguments that it was called with.
-        text: what it answered; nothing but white space is no fact.
-    """
+    """A tool's result as facts."""
     arguments = json.dumps(dict(asked), ensure_ascii=False, default=str)
     frame = f"The tool {name}, asked with {arguments}, answered: "
     yield from passage_facts(relay, read, SOURCE + name, text, frame, place=call_id)
@@ -152,14 +130,7 @@ def result_facts(
 def passage_facts(
     relay: Relay, read: Reader, source_id: str, text: str, frame: str, *, place: str = ""
 ) -> Iterator[Fact]:
-    """What was said as facts: a long text is cut as documents are.
-
-    Args:
-        read: takes a text apart, as `loaders.text.paragraphs` does.
-        frame: stands in front of a text that is too short to be a fact; one that is too short
-            with it as well is none.
-        place: where in the source it is.
-    """
+    """What was said as facts: a long text is cut as documents are."""
     said = text.strip()
     if not said:
         return

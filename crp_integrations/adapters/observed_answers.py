@@ -82,22 +82,6 @@ def observe_answer(
     """Examine an answer and seal a window around it, with a receipt of what was seen.
 
     Spec: CRP-SPEC-005 §1.2, §15.4
-
-    Args:
-        relay: whose engines examine, and in whose store the window is sealed.
-        context: an envelope, facts or texts that the model had.
-        messages: as they were sent to the model, as far as they were seen.
-        model: that answered, as far as it is known.
-        session_id: empty for a session of its own.
-        prior: earlier answers of the session, oldest first.
-        policy, judgement: what the caller held the answer against; None for nothing.
-        keep: False writes nothing that was said to disk.
-        judge: is asked whether the answer holds; None for none.
-        on_report: given the judged report, in the background once the judge has spoken.
-
-    Raises:
-        RequestError: the context is no list of texts and facts, or the mode not one of the three.
-        StoreError: the window could not be sealed.
     """
     world, namespace = relay._world, relay.fabric
     chosen = grounding_mode(grounding)
@@ -189,10 +173,7 @@ def _withheld_facts(
     context: Envelope | Sequence[Fact | str],
     session_id: str,
 ) -> list[tuple[str, str]]:
-    """Ids of facts that the judge's provider must not get, and why.
-
-    A framework's items carry no labels; those of facts that the relay has are looked up.
-    """
+    """Ids of facts that the judge's provider must not get, and why."""
     found = dict(barred_facts(judge, context))
     ids = [fact_id for fact_id, _ in dossier.passages]
     if judge.settings.withhold_labels:

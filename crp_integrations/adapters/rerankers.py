@@ -16,11 +16,7 @@ Kept = Sequence[tuple[int, float | None]]
 
 
 def check_kind(name: str, given: object, wanted: type) -> None:
-    """Check that a framework's object was given, of the base class that it has for such ones.
-
-    Raises:
-        ConfigError: it is something else, such as a model's name.
-    """
+    """Check that a framework's object was given, of the base class that it has for such ones."""
     if not isinstance(given, wanted):
         seen = f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
         raise ConfigError(f"{name} is {seen}; give an object, a {wanted.__name__}")
@@ -70,12 +66,7 @@ class WrappedReranker:
         return self._identity
 
     def scores(self, query: str, texts: Sequence[str]) -> list[float]:
-        """How well each text fits the query, in [0, 1]; 0 for what the object dropped.
-
-        Raises:
-            EngineError: the object failed, gave what it was not given, or gave a score that the
-                scale has no place for.
-        """
+        """How well each text fits the query, in [0, 1]; 0 for what the object dropped."""
         if not texts:
             return []
         try:

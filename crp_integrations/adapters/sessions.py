@@ -33,17 +33,7 @@ _TOLD: Final = frozenset({"etag", "state_hash", "quality_tier", "token_count"})
 
 
 def check_fields(asking: QuestionFields, relay: Relay, taker: str, *, filled: str) -> None:
-    """Check the fields that every question of an agent gets.
-
-    Args:
-        relay: that the agent asks.
-        taker: name of the class that takes them.
-        filled: a field that this class fills in besides.
-
-    Raises:
-        RequestError: a field is not known, has no usable value, or does not go with an agent.
-        PolicySyntaxError: a policy does not follow its grammar.
-    """
+    """Check the fields that every question of an agent gets."""
     known = sorted(QuestionFields.__annotations__.keys() - FILLED - {filled})
     for name in asking:
         if name not in known:
@@ -58,11 +48,7 @@ def check_fields(asking: QuestionFields, relay: Relay, taker: str, *, filled: st
 
 
 def check_depth(depth: int, most: int) -> None:
-    """Check how many agents are around one.
-
-    Raises:
-        AccessDenied: they are more than it may have.
-    """
+    """Check how many agents are around one."""
     if depth > most:
         raise AccessDenied(f"the agent is {depth} agents deep, at most {most} are allowed")
 
@@ -71,9 +57,6 @@ def delegated_fields(relay: Relay, session_id: str) -> dict[str, Any]:
     """What the agent around another one hands down, as plain values; counts the delegation.
 
     Spec: related facts §8
-
-    Raises:
-        SafetyHalt, AccessDenied: as `Relay.delegate`.
     """
     fields = asked_by(relay.delegate(session_id)).items()
     # Plain values, since a framework may write them to a disk.
@@ -106,9 +89,6 @@ def hand_back(relay: Relay, parent: str, answered: Answer | SafetyHalt) -> None:
     """Tell the agent around one what came of it.
 
     Spec: related facts §8
-
-    Args:
-        parent: session of the agent around; nothing is told where it is empty.
     """
     if parent and (isinstance(answered, Answer) or answered.session_id):
         relay.take(parent, result_of(answered))
@@ -123,13 +103,6 @@ def session_id_for(given: object, framework: str, word: str = "session_id") -> s
 
     An id of ours is taken as it is. Any other is hashed, so that one name is one session, in
     whatever process it goes on, and the name itself, which may be a person's, is stored nowhere.
-
-    Args:
-        framework: whose name it is; equal names of two frameworks are two sessions.
-        word: the framework's own for it, for the error.
-
-    Raises:
-        RequestError: it is no text or number.
     """
     if isinstance(given, bool) or not isinstance(given, str | int | uuid.UUID):
         raise RequestError(f"{word} is {type(given).__name__}, wanted a text")

@@ -60,18 +60,7 @@ class StoreItems:
     labels: tuple[str, ...] = ()
 
     def put(self, items: Sequence[StoreItem], vectors: FloatRows | None = None) -> list[str]:
-        """Add items, or change those whose id is there: all of them or none.
-
-        Args:
-            vectors: made by the fabric's own embedder, shape (len(items), dimensions); None to
-                have them made.
-
-        Returns:
-            The items' ids in their order.
-
-        Raises:
-            FactRejected: an item has too few or too many tokens or cannot be stored.
-        """
+        """Add items, or change those whose id is there: all of them or none."""
         ids = self._fact_ids([item.id for item in items])
         uris: dict[str, str] = {}
         facts: list[Fact] = []
@@ -85,9 +74,6 @@ class StoreItems:
     def get(self, ids: Iterable[str]) -> list[Fact]:
         """Facts of items in the order asked for, each once; those that are not there are left
         out.
-
-        Raises:
-            RequestError: a text is given in the place of a list, or an id is no text.
         """
         if isinstance(ids, str) or not isinstance(ids, Iterable):
             shown = f"the text {ids!r:.40}" if isinstance(ids, str) else type(ids).__name__
@@ -113,15 +99,7 @@ class StoreItems:
         where: Where | None = None,
         among: Sequence[str] | None = None,
     ) -> list[tuple[Fact, float]]:
-        """Facts nearest to a vector with their cosine, highest first, ties by fact id.
-
-        Args:
-            vector: shape (dimensions,), of any length above zero.
-            among: fact ids that alone may come; None for any.
-
-        Raises:
-            RequestError: the vector is a text, or k no whole number.
-        """
+        """Facts nearest to a vector with their cosine, highest first, ties by fact id."""
         if isinstance(vector, str):
             raise RequestError("the vector is a text; embed it first, or search by text")
         row = unit_rows([vector], dimensions=self.namespace.embedder.dimensions)[0]
@@ -146,12 +124,7 @@ class StoreItems:
         where: Where | None = None,
         among: Sequence[str] | None = None,
     ) -> list[tuple[Fact, float]]:
-        """Facts that hold any word of a query with their BM25 score, highest first.
-
-        Args:
-            query: raw text from anybody.
-            among: fact ids that alone may come; None for any.
-        """
+        """Facts that hold any word of a query with their BM25 score, highest first."""
         check_k(k)
         chosen = None if among is None else set(among)
         wanted = k
@@ -167,12 +140,7 @@ class StoreItems:
     def diverse(
         self, found: Sequence[tuple[Fact, float]], k: int, balance: float
     ) -> list[tuple[Fact, float]]:
-        """Maximal marginal relevance: k of what was found, near the query, far from each other.
-
-        Args:
-            found: nearest first, with cosines.
-            balance: [0, 1]; 1 looks at the query alone, 0 at differences alone.
-        """
+        """Maximal marginal relevance: k of what was found, near the query, far from each other."""
         given: object = balance
         if not (isinstance(given, Real) and 0.0 <= balance <= 1.0):
             raise RequestError(
@@ -203,11 +171,7 @@ class StoreItems:
                 ids = [id_ for id_ in ids if id_ in left]
 
     def _fact_ids(self, ids: Sequence[str]) -> list[str]:
-        """The fact of each id: one of that very id when there is one, else the item's own.
-
-        Raises:
-            RequestError: an id is no text.
-        """
+        """The fact of each id: one of that very id when there is one, else the item's own."""
         for number, id_ in enumerate(ids, 1):
             if not isinstance(id_, str):
                 raise RequestError(
@@ -243,11 +207,7 @@ class StoreItems:
 
 
 def items_of(place: Namespace | Relay, kind: SourceKind | str, labels: Iterable[str]) -> StoreItems:
-    """The view of a namespace, or of a relay's.
-
-    Raises:
-        RequestError: it is neither, or the kind is not one of the known ones.
-    """
+    """The view of a namespace, or of a relay's."""
     namespace = place.fabric if isinstance(place, Relay) else place
     if not isinstance(namespace, Namespace):
         raise RequestError(f"wanted a relay or a namespace, not {type(place).__name__}")
@@ -278,11 +238,7 @@ def item_extra(fact: Fact) -> dict[str, Any]:
 
 
 def own_metadata(metadata: Mapping[Any, Any] | None, number: int) -> dict[str, JsonValue]:
-    """An item's metadata as plain JSON.
-
-    Raises:
-        FactRejected: it is not; names the key, or what it is.
-    """
+    """An item's metadata as plain JSON."""
     if metadata is not None and not isinstance(metadata, Mapping):
         raise FactRejected(
             f"the metadata of item {number} are {type(metadata).__name__}, wanted a dict"
@@ -291,11 +247,7 @@ def own_metadata(metadata: Mapping[Any, Any] | None, number: int) -> dict[str, J
 
 
 def check_k(k: object) -> None:
-    """Check how many are asked for; a number below 1 asks for none.
-
-    Raises:
-        RequestError: it is no whole number.
-    """
+    """Check how many are asked for; a number below 1 asks for none."""
     if isinstance(k, bool) or not isinstance(k, Integral):
         raise RequestError(f"k is {k!r:.40}, wanted a whole number")
 

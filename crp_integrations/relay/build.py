@@ -329,11 +329,7 @@ def moving_fabric(place: str, model: Path | None = None) -> Iterator[Fabric]:
 
 
 def _objects(settings: Settings, root: Path | None) -> ObjectStore:
-    """Where artifacts lie.
-
-    Raises:
-        MissingExtra: the settings name a store whose library is not installed.
-    """
+    """Where artifacts lie."""
     if settings.artifacts.place:
         from crp_integrations.engines.obstore import CloudObjects
 
@@ -347,11 +343,7 @@ def _beside(root: Path | None) -> ObjectStore:
 
 @cache
 def default_embedder() -> Embedder:
-    """The shipped embedder, made once a process; an altered file is refused (decision D19).
-
-    Raises:
-        EngineError: a file of the model is not the one that was published.
-    """
+    """The shipped embedder, made once a process; an altered file is refused (decision D19)."""
     embedder = OnnxEmbedder()
     embedder.verify()
     return embedder
@@ -360,16 +352,7 @@ def default_embedder() -> Embedder:
 def judge_engine(
     source: object, *, timeout_s: float, options: Mapping[str, Any]
 ) -> tuple[str, Model]:
-    """The name of a judge and the model behind it.
-
-    Args:
-        source: a LiteLLM name, or a model object of this package, LangChain or LlamaIndex.
-        options: LiteLLM's arguments for reaching a provider, with a name.
-
-    Raises:
-        ConfigError: what is given is no model that can judge.
-        ModelNotFound: no provider follows from the name.
-    """
+    """The name of a judge and the model behind it."""
     name = judge_name(source)
     if name.partition("/")[0] == EXTRACTIVE:
         raise ConfigError(f"judge {name!r} quotes and does not read; give a language model")
@@ -383,14 +366,7 @@ def judge_window(name: str) -> int:
 
 @cache
 def default_verifier(name: str = "features") -> Verifier:
-    """A verifier that ships: the fitted `features`, or `alignment`.
-
-    Args:
-        name: the setting `dpe.verifier`.
-
-    Raises:
-        EngineError: the fitted file was changed.
-    """
+    """A verifier that ships: the fitted `features`, or `alignment`."""
     if name == "alignment":
         return AlignmentVerifier()
     return FeaturesVerifier([weights.load("verifier").read("features.json")])

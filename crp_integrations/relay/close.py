@@ -39,9 +39,6 @@ def window_id(session_id: str, number: int, residency: str = "", turn: int = 0) 
     """The id of a session's n-th window in a region; equal sessions replay to equal ids.
 
     Each region has its own chain of a session's windows, so the region is part of the id.
-
-    Args:
-        turn: tells windows of one number apart; 0 for the first of them.
     """
     fields = [session_id, str(number), *((residency,) if residency else ())]
     if turn:
@@ -79,10 +76,6 @@ def require_place(
     """Refuse an answer whose place was taken by another one that was asked at the same time.
 
     Spec: related facts §5
-
-    Raises:
-        StaleTip: an answer was delivered since, on the same session token.
-        LimitReached: as many windows as may go on from the one that it names.
     """
     if entered is None or outcome not in DELIVERED or not (entered.token or entered.named):
         return
@@ -256,11 +249,7 @@ def close(
 def journal_events(
     namespace: Namespace, world: World, seal: WindowSeal, notes: Sequence[Note]
 ) -> None:
-    """Add events about a window that is sealed already, such as a bridge to the next one.
-
-    Raises:
-        StoreError: nothing was committed.
-    """
+    """Add events about a window that is sealed already, such as a bridge to the next one."""
     drafts = [
         EventDraft(event_type, data, session_id=seal.session_id, window_id=seal.window_id)
         for event_type, data in notes

@@ -72,12 +72,6 @@ def update_session(
     The session is read again here, so that two windows that end at the same time are both
     charged. Under `no-store` nothing is written, and the caller holds it in memory. Only an
     answer that is delivered is charged, and a re-dispatch is none.
-
-    Args:
-        earlier: the session's windows so far.
-        follows: those that this one follows.
-        said: the report as JSON; None where what the window said may not be written, as where it
-            shows a fact that a session holds in memory alone.
     """
     sessions = sessions_of(transaction)
     at = iso(now)
@@ -196,10 +190,6 @@ def window_events(
     """The window's events; ids, hashes, counts and words of closed lists only.
 
     Spec: related facts §5
-
-    Args:
-        fallen: what is warned of when tiers fall from window to window; empty for nothing.
-        pack: what its pack is; None when it ended before there was one.
 
     Facts that a session holds in memory leave nothing on disk, so they are counted and not named:
     an id follows from what the fact says, and would confirm a guess at it.

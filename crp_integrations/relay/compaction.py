@@ -38,12 +38,7 @@ def sandbox_of(
     labels: tuple[str, ...] = (),
     keep: bool = True,
 ) -> Sandbox:
-    """The artifacts of a region for the subject that a relay was opened for.
-
-    Args:
-        keep: whether anything may be written; else they are in the sandbox's own memory, and the
-            journal is told nothing.
-    """
+    """The artifacts of a region for the subject that a relay was opened for."""
     namespace = world.namespace_in(residency)
 
     def labels_of(ids: Sequence[str]) -> set[str]:
@@ -98,14 +93,6 @@ def compact_request(request: Request, world: World, session_id: str) -> Request:
     """A request with its conversation shortened, if a trigger fires.
 
     Spec: Summit §Compression Strategy
-
-    Args:
-        session_id: whose artifacts large results become, where the settings say so; empty keeps
-            none.
-
-    Raises:
-        RequestError: a call in the conversation has no result, or a result no call.
-        CompactionRefused: what came out does not account for what was left out.
     """
     system = [Message(role="system", content=request.system_prompt)] * bool(request.system_prompt)
     asked = Message(role="user", content=request.query)
@@ -137,12 +124,7 @@ def compact_messages(
     residency: str = "",
     session_id: str = "",
 ) -> CompactHistory:
-    """Messages as a model is to be sent them, in their order.
-
-    Args:
-        budget: tokens for messages and tool definitions; None for the model's share.
-        session_id: whose artifacts large results become; empty keeps none.
-    """
+    """Messages as a model is to be sent them, in their order."""
     limit = share(world.limit_for(model)[0], settings.limit_share)
     keeps = settings.offload and session_id
     compactor = AutoCompactor(
@@ -165,9 +147,6 @@ def compaction_events(account: Account, signer: str) -> Iterator[Note]:
     """What the journal is told of a compaction: ids, counts, and each summary's hash and signer.
 
     Spec: Summit §Privacy & Security
-
-    Args:
-        signer: the subject on whose behalf it was done.
     """
     yield (
         EventType.CONTEXT_COMPACTED,

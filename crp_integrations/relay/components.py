@@ -52,15 +52,7 @@ _RECOGNISERS: Final = Wanted("kinds", "a list of Recognisers")
 
 
 def check_components(*, recognisers: Any = (), **parts: Any) -> None:
-    """Refuse a part that is none.
-
-    Args:
-        recognisers: wanted is a sequence of them.
-        parts: by the names of `open_relay`'s arguments; None for one that is not given.
-
-    Raises:
-        ConfigError: names the argument, what was given and what to give.
-    """
+    """Refuse a part that is none."""
     for name, part in parts.items():
         if part is not None:
             refuse_part(name, part, _COMPONENTS[name], hidden=_SECRET)
@@ -75,12 +67,6 @@ def verified_engine() -> bool:
     """Check the engine's code and every shipped weight, once a process.
 
     Spec: CRP-SPEC-005 §21.1 (decision D19)
-
-    Returns:
-        Whether the code was checked; False in a working tree, which has no manifest.
-
-    Raises:
-        EngineError: a file of the code or of the weights is not the one that was published.
     """
     root = Path(str(files(PACKAGE)))
     checked = verify_code(root, installed=has_manifest())
@@ -98,9 +84,6 @@ def maintain_due(namespace: Namespace) -> None:
     A standby, a login or a file that is only read can still be looked into.
 
     Spec: CRP-SPEC-009 §8
-
-    Raises:
-        StoreDamaged, StoreNewer: the store cannot be read either.
     """
     try:
         # Opening does not wait for a graph; writing builds it, and so does `crp fabric maintain`.

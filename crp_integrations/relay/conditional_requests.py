@@ -38,10 +38,6 @@ def cap_tier(envelope: Envelope, report: Report, settings: QualitySettings) -> E
     """An envelope whose tier the answer's quality score caps, after every override.
 
     Spec: CRP-SPEC-005 §18.4, CRP-SPEC-003 §8.3 (decision E4)
-
-    Returns:
-        The envelope itself where the score allows its tier; else one of a lower tier, with the
-        cap as its last.
     """
     allowed, bound = ceiling(report.rqa_score, settings)
     tier = envelope.quality_tier.capped(allowed)
@@ -54,11 +50,7 @@ def cap_tier(envelope: Envelope, report: Report, settings: QualitySettings) -> E
 
 
 def uncapped(envelope: Envelope, tier: QualityTier | None) -> Envelope:
-    """An emitted envelope as it was: the cap is of its answer, and another may follow.
-
-    Args:
-        tier: its own, None where nothing was capped.
-    """
+    """An emitted envelope as it was: the cap is of its answer, and another may follow."""
     if tier is None or tier is envelope.quality_tier:
         return envelope
     return envelope.model_copy(update={"quality_tier": tier, "caps": envelope.caps[:-1]})
@@ -105,12 +97,7 @@ class ConditionalRequest:
         needs: Sequence[str],
         state_hash: str | None = None,
     ) -> Validators:
-        """What an envelope for this request depends on.
-
-        Args:
-            needs: the question's information needs.
-            state_hash: of what was read; None for the present one.
-        """
+        """What an envelope for this request depends on."""
         request, settings = self._request, self._settings
         return Validators(
             state_hash=view.state_hash() if state_hash is None else state_hash,
@@ -165,9 +152,6 @@ class ConditionalRequest:
         """Refuse, under `only-if-ckf`, a question on which the fabric holds nothing relevant.
 
         Spec: CRP-SPEC-009 §7.1
-
-        Raises:
-            NoRelevantFacts: what the session holds in memory is not of the fabric.
         """
         if not self._request.cache.only_if_ckf:
             return
@@ -183,10 +167,6 @@ class ConditionalRequest:
         """The outcome for a caller who has the answer already; None for anybody else.
 
         Spec: CRP-SPEC-003 §11.2 (decision E12)
-
-        Args:
-            policy: the one in force. An answer that was held against another one, or does not meet
-                what the caller accepts by now, is not confirmed: it is asked for again.
         """
         known = self.match.known
         if self.match.status is not CacheStatus.HIT or known is None:
@@ -241,14 +221,7 @@ class ConditionalRequest:
         tier: QualityTier | None = None,
         made: Fit | None = None,
     ) -> None:
-        """Know an envelope from now on, unless its session keeps things in memory alone.
-
-        Args:
-            candidates: as Phase 1 selected them.
-            headers: of the window that was released with it; None for a preview.
-            tier: of the envelope before its answer capped it, None where it did not.
-            made: what it was made of.
-        """
+        """Know an envelope from now on, unless its session keeps things in memory alone."""
         if self._request.cache.no_store or view.held():
             return
         present = view.state_hash()

@@ -171,17 +171,6 @@ def assemble_for(
     """Assemble a context of a relay's fabric.
 
     Spec: CFS-021 §11
-
-    Args:
-        budget: tokens in all, of which the settings' reserves are kept free; or a whole budget.
-        model: whose tokens are counted; None takes the settings' model, or with the setting
-            `tokenizer = "simple"` four characters a token.
-        session_id: whose facts in memory are searched too; such a context is not cached.
-        choices: fields of `AssemblySettings` for this context alone.
-
-    Raises:
-        RequestError: an argument has no usable value; names it.
-        EngineError: the settings have results screened, and a model that is asked too failed.
     """
     settings = _assembly_settings(world.settings.envelope.assembly, choices)
     namespace = world.namespace_in(residency)

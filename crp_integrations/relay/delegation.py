@@ -36,11 +36,6 @@ def delegate(
     """Count a delegation of a session and say what goes down with it.
 
     Spec: related facts §8
-
-    Raises:
-        RequestError: the session is not known.
-        SafetyHalt: its safety budget withholds every answer.
-        AccessDenied: its circuit is half open, it is too deep, or has delegated too often.
     """
     settings = world.settings.sessions
     with world.remembered.one_by_one(), namespace.begin(write=True) as transaction:
@@ -109,12 +104,6 @@ def take_result(namespace: Namespace, world: World, session_id: str, up: Upward)
     """Take what a sub-agent has handed back: its budget bounds the session's, its seal is noted.
 
     Spec: related facts §8
-
-    Returns:
-        The session's safety budget.
-
-    Raises:
-        RequestError: the session is not known.
     """
     budget = world.settings.sessions.budget
     with world.remembered.one_by_one(), namespace.begin(write=True) as transaction:
@@ -165,11 +154,7 @@ def take_result(namespace: Namespace, world: World, session_id: str, up: Upward)
 
 
 def _session(transaction: Transaction, world: World, session_id: str) -> Session:
-    """A session that the store or, under `no-store`, the memory knows.
-
-    Raises:
-        RequestError: neither does.
-    """
+    """A session that the store or, under `no-store`, the memory knows."""
     stored = sessions_of(transaction).session(session_id)
     session = stored or world.remembered.of(session_id).session
     if session is None:

@@ -242,11 +242,7 @@ def judged_answer(
     session_id: str = "",
     left_out: Sequence[tuple[str, str]] = (),
 ) -> JudgedAnswer:
-    """The way through a judge of an answer that somebody else asked for.
-
-    Args:
-        left_out: ids of facts that the judge's provider must not get, and why.
-    """
+    """The way through a judge of an answer that somebody else asked for."""
     decides = settings.dpe.decides == "claims"
     return JudgedAnswer(
         judge, report, dossier, session_id=session_id, decides=decides, left_out=left_out
@@ -254,11 +250,7 @@ def judged_answer(
 
 
 def barred_facts(judge: Judge, context: Envelope | Sequence[Fact | str]) -> list[tuple[str, str]]:
-    """Ids of facts by whose labels the judge's provider must not get them.
-
-    Raises:
-        RequestError: labels are to be withheld, and an envelope does not tell them.
-    """
+    """Ids of facts by whose labels the judge's provider must not get them."""
     withheld = set(judge.settings.withhold_labels)
     if not withheld:
         return []
@@ -278,11 +270,7 @@ def barred_facts(judge: Judge, context: Envelope | Sequence[Fact | str]) -> list
 def _judge_of(
     judge: JudgeSource, options: JudgeOptions, settings: Settings | None
 ) -> tuple[Judge | None, OnReport | None]:
-    """The judge of a call, and who is told of its report besides.
-
-    Raises:
-        RequestError: it is the model that answers, and none does.
-    """
+    """The judge of a call, and who is told of its report besides."""
     check_options("examine", options)
     given = {name: value for name, value in options.items() if value is not None}
     told: Any = given.pop("on_report", None) if isinstance(judge, Judge) else None
@@ -309,11 +297,7 @@ def hand_report(way: JudgedAnswer, report: Report, told: OnReport | None = None)
 
 
 def _finish(way: JudgedAnswer, settings: Settings, told: OnReport | None) -> Report:
-    """The judged report.
-
-    Raises:
-        SafetyHalt: the judge failed, and its `failure` is `halt`.
-    """
+    """The judged report."""
     try:
         return finish(way.played(), settings_digest=settings.digest)
     except SafetyHalt as halt:
@@ -353,11 +337,7 @@ def screened_answer(
     system_prompt: str = "",
     verifier: Verifier | None = None,
 ) -> tuple[Report, Dossier, Settings]:
-    """The report of the stages without a model call, what it is of, and the settings.
-
-    Args:
-        verifier: None for the one that the settings name; for the others see `examine`.
-    """
+    """The report of the stages without a model call, what it is of, and the settings."""
     if not isinstance(answer, str):
         raise RequestError(f"answer is {type(answer).__name__}, wanted a text")
     for name, text in (("question", question), ("system_prompt", system_prompt)):

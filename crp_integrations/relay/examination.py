@@ -73,10 +73,6 @@ def examination_input(
     """What the compliance stages are told of a request.
 
     Spec: CRP-SPEC-005 §13.1, §14.1, §17
-
-    Returns:
-        With the prompt as the caller gave it: system prompt, history and question, with an empty
-        line between them. The facts are no part of it.
     """
     history = (message.content for message in request.history)
     said = (request.system_prompt, *history, request.query)
@@ -104,12 +100,6 @@ def examine_answer(
     """The report on a reply, beside the envelope that the model had, and how it came about.
 
     Spec: CRP-SPEC-005 §1.2
-
-    Args:
-        reads: opens what the window reads; called only when there are facts.
-        envelope: None when the window ended before there was one.
-        needs: that the session's answers are to cover.
-        outdated: names of earlier windows whose sources have changed since.
     """
     facts = envelope.facts if envelope else ()
     dossier = Dossier(
@@ -160,15 +150,7 @@ def earlier_answers(request: Request, outdated: Collection[str] = ()) -> tuple[P
 
 
 def vectors_of(envelope: Envelope, view: View) -> FloatRows | None:
-    """Unit rows of an envelope's facts in their order, shape (facts, dimensions).
-
-    Args:
-        envelope: with one fact at least.
-
-    Returns:
-        None when a fact was withdrawn during the call. The model saw it all the same; without
-        stored vectors its text is embedded again, to equal ones.
-    """
+    """Unit rows of an envelope's facts in their order, shape (facts, dimensions)."""
     # The summary of an earlier window is in no store, and a part of a fact is not all it says.
     told = [
         fact for fact in envelope.facts if fact.spans or fact.source_id.startswith(SUMMARY_SOURCE)
@@ -188,11 +170,7 @@ def vectors_of(envelope: Envelope, view: View) -> FloatRows | None:
 
 
 def passages_of(context: Envelope | Sequence[Fact | str]) -> list[tuple[str, str]]:
-    """Ids and texts of what the model had; texts are named `context-1`, `context-2`, ….
-
-    Raises:
-        RequestError: something is neither a text nor a fact.
-    """
+    """Ids and texts of what the model had; texts are named `context-1`, `context-2`, …."""
     items = context.facts if isinstance(context, Envelope) else context
     passages = []
     for number, item in enumerate(items, 1):
@@ -225,11 +203,7 @@ def needs_of(
 
 
 def prior_answers(prior: Sequence[str | PriorWindow]) -> tuple[PriorWindow, ...]:
-    """Earlier answers of the session; texts are numbered.
-
-    Raises:
-        RequestError: something is neither a text nor a window.
-    """
+    """Earlier answers of the session; texts are numbered."""
     if isinstance(prior, str):
         raise RequestError("prior is one string; give a list of earlier answers, such as [answer]")
     windows = []
@@ -253,11 +227,7 @@ def importances_of(context: Envelope | Sequence[Fact | str]) -> tuple[float, ...
 
 
 def grounding_mode(grounding: GroundingMode | str) -> GroundingMode:
-    """A grounding mode by its word.
-
-    Raises:
-        RequestError: it is not one of the three.
-    """
+    """A grounding mode by its word."""
     try:
         return GroundingMode(grounding)
     except ValueError:

@@ -70,15 +70,7 @@ class RedactingGuard:
             self._known.clear()
 
     def redacted(self, text: str, kinds: tuple[str, ...]) -> str:
-        """The text without the personal data of these kinds.
-
-        Args:
-            kinds: of `crp_integrations.dpe.pii.KINDS` or of another recogniser's, also one that
-                reports leave aside; `*` for all that is looked for.
-
-        Raises:
-            EngineError: a recogniser failed, or nobody looks for a kind.
-        """
+        """The text without the personal data of these kinds."""
         key = sha256_hex(text.encode("utf-8", "surrogatepass")), kinds
         with self._lock:
             begun = self._erasures
@@ -139,15 +131,7 @@ JOURNAL: Final = "journal"
 def with_exceptions(
     guard: Guard, exceptions: Sequence[GovernedException], fabric: Callable[[], Fabric]
 ) -> Guard:
-    """A guard whose denials the registered exceptions may pass; the guard itself without any.
-
-    Args:
-        fabric: whose journals are written and whose clock is asked; not called before the first
-            decision.
-
-    Raises:
-        RequestError: two exceptions have one id, or one names another hook than `journal`.
-    """
+    """A guard whose denials the registered exceptions may pass; the guard itself without any."""
     if not exceptions:
         return guard
     kept = JournalledExceptions(fabric, {one.rollback.event.value for one in exceptions})
@@ -175,11 +159,7 @@ class JournalledExceptions:
         self._read: dict[str, tuple[int, str, list[tuple[str, datetime]]]] = {}
 
     def told(self, used: Used) -> None:
-        """Put a use into the journal of the tenant's namespace.
-
-        Raises:
-            StoreError: it could not be written; the use is then denied.
-        """
+        """Put a use into the journal of the tenant's namespace."""
         fabric = self._fabric()
         data = {
             "exception": used.exception,

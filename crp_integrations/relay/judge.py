@@ -318,11 +318,7 @@ class Judge:
         return known
 
     def _models(self, call: ModelCall, own: Model | None) -> list[tuple[ModelCall, Model, Context]]:
-        """The calls that are tried, each with its model and the context that it is made in.
-
-        A judge by name has a context of its own: what listens to the call around must not hear it.
-        The component's own model may need what stands in the context.
-        """
+        """The calls that are tried, each with its model and the context that it is made in."""
         found = []
         if self._model is not None:
             found.append((call, self._model, separate_context()))
@@ -454,25 +450,14 @@ def _with_fallback_name(asked: ModelCall, call: ModelCall, reply: JudgeReply) ->
 
 
 def check_options(taker: str, options: Mapping[str, Any]) -> None:
-    """Check the names of a component's arguments beside `judge`.
-
-    Raises:
-        TypeError: there is no such argument.
-    """
+    """Check the names of a component's arguments beside `judge`."""
     for name in options:
         if name not in JUDGE_OPTIONS:
             raise TypeError(f"{taker} got an unexpected keyword argument {name!r:.40}")
 
 
 def refuse_own(judge: JudgeSource, taker: str) -> None:
-    """Check that a judge is a model of its own.
-
-    Args:
-        taker: what takes it, and calls no model.
-
-    Raises:
-        RequestError: it is the model that answers.
-    """
+    """Check that a judge is a model of its own."""
     if judge is True or (isinstance(judge, Judge) and judge.own):
         raise RequestError(
             f"judge is True, and {taker} calls no model of its own; give a model, such as "

@@ -47,13 +47,7 @@ class JudgeCaller:
     """Calls models for a judge. Safe under threads."""
 
     def __init__(self, *, timeout_s: float, retries: int, concurrency: int) -> None:
-        """Choose what is the same for every call.
-
-        Args:
-            timeout_s: seconds until a model is given up, with its further attempts.
-            retries: further attempts after a passing failure.
-            concurrency: calls at a time, of all threads together and of each event loop.
-        """
+        """Choose what is the same for every call."""
         self._timeout_s = timeout_s
         self._retries = retries
         self._concurrency = concurrency
@@ -62,12 +56,7 @@ class JudgeCaller:
         self._slots: WeakKeyDictionary[Any, asyncio.Semaphore] = WeakKeyDictionary()
 
     def call(self, model: Model, call: ModelCall, context: Context, started: float) -> JudgeReply:
-        """What a call comes to.
-
-        Args:
-            context: that the call is made in.
-            started: since when the judge is being asked.
-        """
+        """What a call comes to."""
         with self._room:
             until = time.perf_counter() + self._timeout_s
             for attempt in range(self._retries + 1):

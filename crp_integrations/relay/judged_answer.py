@@ -35,11 +35,7 @@ class Judges:
         self._lock = threading.Lock()
 
     def of(self, source: JudgeSource, options: Mapping[str, Any]) -> Judge | None:
-        """The judge for these arguments; the same for the same ones.
-
-        Raises:
-            ConfigError, RequestError: an argument has no usable value.
-        """
+        """The judge for these arguments; the same for the same ones."""
         plain = isinstance(source, str | bool | type(None) | Mapping)
         told = options.get("on_report")
         # Who is told makes no other judge: functions are often made anew for each call.
@@ -139,11 +135,7 @@ class JudgedAnswer:
         return concluded(self._report, self._dossier, run, decides=self._decides)
 
     def played(self, model: Model | None = None) -> Report:
-        """Make the calls, one after the other; the report.
-
-        Raises:
-            SafetyHalt: no reply could be read, and the judge's `failure` is `halt`.
-        """
+        """Make the calls, one after the other; the report."""
         while (call := self.call()) is not None:
             self.take(self.judge.reply(call, model, self.session_id, keep=self.keep))
         return self._ended()

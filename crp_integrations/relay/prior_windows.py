@@ -157,13 +157,6 @@ def hidden_windows(
     """Ids of the windows that showed a fact which the subject may not read, or go on from one.
 
     Spec: CRP-SPEC-003 §14.2, §16.1
-
-    Args:
-        windows: of a session, by number.
-        said: what is kept of them, by id.
-
-    Raises:
-        StoreError: the store cannot be read.
     """
     shown = {id_: [seen.fact_id for seen in window.facts_seen] for id_, window in said.items()}
     ids = {id_ for own in shown.values() for id_ in own}
@@ -194,9 +187,6 @@ def window_report(namespace: Namespace, window_id: str) -> Report | None:
     """The report that is kept on a window; None where none is, or the subject may not hear of it.
 
     Spec: CRP-SPEC-005 §15.4
-
-    Raises:
-        StoreError: the store cannot be read.
     """
     with namespace.begin(write=False) as transaction:
         sessions = sessions_of(transaction)
@@ -223,9 +213,6 @@ def denied_facts(
 
     A fact that is there for nobody any more is not denied: what was said with one that was
     withdrawn is gone with it.
-
-    Args:
-        seen: those that the subject may read, where they are at hand.
     """
     if seen is None:
         seen = namespace.facts(sorted(fact_ids)) if fact_ids else []
@@ -243,9 +230,6 @@ def redacted_hashes(namespace: Namespace, seen: Sequence[Fact]) -> dict[str, str
     """Of facts whose personal data the guard takes out: the hash of what the subject is shown.
 
     A window that showed another text of such a fact may have shown more.
-
-    Args:
-        seen: facts as the subject may read them.
     """
     return {
         fact.fact_id: fact.content_hash for fact in seen if namespace.decision(fact.labels).redact
@@ -258,15 +242,6 @@ def outdated_windows(
     """Names of the windows that showed a fact which says something else by now, or is stale since.
 
     What was said with a fact that is gone altogether is gone with it.
-
-    Args:
-        nodes: of the session, for the moments of its windows.
-
-    Returns:
-        As `named` names them, in their order.
-
-    Raises:
-        StoreError: the store cannot be read.
     """
     ids = sorted({seen.fact_id for window in prior for seen in window.facts_seen})
     if not ids:

@@ -34,9 +34,6 @@ def prompt_messages(request: Request, context: str) -> tuple[Message, ...]:
     """The conversation for one request.
 
     Spec: CRP-SPEC-003 §13.1
-
-    Args:
-        context: the envelope's rendered text, placed verbatim; empty for no context.
     """
     return _conversation(request, system_parts(request), context)
 
@@ -68,12 +65,6 @@ def reckon_room(
     definitions, the frames around them, the answer, and a margin by the counter's exactness.
 
     Spec: CRP-SPEC-003 §7.2 (decisions E19, E20)
-
-    Args:
-        context_limit: the model's context limit in tokens.
-
-    Returns:
-        With the smaller of what is left and the request's own `budget_tokens`, at least 0.
     """
     parts = (*system_parts(request), prompt.CONTEXT_OPEN + prompt.CONTEXT_CLOSE)
     around = _conversation(request, parts, "")
@@ -202,11 +193,6 @@ def parse_needs(text: str, settings: DecomposeSettings) -> tuple[str, ...] | Non
     """The needs in a model's reply.
 
     Spec: CRP-SPEC-003 §5.2
-
-    Returns:
-        One to `settings.most` texts on one line each; None for a reply that is anything but a
-        JSON list of so many texts, each with a content word and at most `settings.longest`
-        characters.
     """
     if len(text) > settings.most * (settings.longest + 8):
         return None
@@ -241,13 +227,6 @@ def count_tokens_of(
     """The tokens of a text or of a conversation, with what the count is worth.
 
     Spec: CRP-SPEC-003 §10.1 (decision E19)
-
-    Args:
-        what: a text, counted alone; or messages, counted with the format around them.
-        tools: tool definitions in the OpenAI shape, sent beside the messages.
-
-    Raises:
-        RequestError: it is neither, or a message holds something other than text.
     """
     given: object = what
     if isinstance(given, str):

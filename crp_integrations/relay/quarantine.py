@@ -54,9 +54,6 @@ def count_findings(
     """Count the findings of a window that is being sealed, after its uses were counted.
 
     Spec: CRP-SPEC-009 §8.4 (decision Fabric)
-
-    Returns:
-        Facts with at least so many findings, in at least such a share of their uses.
     """
     if ending.outcome not in EXAMINED or not ending.keep:
         return []

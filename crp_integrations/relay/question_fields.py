@@ -151,11 +151,7 @@ _WANTED: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def admit(**fields: Any) -> Request:
-    """Make a request of what a caller gave.
-
-    Raises:
-        RequestError: a field has no usable value; names the field and what is wanted.
-    """
+    """Make a request of what a caller gave."""
     query = fields.get("query")
     if isinstance(query, str) and not query.strip():
         raise RequestError("query is empty; ask a question")
@@ -169,10 +165,7 @@ def admit(**fields: Any) -> Request:
 
 
 def _problem(error: ValidationError) -> str:
-    """What is wrong with the first field, in words of this package.
-
-    A value is shown only where it stands for one of a few words: another may be a fact's text.
-    """
+    """What is wrong with the first field, in words of this package."""
     field, problem = first_problem(error)
     first = error.errors(include_url=False)[0]
     kind, seen = first["type"], first["input"]
@@ -191,9 +184,6 @@ def admit_depth(request: Request, settings: Settings) -> None:
     """Stop a call of agents that call agents without end.
 
     Spec: CRP-SPEC-005 §17 (decision D5)
-
-    Raises:
-        AccessDenied: the request comes from deeper than the settings allow.
     """
     most = settings.dpe.amplifiers.stop_above
     if request.loop_depth > most:
@@ -203,11 +193,7 @@ def admit_depth(request: Request, settings: Settings) -> None:
 
 
 def check_session_id(session_id: str) -> str:
-    """A session id as it is.
-
-    Raises:
-        RequestError: it does not follow the syntax of one.
-    """
+    """A session id as it is."""
     if not SESSION_ID.fullmatch(session_id):
         raise RequestError(
             f"session_id {session_id!r:.60} is not crp_sess_ and 16 to 32 letters or digits"

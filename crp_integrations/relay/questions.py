@@ -339,11 +339,7 @@ class Questions:
         )
 
     def _judging(self, asking: QuestionFields) -> World:
-        """The world with the judge of one question; takes its fields out of the others.
-
-        Raises:
-            ConfigError, RequestError: one of them has no usable value, or needs a judge.
-        """
+        """The world with the judge of one question; takes its fields out of the others."""
         named = cast("dict[str, Any]", asking)
         source = named.pop("judge", None)
         given = {name: named.pop(name, None) for name in JUDGE_OPTIONS}

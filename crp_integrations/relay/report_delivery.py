@@ -29,11 +29,7 @@ class ReportDelivery:
     """Hands reports on. Safe under threads; none runs before the first report."""
 
     def __init__(self, receiver: Receiver, capacity: int) -> None:
-        """Prepare to hand on.
-
-        Args:
-            capacity: reports that wait or are being received, at most; further ones are dropped.
-        """
+        """Prepare to hand on."""
         self._receiver = receiver
         self._capacity = capacity
         self._changed = threading.Condition()

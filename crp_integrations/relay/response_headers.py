@@ -116,10 +116,6 @@ def refusal_headers(
     """The headers of a window that was refused before there was an envelope.
 
     Spec: related facts §3
-
-    Args:
-        closed: the window as it was sealed.
-        residency: of its request.
     """
     halted = isinstance(error, SafetyHalt)
     reason = HaltReason(error.reason) if isinstance(error, SafetyHalt) and error.reason else None

@@ -52,11 +52,7 @@ def new_nonce(policy: Policy, world: World) -> str:
 
 
 def require_nonce(nonce: str, policy: Policy, world: World) -> None:
-    """Refuse a nonce that was not given out for exactly this policy.
-
-    Raises:
-        RequestError: it was not, or is malformed.
-    """
+    """Refuse a nonce that was not given out for exactly this policy."""
     refused: RequestError | None = None
     # A nonce of an earlier key is as good, for it was given out by the same operator.
     for key in reversed(_nonce_keys(world)):
@@ -146,17 +142,6 @@ def admit_window(
     """Find a window's place.
 
     Spec: CRP-SPEC-003 §14.1; related facts §5, §6, §8
-
-    Raises:
-        PolicySyntaxError: a policy does not follow its grammar.
-        PolicyRelaxed: the request's policy is less strict than the session's or the operator's.
-        TokenRefused: the session token is not genuine or has expired.
-        StaleTip: the session has gone on since the token was given out.
-        UnknownContinuation: no window of this session has such a continuation id.
-        LimitReached: no further window may go on from those that it names.
-        AccessDenied: the session has ended.
-        RequestError: the nonce does not belong to the policy in force.
-        StoreError: the store cannot be read.
     """
     settings = world.settings
     with namespace.begin(write=False) as transaction:
@@ -267,11 +252,7 @@ def _stricter_session(stored: Session | None, held: Session | None) -> Session |
 def _policy(
     world: World, session: Session | None, agent: Agent | None, request: Request, session_id: str
 ) -> Policy | None:
-    """The session's policy, as strict as the operator's is today, tightened by the request's.
-
-    Returns:
-        None where nobody states one.
-    """
+    """The session's policy, as strict as the operator's is today, tightened by the request's."""
     # The strictest of each directive holds, so an older session follows its operator.
     layers = [
         parse(text)
@@ -308,11 +289,7 @@ def _with_safety_mode(policy: Policy | None, request: Request) -> Policy | None:
 def _halt_reason(
     request: Request, policies: Sequence[Policy], left: float, settings: Settings
 ) -> HaltReason | None:
-    """An oversight of `halt` is honoured unconditionally, and so is a spent budget.
-
-    Args:
-        policies: the one in force, and one that is only reported.
-    """
+    """An oversight of `halt` is honoured unconditionally, and so is a spent budget."""
     if any(policy.overseen(request.oversight) is Oversight.HALT for policy in policies):
         return HaltReason.OVERSIGHT
     return HaltReason.BUDGET_DEPLETED if safety.halts(left, settings.sessions.budget) else None

@@ -205,9 +205,6 @@ def outcome_body(outcome: Outcome) -> bodies.Body | None:
     """What a caller is told of an answer that he does not get, to be printed as JSON.
 
     Spec: CRP-SPEC-003 §8.4; related facts §3
-
-    Returns:
-        None for an answer, and for a 304, which has no body.
     """
     match outcome:
         case Halt(reason=reason, answer=withheld):
@@ -228,13 +225,7 @@ def outcome_body(outcome: Outcome) -> bodies.Body | None:
 
 
 def answer_of(outcome: Outcome) -> Answer:
-    """The answer of a released window.
-
-    Raises:
-        SafetyHalt: the window was halted; carries the report and the window's id.
-        CRPError: the refusal's error.
-        EnvelopeUnchanged: the outcome is a 304, which holds no answer.
-    """
+    """The answer of a released window."""
     match outcome:
         case Release(answer=released):
             return released

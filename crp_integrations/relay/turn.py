@@ -58,11 +58,7 @@ class Turn(Window):
     """
 
     def __init__(self, request: Request, world: World, place: Place = ALONE) -> None:
-        """Make a window.
-
-        Args:
-            place: among the windows of a strategy; on its own by default.
-        """
+        """Make a window."""
         super().__init__(request, world, place)
 
     # --- the four verbs ----------------------------------------------------------------

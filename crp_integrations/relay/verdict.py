@@ -114,12 +114,6 @@ def decide(
     """What becomes of an answer.
 
     Spec: CRP-SPEC-005 §7.4, §8.3, §9.3, §11.5, §19; CRP-SPEC-003 §8.4
-
-    Args:
-        tier: of the envelope, capped by the answer's quality.
-        judgement: of the policy in force on this report.
-        attempts: re-dispatches of this window so far.
-        terms: of the request and the window.
     """
     if report.classification.halts:
         return Withhold(HaltReason.UNACCEPTABLE)
@@ -145,9 +139,6 @@ def unreachable(
     """The refusal of a caller whose demands on quality cannot be met.
 
     Spec: CRP-SPEC-003 §8.4
-
-    Args:
-        listed: tiers that the policy accepts; empty for any.
     """
     if not accepted(tier, wanted):
         said = f"tier {tier} is the best that can be reached, and the caller accepts "
@@ -218,10 +209,7 @@ def _again(
 
 
 def _unsupported(report: Report) -> list[str]:
-    """The claims that are quoted back: those with findings, and those that nothing supports.
-
-    Where somebody read the claims, those that he flagged.
-    """
+    """The claims that are quoted back: those with findings, and those that nothing supports."""
     worst = sorted(
         (
             claim
@@ -286,13 +274,6 @@ class Verdict:
         """Judge a reply.
 
         Spec: CRP-SPEC-005 §7.4; related facts §6
-
-        Args:
-            tier: of the envelope, capped by the answer's quality.
-            reply: one that asks for tools answers nothing yet, and is passed on.
-            attempts: re-dispatches of this window so far.
-            part: whether other windows may go on with the answer.
-            judge_failed: the judge failed, and its owner wants the answer withheld then.
         """
         policy = entered.policy
         judgement = judge(policy, report, tier=tier, oversight=request.oversight)
@@ -333,9 +314,6 @@ class Verdict:
         """Hand violations to where the policies want them reported; never waits.
 
         Spec: related facts §6
-
-        Args:
-            report: with the identity of its window.
         """
         if world.sink is None:
             return
@@ -407,10 +385,6 @@ def may_show_at_once(
     """Whether nothing may withhold a window's answer or ask for it again.
 
     Spec: related facts §7
-
-    Args:
-        request: as the caller gave it.
-        strategy: with which it is dispatched; the first pass of several is no answer.
     """
     if withholds(entered.policy, request.oversight) or may_be_forbidden(settings):
         return False

@@ -141,11 +141,7 @@ class Window:
         return request
 
     def journal(self, event_type: EventType, **data: object) -> None:
-        """Journal something about the window after its end.
-
-        Raises:
-            StoreError: it could not be written.
-        """
+        """Journal something about the window after its end."""
         if self._closed is not None:
             seal, namespace = self._closed.seal, self._fitting.namespace
             journal_events(namespace, self._world, seal, ((event_type, data),))
@@ -188,10 +184,7 @@ class Window:
         )
 
     def _kept_from(self, judge: Judge, envelope: Envelope) -> list[tuple[str, str]]:
-        """Ids of facts that the judge's provider must not get, and why.
-
-        What a tool answered in this conversation is held in memory as well; it is evidence.
-        """
+        """Ids of facts that the judge's provider must not get, and why."""
         labels = self._fitting.labels(envelope)
         barred = set(judge.settings.withhold_labels)
         held = set() if judge.own else set(self._fitting.reads().held())
@@ -262,9 +255,6 @@ class Window:
         """End the window because the model call failed or was cancelled; it is sealed too.
 
         Spec: CRP-SPEC-005 §15.1
-
-        Returns:
-            A `Refusal` with the error, or the outcome reached before, if there was one.
         """
         cancelled = isinstance(error, asyncio.CancelledError | KeyboardInterrupt | GeneratorExit)
         word = "cancelled" if cancelled else "failed"
@@ -438,11 +428,7 @@ class Window:
 
 
 def _session_of(request: Request, world: World) -> str:
-    """The session that was asked for, by its id or by its token; else one that begins.
-
-    Raises:
-        TokenRefused: the token is malformed. Whether it is genuine is seen when the window begins.
-    """
+    """The session that was asked for, by its id or by its token; else one that begins."""
     if request.session_id:
         return request.session_id
     if request.session_token:

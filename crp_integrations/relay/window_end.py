@@ -142,10 +142,6 @@ def trace_of(
     """The trace of a window's pack.
 
     Spec: Summit §Evaluation & Observability
-
-    Args:
-        columns: what the journal says of the pack.
-        hmac: of the journal's event that holds it; empty before that is written.
     """
     rows = zip(
         columns.ids, columns.sources, columns.labels, columns.tokens, columns.scores,
@@ -237,9 +233,6 @@ def observe(
     """Tell whoever observes of a sealed window; no answer depends on what becomes of it.
 
     Nothing is told of a window under `no-store`.
-
-    Args:
-        pack: makes the trace of its pack; None for a window that ended before there was one.
     """
     if world.observer is None or not ending.keep:
         return

@@ -39,11 +39,6 @@ def measure_steps(
     """The steps of a call that is packed and not yet made.
 
     Spec: Summit §Principles
-
-    Args:
-        given: as the caller gave it; `sent` is as its model is asked.
-        made: what the envelope was made of; None for one that a caller has already.
-        view: what was read.
     """
     facts = made.candidates.facts if made is not None else ()
     shown = len(envelope.facts)
@@ -183,12 +178,7 @@ class WindowEnvelope:
         headers: Mapping[str, str] | None = None,
         tier: QualityTier | None = None,
     ) -> None:
-        """Know an envelope for later conditional requests.
-
-        Args:
-            headers: of the window that was released with it; None for a preview.
-            tier: of the envelope before its answer capped it, None where it did not.
-        """
+        """Know an envelope for later conditional requests."""
         chosen = self._candidates
         if chosen is None:
             return

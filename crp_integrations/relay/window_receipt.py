@@ -54,12 +54,6 @@ def receipt_contents(
     """The values that a window's receipt is made of.
 
     Spec: CRP-SPEC-005 §15.4
-
-    Args:
-        request: as it was dispatched in the end.
-        further: calls of the answer behind the one that carries the envelope.
-        envelope: as it was emitted; None for a window that ended before.
-        examined: what the report came from, and how many of its flags are its own.
     """
     fitted = fitting.last
     made = fitting.made if fitted is not None and envelope is not None else None
@@ -109,11 +103,7 @@ def draft_maker(told: Told) -> DraftMaker:
 
 
 def asked_question(request: Request, call: ModelCall | None) -> Asked:
-    """What was asked, as the model was sent it.
-
-    Args:
-        call: the one that was made; None where none was.
-    """
+    """What was asked, as the model was sent it."""
     return Asked(
         query=request.query,
         system_prompt=request.system_prompt,
@@ -172,19 +162,7 @@ def issue_receipt(
     left: SessionUpdate,
     stored: Set[str],
 ) -> UnwrittenReceipt | None:
-    """Sign the receipt on a window, and keep it where its report is kept.
-
-    Args:
-        report: with identity and hash.
-        stored: those of the receipt's facts that are on disk; with another among them, which is
-            held in memory alone, the receipt is so too.
-
-    Returns:
-        None where receipts are off, or the store keeps none.
-
-    Raises:
-        StoreError: it could not be kept.
-    """
+    """Sign the receipt on a window, and keep it where its report is kept."""
     kept = receipts_of(transaction)
     if ending.draft is None or kept is None:
         return None

@@ -68,11 +68,7 @@ class SessionMemories:
 
     @contextmanager
     def one_by_one(self, *, wanted: bool = True) -> Iterator[list[tuple[Session, WindowNode]]]:
-        """Keep what a block leaves in the list, once it has ended well; no two blocks overlap.
-
-        Args:
-            wanted: False for a block that leaves nothing here, which may overlap with others.
-        """
+        """Keep what a block leaves in the list, once it has ended well; no two blocks overlap."""
         left: list[tuple[Session, WindowNode]] = []
         with self._turns if wanted else nullcontext():
             yield left
@@ -153,12 +149,7 @@ class PersonalDataIndex:
     def of(
         self, facts: Sequence[PackedFact], settings: PersonalSettings, most_characters: int
     ) -> PersonalFacts:
-        """Look at an envelope's facts.
-
-        Args:
-            most_characters: of all texts together; those behind it are not looked at, whatever
-                is known of them, so that equal envelopes are told alike.
-        """
+        """Look at an envelope's facts."""
         texts: list[str] = []
         ids: list[str] = []
         unread = 0
@@ -216,11 +207,7 @@ class UnwrittenReceipts:
         self._lock = threading.Lock()
 
     def noted(self, made: UnwrittenReceipt | None, residency: str) -> str:
-        """Hold a receipt unless it was written; its id, empty for none.
-
-        Args:
-            residency: the region of its window.
-        """
+        """Hold a receipt unless it was written; its id, empty for none."""
         if made is None:
             return ""
         id_ = made.receipt.receipt_id
@@ -335,9 +322,6 @@ class World:
         """The namespace of a region; the one of no region for an empty name.
 
         Spec: CRP-SPEC-009 §7.2
-
-        Raises:
-            RequestError: there is no such region; names those that there are.
         """
         found = self.regions.get(residency.lower()) if residency else self.namespace
         if found is None:

@@ -98,10 +98,6 @@ def choose_strategy(wanted: Strategy, accepted: Sequence[Strategy]) -> Strategy:
     """The strategy of a request.
 
     Spec: related facts §7
-
-    Args:
-        wanted: by the caller, the policy or the question.
-        accepted: by the caller, best first; empty for any.
     """
     return wanted if not accepted or wanted in accepted else accepted[0]
 
@@ -147,12 +143,7 @@ class BatchTurns:
     """Several questions played side by side, each in its own session."""
 
     def __init__(self, requests: Sequence[Request], world: World) -> None:
-        """Begin.
-
-        Raises:
-            RequestError: there is no question.
-            LimitReached: there are more than the settings allow.
-        """
+        """Begin."""
         if not requests:
             raise RequestError("a batch has no question; give one at least")
         most = world.settings.dispatch.batch_size

@@ -62,11 +62,7 @@ _ENVELOPES_COUNTS: Final = (names.TOKENS_USED,)
 def worst_headers(
     headers: Iterable[Mapping[str, str]], *, envelopes: bool = True
 ) -> dict[str, str]:
-    """The headers that stand for several windows: of each the worst value, counts added up.
-
-    Args:
-        envelopes: also those that speak of the windows' envelopes.
-    """
+    """The headers that stand for several windows: of each the worst value, counts added up."""
     each = list(headers)
     made: dict[str, str] = {}
     for name, ranks in _WORDS.items():
@@ -106,12 +102,7 @@ class ContinuedAnswer:
         settings: DispatchSettings,
         most_windows: int,
     ) -> None:
-        """Begin with a request.
-
-        Args:
-            window: makes a Turn of a request.
-            most_windows: windows of the whole answer.
-        """
+        """Begin with a request."""
         self._request = request
         self._window = window
         self._settings = settings

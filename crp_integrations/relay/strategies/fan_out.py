@@ -46,12 +46,7 @@ class FannedQuestion:
     """
 
     def __init__(self, request: Request, window: MakeTurn, most: int) -> None:
-        """Begin with a request.
-
-        Args:
-            window: makes a Turn of a request, for a place among others.
-            most: parts that are answered in windows of their own.
-        """
+        """Begin with a request."""
         self.request = request
         self._window = window
         self._most = most

@@ -51,22 +51,14 @@ class AnswerPasses:
     further: list[ModelCall] = field(default_factory=list)
 
     def after(self, call: ModelCall, reply: Reply) -> ModelCall | None:
-        """The call after a reply, which is remembered; None when the answer is there.
-
-        Args:
-            call: with the envelope, as it was fitted for the first pass.
-        """
+        """The call after a reply, which is remembered; None when the answer is there."""
         found = self._after(call, reply)
         if found is not None:
             self.further.append(found)
         return found
 
     def _after(self, call: ModelCall, reply: Reply) -> ModelCall | None:
-        """The call after a reply.
-
-        Args:
-            call: with the envelope, as it was fitted for the first pass.
-        """
+        """The call after a reply."""
         self.done += 1
         if self.strategy is not Strategy.REFLEXIVE or (self.done == 1 and reply.tool_calls):
             self.answer = reply
@@ -181,9 +173,6 @@ class FactSearches:
         """What a reply wants to be looked up.
 
         Searches beyond the most that are allowed are not made.
-
-        Returns:
-            Queries that are new, and a note for each call.
         """
         wanted = [call for call in reply.tool_calls if call.name == SEARCH]
         new: list[str] = []
