@@ -10,7 +10,7 @@ from crp_integrations.messages import ModelCall, Reply
 
 
 def model_error(error: Exception, model: str) -> ModelError:
-    """A chat model's error as one of this package; its words, which may quote a prompt, left out."""
+    """A chat model's error as one of this package; without its words."""
     status = getattr(error, "status_code", None) or getattr(
         getattr(error, "response", None), "status_code", None
     )

@@ -144,7 +144,7 @@ def observe_answer(
         ),
         embedder=namespace.embedder.identity,
     )
-    ending = WindowEnd(
+    end = WindowEnd(
         outcome="halted" if reason else "released",
         envelope=None,
         text=answer,
@@ -155,7 +155,7 @@ def observe_answer(
         draft=draft_maker(told) if world.settings.receipts else None,
         candidates=tuple(fact_id for fact_id, _ in dossier.passages),
     )
-    closed = close(namespace, world, session, None, ending)
+    closed = close(namespace, world, session, None, end)
     # With all of its texts: those that are in no fabric are left out of what is read later.
     made = None
     if closed.receipt_id:

@@ -59,11 +59,10 @@ from crp_integrations.relay import settings as settings_file
 from crp_integrations.relay.compaction import artifact_eraser
 from crp_integrations.relay.components import check_components, maintain_due
 from crp_integrations.relay.components import verified_engine as verified_engine
-from crp_integrations.relay.guard_wrappers import RedactingGuard, with_exceptions
 from crp_integrations.relay.judge import Judge, JudgeSource, OnReport
-from crp_integrations.relay.quarantine import quarantine_due
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.report_delivery import ReportDelivery
+from crp_integrations.relay.safeguards import RedactingGuard, quarantine_due, with_exceptions
 from crp_integrations.relay.settings import Settings
 from crp_integrations.relay.world import Receiver, Reviewer, World
 from crp_integrations.stores.address import is_database, opened_at, refuse_lost_keys

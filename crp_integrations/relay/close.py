@@ -20,7 +20,7 @@ from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Transaction
 from crp_integrations.fabric.search.shelves import Use
 from crp_integrations.relay.close_records import SessionUpdate, update_session, window_events
-from crp_integrations.relay.quarantine import EXAMINED, count_findings, count_shared, quarantine
+from crp_integrations.relay.safeguards import EXAMINED, count_findings, count_shared, quarantine
 from crp_integrations.relay.session_admission import Admission
 from crp_integrations.relay.window_end import Note, WindowEnd, observe, pack_columns, trace_of
 from crp_integrations.relay.window_receipt import issue_receipt
@@ -46,14 +46,16 @@ def window_id(session_id: str, number: int, residency: str = "", turn: int = 0) 
     return "crp_win_" + sha256_hex("\u241f".join(fields))[:WINDOW_ID_LENGTH]
 
 
-def followed_windows(earlier: Sequence[WindowSeal], entered: Admission | None) -> list[WindowSeal]:
+def followed_windows(
+    earlier: Sequence[WindowSeal], admission: Admission | None
+) -> list[WindowSeal]:
     """The windows that one follows: those that it names, else the session's last one.
 
     Nothing follows a refused window, unless there is no other: so a question that was refused uses
     up none of the windows that a session may have in a row.
     """
-    if entered is not None and entered.named:
-        named = {parent.window_id for parent in entered.parents}
+    if admission is not None and admission.named:
+        named = {parent.window_id for parent in admission.parents}
         return [seal for seal in earlier if seal.window_id in named]
     asked = [seal for seal in earlier if seal.outcome != REFUSED]
     return (asked or list(earlier[:1]))[-1:]
@@ -71,24 +73,28 @@ def new_window_id(
 
 
 def require_place(
-    transaction: Transaction, world: World, session_id: str, entered: Admission | None, outcome: str
+    transaction: Transaction,
+    world: World,
+    session_id: str,
+    admission: Admission | None,
+    outcome: str,
 ) -> None:
     """Refuse an answer whose place was taken by another one that was asked at the same time.
 
     Spec: related facts §5
     """
-    if entered is None or outcome not in DELIVERED or not (entered.token or entered.named):
+    if admission is None or outcome not in DELIVERED or not (admission.token or admission.named):
         return
     held = world.remembered.of(session_id).nodes
     windows = sorted(
         (*sessions_of(transaction).windows(session_id), *held), key=lambda one: one.window_number
     )
-    if entered.token is not None:
-        token.tip(entered.token, windows)
-    if entered.continues:
+    if admission.token is not None:
+        token.tip(admission.token, windows)
+    if admission.continues:
         graph.room(
             windows,
-            [one.window_id for one in entered.parents],
+            [one.window_id for one in admission.parents],
             world.settings.sessions.graph,
         )
 
@@ -100,14 +106,14 @@ class ClosedWindow:
     Attributes:
         report: with identity, hash, HMAC and chain integrity filled in.
         window_hmac: the window's HMAC on its own, without its parent.
-        left: the session and the window's node as they were committed.
+        update: the session and the window's node as they were committed.
         receipt_id: of the receipt on it; empty for none.
     """
 
     seal: WindowSeal
     report: Report
     window_hmac: str
-    left: SessionUpdate
+    update: SessionUpdate
     receipt_id: str = ""
 
 
@@ -115,8 +121,8 @@ def close(
     namespace: Namespace,
     world: World,
     session_id: str,
-    entered: Admission | None,
-    ending: WindowEnd,
+    admission: Admission | None,
+    end: WindowEnd,
 ) -> ClosedWindow:
     """Seal a window and commit everything that it leaves behind, together or not at all.
 
@@ -128,36 +134,36 @@ def close(
     checks the whole trail.
 
     Args:
-        entered: the window's place as it was found when it began; None when it never was.
+        admission: the window's place as it was found when it began; None when it never was.
 
     Raises:
         StaleTip, LimitReached: another answer took the window's place meanwhile.
         StoreError: nothing was committed.
     """
-    envelope = ending.envelope
+    envelope = end.envelope
     key = session_key(world.keyring, session_id)
     shown = [(fact.fact_id, fact.source_id) for fact in envelope.facts] if envelope else []
     # What was shown was a candidate as well.
-    named = [*dict.fromkeys([*dict(shown), *ending.candidates])]
+    named = [*dict.fromkeys([*dict(shown), *end.candidates])]
     # Before it begins: a transaction within another could wait for a connection for ever.
     elsewhere = namespace.stored_elsewhere(named)
     with (
-        world.remembered.one_by_one(wanted=not ending.keep) as held,
+        world.remembered.one_by_one(wanted=not end.keep) as held,
         namespace.begin(write=True) as transaction,
     ):
         stored = elsewhere | namespace.stored_here(named, transaction)
-        on_disk = ending.keep and all(
+        on_disk = end.keep and all(
             id_ in stored or source_id.startswith(SUMMARY_SOURCE) for id_, source_id in shown
         )
         earlier = transaction.journal.seals(session_id)
-        require_place(transaction, world, session_id, entered, ending.outcome)
-        follows = followed_windows(earlier, entered)
+        require_place(transaction, world, session_id, admission, end.outcome)
+        follows = followed_windows(earlier, admission)
         number = 1 + max((one.window_number for one in follows), default=0)
-        identity = new_window_id(earlier, session_id, number, namespace.residency, ending.sibling)
+        identity = new_window_id(earlier, session_id, number, namespace.residency, end.sibling)
         now = world.clock.now()
         timestamp = iso(now)
         report, said = finished(
-            ending.report,
+            end.report,
             session_id=session_id,
             window_id=identity,
             window_number=number,
@@ -171,20 +177,20 @@ def close(
             window_id=identity,
             window_number=number,
             timestamp=timestamp,
-            response_hash=sha256(ending.text),
+            response_hash=sha256(end.text),
             report_hash=report.report_hash,
-            outcome=ending.outcome,
+            outcome=end.outcome,
             etag=envelope.etag if envelope else "",
             risk_level=report.risk_level.value,
             parents=[one.hmac for one in follows],
             earlier=earlier,
         )
         integrity = windows.verify(earlier, key) if earlier else ChainIntegrity.UNVERIFIED
-        left = update_session(
+        update = update_session(
             transaction,
             world,
-            entered,
-            ending,
+            admission,
+            end,
             seal,
             report.risk_level,
             now,
@@ -192,16 +198,16 @@ def close(
             follows,
             said=to_json(said).decode() if on_disk else None,
         )
-        pack = pack_columns(ending, envelope, stored) if envelope else None
+        pack = pack_columns(end, envelope, stored) if envelope else None
         drafts = [
             EventDraft(event_type, data, session_id=session_id, window_id=identity)
             for event_type, data in window_events(
                 seal,
-                ending,
+                end,
                 report,
-                left,
+                update,
                 world.settings.sessions.budget,
-                _tier_warning(entered, ending, world),
+                _tier_warning(admission, end, world),
                 pack,
             )
         ]
@@ -211,27 +217,27 @@ def close(
             drafts,
             timestamp,
         )
-        if left.placed and not left.stored:
-            held.append((left.session, left.node))
-        receipt = issue_receipt(transaction, namespace, world, ending, seal, report, left, stored)
-        used = _count_uses(transaction, ending, now)
-        bad = count_findings(transaction, ending, report, world.settings.fabric.lifecycle)
+        if update.placed and not update.stored:
+            held.append((update.session, update.node))
+        receipt = issue_receipt(transaction, namespace, world, end, seal, report, update, stored)
+        used = _count_uses(transaction, end, now)
+        bad = count_findings(transaction, end, report, world.settings.fabric.lifecycle)
     if used and envelope:
         namespace.note_shared_use(used, now)
         namespace.shelve(
             session_id, (Use(f.fact_id, f.source_id, f.community) for f in envelope.facts)
         )
     quarantine(namespace, bad)
-    count_shared(namespace, ending, report, world.settings.fabric.lifecycle)
-    if left.prior is not None and not on_disk:
-        world.remembered.say(session_id, left.prior)
+    count_shared(namespace, end, report, world.settings.fabric.lifecycle)
+    if update.prior is not None and not on_disk:
+        world.remembered.say(session_id, update.prior)
     receipt_id = world.unwritten.noted(receipt, namespace.residency)
     if world.observer is not None:
         hmac = _hmac_of_pack(written)
         trace = None
         if envelope and pack:
-            trace = partial(trace_of, seal, ending, envelope, pack, hmac)
-        observe(world, ending, seal, report, trace, receipt_id)
+            trace = partial(trace_of, seal, end, envelope, pack, hmac)
+        observe(world, end, seal, report, trace, receipt_id)
     alone = window_hmac(
         key,
         session_id=session_id,
@@ -243,7 +249,7 @@ def close(
     )
     # Values of our own: nothing is validated again.
     sealed = report.model_copy(update={"hmac": seal.hmac, "chain_integrity": integrity})
-    return ClosedWindow(seal, sealed, alone, left, receipt_id)
+    return ClosedWindow(seal, sealed, alone, update, receipt_id)
 
 
 def journal_events(
@@ -260,16 +266,16 @@ def journal_events(
 
 
 def _tier_warning(
-    entered: Admission | None, ending: WindowEnd, world: World
+    admission: Admission | None, end: WindowEnd, world: World
 ) -> Mapping[str, object]:
     """What the trail is warned of when the tiers of a continued answer fall.
 
     Spec: CRP-SPEC-003 §14.3
     """
-    if entered is None or ending.envelope is None:
+    if admission is None or end.envelope is None:
         return {}
-    before = sorted(entered.prior, key=lambda window: window.window_number)
-    history = [*(window.quality_tier for window in before), ending.envelope.quality_tier]
+    before = sorted(admission.prior, key=lambda window: window.window_number)
+    history = [*(window.quality_tier for window in before), end.envelope.quality_tier]
     found = falling(history, world.settings.envelope)
     return found.data if found else {}
 
@@ -280,10 +286,10 @@ def _hmac_of_pack(written: Sequence[Event]) -> str:
     return next(events, "")
 
 
-def _count_uses(transaction: Transaction, ending: WindowEnd, now: datetime) -> list[str]:
-    if ending.envelope is None or ending.outcome not in EXAMINED or not ending.keep:
+def _count_uses(transaction: Transaction, end: WindowEnd, now: datetime) -> list[str]:
+    if end.envelope is None or end.outcome not in EXAMINED or not end.keep:
         return []
-    used = [fact.fact_id for fact in ending.envelope.facts]
+    used = [fact.fact_id for fact in end.envelope.facts]
     if used:
         transaction.facts.touch(used, now)
     return used

@@ -55,8 +55,8 @@ class SessionUpdate:
 def update_session(
     transaction: Transaction,
     world: World,
-    entered: Admission | None,
-    ending: WindowEnd,
+    admission: Admission | None,
+    end: WindowEnd,
     seal: WindowSeal,
     risk_level: RiskLevel,
     now: datetime,
@@ -81,54 +81,56 @@ def update_session(
         session_id=seal.session_id,
         created_at=at,
         modified_at=at,
-        safety_budget=entered.safety_budget if entered else world.settings.sessions.budget.start,
+        safety_budget=admission.safety_budget
+        if admission
+        else world.settings.sessions.budget.start,
     )
     before = session.safety_budget
-    if entered is not None:
-        before = safety.ceiling(before, entered.safety_budget)
-        if ending.sibling:
+    if admission is not None:
+        before = safety.ceiling(before, admission.safety_budget)
+        if end.sibling:
             # Each window of a fan-out has the whole budget of the one that it hangs from, and
             # the smallest that is left goes on.
-            before = entered.safety_budget
+            before = admission.safety_budget
     left = before
-    if ending.outcome == "released":
+    if end.outcome == "released":
         left = safety.charge(before, risk_level, world.settings.sessions.budget.costs)
     session = session.changed(
         modified_at=at,
         safety_budget=min(session.safety_budget, left),
-        policy=_session_policy(session.policy, entered),
+        policy=_session_policy(session.policy, admission),
         ended=session.ended or safety.ended(min(session.safety_budget, left)),
-        tool_calls=session.tool_calls + ending.tool_calls,
-        **(ending.born if _begins_session(kept, entered, ending, earlier) else {}),
+        tool_calls=session.tool_calls + end.tool_calls,
+        **(end.born if _begins_session(kept, admission, end, earlier) else {}),
     )
-    placed = entered is not None or seal.outcome != REFUSED or not earlier
+    placed = admission is not None or seal.outcome != REFUSED or not earlier
     node = WindowNode(
         window_id=seal.window_id,
         session_id=seal.session_id,
         window_number=seal.window_number,
         parents=tuple(one.window_id for one in follows),
-        pattern=entered.pattern if entered else Pattern.LINEAR,
-        strategy=ending.strategy,
+        pattern=admission.pattern if admission else Pattern.LINEAR,
+        strategy=end.strategy,
         continuation_id=new_continuation(world.ids, seal.window_number, world.settings.max_windows)
         if seal.outcome == "released"
         else "",
         etag=seal.etag,
-        quality_tier=ending.envelope.quality_tier if ending.envelope else None,
+        quality_tier=end.envelope.quality_tier if end.envelope else None,
         risk_level=risk_level,
         safety_budget=left,
         hmac=seal.hmac,
         timestamp=seal.timestamp,
-        tokens=ending.tokens,
+        tokens=end.tokens,
         response_hash=seal.response_hash,
         outcome=seal.outcome,
-        transfer=ending.transfer.type if ending.transfer else None,
-        tokens_transferred=ending.transfer.tokens if ending.transfer else 0,
-        summary_hash=ending.transfer.summary_hash if ending.transfer else "",
+        transfer=end.transfer.type if end.transfer else None,
+        tokens_transferred=end.transfer.tokens if end.transfer else 0,
+        summary_hash=end.transfer.summary_hash if end.transfer else "",
     )
-    prior = _prior_window(ending, seal)
+    prior = _prior_window(end, seal)
     # What a window without a store spends or tightens binds a session that has one: numbers, ids
     # and hashes are kept of it, and nothing that was said.
-    if placed and (ending.keep or stored is not None):
+    if placed and (end.keep or stored is not None):
         # One that has ended stays as it is; the window that was refused for it is sealed.
         if stored is None or not stored.ended:
             sessions.keep(session)
@@ -136,53 +138,53 @@ def update_session(
             node,
             prior=None if said is None else prior,
             report=said or "",
-            facts=[fact.fact_id for fact in ending.envelope.facts] if ending.envelope else [],
-            given=[window.window_id for window in entered.told] if entered else [],
+            facts=[fact.fact_id for fact in end.envelope.facts] if end.envelope else [],
+            given=[window.window_id for window in admission.told] if admission else [],
         )
     return SessionUpdate(
         session,
         node,
         round(before - left, 4),
         prior,
-        kept=placed and ending.keep and said is not None,
-        stored=ending.keep or stored is not None,
+        kept=placed and end.keep and said is not None,
+        stored=end.keep or stored is not None,
         placed=placed,
     )
 
 
 def _begins_session(
     kept: Session | None,
-    entered: Admission | None,
-    ending: WindowEnd,
+    admission: Admission | None,
+    end: WindowEnd,
     earlier: Sequence[WindowSeal],
 ) -> bool:
     """Whether a window says whose its session is: the first that came in, and none refused."""
-    if entered is None and ending.outcome == REFUSED:
+    if admission is None and end.outcome == REFUSED:
         return False
     return kept is None or all(one.outcome == REFUSED for one in earlier)
 
 
-def _session_policy(kept: str, entered: Admission | None) -> str:
+def _session_policy(kept: str, admission: Admission | None) -> str:
     """The session's policy: no window that began before a stricter one was stated relaxes it."""
-    if entered is None or not entered.stated:
+    if admission is None or not admission.stated:
         return kept
-    return render(strictest(entered.policy, parse(kept)) if kept else entered.policy)
+    return render(strictest(admission.policy, parse(kept)) if kept else admission.policy)
 
 
-def _prior_window(ending: WindowEnd, seal: WindowSeal) -> PriorWindow | None:
-    if ending.envelope is None or seal.outcome != "released":
+def _prior_window(end: WindowEnd, seal: WindowSeal) -> PriorWindow | None:
+    if end.envelope is None or seal.outcome != "released":
         return None
-    envelope = ending.envelope.model_copy(update={"window_number": seal.window_number})
-    prior = envelope.as_prior(hashes=ending.hashes)
+    envelope = end.envelope.model_copy(update={"window_number": seal.window_number})
+    prior = envelope.as_prior(hashes=end.hashes)
     # Values of our own: dozens of facts are not validated twice.
-    return prior.model_copy(update={"answer": ending.text, "window_id": seal.window_id})
+    return prior.model_copy(update={"answer": end.text, "window_id": seal.window_id})
 
 
 def window_events(
     seal: WindowSeal,
-    ending: WindowEnd,
+    end: WindowEnd,
     report: Report,
-    left: SessionUpdate,
+    update: SessionUpdate,
     settings: BudgetSettings,
     fallen: Mapping[str, object],
     pack: PackColumns | None,
@@ -195,14 +197,14 @@ def window_events(
     an id follows from what the fact says, and would confirm a guess at it.
     """
     events = [
-        *_opening_events(seal, ending, left, pack),
-        *((event_type, dict(data)) for event_type, data in ending.notes),
+        *_opening_events(seal, end, update, pack),
+        *((event_type, dict(data)) for event_type, data in end.notes),
         *(
-            _examination_events(seal, report, ending, fallen)
+            _examination_events(seal, report, end, fallen)
             if seal.outcome in ("released", "halted")
-            else [(EventType.DISPATCH_FAILED, {"outcome": seal.outcome, "error": ending.error})]
+            else [(EventType.DISPATCH_FAILED, {"outcome": seal.outcome, "error": end.error})]
         ),
-        *_session_events(left, settings),
+        *_session_events(update, settings),
     ]
     # The seal's formula leaves some of its fields out; here the journal's chain covers them.
     events[-1][1].update(closing(seal))
@@ -210,10 +212,10 @@ def window_events(
 
 
 def _opening_events(
-    seal: WindowSeal, ending: WindowEnd, left: SessionUpdate, pack: PackColumns | None
+    seal: WindowSeal, end: WindowEnd, update: SessionUpdate, pack: PackColumns | None
 ) -> Iterator[tuple[EventType, dict[str, Any]]]:
     if seal.window_number == 1:
-        session = left.session
+        session = update.session
         created = session_created(
             seal.session_id,
             seal.window_id,
@@ -225,25 +227,25 @@ def _opening_events(
         yield created.event_type, dict(created.data)
     else:
         told: dict[str, Any] = {"parent_hmac": seal.parent_hmac}
-        if ending.outdated:
-            told["outdated"] = list(ending.outdated)
+        if end.outdated:
+            told["outdated"] = list(end.outdated)
         yield EventType.SESSION_CONTINUED, told
     if pack is None:
         return
     yield EventType.FACT_RETRIEVED, pack.told()
-    began: dict[str, Any] = {"model": ending.model, "etag": pack.pack["etag"]}
-    began |= {one.step.value: one.counts for one in ending.steps}
-    if ending.invocation_hash:
-        began["invocation_hash"] = ending.invocation_hash
+    began: dict[str, Any] = {"model": end.model, "etag": pack.pack["etag"]}
+    began |= {one.step.value: one.counts for one in end.steps}
+    if end.invocation_hash:
+        began["invocation_hash"] = end.invocation_hash
     yield EventType.DISPATCH_STARTED, began
 
 
 def _examination_events(
-    seal: WindowSeal, report: Report, ending: WindowEnd, fallen: Mapping[str, object]
+    seal: WindowSeal, report: Report, end: WindowEnd, fallen: Mapping[str, object]
 ) -> Iterator[tuple[EventType, dict[str, Any]]]:
     yield (
         EventType.DISPATCH_COMPLETED,
-        {"response_hash": seal.response_hash, **usage_fields(ending.usage)},
+        {"response_hash": seal.response_hash, **usage_fields(end.usage)},
     )
     yield (
         EventType.DPE_COMPLETED,
@@ -262,16 +264,16 @@ def _examination_events(
     if report.eu_ai_act_class is not AiActClass.UNKNOWN:
         yield EventType.EU_AI_ACT_CLASSIFIED, {"class": report.eu_ai_act_class.value}
     if seal.outcome == "halted":
-        yield EventType.SAFETY_HALT, {"reason": ending.reason} if ending.reason else {}
+        yield EventType.SAFETY_HALT, {"reason": end.reason} if end.reason else {}
 
 
 def _session_events(
-    left: SessionUpdate, settings: BudgetSettings
+    update: SessionUpdate, settings: BudgetSettings
 ) -> Iterator[tuple[EventType, dict[str, Any]]]:
-    if left.charged and safety.halts(left.session.safety_budget, settings):
+    if update.charged and safety.halts(update.session.safety_budget, settings):
         yield (
             EventType.SAFETY_BUDGET_DEPLETED,
-            {"budget": f"{left.session.safety_budget:.4f}"},
+            {"budget": f"{update.session.safety_budget:.4f}"},
         )
-    if left.node.pattern is Pattern.FAN_IN:
-        yield EventType.FAN_IN_MERGED, {"parents": list(left.node.parents)}
+    if update.node.pattern is Pattern.FAN_IN:
+        yield EventType.FAN_IN_MERGED, {"parents": list(update.node.parents)}

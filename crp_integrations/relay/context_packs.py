@@ -104,7 +104,7 @@ def log_pack(composed: Composed, namespace: Namespace, world: World) -> None:
         append(transaction.journal, key, [draft], iso(world.clock.now()))
 
 
-class Artifacts(Questions):
+class ArtifactSandboxes(Questions):
     """The part of a relay that keeps bulky texts out of prompts."""
 
     @property

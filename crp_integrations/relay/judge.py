@@ -210,8 +210,6 @@ class Judge:
         """The model's name; empty for the component's own."""
         return self._name
 
-    # --- whether it is asked ---------------------------------------------------------------
-
     def skips(self, report: Report, session_id: str = "") -> str:
         """Why an answer is not judged; empty where it is."""
         if self.settings.when == DOUBT and without_doubt(report.claims):
@@ -258,8 +256,6 @@ class Judge:
             spent.usd += (0.0 if reply.error else inf) if cost is None else cost
             while len(self._sessions) > MOST_SESSIONS:
                 self._sessions.popitem(last=False)
-
-    # --- calling ---------------------------------------------------------------------------
 
     def reply(
         self,
@@ -354,8 +350,6 @@ class Judge:
         for pool in late:
             pool.shutdown(wait=True)
 
-    # --- the cache -------------------------------------------------------------------------
-
     def _key(self, call: ModelCall) -> str:
         told = [[str(one.role), one.content] for one in call.messages]
         return sha256_hex(canonical([call.model, told, repr(call.temperature), call.max_tokens]))
@@ -383,8 +377,6 @@ class Judge:
         """Take a reply out of the cache, as one that cannot be read."""
         with self._lock:
             self._known.pop(self._key(call), None)
-
-    # --- made of what was given ------------------------------------------------------------
 
     def terms(
         self, own_model: str = "", own_window: int = 0, left_out: Iterable[tuple[str, str]] = ()

@@ -20,7 +20,7 @@ from crp_integrations.fabric.records import Document, Fact, IngestReport, Stream
 from crp_integrations.headers.cache import CacheDirectives
 from crp_integrations.ports import Model
 from crp_integrations.receipt.records import Receipt
-from crp_integrations.relay.context_packs import Artifacts, ContextPacks, assemble_for
+from crp_integrations.relay.context_packs import ArtifactSandboxes, ContextPacks, assemble_for
 from crp_integrations.relay.delegation import delegate, take_result
 from crp_integrations.relay.prior_windows import window_report
 from crp_integrations.relay.prompt import Conversation, count_tokens_of
@@ -47,7 +47,7 @@ class Loader(Protocol):
         ...
 
 
-class Relay(ContextPacks, Artifacts):
+class Relay(ContextPacks, ArtifactSandboxes):
     """Answers questions from a fabric and checks every answer. Safe under threads.
 
     Made by `Relay.open`. Every call takes the same optional fields of a `Request`: `model`,

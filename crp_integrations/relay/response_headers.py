@@ -17,7 +17,7 @@ from crp_integrations.relay.close import ClosedWindow
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.session_admission import Admission, new_nonce, token_scope
 from crp_integrations.relay.strategies.single_window import AnswerPasses
-from crp_integrations.relay.verdict import Verdict
+from crp_integrations.relay.verdict import AnswerVerdict
 from crp_integrations.relay.window_end import WindowCalls
 from crp_integrations.relay.world import World
 from crp_integrations.seals import sha256_hex
@@ -27,11 +27,11 @@ from crp_integrations.session.graph import lineage, root
 from crp_integrations.session.history import tiers
 from crp_integrations.session.records import DELIVERED, WindowNode
 from crp_integrations.session.token import SessionToken
-from crp_integrations.vocabulary import AdviceWord, HaltReason, QualityTier, Strategy
+from crp_integrations.vocabulary import AdviceWord, HaltReason, Strategy
 
 INHERITANCE: Final = "inheritance"
 # Windows from the root that a header has room for; a longer line has the root alone.
-LONGEST_LINE: Final = 250
+LONGEST_LINEAGE: Final = 250
 LARGEST_SEED: Final = 10**15
 
 
@@ -41,57 +41,60 @@ class WindowHeaders:
 
     envelope: Envelope
     closed: ClosedWindow
-    entered: Admission | None
+    admission: Admission | None
     request: Request
-    attempts: WindowCalls
+    calls: WindowCalls
     passes: AnswerPasses
     cache_status: CacheOutcome | None
-    verdict: Verdict | None = None
+    verdict: AnswerVerdict | None = None
 
 
-def window_headers(about: WindowHeaders, world: World) -> dict[str, str]:
+def window_headers(parts: WindowHeaders, world: World) -> dict[str, str]:
     """The response headers of a window.
 
     Spec: CRP-SPEC-003 §15, CRP-SPEC-005 §20
     """
-    closed = about.closed
+    closed = parts.closed
     number = closed.seal.window_number
     return render(
-        about.envelope,
+        parts.envelope,
         closed.report,
         session_id=closed.seal.session_id,
         window_number=number,
         window_total=max(number, world.settings.max_windows),
         seal=closed.seal,
         window_hmac=closed.window_hmac,
-        cache_status=about.cache_status,
-        continuation_id=_suggested(about),
-        passed=session_values(about, world),
+        cache_status=parts.cache_status,
+        continuation_id=_suggested(parts),
+        passed=session_values(parts, world),
         settings=world.settings.headers,
     )
 
 
-def session_values(about: WindowHeaders, world: World) -> Passed:
+def session_values(parts: WindowHeaders, world: World) -> Passed:
     """What session, policy and agents say of a sealed window.
 
     Spec: related facts §3
     """
-    closed, request, verdict = about.closed, about.request, about.verdict
-    session, node = closed.left.session, closed.left.node
-    windows = (*(about.entered.windows if about.entered else ()), node)
-    line = _line(windows, node)
+    closed, request, verdict = parts.closed, parts.request, parts.verdict
+    session, node = closed.update.session, closed.update.node
+    windows = (*(parts.admission.windows if parts.admission else ()), node)
+    lineage_ids = _lineage(windows, node)
     judged = verdict.judgement if verdict else None
     told = judged.violations if judged and judged.enforced else ()
-    policy = about.entered.policy if about.entered else None
+    policy = parts.admission.policy if parts.admission else None
     names, settings = _places(closed), world.settings.headers
     seed = request.seed
+    revised = request.strategy is Strategy.REFLEXIVE and parts.passes.done > 1
     return Passed(
         policy_applied=written(policy) if policy else "",
         violation=tuple(dict.fromkeys(one.directive.partition(" ")[0] for one in told)),
         oversight_mode=policy.overseen(request.oversight) if policy else None,
-        halt_reason=_reason(verdict),
+        halt_reason=verdict.reason if verdict else None,
         seed=seed if seed is not None and 0 <= seed < LARGEST_SEED else None,
-        nonce=new_nonce(policy, world) if policy and about.entered and about.entered.stated else "",
+        nonce=new_nonce(policy, world)
+        if policy and parts.admission and parts.admission.stated
+        else "",
         residency=request.residency,
         phase=request.phase,
         loop_depth=request.loop_depth,
@@ -99,14 +102,14 @@ def session_values(about: WindowHeaders, world: World) -> Passed:
         budget_warning=safety.warning(session.safety_budget, world.settings.sessions.budget),
         tool_calls=session.tool_calls or None,
         session_parent=session.parent_session,
-        revision_round=about.passes.round if _revised(about) else None,
-        dag_root=line[0] if line else root(windows),
-        lineage=line if len(line) <= LONGEST_LINE else (),
-        report_uri=settings.report_uri.format(**names) if closed.left.kept else "",
+        revision_round=parts.passes.round if revised else None,
+        dag_root=lineage_ids[0] if lineage_ids else root(windows),
+        lineage=lineage_ids if len(lineage_ids) <= LONGEST_LINEAGE else (),
+        report_uri=settings.report_uri.format(**names) if closed.update.kept else "",
         trail_id=trail_id(closed.seal.session_id, request.residency),
         trail_uri=settings.trail_uri.format(**names),
-        set_session=_set_session(about, windows, world),
-        flow_remedy=next(reversed(about.attempts.remedies), ""),
+        set_session=_set_session(parts, windows, world),
+        flow_remedy=next(reversed(parts.calls.remedies), ""),
     )
 
 
@@ -120,7 +123,7 @@ def refusal_headers(
     halted = isinstance(error, SafetyHalt)
     reason = HaltReason(error.reason) if isinstance(error, SafetyHalt) and error.reason else None
     relaxed = isinstance(error, PolicyRelaxed)
-    left = closed.left.session.safety_budget
+    left = closed.update.session.safety_budget
     return write(
         ResponseHeaders(
             session_id=closed.seal.session_id,
@@ -142,20 +145,12 @@ def trail_id(session_id: str, residency: str = "") -> str:
     return "crp_trail_" + sha256_hex("\u241f".join(("trail", session_id, residency)))[:24]
 
 
-def _reason(verdict: Verdict | None) -> HaltReason | None:
-    return verdict.reason if verdict else None
-
-
-def _revised(about: WindowHeaders) -> bool:
-    return about.request.strategy is Strategy.REFLEXIVE and about.passes.done > 1
-
-
 def _places(closed: ClosedWindow) -> dict[str, str]:
     seal = closed.seal
     return {"session_id": seal.session_id, "window_id": seal.window_id}
 
 
-def _line(windows: tuple[WindowNode, ...], node: WindowNode) -> tuple[str, ...]:
+def _lineage(windows: tuple[WindowNode, ...], node: WindowNode) -> tuple[str, ...]:
     """Windows from the root to this one; empty where one of them came while it was under way."""
     try:
         return lineage(windows, node.window_id)
@@ -163,25 +158,21 @@ def _line(windows: tuple[WindowNode, ...], node: WindowNode) -> tuple[str, ...]:
         return ()
 
 
-def _history(windows: tuple[WindowNode, ...], world: World) -> tuple[QualityTier, ...]:
-    """The tier of each window; of a session longer than its graph may be, of the last ones."""
-    return tiers(windows)[-world.settings.sessions.graph.nodes :]
-
-
 def _set_session(
-    about: WindowHeaders, windows: tuple[WindowNode, ...], world: World
+    parts: WindowHeaders, windows: tuple[WindowNode, ...], world: World
 ) -> SetSession | None:
-    """The token for the next window; none where the session has ended or was not entered.
+    """The token for the next window; none where the session has ended or was not admitted.
 
     Spec: CRP-SPEC-003 §14.3; related facts §5
     """
-    closed, entered = about.closed, about.entered
-    session, node = closed.left.session, closed.left.node
-    if entered is None or session.ended or closed.seal.outcome not in DELIVERED:
+    closed, admission = parts.closed, parts.admission
+    session, node = closed.update.session, closed.update.node
+    if admission is None or session.ended or closed.seal.outcome not in DELIVERED:
         return None
     settings = world.settings.sessions.token
     now = int(world.clock.now().timestamp())
-    history = _history(windows, world)
+    # Of a session longer than its graph may be, the tiers of the last windows.
+    history = tiers(windows)[-world.settings.sessions.graph.nodes :]
     signed = token.sign(
         SessionToken(
             session_id=session.session_id,
@@ -192,8 +183,8 @@ def _set_session(
             continuation_id=node.continuation_id,
             pattern=node.pattern,
             strategy=node.strategy,
-            policy_hash=policy_hash(entered.policy),
-            state_hash=about.envelope.state_hash,
+            policy_hash=policy_hash(admission.policy),
+            state_hash=parts.envelope.state_hash,
             scope=token_scope(world),
             issued_at=now,
             expires_at=token.expiry(now, settings),
@@ -209,11 +200,11 @@ def _set_session(
     )
 
 
-def _suggested(about: WindowHeaders) -> str | None:
+def _suggested(parts: WindowHeaders) -> str | None:
     """The continuation id, where another window is suggested.
 
     Spec: CRP-SPEC-003 §10.3, §14.1; CRP-SPEC-005 §10.3
     """
-    wanted = about.envelope.suggests(AdviceWord.CONTINUE)
-    wanted = wanted or about.closed.report.quality.completeness.recommendation == "continue"
-    return about.closed.left.node.continuation_id or None if wanted else None
+    wanted = parts.envelope.suggests(AdviceWord.CONTINUE)
+    wanted = wanted or parts.closed.report.quality.completeness.recommendation == "continue"
+    return parts.closed.update.node.continuation_id or None if wanted else None

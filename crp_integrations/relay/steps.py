@@ -50,7 +50,7 @@ class Dispatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted(Dispatch):
+class FittedDispatch(Dispatch):
     """A dispatch for the answer.
 
     Attributes:

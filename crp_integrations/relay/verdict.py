@@ -237,7 +237,7 @@ _LOG = logging.getLogger("crp_integrations.relay")
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class AnswerVerdict:
     """What is done with a reply, and why.
 
     Attributes:
@@ -264,20 +264,20 @@ class Verdict:
         tier: QualityTier,
         *,
         request: Request,
-        entered: Admission,
+        admission: Admission,
         reply: Reply,
         attempts: int,
         world: World,
         part: bool = False,
         judge_failed: bool = False,
-    ) -> Verdict:
+    ) -> AnswerVerdict:
         """Judge a reply.
 
         Spec: CRP-SPEC-005 §7.4; related facts §6
         """
-        policy = entered.policy
+        policy = admission.policy
         judgement = judge(policy, report, tier=tier, oversight=request.oversight)
-        only = entered.report_only
+        only = admission.report_only
         reported = None if only is None else judge(only, report, tier=tier, enforced=False)
         decision: Decision = Deliver()
         terms = Terms(
@@ -301,7 +301,7 @@ class Verdict:
             )
         if judge_failed and isinstance(decision, Deliver):
             decision = Withhold(HaltReason.JUDGE_FAILED)
-        wanted = reviewed(judgement, safety.rounded(entered.safety_budget), terms)
+        wanted = reviewed(judgement, safety.rounded(admission.safety_budget), terms)
         approved = False
         if isinstance(decision, Deliver) and wanted and not terms.unanswered:
             approved = _approved(request, report, reply, world)
@@ -380,15 +380,15 @@ def _approved(request: Request, report: Report, reply: Reply, world: World) -> b
 
 
 def may_show_at_once(
-    entered: Admission, request: Request, strategy: Strategy, settings: Settings
+    admission: Admission, request: Request, strategy: Strategy, settings: Settings
 ) -> bool:
     """Whether nothing may withhold a window's answer or ask for it again.
 
     Spec: related facts §7
     """
-    if withholds(entered.policy, request.oversight) or may_be_forbidden(settings):
+    if withholds(admission.policy, request.oversight) or may_be_forbidden(settings):
         return False
-    if safety.needs_review(entered.safety_budget, settings.sessions.budget):
+    if safety.needs_review(admission.safety_budget, settings.sessions.budget):
         return False
     if strategy is Strategy.REFLEXIVE:
         return False

@@ -137,7 +137,7 @@ _LOG = logging.getLogger("crp_integrations.relay")
 
 
 def trace_of(
-    seal: WindowSeal, ending: WindowEnd, envelope: Envelope, columns: PackColumns, hmac: str = ""
+    seal: WindowSeal, end: WindowEnd, envelope: Envelope, columns: PackColumns, hmac: str = ""
 ) -> PackTrace:
     """The trace of a window's pack.
 
@@ -153,13 +153,13 @@ def trace_of(
         timestamp=seal.timestamp,
         etag=envelope.etag,
         state_hash=envelope.state_hash,
-        model=ending.model,
-        invocation_hash=ending.invocation_hash,
+        model=end.model,
+        invocation_hash=end.invocation_hash,
         token_budget=envelope.token_budget,
         token_count=envelope.token_count,
         available=envelope.total_facts_available,
         held=columns.held,
-        assembly_us=ending.assembly_us,
+        assembly_us=end.assembly_us,
         items=traced_items(
             {
                 "id": id_,
@@ -176,11 +176,11 @@ def trace_of(
     )
 
 
-def pack_columns(ending: WindowEnd, envelope: Envelope, stored: Set[str]) -> PackColumns:
+def pack_columns(end: WindowEnd, envelope: Envelope, stored: Set[str]) -> PackColumns:
     """What the journal says of a window's pack; facts that are not on disk are not named."""
     shown = [fact for fact in envelope.facts if fact.fact_id in stored]
     ids = [fact.fact_id for fact in shown]
-    labels, decisions = ending.labels, ending.decisions
+    labels, decisions = end.labels, end.decisions
     # Few classes of labels, many items.
     named = {of: security_label(of) for of in {*labels.values()}}
     unlabelled = security_label(())
@@ -191,7 +191,7 @@ def pack_columns(ending: WindowEnd, envelope: Envelope, stored: Set[str]) -> Pac
             "budget_tokens": envelope.token_budget,
             "tokens": envelope.token_count,
             "available": envelope.total_facts_available,
-            "assembly_us": ending.assembly_us,
+            "assembly_us": end.assembly_us,
         },
         ids=ids,
         sources=[fact.source_id for fact in shown],
@@ -224,7 +224,7 @@ def microseconds_between(began: datetime, ended: datetime) -> int:
 
 def observe(
     world: World,
-    ending: WindowEnd,
+    end: WindowEnd,
     seal: WindowSeal,
     report: Report,
     pack: Callable[[], PackTrace] | None,
@@ -234,24 +234,24 @@ def observe(
 
     Nothing is told of a window under `no-store`.
     """
-    if world.observer is None or not ending.keep:
+    if world.observer is None or not end.keep:
         return
-    examined = seal.outcome in ("released", "halted") and ending.envelope is not None
+    examined = seal.outcome in ("released", "halted") and end.envelope is not None
     try:
         world.observer.sealed(
             WindowTrace(
                 session_id=seal.session_id,
                 window_id=seal.window_id,
                 outcome=seal.outcome,
-                strategy=ending.strategy.value,
-                model=ending.model,
-                error=ending.error,
+                strategy=end.strategy.value,
+                model=end.model,
+                error=end.error,
                 report_hash=seal.report_hash,
                 window_hmac=seal.hmac,
                 receipt_id=receipt_id,
                 pack=pack() if pack else None,
-                evaluated=evaluated(report, ending.envelope, ending.usage)
-                if examined and ending.envelope is not None
+                evaluated=evaluated(report, end.envelope, end.usage)
+                if examined and end.envelope is not None
                 else None,
                 judged=JudgeTrace.of(report.judge) if report.judge is not None else None,
             )

@@ -27,7 +27,7 @@ from crp_integrations.relay import prompt
 from crp_integrations.relay.conditional_requests import ConditionalRequest
 from crp_integrations.relay.prompt import InformationNeeds
 from crp_integrations.relay.records import Request
-from crp_integrations.relay.steps import Fitted
+from crp_integrations.relay.steps import FittedDispatch
 from crp_integrations.relay.window_end import microseconds_between
 from crp_integrations.relay.world import World
 from crp_integrations.vocabulary import QualityTier, Strategy
@@ -89,7 +89,7 @@ class WindowEnvelope:
     def __init__(self, request: Request, session_id: str, world: World) -> None:
         self.request = self._given = request
         self.steps: tuple[Measured, ...] = ()
-        self.last: Fitted | None = None
+        self.last: FittedDispatch | None = None
         self.made: Fit | None = None
         self.assembly_us = 0
         self.namespace = world.namespace_in(request.residency)
@@ -133,7 +133,7 @@ class WindowEnvelope:
             self._view = self.namespace.view(self._session_id, keep_counts=keep)
         return self._view
 
-    def fit(self, model: str, context_limit: int | None = None) -> Fitted:
+    def fit(self, model: str, context_limit: int | None = None) -> FittedDispatch:
         """Pack for a model: its tokenizer, its context limit.
 
         Spec: CRP-SPEC-003 §10.1
@@ -156,7 +156,7 @@ class WindowEnvelope:
             seed=request.seed,
             tools=request.tools,
         )
-        self.last = Fitted(call, envelope)
+        self.last = FittedDispatch(call, envelope)
         self.steps = measure_steps(self._given, request, self.made, envelope, self.reads())
         guard(self.steps, world.settings.steps)
         return self.last
@@ -202,8 +202,6 @@ class WindowEnvelope:
         if asked is None and self.request.strategy is Strategy.REFLEXIVE:
             return self._world.settings.dispatch.draft_temperature
         return asked
-
-    # --- within ------------------------------------------------------------------------
 
     def _earlier(self) -> Envelope | None:
         """The earlier envelope, when it was granted for what is packed for now."""

@@ -29,7 +29,7 @@ from crp_integrations.receipt.told import Asked, Call, Decided, InForce, Told
 from crp_integrations.relay.close_records import SessionUpdate
 from crp_integrations.relay.records import Request
 from crp_integrations.relay.session_admission import Admission
-from crp_integrations.relay.verdict import Unreachable, Verdict, Withhold
+from crp_integrations.relay.verdict import AnswerVerdict, Unreachable, Withhold
 from crp_integrations.relay.window_end import DraftMaker, WindowEnd
 from crp_integrations.relay.window_envelope import WindowEnvelope
 from crp_integrations.relay.world import UnwrittenReceipt, World
@@ -40,7 +40,7 @@ from crp_integrations.session.ports import sessions_of
 def receipt_contents(
     request: Request,
     world: World,
-    fitting: WindowEnvelope,
+    packing: WindowEnvelope,
     further: Sequence[ModelCall],
     *,
     envelope: Envelope | None,
@@ -48,15 +48,15 @@ def receipt_contents(
     reply: Reply | None,
     report: Report,
     examined: tuple[Examination, int] | None,
-    entered: Admission | None,
-    verdict: Verdict | None,
+    admission: Admission | None,
+    verdict: AnswerVerdict | None,
 ) -> Told:
     """The values that a window's receipt is made of.
 
     Spec: CRP-SPEC-005 §15.4
     """
-    fitted = fitting.last
-    made = fitting.made if fitted is not None and envelope is not None else None
+    fitted = packing.last
+    made = packing.made if fitted is not None and envelope is not None else None
     calls = () if fitted is None else (fitted.call, *further)
     return Told(
         asked=asked_question(request, fitted.call if fitted else None),
@@ -70,8 +70,8 @@ def receipt_contents(
         finish_reason=reply.finish_reason if reply else "",
         examined=examined[0] if examined else None,
         flags_before=examined[1] if examined else len(report.flags),
-        decided=decision_of(request, envelope, entered, verdict, world),
-        embedder=fitting.namespace.embedder.identity,
+        decided=decision_of(request, envelope, admission, verdict, world),
+        embedder=packing.namespace.embedder.identity,
         reranker=world.reranker.identity if world.reranker else "",
         state={"state_hash": made.candidates.state_hash} if made else {},
     )
@@ -123,15 +123,15 @@ def asked_question(request: Request, call: ModelCall | None) -> Asked:
 def decision_of(
     request: Request,
     envelope: Envelope | None,
-    entered: Admission | None,
-    verdict: Verdict | None,
+    admission: Admission | None,
+    verdict: AnswerVerdict | None,
     world: World,
 ) -> Decided:
     """What the policies said, and what became of the answer."""
-    policy = entered.policy if entered else Policy()
-    left = entered.safety_budget if entered else 1.0
+    policy = admission.policy if admission else Policy()
+    left = admission.safety_budget if admission else 1.0
     if verdict is None:
-        return Decided(policy, entered.report_only if entered else None, safety_budget=left)
+        return Decided(policy, admission.report_only if admission else None, safety_budget=left)
     decision = DELIVER
     if isinstance(verdict.decision, Withhold):
         decision = WITHHOLD
@@ -156,20 +156,20 @@ def issue_receipt(
     transaction: Transaction,
     namespace: Namespace,
     world: World,
-    ending: WindowEnd,
+    end: WindowEnd,
     seal: WindowSeal,
     report: Report,
-    left: SessionUpdate,
+    update: SessionUpdate,
     stored: Set[str],
 ) -> UnwrittenReceipt | None:
     """Sign the receipt on a window, and keep it where its report is kept."""
     kept = receipts_of(transaction)
-    if ending.draft is None or kept is None:
+    if end.draft is None or kept is None:
         return None
     with world.tracer.step("receipt"):
-        draft = ending.draft(seal, report)
+        draft = end.draft(seal, report)
         of = {leaf.fact_id: leaf.source_id for leaf in draft.leaves if leaf.fact_id}
-        written = left.kept and (
+        written = update.kept and (
             of.keys() <= stored
             or all(
                 id_ in stored or source_id.startswith(SUMMARY_SOURCE)

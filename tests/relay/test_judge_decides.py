@@ -16,7 +16,7 @@ from crp_integrations.errors import ConfigError, RequestError
 from crp_integrations.messages import ModelCall, Reply, Usage
 from crp_integrations.policy.judge import judge as held_against
 from crp_integrations.policy.parse import parse
-from crp_integrations.relay.quarantine import faulty_facts
+from crp_integrations.relay.safeguards import faulty_facts
 from crp_integrations.relay.settings import JudgeSettings
 
 PASSAGES = [

@@ -11,7 +11,7 @@ from crp_integrations import Relay
 from crp_integrations.dpe.pii.spans import PersonalSpan
 from crp_integrations.dpe.settings_compliance import PersonalSettings
 from crp_integrations.errors import EngineError
-from crp_integrations.relay.guard_wrappers import RedactingGuard
+from crp_integrations.relay.safeguards import RedactingGuard
 from crp_integrations.vocabulary import PersonalCategory
 from tests.doubles import HashEmbedder
 

@@ -20,7 +20,7 @@ from crp_integrations.relay.records import Answer, Piece, Request
 from crp_integrations.relay.settings import DispatchSettings
 from crp_integrations.relay.steps import (
     Dispatch,
-    Fitted,
+    FittedDispatch,
     Outcome,
     Refusal,
     Release,
@@ -129,7 +129,7 @@ class ContinuedAnswer:
         """The first window's first step."""
         return self._seen(self._turn.begin())
 
-    def fit(self, model: str, *, context_limit: int | None = None) -> Fitted:
+    def fit(self, model: str, *, context_limit: int | None = None) -> FittedDispatch:
         """Pack the window under way for a model; the last fit is what counts.
 
         Spec: CRP-SPEC-003 §10.1
@@ -162,8 +162,6 @@ class ContinuedAnswer:
         outcome = self._turn.fail(error)
         return self._without_last() if self._answers else outcome
 
-    # --- within ------------------------------------------------------------------------
-
     def _part(self, request: Request) -> Turn:
         turn = self._window(request)
         turn.part = True
@@ -171,8 +169,8 @@ class ContinuedAnswer:
 
     def _ended(self, release: Release) -> Release | Refusal:
         """The whole answer, unless it is less complete than the policy demands."""
-        entered, first = self._first.entered, self._answers[0].report.quality.completeness
-        least = entered.policy.require_completeness if entered else None
+        admission, first = self._first.admission, self._answers[0].report.quality.completeness
+        least = admission.policy.require_completeness if admission else None
         needs = len(first.covered) + len(first.uncovered)
         if least is None or not needs or release.answer.reply.tool_calls:
             return release
@@ -193,7 +191,7 @@ class ContinuedAnswer:
             return self._released(step.answer)
         if not self._answers:
             return step
-        if isinstance(step, Fitted) and not _shows_facts(step.envelope):
+        if isinstance(step, FittedDispatch) and not _shows_facts(step.envelope):
             # Every fact on what is uncovered was shown before, so asking would bring nothing;
             # the window was not dispatched and is none.
             return self._without_last()
@@ -298,8 +296,8 @@ class ContinuedAnswer:
             return False
         if found.level is CompletenessLevel.INCOMPLETE:
             return self._settings.continue_incomplete
-        entered = self._turn.entered
-        demanded = entered is not None and entered.policy.require_completeness is not None
+        admission = self._turn.admission
+        demanded = admission is not None and admission.policy.require_completeness is not None
         permitted = self._settings.continue_partial or demanded
         return found.level is CompletenessLevel.PARTIAL and permitted
 

@@ -1,14 +1,15 @@
-"""Redaction of personal data and governed exceptions, in front of a guard.
+"""Redaction of personal data, governed exceptions, and quarantine of faulty facts.
 
-Spec: CRP-SPEC-003 §17.1 (decision E22); Summit §Governed Exceptions
+Spec: CRP-SPEC-003 §17.1 (decision E22); CRP-SPEC-009 §8.4; Summit §Governed Exceptions
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -16,16 +17,29 @@ from crp_integrations.audit.journal import EventDraft
 from crp_integrations.dpe.pii import KINDS, find_personal_data
 from crp_integrations.dpe.pii.spans import PersonalSpan, apart
 from crp_integrations.dpe.ports import Recogniser
+from crp_integrations.dpe.records import Claim, Finding, Report
 from crp_integrations.dpe.settings_compliance import PersonalSettings
-from crp_integrations.errors import EngineError
+from crp_integrations.errors import (
+    AccessDenied,
+    EngineError,
+    IllegalTransition,
+    RequestError,
+    StoreBusy,
+    StoreError,
+)
 from crp_integrations.fabric.fabric import Fabric
+from crp_integrations.fabric.namespace import Namespace
+from crp_integrations.fabric.ports import Transaction
+from crp_integrations.fabric.ports.faulted import Counted, faulted_in
+from crp_integrations.fabric.settings import LifecycleSettings
 from crp_integrations.guard.decisions import Guard
 from crp_integrations.guard.exceptions import Excepting, GovernedException, Used
 from crp_integrations.language.memo import forgotten_with
+from crp_integrations.relay.window_end import WindowEnd
 from crp_integrations.seals import sha256_hex
-from crp_integrations.vocabulary import EventType
+from crp_integrations.vocabulary import DistortionType, EventType
 
-EVERY: Final = "*"
+EVERY_KIND: Final = "*"
 _ENGINE: Final = "crp recognisers"
 MOST_KEPT: Final = 10_000
 
@@ -51,12 +65,16 @@ class RedactingGuard:
     ) -> None:
         self._settings = settings
         self._recognisers = tuple(recognisers)
-        self._kinds = {EVERY, *KINDS, *(kind for one in self._recognisers for kind in one.kinds)}
+        self._kinds = {
+            EVERY_KIND,
+            *KINDS,
+            *(kind for one in self._recognisers for kind in one.kinds),
+        }
         self._most = most_kept
         self._known: OrderedDict[tuple[str, tuple[str, ...]], str] = OrderedDict()
         self._lock = threading.Lock()
         self._erasures = 0
-        _EVERY.add(self)
+        _GUARDS.add(self)
 
     @property
     def kept(self) -> int:
@@ -92,7 +110,7 @@ class RedactingGuard:
             # A text with a kind that is misspelt would be shown as if nothing had been in it.
             raise EngineError(
                 f"nobody looks for the kind of personal data {', '.join(map(repr, unknown)):.120}, "
-                f"wanted `{EVERY}` or kinds of recognisers",
+                f"wanted `{EVERY_KIND}` or kinds of recognisers",
                 engine=_ENGINE,
             )
         # What a policy names is taken out; `aside` says what reports need not tell.
@@ -105,7 +123,7 @@ class RedactingGuard:
                 for one in recogniser.find(text)
                 if one.score >= settings.least_score and one.kind not in aside
             ]
-        wanted = [one for one in found if EVERY in kinds or one.kind in kinds]
+        wanted = [one for one in found if EVERY_KIND in kinds or one.kind in kinds]
         parts, end = [], 0
         for one in apart(wanted):
             parts += [text[end : one.start], f"[redacted {one.kind}]"]
@@ -113,11 +131,11 @@ class RedactingGuard:
         return "".join([*parts, text[end:]])
 
 
-_EVERY: weakref.WeakSet[RedactingGuard] = weakref.WeakSet()
+_GUARDS: weakref.WeakSet[RedactingGuard] = weakref.WeakSet()
 
 
 def _forget_all() -> None:
-    for redacting in list(_EVERY):
+    for redacting in list(_GUARDS):
         redacting.forget()
 
 
@@ -189,3 +207,106 @@ class JournalledExceptions:
                 ]
             self._read[tenant] = (tip.seq, tip.hmac, found) if tip else (0, "", [])
             return found
+
+
+# Windows whose model was shown the facts and whose answer was examined.
+EXAMINED: Final = frozenset({"released", "halted"})
+FINDING_KINDS: Final = frozenset({"fabrication", *DistortionType})
+QUARANTINE_REASON: Final = (
+    "answers with it were repeatedly found to make things up or to distort it"
+)
+
+_LOG = logging.getLogger("crp_integrations.relay")
+
+
+def faulty_facts(report: Report) -> tuple[str, ...]:
+    """Facts that an answer's fabrications and distortions are of, ascending, each once.
+
+    Where the finding itself names no place, as nothing in the context says otherwise, it is the
+    fact that the claim comes nearest to. Where a judge, or a verifier of the user's own, read the
+    claims, findings are hints, and count only on claims that it flags.
+    """
+    found = {
+        _faulty_fact(claim, finding)
+        for claim in report.claims
+        for finding in claim.findings
+        if finding.kind in FINDING_KINDS and (claim.flagged or not report.was_read)
+    }
+    return tuple(sorted(found - {""}))
+
+
+def count_findings(
+    transaction: Transaction, end: WindowEnd, report: Report, settings: LifecycleSettings
+) -> list[str]:
+    """Count the findings of a window that is being sealed, after its uses were counted.
+
+    Spec: CRP-SPEC-009 §8.4 (decision Fabric)
+    """
+    if end.outcome not in EXAMINED or not end.keep:
+        return []
+    found = faulty_facts(report)
+    facet = faulted_in(transaction) if found else None
+    return [] if facet is None else _over_bounds(facet.count(found), settings)
+
+
+def count_shared(
+    namespace: Namespace, end: WindowEnd, report: Report, settings: LifecycleSettings
+) -> None:
+    """Count the findings of a sealed window against facts of shared namespaces, after their uses.
+
+    Who asked only reads them, and one tenant's answers take nothing away from the others: the
+    operator is told, and his own relay takes them out (`quarantine_due`).
+
+    Spec: CRP-SPEC-009 §8.4
+    """
+    if end.outcome in EXAMINED and end.keep:
+        for id_ in _over_bounds(namespace.note_shared_findings(faulty_facts(report)), settings):
+            _LOG.warning("shared fact %s is due for quarantine by its operator", id_)
+
+
+def quarantine_due(namespace: Namespace, settings: LifecycleSettings) -> None:
+    """Take out what the counts say is due, and who asked could not take out.
+
+    Spec: CRP-SPEC-009 §8.4
+    """
+    try:
+        with namespace.begin(write=False) as transaction:
+            facet = faulted_in(transaction)
+            bounds = settings.quarantine_findings, settings.quarantine_share
+            bad = facet.due(*bounds) if facet is not None else []
+    except StoreBusy:
+        return
+    quarantine(namespace, bad)
+
+
+def quarantine(namespace: Namespace, fact_ids: Sequence[str]) -> None:
+    """Take facts out of retrieval and tell the operator; their answer is not held up by it.
+
+    A fact whose subject may not write stays, with its count: the next finding tries again.
+    """
+    for id_ in fact_ids:
+        try:
+            namespace.quarantine([id_], reason=QUARANTINE_REASON)
+            with namespace.begin(write=True) as transaction:
+                facet = faulted_in(transaction)
+                if facet is not None:
+                    facet.reset([id_])
+        except (AccessDenied, IllegalTransition, RequestError, StoreError) as error:
+            why = type(error).__name__
+            _LOG.warning("fact %s is due for quarantine, which was refused: %s", id_, why)
+
+
+def _over_bounds(counts: Mapping[str, Counted], settings: LifecycleSettings) -> list[str]:
+    return [
+        id_
+        for id_, counted in counts.items()
+        if counted.findings >= settings.quarantine_findings
+        and counted.findings >= settings.quarantine_share * counted.uses
+    ]
+
+
+def _faulty_fact(claim: Claim, finding: Finding) -> str:
+    if finding.evidence is not None:
+        return finding.evidence.fact_id
+    best = max(claim.evidence, key=lambda one: (one.score, one.fact_id), default=None)
+    return best.fact_id if best else ""
