@@ -147,7 +147,7 @@ def judge_for(
     settings: Settings | None = None,
     *,
     relay: Relay | None = None,
-    heard: bool = False,
+    reports_itself: bool = False,
 ) -> Judge | None:
     """The judge of a component, which it keeps with its cache and its budget."""
     check_options(taker, options)
@@ -158,7 +158,7 @@ def judge_for(
         own = relay.judge is not None and relay.judge.own
         if judge is None:
             judge = relay.judge if relay.judge is not None and not own else False
-    if heard and not (isinstance(judge, Judge) and judge.on_report is not None):
+    if reports_itself and not (isinstance(judge, Judge) and judge.on_report is not None):
         given.setdefault("on_report", _ignore_report)
     return Judge.of(judge, (settings or load()).judge, **given)
 

@@ -33,17 +33,17 @@ class FrameworkChatModel(ABC):
     """
 
     @abstractmethod
-    def said(self, call: ModelCall) -> Reply:
+    def reply_to(self, call: ModelCall) -> Reply:
         """Answer a call, with whatever the framework raises."""
 
     @abstractmethod
-    async def asaid(self, call: ModelCall) -> Reply:
-        """The asynchronous twin of `said`."""
+    async def areply_to(self, call: ModelCall) -> Reply:
+        """The asynchronous twin of `reply_to`."""
 
     def call(self, call: ModelCall) -> Reply:
         """Answer a call."""
         try:
-            return self.said(call)
+            return self.reply_to(call)
         except CRPError:
             raise
         except Exception as error:
@@ -52,7 +52,7 @@ class FrameworkChatModel(ABC):
     async def acall(self, call: ModelCall) -> Reply:
         """The asynchronous twin of `call`."""
         try:
-            return await self.asaid(call)
+            return await self.areply_to(call)
         except CRPError:
             raise
         except Exception as error:

@@ -119,7 +119,7 @@ def observe_answer(
         way = judged_answer(judge, report, dossier, world.settings, session, left_out)
         try:
             with world.tracer.step(JUDGED):
-                report = way.played()
+                report = way.play()
         except SafetyHalt as error:
             halt = error
             report = cast("Report", error.report)

@@ -99,7 +99,11 @@ class DPECallbackHandler(Listening):
         self._relay = relay
         self._on_receipt = on_receipt
         self._judge = judge_for(
-            "DPECallbackHandler", judge, judge_options, relay=relay, heard=on_report is not None
+            "DPECallbackHandler",
+            judge,
+            judge_options,
+            relay=relay,
+            reports_itself=on_report is not None,
         )
         self._later = late_report_hook(self._judge, on_report, _attachment)
         self._sent = Sent()

@@ -33,15 +33,15 @@ class LangChainModel(FrameworkChatModel):
         self._chat = chat_model_in(model)
         self._config: RunnableConfig = {"callbacks": unheard(callbacks)}
 
-    def said(self, call: ModelCall) -> Reply:
+    def reply_to(self, call: ModelCall) -> Reply:
         """Answer a call, with whatever LangChain raises."""
         # A wrapper adds the handlers of the run around it to those that it is given.
         with silence():
             said = self._bound(call).invoke(_sent(call), self._config)
         return reply_of(said, call.model)
 
-    async def asaid(self, call: ModelCall) -> Reply:
-        """The asynchronous twin of `said`."""
+    async def areply_to(self, call: ModelCall) -> Reply:
+        """The asynchronous twin of `reply_to`."""
         with silence():
             said = await self._bound(call).ainvoke(_sent(call), self._config)
         return reply_of(said, call.model)

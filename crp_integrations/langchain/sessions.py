@@ -16,7 +16,7 @@ _KEYS: Final = ("session_id", "thread_id")
 def session_of(config: Mapping[str, Any] | None) -> str:
     """The session that a config names, by `session_id` or else `thread_id`; empty for none.
 
-    An id of ours is taken as it is, and any other name is hashed (`session_named`).
+    An id of ours is taken as it is, and any other name is hashed (`session_id_for`).
 
     Raises:
         RequestError: the id is no text or number.

@@ -120,7 +120,7 @@ class CRPLogger(CustomLogger):
         self._embedder = embedder
         self._settings = settings
         self._judge = judge_for(
-            "CRPLogger", judge, judge_options, settings, heard=on_report is not None
+            "CRPLogger", judge, judge_options, settings, reports_itself=on_report is not None
         )
         self._later = late_report_hook(self._judge, on_report, _attached)
         self._around: ContextVar[_Shown | None] = ContextVar("crp_litellm_shown", default=None)

@@ -170,7 +170,11 @@ class DPEEventHandler(BaseEventHandler):
         self._on_receipt = on_receipt
         self._raises = on_critical == "raise"
         self._judge = judge_for(
-            "DPEEventHandler", judge, judge_options, relay=relay, heard=on_report is not None
+            "DPEEventHandler",
+            judge,
+            judge_options,
+            relay=relay,
+            reports_itself=on_report is not None,
         )
         self._tree = listen()
 

@@ -29,7 +29,7 @@ class LlamaIndexModel(FrameworkChatModel):
     def __init__(self, llm: LLM) -> None:
         self._llm = llm
 
-    def said(self, call: ModelCall) -> Reply:
+    def reply_to(self, call: ModelCall) -> Reply:
         """Answer a call, with whatever LlamaIndex raises.
 
         Raises:
@@ -37,8 +37,8 @@ class LlamaIndexModel(FrameworkChatModel):
         """
         return self._reply(self._llm.chat(**self._given(call)), call)
 
-    async def asaid(self, call: ModelCall) -> Reply:
-        """The asynchronous twin of `said`."""
+    async def areply_to(self, call: ModelCall) -> Reply:
+        """The asynchronous twin of `reply_to`."""
         return self._reply(await self._llm.achat(**self._given(call)), call)
 
     def _given(self, call: ModelCall) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def require_place(
     """
     if admission is None or outcome not in DELIVERED or not (admission.token or admission.named):
         return
-    held = world.remembered.of(session_id).nodes
+    held = world.session_memories.of(session_id).nodes
     windows = sorted(
         (*sessions_of(transaction).windows(session_id), *held), key=lambda one: one.window_number
     )
@@ -148,7 +148,7 @@ def close(
     # Before it begins: a transaction within another could wait for a connection for ever.
     elsewhere = namespace.stored_elsewhere(named)
     with (
-        world.remembered.one_by_one(wanted=not end.keep) as held,
+        world.session_memories.one_by_one(wanted=not end.keep) as held,
         namespace.begin(write=True) as transaction,
     ):
         stored = elsewhere | namespace.stored_here(named, transaction)
@@ -230,8 +230,8 @@ def close(
     quarantine(namespace, bad)
     count_shared(namespace, end, report, world.settings.fabric.lifecycle)
     if update.prior is not None and not on_disk:
-        world.remembered.say(session_id, update.prior)
-    receipt_id = world.unwritten.noted(receipt, namespace.residency)
+        world.session_memories.keep_prior(session_id, update.prior)
+    receipt_id = world.unwritten.add(receipt, namespace.residency)
     if world.observer is not None:
         hmac = _hmac_of_pack(written)
         trace = None
@@ -260,9 +260,7 @@ def journal_events(
         EventDraft(event_type, data, session_id=seal.session_id, window_id=seal.window_id)
         for event_type, data in notes
     ]
-    key = journal_key(world.keyring, namespace.subject.tenant)
-    with namespace.begin(write=True) as transaction:
-        append(transaction.journal, key, drafts, iso(world.clock.now()))
+    world.journal(namespace, drafts)
 
 
 def _tier_warning(

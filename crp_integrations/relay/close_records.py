@@ -76,7 +76,7 @@ def update_session(
     sessions = sessions_of(transaction)
     at = iso(now)
     stored = sessions.session(seal.session_id)
-    kept = stored or world.remembered.of(seal.session_id).session
+    kept = stored or world.session_memories.of(seal.session_id).session
     session = kept or Session(
         session_id=seal.session_id,
         created_at=at,
@@ -139,7 +139,7 @@ def update_session(
             prior=None if said is None else prior,
             report=said or "",
             facts=[fact.fact_id for fact in end.envelope.facts] if end.envelope else [],
-            given=[window.window_id for window in admission.told] if admission else [],
+            given=[window.window_id for window in admission.given] if admission else [],
         )
     return SessionUpdate(
         session,

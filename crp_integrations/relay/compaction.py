@@ -13,7 +13,6 @@ from typing import Any
 from crp_integrations.audit.drafts import EventDraft
 from crp_integrations.audit.journal import append
 from crp_integrations.audit.keys import journal_key
-from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
 from crp_integrations.governance.artifacts.ports import ObjectStore
 from crp_integrations.governance.artifacts.sandbox import Erasing, Sandbox
@@ -54,7 +53,7 @@ def sandbox_of(
         clock=world.clock,
         ids=world.ids,
         keyring=world.keyring,
-        tell=lambda draft: _journal_access(namespace, world, draft) if keep else None,
+        tell=lambda draft: world.journal(namespace, [draft]) if keep else None,
         redactor=namespace.redactor,
         labels=labels,
         labels_of=labels_of,
@@ -74,12 +73,6 @@ def artifact_eraser(store: Store, objects: ObjectStore, keyring: KeyRing) -> Era
             append(transaction.journal, key, [draft], iso(now))
 
     return Erasing(objects, tell)
-
-
-def _journal_access(namespace: Namespace, world: World, draft: EventDraft) -> None:
-    key = journal_key(world.keyring, namespace.subject.tenant)
-    with namespace.begin(write=True) as transaction:
-        append(transaction.journal, key, [draft], iso(world.clock.now()))
 
 
 def wants_compaction(request: Request, world: World) -> bool:

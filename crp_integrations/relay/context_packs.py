@@ -9,8 +9,6 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from crp_integrations.audit.drafts import EventDraft, named
-from crp_integrations.audit.journal import append
-from crp_integrations.audit.keys import journal_key
 from crp_integrations.envelope.cfs.assemble import assemble_context
 from crp_integrations.envelope.cfs.cache import ContextCache
 from crp_integrations.envelope.cfs.records import AssembledContext, TokenBudget
@@ -32,7 +30,7 @@ from crp_integrations.relay.question_fields import check_session_id
 from crp_integrations.relay.questions import Questions
 from crp_integrations.relay.settings import first_problem
 from crp_integrations.relay.world import World
-from crp_integrations.seals import iso, sha256
+from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import EventType
 
 
@@ -99,9 +97,7 @@ def log_pack(composed: Composed, namespace: Namespace, world: World) -> None:
         },
         session_id=pack.session_id,
     )
-    key = journal_key(world.keyring, namespace.subject.tenant)
-    with namespace.begin(write=True) as transaction:
-        append(transaction.journal, key, [draft], iso(world.clock.now()))
+    world.journal(namespace, [draft])
 
 
 class ArtifactSandboxes(Questions):
@@ -145,7 +141,7 @@ class ArtifactSandboxes(Questions):
                 f"cache {directives.text!r} is more than artifacts take; wanted no-store"
             )
         held = bool(session_id) and (
-            world.remembered.of(session_id).session is not None
+            world.session_memories.of(session_id).session is not None
             or bool(world.namespace_in(region).view(session_id, keep_counts=False).held())
         )
         keep = not held and not (directives and directives.no_store)

@@ -38,7 +38,7 @@ def delegate(
     Spec: related facts §8
     """
     settings = world.settings.sessions
-    with world.remembered.one_by_one(), namespace.begin(write=True) as transaction:
+    with world.session_memories.one_by_one(), namespace.begin(write=True) as transaction:
         session = _session(transaction, world, session_id)
         agent = agents.registered(session.agent_id, settings.agents)
         down = agents.delegated(
@@ -106,7 +106,7 @@ def take_result(namespace: Namespace, world: World, session_id: str, up: Upward)
     Spec: related facts §8
     """
     budget = world.settings.sessions.budget
-    with world.remembered.one_by_one(), namespace.begin(write=True) as transaction:
+    with world.session_memories.one_by_one(), namespace.begin(write=True) as transaction:
         session = _session(transaction, world, session_id)
         now = iso(world.clock.now())
         before = session.safety_budget
@@ -156,7 +156,7 @@ def take_result(namespace: Namespace, world: World, session_id: str, up: Upward)
 def _session(transaction: Transaction, world: World, session_id: str) -> Session:
     """A session that the store or, under `no-store`, the memory knows."""
     stored = sessions_of(transaction).session(session_id)
-    session = stored or world.remembered.of(session_id).session
+    session = stored or world.session_memories.of(session_id).session
     if session is None:
         raise RequestError(
             f"session {session_id!r:.60} is not known here; ask something in it before it delegates"
@@ -169,5 +169,5 @@ def _keep(transaction: Transaction, world: World, session: Session) -> None:
     sessions = sessions_of(transaction)
     if sessions.session(session.session_id) is not None:
         sessions.keep(session)
-    if world.remembered.of(session.session_id).session is not None:
-        world.remembered.keep(session)
+    if world.session_memories.of(session.session_id).session is not None:
+        world.session_memories.keep(session)

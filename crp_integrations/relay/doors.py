@@ -108,7 +108,9 @@ def pack(
     )
     counter = tokenizers(chosen)(model)
     if request.budget_tokens is None:
-        budget = prompt.context_tokens(request, counter, limits(chosen)(model)[0], chosen.envelope)
+        budget = prompt.reckon_room(
+            request, counter, limits(chosen)(model)[0], chosen.envelope
+        ).tokens
     else:
         budget = max(0, request.budget_tokens)
     needs = InformationNeeds(request, chosen.envelope.decompose)
@@ -185,7 +187,7 @@ def examine(
             grounding mode not one of the three.
         SafetyHalt: the judge failed, and `judge_failure` is `halt`.
     """
-    judging, told = _judge_of(judge, judge_options, settings)
+    judging, on_report = _judge_of(judge, judge_options, settings)
     report, dossier, chosen = screened_answer(
         answer,
         context,
@@ -202,8 +204,8 @@ def examine(
     if judging is None:
         return finish(report, settings_digest=chosen.digest)
     way = judged_answer(judging, report, dossier, chosen, left_out=barred_facts(judging, context))
-    done = _finish(way, chosen, told)
-    hand_report(way, done, told)
+    done = _finish(way, chosen, on_report)
+    hand_report(way, done, on_report)
     return done
 
 
@@ -222,15 +224,15 @@ async def aexamine(
         how: the other arguments of `examine`.
     """
     options = cast("JudgeOptions", {n: how.pop(n) for n in JUDGE_OPTIONS if n in how})
-    judging, told = _judge_of(judge, options, settings)
+    judging, on_report = _judge_of(judge, options, settings)
     report, dossier, chosen = await asyncio.to_thread(
         screened_answer, answer, context, question, settings=settings, **how
     )
     if judging is None:
         return finish(report, settings_digest=chosen.digest)
     way = judged_answer(judging, report, dossier, chosen, left_out=barred_facts(judging, context))
-    done = await _afinish(way, chosen, told)
-    hand_report(way, done, told)
+    done = await _afinish(way, chosen, on_report)
+    hand_report(way, done, on_report)
     return done
 
 
@@ -273,9 +275,9 @@ def _judge_of(
     """The judge of a call, and who is told of its report besides."""
     check_options("examine", options)
     given = {name: value for name, value in options.items() if value is not None}
-    told: Any = given.pop("on_report", None) if isinstance(judge, Judge) else None
+    on_report: Any = given.pop("on_report", None) if isinstance(judge, Judge) else None
     refuse_own(judge, "examine")
-    return judges_of((settings or load()).judge).of(judge, given), told
+    return judges_of((settings or load()).judge).of(judge, given), on_report
 
 
 @lru_cache(maxsize=16)
@@ -284,42 +286,42 @@ def judges_of(settings: JudgeSettings) -> Judges:
     return Judges(settings)
 
 
-def hand_report(way: JudgedAnswer, report: Report, told: OnReport | None = None) -> None:
+def hand_report(way: JudgedAnswer, report: Report, on_report: OnReport | None = None) -> None:
     """Give a judged report to who is told of it, in the background once the judge has spoken."""
     judge = way.judge
     if way.later:
         digest = report.settings_digest
         judge.later(
-            lambda: judge.hand(finish(way.now(report).played(), settings_digest=digest), told)
+            lambda: judge.hand(finish(way.now(report).play(), settings_digest=digest), on_report)
         )
     else:
-        judge.hand(report, told)
+        judge.hand(report, on_report)
 
 
-def _finish(way: JudgedAnswer, settings: Settings, told: OnReport | None) -> Report:
+def _finish(way: JudgedAnswer, settings: Settings, on_report: OnReport | None) -> Report:
     """The judged report."""
     try:
-        return finish(way.played(), settings_digest=settings.digest)
+        return finish(way.play(), settings_digest=settings.digest)
     except SafetyHalt as halt:
-        _finish_withheld(halt, way, settings, told)
+        _finish_withheld(halt, way, settings, on_report)
         raise
 
 
-async def _afinish(way: JudgedAnswer, settings: Settings, told: OnReport | None) -> Report:
-    """The asynchronous twin of `_finished`."""
+async def _afinish(way: JudgedAnswer, settings: Settings, on_report: OnReport | None) -> Report:
+    """The asynchronous twin of `_finish`."""
     try:
-        return finish(await way.aplayed(), settings_digest=settings.digest)
+        return finish(await way.aplay(), settings_digest=settings.digest)
     except SafetyHalt as halt:
-        _finish_withheld(halt, way, settings, told)
+        _finish_withheld(halt, way, settings, on_report)
         raise
 
 
 def _finish_withheld(
-    halt: SafetyHalt, way: JudgedAnswer, settings: Settings, told: OnReport | None
+    halt: SafetyHalt, way: JudgedAnswer, settings: Settings, on_report: OnReport | None
 ) -> None:
     report = finish(cast("Report", halt.report), settings_digest=settings.digest)
     halt.report = report
-    way.judge.hand(report, told)
+    way.judge.hand(report, on_report)
 
 
 def screened_answer(

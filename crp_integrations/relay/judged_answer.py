@@ -134,14 +134,14 @@ class JudgedAnswer:
             run = not_asked(self._terms.model, self._why, self.judge.settings.language)
         return concluded(self._report, self._dossier, run, decides=self._decides)
 
-    def played(self, model: Model | None = None) -> Report:
+    def play(self, model: Model | None = None) -> Report:
         """Make the calls, one after the other; the report."""
         while (call := self.call()) is not None:
             self.take(self.judge.reply(call, model, self.session_id, keep=self.keep))
         return self._ended()
 
-    async def aplayed(self, model: Model | None = None) -> Report:
-        """The asynchronous twin of `played`."""
+    async def aplay(self, model: Model | None = None) -> Report:
+        """The asynchronous twin of `play`."""
         while (call := self.call()) is not None:
             reply = await self.judge.areply(call, model, self.session_id, keep=self.keep)
             # Long texts are read beside the loop.

@@ -54,9 +54,9 @@ class CarriedContext:
         self._answers = "\n\n".join(window.answer for window in request.prior if window.answer)
         self._counter = world.counter_for(request.model)
         limit = world.limit_for(request.model)[0]
-        self._available = prompt.context_tokens(
+        self._available = prompt.reckon_room(
             request, self._counter, limit, world.settings.envelope
-        )
+        ).tokens
 
     def asking(self) -> Dispatch | None:
         """The call for a summary; None when there is none to make, and `request` is settled."""

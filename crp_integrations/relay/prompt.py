@@ -49,13 +49,6 @@ def system_parts(request: Request) -> tuple[str, ...]:
     )
 
 
-def context_tokens(
-    request: Request, counter: TokenCounter, context_limit: int, settings: EnvelopeSettings
-) -> int:
-    """Tokens left for the context, as `reckoned` has them."""
-    return reckon_room(request, counter, context_limit, settings).tokens
-
-
 def reckon_room(
     request: Request, counter: TokenCounter, context_limit: int, settings: EnvelopeSettings
 ) -> Room:

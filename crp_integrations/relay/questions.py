@@ -79,7 +79,7 @@ def trace_stream(tracer: Tracer, name: str, parts: Generator[StreamPart]) -> Gen
 async def atrace_stream(
     tracer: Tracer, name: str, parts: AsyncGenerator[StreamPart]
 ) -> AsyncGenerator[StreamPart]:
-    """The asynchronous twin of `around`."""
+    """The asynchronous twin of `trace_stream`."""
     own = copy_context()
     inner = _ain_step(tracer, name, parts)
     try:

@@ -32,8 +32,6 @@ from crp_integrations.relay.world import World
 from crp_integrations.session.agents import Downward, Upward
 from crp_integrations.vocabulary import SafetyMode, SourceKind
 
-# The strategy that the question's words ask for.
-AUTO = "auto"
 Progress = Callable[[str, int, int], None]
 
 
@@ -197,7 +195,7 @@ class Relay(ContextPacks, ArtifactSandboxes):
             How many facts it held.
         """
         self._world.known.end(session_id)
-        self._world.remembered.end(session_id)
+        self._world.session_memories.end(session_id)
         self._world.unwritten.end(session_id)
         places = (self._world.namespace, *self._world.regions.values())
         return sum(place.end_session(session_id) for place in places)

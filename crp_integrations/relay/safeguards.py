@@ -158,7 +158,7 @@ def with_exceptions(
         def now(self) -> datetime:
             return fabric().clock.now()
 
-    return Excepting(guard, exceptions, Now(), {JOURNAL: kept.told}, kept.events)
+    return Excepting(guard, exceptions, Now(), {JOURNAL: kept.journal}, kept.events)
 
 
 class JournalledExceptions:
@@ -176,7 +176,7 @@ class JournalledExceptions:
         self._lock = threading.Lock()
         self._read: dict[str, tuple[int, str, list[tuple[str, datetime]]]] = {}
 
-    def told(self, used: Used) -> None:
+    def journal(self, used: Used) -> None:
         """Put a use into the journal of the tenant's namespace."""
         fabric = self._fabric()
         data = {

@@ -87,7 +87,7 @@ class Admission:
         barred: why no model may be asked; None when one may.
         windows: of the session so far, by number.
         preferred: strategy that the circuit breaker asks for; None for no other.
-        told: the windows whose content, as the store kept it, the window is given.
+        given: the windows whose content, as the store kept it, the window is given.
         named: the parents were named; else the window follows whatever is last when it closes.
         stated: whether anybody stated a policy; without one a later request may state any.
         depth: agents within agents around the window; a session's own does not fall.
@@ -106,7 +106,7 @@ class Admission:
     windows: tuple[WindowNode, ...] = ()
     preferred: Strategy | None = None
     named: bool = False
-    told: tuple[PriorWindow, ...] = ()
+    given: tuple[PriorWindow, ...] = ()
     stated: bool = False
     depth: int = 0
     continues: bool = False
@@ -147,7 +147,7 @@ def admit_window(
     with namespace.begin(write=False) as transaction:
         sessions = sessions_of(transaction)
         stored = sessions.session(session_id)
-        held = world.remembered.of(session_id)
+        held = world.session_memories.of(session_id)
         session = _stricter_session(stored, held.session)
         nodes = tuple(sessions.windows(session_id)) if stored else ()
         nodes = tuple(sorted((*nodes, *held.nodes), key=lambda one: one.window_number))
@@ -185,10 +185,10 @@ def admit_window(
     brought = _token(request, session_id, nodes, world) if request.session_token else None
     if brought is not None:
         left = safety.ceiling(left, brought.safety_budget)
-    told = {**kept, **held.said} if before else {}
-    for id_ in hidden_windows(namespace, nodes, told):
-        told.pop(id_, None)
-    given = () if request.prior else tuple(priors(before, told, {}))
+    known = {**kept, **held.priors} if before else {}
+    for id_ in hidden_windows(namespace, nodes, known):
+        known.pop(id_, None)
+    given = () if request.prior else tuple(priors(before, known, {}))
     prior = request.prior or merge_fan_out(given)
     # Questions that only share a session are no graph.
     if parents:
@@ -203,7 +203,7 @@ def admit_window(
         prior=prior,
         safety_budget=left,
         barred=_halt_reason(request, (policy or Policy(), only or Policy()), left, settings),
-        told=given,
+        given=given,
         named=bool(parents or after),
         stated=policy is not None,
         depth=depth,

@@ -434,4 +434,4 @@ class Turn(OpenWindow):
     def _carried(self) -> tuple[str, ...]:
         """What stands before the words of a remedy: the caller's own, and what was searched for."""
         carried = self._carried_context.request if self._carried_context else self.request
-        return (*carried.instructions, *(self._searches.told() if self._searches else ()))
+        return (*carried.instructions, *(self._searches.instructions() if self._searches else ()))

@@ -217,7 +217,7 @@ class OpenWindow:
         if judge is None or judging is None or judge.on_report is None:
             return
         if judging.later:
-            judge.later(lambda: judge.hand(judging.now(report).played()))
+            judge.later(lambda: judge.hand(judging.now(report).play()))
         else:
             judge.hand(report)
 

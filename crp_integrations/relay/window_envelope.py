@@ -167,7 +167,7 @@ class WindowEnvelope:
         if request.if_match and self.conditional.match.status is None:
             counter = world.counter_for(request.model)
             limit = world.limit_for(request.model)[0]
-            budget = prompt.context_tokens(request, counter, limit, world.settings.envelope)
+            budget = prompt.reckon_room(request, counter, limit, world.settings.envelope).tokens
             validators = self._validators((request.model, counter.identity, budget))
             self.conditional.evaluate(self.reads(), validators, world.clock.now())
         return self.conditional.match

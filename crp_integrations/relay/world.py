@@ -9,6 +9,8 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from crp_integrations.audit.journal import EventDraft, append
+from crp_integrations.audit.keys import journal_key
 from crp_integrations.dpe.pii import find_personal_data
 from crp_integrations.dpe.ports import Recogniser, Verifier
 from crp_integrations.dpe.records import Report
@@ -28,7 +30,7 @@ from crp_integrations.ports import Clock, Ids, KeyRing, TokenCounter, Tracer
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.relay.judge import Judge
 from crp_integrations.relay.settings import Settings
-from crp_integrations.seals import sha256_each
+from crp_integrations.seals import iso, sha256_each
 from crp_integrations.session.records import Session, WindowNode
 
 # Of one session: the oldest go first, and no caller fills the memory through one name.
@@ -43,12 +45,12 @@ class SessionMemory:
     Attributes:
         session: its state; None where the store keeps that.
         nodes: windows that the store does not keep, by number.
-        said: what windows said, by their ids.
+        priors: what windows said, by their ids.
     """
 
     session: Session | None = None
     nodes: tuple[WindowNode, ...] = ()
-    said: dict[str, PriorWindow] = field(default_factory=dict)
+    priors: dict[str, PriorWindow] = field(default_factory=dict)
 
 
 class SessionMemories:
@@ -82,18 +84,18 @@ class SessionMemories:
             nodes = held.nodes if node is None else (*held.nodes, node)[-MOST_WINDOWS:]
             self._put(session.session_id, replace(held, session=session, nodes=nodes))
 
-    def say(self, session_id: str, window: PriorWindow) -> None:
+    def keep_prior(self, session_id: str, window: PriorWindow) -> None:
         """Hold what a window said; of a session that says much, what it said last."""
         with self._lock:
             held = self._sessions.get(session_id, SessionMemory())
-            said = {**held.said, window.window_id: window}
-            room = MOST_CHARACTERS - sum(map(_characters, said.values()))
+            priors = {**held.priors, window.window_id: window}
+            room = MOST_CHARACTERS - sum(map(_characters, priors.values()))
             # The last window stays whatever its length: the next one continues it.
-            for id_ in [*said][:-1]:
-                if room >= 0 and len(said) <= MOST_WINDOWS:
+            for id_ in [*priors][:-1]:
+                if room >= 0 and len(priors) <= MOST_WINDOWS:
                     break
-                room += _characters(said.pop(id_))
-            self._put(session_id, replace(held, said=said))
+                room += _characters(priors.pop(id_))
+            self._put(session_id, replace(held, priors=priors))
 
     def of(self, session_id: str) -> SessionMemory:
         """What is held of a session; nothing of an unknown one."""
@@ -131,8 +133,11 @@ class PersonalFacts:
     @property
     def flags(self) -> list[str]:
         """The compliance warning of an envelope that is not under `no-store`."""
-        said = (("personal-facts-without-no-store", self.held), ("facts-not-searched", self.unread))
-        return [f"{name}={count}" for name, count in said if count]
+        counts = (
+            ("personal-facts-without-no-store", self.held),
+            ("facts-not-searched", self.unread),
+        )
+        return [f"{name}={count}" for name, count in counts if count]
 
 
 class PersonalDataIndex:
@@ -206,7 +211,7 @@ class UnwrittenReceipts:
         self._receipts: OrderedDict[tuple[str, str], Receipt] = OrderedDict()
         self._lock = threading.Lock()
 
-    def noted(self, made: UnwrittenReceipt | None, residency: str) -> str:
+    def add(self, made: UnwrittenReceipt | None, residency: str) -> str:
         """Hold a receipt unless it was written; its id, empty for none."""
         if made is None:
             return ""
@@ -277,7 +282,7 @@ class World:
         policy: evaluates the control catalogue; None leaves that out.
         recognisers: look for personal data beside the package's own.
         code_verified: the engine's code was compared with its published hashes.
-        remembered: what `no-store` sessions said.
+        session_memories: what `no-store` sessions said.
         reviewer: a person's word on an answer that must be reviewed; None withholds it.
         sink: where violations of a policy are reported to; None for nowhere.
         receiver: gets the report on each sealed window; None for nobody.
@@ -307,7 +312,7 @@ class World:
     policy: PolicyEngine | None = None
     recognisers: tuple[Recogniser, ...] = ()
     code_verified: bool = False
-    remembered: SessionMemories = field(default_factory=SessionMemories)
+    session_memories: SessionMemories = field(default_factory=SessionMemories)
     reviewer: Reviewer | None = None
     sink: ViolationSink | None = None
     receiver: Receiver | None = None
@@ -317,6 +322,12 @@ class World:
     detector: Detector = field(default_factory=Detector)
     walker: Walker | None = None
     judge: Judge | None = None
+
+    def journal(self, namespace: Namespace, drafts: Sequence[EventDraft]) -> None:
+        """Write events into a namespace's journal, in a transaction of their own."""
+        key = journal_key(self.keyring, namespace.subject.tenant)
+        with namespace.begin(write=True) as transaction:
+            append(transaction.journal, key, drafts, iso(self.clock.now()))
 
     def namespace_in(self, residency: str) -> Namespace:
         """The namespace of a region; the one of no region for an empty name.

@@ -30,7 +30,7 @@ from tests.receipt.made import CHAIN, CONTENT, KEY, SALT_KEY, leaves
 from tests.receipt.relayed import MODEL, SESSION, asked, changed, opened, receipt_of
 from tests.relay.conftest import FACTS
 from tests.relay.conftest import KEY as MASTER
-from tests.relay.played import looks_up
+from tests.relay.need_questions import looks_up
 
 SECRET = "The walruszq of Quimperley weighs 4711 kilograms and operates the reactor."
 SAID = "The walruszq of Quimperley weighs 4711 kilograms."

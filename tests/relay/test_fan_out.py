@@ -20,7 +20,7 @@ from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import EventType, Pattern, Purpose
 from tests.doubles import ScriptedModel
 from tests.relay.conftest import Opener
-from tests.relay.played import (
+from tests.relay.need_questions import (
     COMMISSIONED,
     COOLING,
     COST,
@@ -30,7 +30,7 @@ from tests.relay.played import (
     QUESTION,
     REVENUE,
     WHOLE,
-    events,
+    event_data,
     made,
     question,
     session,
@@ -103,9 +103,9 @@ def test_the_seal_of_a_fan_in_follows_from_all_its_parents(open_relay: Opener) -
     parents = sorted(seals[id_].hmac for id_ in whole.parents)
     assert seals[whole.window_id].parent_hmac == "|".join(parents)
     assert len({seal.parent_hmac for id_, seal in seals.items() if id_ in whole.parents}) == 1
-    (made_,) = events(relay, answer.session_id, EventType.FAN_OUT_CREATED)
+    (made_,) = event_data(relay, answer.session_id, EventType.FAN_OUT_CREATED)
     assert made_["children"] == 3
-    (merged,) = events(relay, answer.session_id, EventType.FAN_IN_MERGED)
+    (merged,) = event_data(relay, answer.session_id, EventType.FAN_IN_MERGED)
     assert set(merged["parents"]) == set(whole.parents)
 
 

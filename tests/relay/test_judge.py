@@ -28,7 +28,7 @@ from tests.doubles import HashEmbedder
 from tests.governance.hidden import Hiding
 from tests.judges import asked, by_figures, claims_of, judge_double, judging, material, named
 from tests.relay.conftest import FACTS, Opener
-from tests.relay.scripted import HIGH, LOW, QUESTION, SESSION, opened
+from tests.relay.scripted_relays import HIGH, LOW, QUESTION, SESSION, opened
 from tests.servers import Double, Recorded, no_metadata, openai_double
 from tests.shapes import AnthropicShape, AzureShape, OllamaShape
 

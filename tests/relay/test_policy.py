@@ -27,7 +27,7 @@ from crp_integrations.relay.steps import Halt, Refusal, Release
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import EventType, HaltReason, Oversight, RiskLevel
 from tests.relay.conftest import FACTS, KEY, Opener
-from tests.relay.scripted import (
+from tests.relay.scripted_relays import (
     CRITICAL,
     HIGH,
     LOW,
@@ -35,10 +35,10 @@ from tests.relay.scripted import (
     SESSION,
     answered,
     continued,
-    events,
     opened,
     outcome,
     refusal,
+    session_events,
 )
 
 PERSONAL = f"{LOW} Ask Hans Gruber at hans.gruber@example.org for more."
@@ -95,9 +95,9 @@ def test_what_is_unsafe_is_withheld(
     name = directive.split()[0]
     if "=" not in name:
         assert name in ended.answer.headers[names.VIOLATION].split(", ")
-    (halted,) = events(relay, EventType.SAFETY_HALT)
+    (halted,) = session_events(relay, EventType.SAFETY_HALT)
     assert halted.data["reason"] == reason.value
-    (violated,) = events(relay, EventType.POLICY_VIOLATION)
+    (violated,) = session_events(relay, EventType.POLICY_VIOLATION)
     assert violated.data["report_only"] is False
     # Without the directive the same answer is delivered.
     free, _ = opened(open_relay, bad)
@@ -214,7 +214,7 @@ def test_a_policy_that_is_only_reported_withholds_nothing(open_relay: Opener) ->
         "halt-on HIGH",
         "block-fabrication",
     }
-    (event,) = events(relay, EventType.POLICY_VIOLATION)
+    (event,) = session_events(relay, EventType.POLICY_VIOLATION)
     assert event.data["report_only"] is True
     assert sorted(event.data["directives"]) == ["block-fabrication", "halt-on"]
 
@@ -290,7 +290,7 @@ def test_within_a_session_a_policy_can_only_be_tightened(open_relay: Opener) -> 
     assert len(model.calls) == asked + 1
     (report, _) = sink.reports[-1]
     assert (report.violation_type.value, report.session_id) == ("inheritance", SESSION)
-    (event,) = events(relay, EventType.POLICY_VIOLATION)
+    (event,) = session_events(relay, EventType.POLICY_VIOLATION)
     assert event.data["directives"] == ["halt-on"]
     tighter = answered(relay, policy=f"halt-on MEDIUM; block-pii; {TO}")
     assert "halt-on MEDIUM" in tighter.headers[names.POLICY_APPLIED]
@@ -369,7 +369,7 @@ def test_an_oversight_of_halt_asks_no_model(open_relay: Opener, asking: dict[str
     assert ended.headers[names.TRAIL_ID] == error.trail
     assert isinstance(error, SafetyHalt)
     assert (error.reason, error.session_id) == (HaltReason.OVERSIGHT, SESSION)
-    assert [event.data["reason"] for event in events(relay, EventType.SAFETY_HALT)] == [
+    assert [event.data["reason"] for event in session_events(relay, EventType.SAFETY_HALT)] == [
         HaltReason.OVERSIGHT.value
     ] * 2
     assert relay.verify().windows == 2
@@ -388,7 +388,7 @@ def test_without_a_reviewer_an_answer_to_be_reviewed_is_withheld(open_relay: Ope
     assert ended.reason is HaltReason.OVERSIGHT
     assert ended.answer.headers[names.OVERSIGHT_MODE] == "human-review"
     assert len(model.calls) == 1
-    (event,) = events(relay, EventType.OVERSIGHT_TRIGGERED)
+    (event,) = session_events(relay, EventType.OVERSIGHT_TRIGGERED)
     assert event.data["mode"] == Oversight.HUMAN_REVIEW.value
     assert event.data["approved"] is False
 

@@ -15,7 +15,7 @@ from crp_integrations.relay.drive import drive_live
 from crp_integrations.vocabulary import EventType, Purpose
 from tests.doubles import ScriptedModel
 from tests.relay.conftest import Opener
-from tests.relay.played import (
+from tests.relay.need_questions import (
     COMMISSIONED,
     COOLING,
     INVENTED,
@@ -24,7 +24,7 @@ from tests.relay.played import (
     QUESTION,
     REVENUE,
     WHOLE,
-    events,
+    event_data,
     looks_up,
     made,
     windows,
@@ -128,7 +128,7 @@ def test_what_was_shown_is_not_asked_again(open_relay: Opener, asking: dict[str,
     *parts, answer = live(relay, QUESTION, **asking)
     assert len(model.calls) == 1
     assert "".join(parts) == answer.text
-    assert events(relay, SESSION, EventType.RE_DISPATCH) == []
+    assert event_data(relay, SESSION, EventType.RE_DISPATCH) == []
 
 
 @pytest.mark.parametrize(

@@ -198,16 +198,16 @@ class FactSearches:
                 new.append(query)
         return new, notes
 
-    def told(self) -> tuple[str, ...]:
+    def instructions(self) -> tuple[str, ...]:
         """What is added to the system message once something was searched for."""
-        told = []
+        words = []
         if self.queries:
-            told.append(SEARCHED.format(queries="\n".join(f"- {one}" for one in self.queries)))
+            words.append(SEARCHED.format(queries="\n".join(f"- {one}" for one in self.queries)))
         if self.iterations and not self.tools:
-            told.append(STOP)
+            words.append(STOP)
         elif self.unread:
-            told.append(UNREAD)
-        return tuple(told)
+            words.append(UNREAD)
+        return tuple(words)
 
     def unfinished(self, report: Report) -> str:
         """Words that ask for what is missing; empty when nothing is, or when it was asked for."""

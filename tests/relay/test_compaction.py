@@ -17,7 +17,7 @@ from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import EventType
 from tests.doubles import NOON, ScriptedModel
 from tests.relay.conftest import FACTS, Opener
-from tests.relay.played import events, made, said
+from tests.relay.need_questions import event_data, made, said
 
 MODEL = "any/model"
 QUESTION = "Why did crane 3 stop?"
@@ -55,14 +55,14 @@ def test_a_long_history_is_shortened_and_journalled_by_ids(open_relay: Opener) -
     assert said(call).count("heartbeat") < 100
     assert call.messages[-1].content == QUESTION
     # The journal holds what the account holds, without a word of it.
-    (told,) = events(relay, answer.session_id, EventType.CONTEXT_COMPACTED)
+    (told,) = event_data(relay, answer.session_id, EventType.CONTEXT_COMPACTED)
     assert (told["before"], told["after"]) == (account.tokens_before, account.tokens_after)
-    dropped = events(relay, answer.session_id, EventType.CONTEXT_DROPPED)
+    dropped = event_data(relay, answer.session_id, EventType.CONTEXT_DROPPED)
     assert [(one["report"], one["items"]) for one in dropped] == [
         (report.id, list(report.dropped_item_ids)) for report in account.reports
     ]
     # Hash and signer of each summary.
-    written = events(relay, answer.session_id, EventType.SUMMARY_WRITTEN)
+    written = event_data(relay, answer.session_id, EventType.SUMMARY_WRITTEN)
     assert [(one["summary"], one["content_hash"], one["signer"]) for one in written] == [
         (one.id, sha256(one.text), relay.fabric.subject.name) for one in account.summaries
     ]
@@ -93,7 +93,7 @@ def test_below_the_triggers_the_tokens_are_counted_all_the_same(open_relay: Open
     answer = relay.ask(QUESTION, model=MODEL, history=HISTORY[:1])
     assert answer.compaction is not None and answer.compaction.triggers == ()
     assert model.calls[-1].messages[-2:-1] == tuple(HISTORY[:1])
-    (told,) = events(relay, answer.session_id, EventType.CONTEXT_COMPACTED)
+    (told,) = event_data(relay, answer.session_id, EventType.CONTEXT_COMPACTED)
     assert told["before"] == told["after"] == answer.compaction.tokens_before
     assert told["triggers"] == []
 
@@ -163,7 +163,7 @@ def test_plain_messages_are_shortened_without_a_question(open_relay: Opener) -> 
         QUESTION, model=MODEL, history=compact.messages[:-1], compaction=compact.account
     )
     assert answer.compaction == compact.account
-    assert events(relay, answer.session_id, EventType.CONTEXT_DROPPED)
+    assert event_data(relay, answer.session_id, EventType.CONTEXT_DROPPED)
 
 
 def test_the_front_door_shortens_without_a_store() -> None:

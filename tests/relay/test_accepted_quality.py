@@ -15,7 +15,15 @@ from crp_integrations.relay.steps import Halt, Refusal
 from crp_integrations.vocabulary import EventType, HaltReason, Purpose, QualityTier, RiskLevel
 from tests.doubles import ScriptedModel
 from tests.relay.conftest import Opener
-from tests.relay.scripted import SESSION, SOUND, answered, answers_asked, events, outcome, refusal
+from tests.relay.scripted_relays import (
+    SESSION,
+    SOUND,
+    answered,
+    answers_asked,
+    outcome,
+    refusal,
+    session_events,
+)
 
 UNITS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 FACTS = tuple(
@@ -105,7 +113,7 @@ def test_an_unmet_demand_is_upgraded_where_the_policy_says_so(open_relay: Opener
     assert answer.text == COVERED
     assert answer.envelope.quality_tier is QualityTier.A
     assert answer.headers[names.STRATEGY] == "reflexive"
-    (event,) = events(relay, EventType.RE_DISPATCH)
+    (event,) = session_events(relay, EventType.RE_DISPATCH)
     assert "quality" in event.data["triggers"]
     assert len(answers_asked(model)) == 2
     # Without the directive the same answer is refused at once.
@@ -181,4 +189,4 @@ def test_a_risk_above_the_accepted_one_is_asked_again_where_it_may_be(open_relay
     asking = {"accept_risk": "LOW", "policy": f"warn-on CRITICAL; {REFLEXIVE}"}
     assert answered(relay, QUESTION, **asking).text == COVERED
     assert len(answers_asked(model)) == 2
-    assert "risk" in events(relay, EventType.RE_DISPATCH)[0].data["triggers"]
+    assert "risk" in session_events(relay, EventType.RE_DISPATCH)[0].data["triggers"]

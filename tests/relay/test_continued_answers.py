@@ -9,12 +9,7 @@ import pytest
 from crp_integrations import Relay
 from crp_integrations.dpe import remedies
 from crp_integrations.envelope.evolution import SUMMARY_SOURCE
-from crp_integrations.errors import (
-    EngineError,
-    ModelError,
-    ModelRateLimited,
-    QualityUnreachable,
-)
+from crp_integrations.errors import EngineError, ModelError, ModelRateLimited, QualityUnreachable
 from crp_integrations.headers.parse import read
 from crp_integrations.language.sentences import split_sentences
 from crp_integrations.messages import Reply
@@ -23,7 +18,7 @@ from crp_integrations.relay.turn import Turn
 from crp_integrations.vocabulary import CompletenessLevel, EventType, Purpose, RiskLevel
 from tests.doubles import ScriptedModel
 from tests.relay.conftest import Opener
-from tests.relay.played import (
+from tests.relay.need_questions import (
     COMMISSIONED,
     COOLING,
     COST,
@@ -34,7 +29,7 @@ from tests.relay.played import (
     QUESTION,
     REVENUE,
     WHOLE,
-    events,
+    event_data,
     made,
     question,
     session,
@@ -67,7 +62,7 @@ def test_an_incomplete_answer_is_continued_and_the_caller_gets_one(open_relay: O
     first, second = windows(relay, answer.session_id)
     assert [piece.window_id for piece in answer.pieces] == [first.window_id, second.window_id]
     assert (answer.window_id, answer.window_number) == (second.window_id, 2)
-    (event,) = events(relay, answer.session_id, EventType.COMPLETENESS_CONTINUATION)
+    (event,) = event_data(relay, answer.session_id, EventType.COMPLETENESS_CONTINUATION)
     assert (event["of"], event["uncovered"]) == (first.window_id, 2)
     assert (event["level"], event["completeness"]) == ("INCOMPLETE", 0.3333)
     assert relay.verify().windows == 2
@@ -257,9 +252,9 @@ def test_a_break_is_bridged_by_a_call_of_its_own(open_relay: Opener) -> None:
     assert [bool(piece.window_id) for piece in answer.pieces] == [True, False, True]
     assert (before, after) == (COMMISSIONED, model.script[1])
     assert answer.text == joined(answer)
-    (event,) = events(relay, answer.session_id, EventType.FLOW_STITCH)
+    (event,) = event_data(relay, answer.session_id, EventType.FLOW_STITCH)
     assert event["stitch_hash"].startswith("sha256:")
-    assert BRIDGE not in str(events(relay, answer.session_id))
+    assert BRIDGE not in str(event_data(relay, answer.session_id))
     assert read(answer.headers).flow.remediation == "stitched"
     assert relay.verify().windows == 2
 
@@ -274,12 +269,12 @@ def test_asking_again_for_flow_needs_permission(open_relay: Opener) -> None:
     model, relay = abrupt(open_relay, BRIDGE, dpe=LOW_NEW)
     answer = relay.ask(QUESTION, **NARROW)
     assert answer.report.flow_remediation == "redispatch"
-    assert events(relay, answer.session_id, EventType.RE_DISPATCH) == []
+    assert event_data(relay, answer.session_id, EventType.RE_DISPATCH) == []
     assert model.calls[2].purpose is Purpose.STITCH
     permitted = {"dispatch": {"redispatch_on_flow": True}}
     model, relay = abrupt(open_relay, mended, "NONE", BRIDGE, dpe=LOW_NEW, **permitted)
     answer = relay.ask(QUESTION, **NARROW)
-    again = events(relay, answer.session_id, EventType.RE_DISPATCH)
+    again = event_data(relay, answer.session_id, EventType.RE_DISPATCH)
     assert [one["triggers"] for one in again] == [["flow"]]
     # The second window was asked again, reflexively, and quotes the first one's end.
     assert COMMISSIONED in system(model.calls[2])
@@ -295,7 +290,7 @@ def test_a_bridge_that_cannot_be_made_is_left_out(open_relay: Opener, flow: str)
         answer = relay.ask(QUESTION, **NARROW)
         assert len(model.calls) == 3
         assert [piece.text for piece in answer.pieces] == [COMMISSIONED, model.script[1]]
-        assert events(relay, answer.session_id, EventType.FLOW_STITCH) == []
+        assert event_data(relay, answer.session_id, EventType.FLOW_STITCH) == []
         assert read(answer.headers).flow.remediation != "stitched"
 
 

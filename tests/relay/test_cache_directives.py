@@ -1,11 +1,16 @@
-"""Cache directives of a question: what is read, what is written, and what is refused."""
+"""Cache directives of a question: what is read, what is written, and what is refused.
+
+An envelope carries its ETag and the state hash that says whether it is still fresh.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -268,3 +273,27 @@ def test_the_journal_counts_what_a_session_holds_and_names_it_not(
         if path.is_file():
             # An id follows from the text, so it would confirm a guess at it.
             assert held.encode() not in path.read_bytes(), path.name
+
+
+@pytest.mark.requirement("009-6.3-1")
+def test_the_state_hash_tells_what_the_etag_cannot(open_relay: Any) -> None:
+    relay = open_relay(models=ScriptedModel("It was commissioned on 4 March 2019."))
+    relay.fabric.add(list(FACTS))
+
+    def envelope() -> Any:
+        return relay.ask(QUESTION).envelope
+
+    first = envelope()
+    ids = sorted(fact.fact_id for fact in first.facts)
+    wanted = "|".join(ids) + "|" + str(len(ids))
+    assert first.etag == "sha256:" + hashlib.sha256(wanted.encode()).hexdigest()
+    assert first.state_hash == relay.fabric.state_hash()
+    # Asking uses facts and changes neither.
+    again = envelope()
+    assert (again.etag, again.state_hash) == (first.etag, first.state_hash)
+    # The same ids with another content: the ETag of §7.5 stays, its validator does not.
+    content = FACTS[0].replace("412", "415")
+    relay.fabric.update(first.facts[0].fact_id, content=content)
+    later = envelope()
+    assert later.etag == first.etag
+    assert later.state_hash == relay.fabric.state_hash() != first.state_hash

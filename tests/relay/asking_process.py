@@ -1,6 +1,6 @@
 """Asks in a few sessions until it is killed; prints each window once it was answered.
 
-`python -m tests.relay.asking_on FOLDER`
+`python -m tests.relay.asking_process FOLDER`
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Conditional requests against a real fabric: what is reused, what invalidates, what wins."""
+"""Conditional requests against a real fabric: what is reused, what invalidates, what wins.
+
+An answer that is known is confirmed only where it meets what is demanded by now.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,10 @@ from crp_integrations.relay.records import Request
 from crp_integrations.relay.settings import load
 from crp_integrations.relay.steps import Dispatch, NotModified, Release, outcome_status
 from crp_integrations.vectors import FloatRows
-from crp_integrations.vocabulary import EventType
+from crp_integrations.vocabulary import EventType, RiskLevel
 from tests.doubles import NOON, FixedClock, HashEmbedder, ScriptedModel
 from tests.relay.conftest import FACTS, Opener
+from tests.relay.scripted_relays import HIGH, answered, opened, outcome
 
 MINE, YOURS = "crp_sess_7f3a9bc2d4e1f083", "crp_sess_00000000000000ff"
 QUESTION = "When was the Meridian reactor commissioned?"
@@ -536,3 +540,37 @@ def test_a_cache_stable_envelope_begins_with_the_previous_one(tmp_path: Path) ->
         last = max(fact.fact_id for fact in again.facts)
         pinned = relay.turn("Which pump was checked?", budget_tokens=90, pinned=(last,)).preview()
         assert pinned.facts[0].fact_id == last
+
+
+@pytest.mark.parametrize(
+    "demanded",
+    [
+        {"policy": "halt-on MEDIUM"},
+        {"safety_mode": "strict"},
+        {"oversight": "human-review"},
+        {"accept_risk": "LOW"},
+        {"accept_quality": ["S"]},
+    ],
+)
+def test_an_answer_is_not_confirmed_against_demands_that_it_was_not_held_against(
+    open_relay: Opener, demanded: dict[str, Any]
+) -> None:
+    relay, model = opened(open_relay, HIGH)
+    first = answered(relay)
+    assert first.report.risk_level is RiskLevel.HIGH
+    asked = len(model.calls)
+    again = outcome(relay, if_match=first.envelope.etag, **demanded)
+    assert not isinstance(again, NotModified)
+    assert len(model.calls) > asked
+
+
+@pytest.mark.parametrize("demanded", [{}, {"accept_risk": "HIGH"}, {"accept_quality": ["D"]}])
+def test_an_answer_that_meets_what_is_demanded_is_confirmed(
+    open_relay: Opener, demanded: dict[str, Any]
+) -> None:
+    relay, model = opened(open_relay, HIGH)
+    first = answered(relay, policy="warn-on HIGH")
+    asked = len(model.calls)
+    again = outcome(relay, if_match=first.envelope.etag, **demanded)
+    assert isinstance(again, NotModified)
+    assert len(model.calls) == asked

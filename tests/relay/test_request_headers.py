@@ -31,14 +31,14 @@ from crp_integrations.relay.records import Request
 from crp_integrations.vocabulary import EventType, GroundingMode, Strategy
 from tests.doubles import ScriptedModel
 from tests.relay.conftest import FACTS, KEY, Opener
-from tests.relay.played import (
+from tests.relay.need_questions import (
     COMMISSIONED,
     INVENTED,
     MODEL,
     NEEDS,
     QUESTION,
     REVENUE,
-    events,
+    event_data,
     made,
     session,
     windows,
@@ -295,7 +295,7 @@ def test_a_policy_that_is_only_reported(open_relay: Opener) -> None:
     }
     answer = asked(relay, only)
     assert answer.text == CRITICAL
-    (event,) = events(relay, answer.session_id, EventType.POLICY_VIOLATION)
+    (event,) = event_data(relay, answer.session_id, EventType.POLICY_VIOLATION)
     assert event["report_only"] is True
     assert [policy.report_uri for _, policy in sink.taken] == [("https://reports.example/crp",)]
 

@@ -67,7 +67,7 @@ def looks_up(*queries: str, text: str = "", other: Sequence[str] = ()) -> Reply:
     )
 
 
-def events(relay: Relay, session_id: str, *types: EventType) -> list[dict[str, Any]]:
+def event_data(relay: Relay, session_id: str, *types: EventType) -> list[dict[str, Any]]:
     """Data of a session's events in their order, with their type."""
     with relay.fabric.begin(write=False) as transaction:
         return [

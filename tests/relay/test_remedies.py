@@ -30,7 +30,7 @@ from crp_integrations.vocabulary import (
 )
 from tests.doubles import NOON, FixedClock, ScriptedModel
 from tests.relay.conftest import FACTS, Opener
-from tests.relay.scripted import (
+from tests.relay.scripted_relays import (
     HIGH,
     LOW,
     OPERATOR,
@@ -38,10 +38,10 @@ from tests.relay.scripted import (
     SESSION,
     answered,
     continued,
-    events,
     opened,
     outcome,
     priced,
+    session_events,
     system,
 )
 
@@ -94,7 +94,7 @@ def test_the_caller_gets_one_answer_of_all_windows(open_relay: Opener) -> None:
         nodes = transaction.sessions.windows(SESSION)
     assert [piece.window_id for piece in answer.pieces] == [node.window_id for node in nodes]
     assert answer.reply.usage.total_tokens == 45
-    (event,) = events(relay, EventType.COMPLETENESS_CONTINUATION)
+    (event,) = session_events(relay, EventType.COMPLETENESS_CONTINUATION)
     assert event.window_id == nodes[1].window_id
     assert event.data["of"] == nodes[0].window_id
     assert (event.data["uncovered"], event.data["level"]) == (2, "INCOMPLETE")
@@ -176,7 +176,7 @@ def test_a_continuation_quotes_what_it_goes_on_from(open_relay: Opener) -> None:
     assert "Do NOT re-introduce the topic." in words
     assert "Maintain the same style, formality, and level of detail." in words
     assert answer.headers[names.FLOW].endswith("; remediation=prompt-augmented")
-    (event,) = events(relay, EventType.FLOW_REMEDIATION)
+    (event,) = session_events(relay, EventType.FLOW_REMEDIATION)
     assert event.data["remedy"] == "prompt-augmented"
 
 
@@ -207,7 +207,7 @@ def test_a_bridge_is_laid_between_two_windows(open_relay: Opener, flow: str) -> 
     assert answer.text == f"{before}\n\n{BRIDGE}\n\n{after}"
     assert answer.headers[names.FLOW].endswith("; remediation=stitched")
     assert answer.reply.usage.prompt_tokens == 10
-    (event,) = events(relay, EventType.FLOW_STITCH)
+    (event,) = session_events(relay, EventType.FLOW_STITCH)
     assert event.data["stitch_hash"].startswith("sha256:")
     assert event.data["of"] == answer.pieces[0].window_id
     # What was sealed is what each window said, and the bridge is in no window's text.
@@ -249,7 +249,7 @@ def test_stages_and_remedies_stand_in_their_order(open_relay: Opener) -> None:
     second = continued(relay, answered(relay), QUESTION)
     ran = [run.number for run in second.report.stages]
     assert [number for number in ran if 6 <= number <= 9] == [6, 7, 8, 9]
-    kinds = [event.event_type for event in events(relay, window=second.window_id)]
+    kinds = [event.event_type for event in session_events(relay, window=second.window_id)]
     order = [
         EventType.SESSION_CONTINUED,
         EventType.DISPATCH_STARTED,
@@ -277,13 +277,13 @@ def test_tiers_that_fall_recommend_and_warn_in_the_trail(open_relay: Opener) -> 
     fallen = answered(relay, prior=prior)
     assert fallen.envelope.quality_tier is QualityTier.D
     assert fallen.envelope.suggests(AdviceWord.HIERARCHICAL)
-    (event,) = events(relay, EventType.DPE_COMPLETED, window=fallen.window_id)
+    (event,) = session_events(relay, EventType.DPE_COMPLETED, window=fallen.window_id)
     assert event.data["tiers"] == ["A", "B", "D"]
     assert event.data["recommended"] == "dispatch_hierarchical"
     assert "may lack depth" in event.data["warning"]
     # Tiers that do not fall warn of nothing.
     level = answered(relay, prior=[prior[0].changed(quality_tier=QualityTier.D)])
-    (event,) = events(relay, EventType.DPE_COMPLETED, window=level.window_id)
+    (event,) = session_events(relay, EventType.DPE_COMPLETED, window=level.window_id)
     assert "warning" not in event.data
 
 
@@ -306,7 +306,7 @@ def test_the_report_is_stored_and_its_header_refers_to_it(
     assert kept is not None
     assert kept.changed(hmac=answer.report.hmac) == answer.report
     # It is in the journal by its hash.
-    (event,) = events(relay, EventType.DPE_COMPLETED)
+    (event,) = session_events(relay, EventType.DPE_COMPLETED)
     assert event.data["report_hash"] == kept.report_hash
     assert answer.headers[names.CHAIN_INTEGRITY] == "UNVERIFIED"
     assert answer.headers[names.CHAINED_HMAC] == answer.report.hmac
@@ -378,7 +378,7 @@ def test_a_fact_is_quarantined_after_three_findings_in_half_of_its_uses(
     # The operator is told, retrieval leaves it out, and the journal says which fact it was.
     assert "quarantined" in caplog.text
     assert LOW not in caplog.text
-    (event,) = events(relay, EventType.FACT_QUARANTINED)
+    (event,) = session_events(relay, EventType.FACT_QUARANTINED)
     assert event.data["count"] == 1
     after = answered(relay, session_id="crp_sess_" + "f" * 16)
     assert LOW not in [fact.content for fact in after.envelope.facts]
@@ -471,7 +471,7 @@ def test_stage_6_is_told_of_a_source_that_changed_since(
     relay.fabric.update(fact.fact_id, content=LOW.replace("412", "415"))
     second = continued(relay, first)
     assert f"prior-outdated={first.window_id}" in second.report.flags
-    (event,) = events(relay, EventType.SESSION_CONTINUED, window=second.window_id)
+    (event,) = session_events(relay, EventType.SESSION_CONTINUED, window=second.window_id)
     assert event.data["outdated"] == [first.window_id]
     # It is part of the sealed report.
     kept = relay.report(second.window_id)

@@ -23,19 +23,18 @@ from crp_integrations.relay.turn import Turn
 from crp_integrations.session.graph import check
 from crp_integrations.vocabulary import EventType, Pattern
 from tests.doubles import ScriptedModel
-from tests.relay.conftest import FACTS
-from tests.relay.scripted import (
+from tests.relay.conftest import FACTS, Opener
+from tests.relay.scripted_relays import (
     HIGH,
     LOW,
     QUESTION,
     SESSION,
-    Opener,
     answered,
     continued,
-    events,
     opened,
     outcome,
     refusal,
+    session_events,
 )
 from tests.relay.test_sessions import nodes, token_of
 from tests.session.networkx_graph import check as check_with_networkx
@@ -157,7 +156,7 @@ def test_who_knows_a_sessions_id_alone_uses_none_of_its_windows_up(
     (_, node) = nodes(relay)
     assert (node.parents, node.pattern) == ((first.window_id,), Pattern.LINEAR)
     # They are sealed, and in the trail of the session that they named.
-    assert len(events(relay, EventType.DISPATCH_FAILED)) == 5
+    assert len(session_events(relay, EventType.DISPATCH_FAILED)) == 5
     assert relay.verify().windows == 7
     third = answered(relay)
     assert (third.window_number, third.continuation_id) == (3, "")

@@ -1,9 +1,20 @@
-"""What goes wrong while a window is open: it is sealed, nothing is lost, the loop stays free."""
+"""What goes wrong while a window is open: it is sealed, nothing is lost, the loop stays free.
+
+A fabric that changes while a window reads it, and what a failed window leaves in memory.
+
+Killed in the middle of windows: sessions go on, chains verify, nothing is charged twice.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,24 +24,24 @@ from crp_integrations.audit import windows
 from crp_integrations.audit.journal import verify
 from crp_integrations.audit.keys import journal_key, session_key
 from crp_integrations.dpe.verifier.alignment import AlignmentVerifier
-from crp_integrations.errors import (
-    CRPError,
-    EngineError,
-    ModelNotFound,
-    RequestError,
-    StoreBusy,
-)
+from crp_integrations.envelope.gather import gather
+from crp_integrations.errors import CRPError, EngineError, ModelNotFound, RequestError, StoreBusy
+from crp_integrations.fabric.view import View
+from crp_integrations.language.profile import profile
 from crp_integrations.messages import Reply
 from crp_integrations.relay.drive import adrive, drive
-from crp_integrations.relay.steps import Release
+from crp_integrations.relay.steps import Dispatch, Release
+from crp_integrations.session.budget import charge
 from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite import SqliteStore
-from crp_integrations.vocabulary import ChainIntegrity, FactStatus
+from crp_integrations.vocabulary import ChainIntegrity, FactStatus, RiskLevel
 from tests.doubles import NOON, HashEmbedder, ScriptedModel
-from tests.relay.conftest import FACTS, KEY
-from tests.relay.test_drive import Parent
-from tests.relay.test_relay import ask_by
+from tests.envelope.builders import SETTINGS, LetterCounter
+from tests.relay.asking_process import SESSIONS, opened
+from tests.relay.conftest import FACTS, KEY, Opener
+from tests.relay.test_questions import ask_by
+from tests.relay.test_turns import Parent
 
 SESSION = "crp_sess_7f3a9bc2d4e1f083"
 QUESTION = "When was the Meridian reactor commissioned?"
@@ -343,3 +354,115 @@ def test_vectors_of_the_store_and_fresh_ones_give_one_report(open_relay, monkeyp
         reports.append(turn.receive(Reply(text=FACTS[0])).answer.report)
     assert reports[0] == reports[1]
     assert np.isfinite(reports[0].composite_score)
+
+
+def test_a_fabric_that_fills_while_it_is_read_is_not_taken_for_empty(open_relay: Opener) -> None:
+    relay = open_relay()
+    view = relay.fabric.view()
+    empty = relay.fabric.state_hash()
+    moment = view.moment
+
+    @contextmanager
+    def meanwhile() -> Iterator[View]:
+        with moment() as bound:
+            if not relay.fabric.size():
+                relay.fabric.add(list(FACTS))
+            yield bound
+
+    view.moment = meanwhile  # type: ignore[method-assign]
+    found = gather(view, QUESTION, counter=LetterCounter(), settings=SETTINGS)
+    # What was read is the state before, and says so; the next question reads the one after.
+    assert (found.state_hash, found.facts) == (empty, ())
+    found = gather(view, QUESTION, counter=LetterCounter(), settings=SETTINGS)
+    assert found.state_hash == relay.fabric.state_hash() != empty
+    assert len(found.facts) == len(FACTS)
+
+
+def test_a_turn_that_failed_while_a_model_decomposed_is_not_answered_from_memory(
+    relay: Relay,
+) -> None:
+    asked = {"session_id": SESSION, "decompose": "model"}
+    reply = Reply(text='["Meridian reactor commissioned", "Meridian reactor date"]')
+    turn = relay.turn(QUESTION, **asked)
+    turn.begin()
+    step = turn.receive(reply)
+    assert isinstance(step, Dispatch)
+    etag = turn.receive(Reply(text="On 4 March 2019.")).answer.envelope.etag
+    late = relay.turn(QUESTION, if_match=etag, **asked)
+    late.begin()
+    failed = late.fail(TimeoutError())
+    with pytest.raises(RequestError, match="has ended"):
+        late.receive(reply)
+    assert late.fail(TimeoutError()) is failed
+
+
+@pytest.mark.parametrize("how", ["erase", "end_session"])
+def test_what_is_gone_is_not_remembered_as_text_that_was_read(relay: Relay, how: str) -> None:
+    held = "The held fact says that Ada Lovelace wrote about the Analytical Engine in 1843."
+    relay.add([held], session_id=SESSION, cache="no-store")
+    before = profile(FACTS[0])
+    assert profile(FACTS[0]) is before
+    gone: Callable[[], object] = (
+        (lambda: relay.fabric.erase("user"))
+        if how == "erase"
+        else (lambda: relay.end_session(SESSION))
+    )
+    gone()
+    assert profile(FACTS[0]) is not before
+
+
+def test_a_turn_in_flight_during_an_erasure_leaves_no_erased_text(relay: Relay) -> None:
+    turn = relay.turn(QUESTION, session_id=SESSION)
+    turn.begin()
+    relay.fabric.erase("user")
+    etag = turn.receive(Reply(text="On 4 March 2019.")).answer.envelope.etag
+    assert relay._world.known.bytes == 0
+    # That it was known stays.
+    late = relay.preview(QUESTION, session_id=SESSION, if_match=etag)
+    assert late.facts_included == 0
+    assert len(relay._world.known) == 2
+
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("answered", [1, 4, 9])
+def test_a_killed_relay_goes_on_where_it_was(tmp_path: Path, answered: int) -> None:
+    asking = subprocess.Popen(
+        [sys.executable, "-m", "tests.relay.asking_process", str(tmp_path / "kb")],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert asking.stdout is not None
+    told = [asking.stdout.readline().strip() for _ in range(answered)]
+    # Within the next window, at another point of it each time.
+    time.sleep(0.003 * answered)
+    asking.kill()
+    told += asking.stdout.read().split()
+    asking.wait()
+
+    with opened(tmp_path / "kb") as relay:
+        trail = relay.verify()
+        costs = relay.settings.sessions.budget.costs
+        with relay.fabric.begin(write=False) as transaction:
+            windows, charged = set(), 0
+            for session_id in SESSIONS:
+                seals = transaction.journal.seals(session_id)
+                nodes = transaction.sessions.windows(session_id)
+                assert [node.window_id for node in nodes] == [seal.window_id for seal in seals]
+                left = 1.0
+                for seal in seals:
+                    left = charge(left, RiskLevel(seal.risk_level), costs)
+                session = transaction.sessions.session(session_id)
+                assert left == (session.safety_budget if session else 1.0)
+                charged += left < 1.0
+                windows |= {seal.window_id for seal in seals}
+        assert charged
+        # What was told to the caller is there; one more may be that was not told any more.
+        assert set(told) <= windows
+        assert len(windows) - len(told) in (0, 1)
+        assert trail.windows == len(windows)
+        again = relay.ask("Who operates the reactor?", session_id=SESSIONS[0])
+        assert again.window_number >= 1
+        assert relay.verify().windows == len(windows) + 1

@@ -1,4 +1,7 @@
-"""From what agents remember to what their answers are worth: one run through every part."""
+"""From what agents remember to what their answers are worth: one run through every part.
+
+What a user of the envelope meets at its edges: hostile requests, and rooms that must be kept.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from crp_integrations import Relay
+from crp_integrations import Message, Relay
+from crp_integrations.envelope.prior import PriorWindow
+from crp_integrations.errors import CRPError, RequestError
 from crp_integrations.governance.emitting import Emitter, written
 from crp_integrations.governance.items import MemoryItem, Scope
 from crp_integrations.governance.pack_records import AssembleRequest
@@ -16,13 +21,14 @@ from crp_integrations.governance.steps import STEPS
 from crp_integrations.governance.tools import ToolSpec
 from crp_integrations.governance.tracing import WindowTrace
 from crp_integrations.governance.writing import MemoryWriter, PolicyContext
+from crp_integrations.litellm import CRPRouter
 from crp_integrations.messages import ModelCall
 from crp_integrations.observability.evaluations import Evaluation
-from crp_integrations.vocabulary import EventType
+from crp_integrations.vocabulary import EventType, QualityTier
 from tests.doubles import CountingIds, FixedClock, ScriptedModel
 from tests.relay.conftest import FACTS, Opener
-from tests.relay.played import events, made, said
-from tests.relay.test_compacting import HISTORY, MODEL, log
+from tests.relay.need_questions import event_data, made, said
+from tests.relay.test_compaction import HISTORY, MODEL, log
 
 REMEMBERED = (
     "Crane 3 on the northern quay stopped on 3 May 2026 since its load of 18 tons was above."
@@ -113,7 +119,7 @@ def test_data_flow_from_emitters_to_the_evaluation(open_relay: Opener) -> None:
     ]  # fmt: skip
     places = [types.index(kind) for kind in wanted]
     assert places == sorted(places)
-    (began,) = events(relay, answer.session_id, EventType.DISPATCH_STARTED)
+    (began,) = event_data(relay, answer.session_id, EventType.DISPATCH_STARTED)
     assert set(STEPS) <= set(began)
 
 
@@ -178,3 +184,95 @@ def test_each_part_has_settings_and_metrics_of_its_own(
         assert (len(plain[part].items), len(changed[part].items)) == (3, 1)
     else:
         assert 0 < len(changed[part].items) < len(plain[part].items)
+
+
+EDGE_QUESTION = "When was the Meridian reactor commissioned?"
+LONE = "a \ud800 lone surrogate"
+# What else holds a text: hashes, journal and models take no such thing.
+HOSTILE: list[tuple[str, Any]] = [
+    ("sub_queries", ["Meridian reactor", LONE]),
+    ("sub_queries", ["Meridian reactor", " "]),
+    ("sub_queries", [""]),
+    ("system_prompt", LONE),
+    ("history", [Message.model_construct(role="user", content=LONE)]),
+    ("tools", [{"type": "function", "function": {"name": LONE}}]),
+    ("tools", [{"type": "function", "function": {"name": "f", "call": object()}}]),
+    (
+        "prior",
+        [
+            PriorWindow(
+                window_number=1, etag="e", facts_seen=(), summary=LONE, quality_tier=QualityTier.D
+            )
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("field", "value"), HOSTILE)
+def test_what_cannot_be_sent_or_sealed_is_refused_by_name(
+    relay: Relay, field: str, value: Any
+) -> None:
+    asking: Any = {field: value}
+    for door in (relay.ask, relay.preview):
+        with pytest.raises(RequestError, match=f"^{field}.* is not usable") as caught:
+            door(EDGE_QUESTION, **asking)
+        assert "lone surrogate" not in str(caught.value)
+    # Nothing of it was a window.
+    assert relay.verify().windows == 0
+
+
+def test_odd_but_sound_requests_are_answered(relay: Relay) -> None:
+    for asking in (
+        {"system_prompt": "\x00\x1b[31m \u202e"},
+        {"sub_queries": ["?!", "\x07", "reactor " * 2_000]},
+        {"tools": [{}, {"type": "function", "function": {"name": "f", "limit": float("nan")}}]},
+    ):
+        assert relay.ask(EDGE_QUESTION, **asking).envelope.facts  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("query", [None, 3, b"reactor", "", " ", LONE])
+def test_assemble_refuses_what_is_no_question(relay: Relay, query: Any) -> None:
+    with pytest.raises(RequestError, match=r"^query is"):
+        relay.assemble(query)
+
+
+def test_assemble_refuses_a_separator_that_no_text_can_hold(relay: Relay) -> None:
+    with pytest.raises(CRPError, match=r"separator .* cannot be encoded"):
+        relay.assemble(EDGE_QUESTION, separator="\ud800")
+
+
+def definitions(count: int) -> list[dict[str, Any]]:
+    return [
+        {"name": f"look_up_{n}", "description": "Looks up a word. " * 20, "parameters": {}}
+        for n in range(count)
+    ]
+
+
+def test_a_routers_tools_take_room_in_the_budget(open_relay: Opener) -> None:
+    relay = open_relay()
+    relay.fabric.add(list(FACTS))
+    router = CRPRouter(
+        [
+            {
+                "model_name": "main",
+                "litellm_params": {
+                    "model": "gpt-4o",
+                    "api_key": "none",
+                    "mock_response": "The reactor was commissioned on 4 March 2019.",
+                },
+            }
+        ],
+        relay=relay,
+    )
+
+    def budget(**given: Any) -> int:
+        asked = [{"role": "user", "content": EDGE_QUESTION}]
+        response = router.completion("main", asked, max_tokens=300, **given)
+        return int(response.crp_envelope["token_budget"])
+
+    functions = definitions(40)
+    tools = [{"type": "function", "function": one} for one in functions]
+    through_relay = relay.turn(EDGE_QUESTION, model="gpt-4o", max_tokens=300, tools=tools).preview()
+    assert through_relay.token_budget < budget() - 40 * 60
+    assert budget(tools=tools) == through_relay.token_budget
+    assert budget(functions=functions) == through_relay.token_budget

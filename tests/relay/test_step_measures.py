@@ -10,8 +10,8 @@ from crp_integrations.messages import Message
 from crp_integrations.vocabulary import EventType
 from tests.doubles import ScriptedModel
 from tests.relay.conftest import FACTS, Opener
-from tests.relay.played import events, made
-from tests.relay.test_compacting import HISTORY, MODEL, ON, QUESTION
+from tests.relay.need_questions import event_data, made
+from tests.relay.test_compaction import HISTORY, MODEL, ON, QUESTION
 
 SESSION = "crp_sess_" + "s" * 16
 HELD = "The crane of the northern quay was stopped by the wind on the second of May 2026."
@@ -23,7 +23,7 @@ def test_every_window_records_the_four_steps(open_relay: Opener) -> None:
     relay = made(open_relay, model, **ON)
     relay.add([HELD], session_id=SESSION, cache="no-store")
     answer = relay.ask(QUESTION, model=MODEL, history=HISTORY, session_id=SESSION)
-    (began,) = events(relay, SESSION, EventType.DISPATCH_STARTED)
+    (began,) = event_data(relay, SESSION, EventType.DISPATCH_STARTED)
     steps = {step: Measured(step=step, **_named(began[step.value])) for step in STEPS}
     assert steps[Step.WRITE].items_after == 1
     selected = steps[Step.SELECT]
@@ -77,7 +77,7 @@ def test_any_steps_guardrail_stops_a_run(
     assert stopped.value.step == step
     # No model was asked, and the window is sealed as refused.
     assert model.calls == []
-    (failed,) = events(relay, SESSION, EventType.DISPATCH_FAILED)
+    (failed,) = event_data(relay, SESSION, EventType.DISPATCH_FAILED)
     assert (failed["outcome"], failed["error"]) == ("refused", "StepStopped")
     relay.verify()
 

@@ -13,14 +13,8 @@ from crp_integrations.policy.parse import parse
 from crp_integrations.relay import close as closing
 from crp_integrations.relay.steps import Release
 from crp_integrations.relay.turn import Turn
-from tests.relay.scripted import (
-    HIGH,
-    LOW,
-    QUESTION,
-    SESSION,
-    Opener,
-    opened,
-)
+from tests.relay.conftest import Opener
+from tests.relay.scripted_relays import HIGH, LOW, QUESTION, SESSION, opened
 
 
 def reply(text: str) -> Reply:
@@ -72,7 +66,7 @@ def test_windows_that_are_kept_in_memory_are_each_charged(
     second_is_in.set()
     first.join()
     second.join()
-    session = relay._world.remembered.of(SESSION).session
+    session = relay._world.session_memories.of(SESSION).session
     assert session is not None
     assert session.safety_budget == 0.7
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from crp_integrations import Relay
@@ -14,7 +13,7 @@ from crp_integrations.relay.records import Answer
 from crp_integrations.relay.steps import Outcome, Release
 from crp_integrations.vocabulary import EventType, Purpose, RiskLevel
 from tests.doubles import ScriptedModel
-from tests.relay.conftest import FACTS
+from tests.relay.conftest import FACTS, Opener
 
 SESSION = "crp_sess_" + "a" * 16
 QUESTION = "How many megawatts does the Meridian reactor deliver?"
@@ -25,8 +24,6 @@ HIGH = "The Meridian reactor delivers 900 megawatts."
 CRITICAL = f"{FACTS[0]} The reactor was designed by Hans Gruber in 1998 and cost $88 billion."
 # What a verification of a reflexive answer says when it finds nothing.
 SOUND = "NONE"
-
-Opener = Callable[..., Relay]
 
 
 def opened(open_relay: Opener, *script: Any, **options: Any) -> tuple[Relay, ScriptedModel]:
@@ -79,7 +76,7 @@ def refusal(relay: Relay, question: str = QUESTION, **asking: Any) -> CRPError:
     raise AssertionError("nothing was refused")
 
 
-def events(relay: Relay, *kinds: EventType, window: str = "") -> list[Event]:
+def session_events(relay: Relay, *kinds: EventType, window: str = "") -> list[Event]:
     """The journal's events of sessions, of some types, of a window."""
     with relay.fabric.begin(write=False) as transaction:
         found = list(transaction.journal.events())
