@@ -114,12 +114,7 @@ def hold_facts(relay: Relay, session_id: str, facts: list[Fact]) -> int:
 
 
 def result_facts(
-    relay: Relay,
-    read: Reader,
-    name: str,
-    asked: Mapping[str, Any],
-    text: str,
-    call_id: str = "",
+    relay: Relay, read: Reader, name: str, asked: Mapping[str, Any], text: str, call_id: str = ""
 ) -> Iterator[Fact]:
     """A tool's result as facts."""
     arguments = json.dumps(dict(asked), ensure_ascii=False, default=str)

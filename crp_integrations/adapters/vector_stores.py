@@ -92,12 +92,7 @@ class StoreItems:
             self.namespace.forget(facts=fact_ids)
 
     def nearest(
-        self,
-        vector: Any,
-        k: int,
-        *,
-        where: Where | None = None,
-        among: Sequence[str] | None = None,
+        self, vector: Any, k: int, *, where: Where | None = None, among: Sequence[str] | None = None
     ) -> list[tuple[Fact, float]]:
         """Facts nearest to a vector with their cosine, highest first, ties by fact id."""
         if isinstance(vector, str):
@@ -117,12 +112,7 @@ class StoreItems:
         return self._with_facts(hits)
 
     def worded(
-        self,
-        query: str,
-        k: int,
-        *,
-        where: Where | None = None,
-        among: Sequence[str] | None = None,
+        self, query: str, k: int, *, where: Where | None = None, among: Sequence[str] | None = None
     ) -> list[tuple[Fact, float]]:
         """Facts that hold any word of a query with their BM25 score, highest first."""
         check_k(k)

@@ -93,9 +93,7 @@ def require_place(
         token.tip(admission.token, windows)
     if admission.continues:
         graph.room(
-            windows,
-            [one.window_id for one in admission.parents],
-            world.settings.sessions.graph,
+            windows, [one.window_id for one in admission.parents], world.settings.sessions.graph
         )
 
 
@@ -118,11 +116,7 @@ class ClosedWindow:
 
 
 def close(
-    namespace: Namespace,
-    world: World,
-    session_id: str,
-    admission: Admission | None,
-    end: WindowEnd,
+    namespace: Namespace, world: World, session_id: str, admission: Admission | None, end: WindowEnd
 ) -> ClosedWindow:
     """Seal a window and commit everything that it leaves behind, together or not at all.
 

@@ -153,10 +153,7 @@ def update_session(
 
 
 def _begins_session(
-    kept: Session | None,
-    admission: Admission | None,
-    end: WindowEnd,
-    earlier: Sequence[WindowSeal],
+    kept: Session | None, admission: Admission | None, end: WindowEnd, earlier: Sequence[WindowSeal]
 ) -> bool:
     """Whether a window says whose its session is: the first that came in, and none refused."""
     if admission is None and end.outcome == REFUSED:
@@ -271,9 +268,6 @@ def _session_events(
     update: SessionUpdate, settings: BudgetSettings
 ) -> Iterator[tuple[EventType, dict[str, Any]]]:
     if update.charged and safety.halts(update.session.safety_budget, settings):
-        yield (
-            EventType.SAFETY_BUDGET_DEPLETED,
-            {"budget": f"{update.session.safety_budget:.4f}"},
-        )
+        yield (EventType.SAFETY_BUDGET_DEPLETED, {"budget": f"{update.session.safety_budget:.4f}"})
     if update.node.pattern is Pattern.FAN_IN:
         yield EventType.FAN_IN_MERGED, {"parents": list(update.node.parents)}

@@ -27,11 +27,7 @@ from crp_integrations.vocabulary import ChainIntegrity, SafetyMode
 
 
 def delegate(
-    namespace: Namespace,
-    world: World,
-    session_id: str,
-    *,
-    safety_mode: SafetyMode | None = None,
+    namespace: Namespace, world: World, session_id: str, *, safety_mode: SafetyMode | None = None
 ) -> Downward:
     """Count a delegation of a session and say what goes down with it.
 

@@ -170,10 +170,7 @@ async def adrive_live(turn: LivePlayable, model: Model) -> AsyncGenerator[str | 
 
 
 def _play(
-    turn: Playable,
-    model: Model,
-    call_model: Callable[[ModelCall], Reply],
-    step: Step | None = None,
+    turn: Playable, model: Model, call_model: Callable[[ModelCall], Reply], step: Step | None = None
 ) -> Outcome:
     step = turn.begin() if step is None else step
     while True:

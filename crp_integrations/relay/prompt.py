@@ -67,14 +67,7 @@ def reckon_room(
     further = expected_replies(request.strategy) - 1
     each = request.max_tokens or settings.expected_response_tokens
     rest += further * each
-    left = budget(
-        context_limit,
-        rest,
-        asked,
-        request.max_tokens,
-        counter.exactness,
-        settings,
-    )
+    left = budget(context_limit, rest, asked, request.max_tokens, counter.exactness, settings)
     if not left:
         _LOG.warning(
             "model %s: %d tokens of the request, its answer and the margin leave none of %d "
@@ -177,9 +170,7 @@ class InformationNeeds:
         if not self._algorithm or self._algorithm in envelope.algorithms:
             return envelope
         # Nothing is validated again: a name is all that is added.
-        return envelope.model_copy(
-            update={"algorithms": (self._algorithm, *envelope.algorithms)},
-        )
+        return envelope.model_copy(update={"algorithms": (self._algorithm, *envelope.algorithms)})
 
 
 def parse_needs(text: str, settings: DecomposeSettings) -> tuple[str, ...] | None:
@@ -213,9 +204,7 @@ Conversation = Sequence[Message | Mapping[str, Any]]
 
 
 def count_tokens_of(
-    what: str | Conversation,
-    counter: TokenCounter,
-    tools: Sequence[Mapping[str, Any]] = (),
+    what: str | Conversation, counter: TokenCounter, tools: Sequence[Mapping[str, Any]] = ()
 ) -> TokenCount:
     """The tokens of a text or of a conversation, with what the count is worth.
 

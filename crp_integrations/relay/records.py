@@ -79,9 +79,7 @@ def _call(call: object) -> ToolCall:
     if not isinstance(function.get("name"), str):
         raise RequestError("a tool call names no function; give id and function")
     return ToolCall(
-        id=call.get("id") or "",
-        name=function["name"],
-        arguments=function.get("arguments") or "{}",
+        id=call.get("id") or "", name=function["name"], arguments=function.get("arguments") or "{}"
     )
 
 

@@ -210,11 +210,7 @@ def admit_window(
         continues=bool(parents),
         token=brought,
         preferred=_preferred(left, agent, settings),
-        pattern=pattern_of(
-            nodes,
-            [node.window_id for node in follows],
-            fanned=place.sibling > 0,
-        ),
+        pattern=pattern_of(nodes, [node.window_id for node in follows], fanned=place.sibling > 0),
         windows=nodes,
     )
 

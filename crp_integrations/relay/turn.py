@@ -369,9 +369,7 @@ class Turn(OpenWindow):
         queries, notes = agent.searches(reply)
         self._calls.notes += notes
         self.note(
-            EventType.AGENT_LOOP_ITERATION,
-            iteration=agent.iterations,
-            tool_calls=agent.tool_calls,
+            EventType.AGENT_LOOP_ITERATION, iteration=agent.iterations, tool_calls=agent.tool_calls
         )
         if not wants_search(reply) or stopped_before:
             return None
@@ -394,8 +392,7 @@ class Turn(OpenWindow):
         if not agent.open:
             return None
         self._packing.request = self._packing.request.changed(
-            instructions=(*self._carried(), *words),
-            tools=(*self.request.tools, *agent.tools),
+            instructions=(*self._carried(), *words), tools=(*self.request.tools, *agent.tools)
         )
         return self.fit(fitted.model)
 
@@ -407,9 +404,7 @@ class Turn(OpenWindow):
         words, request = again.redispatch, self._packing.request
         self._calls.redispatches += 1
         self.note(
-            EventType.RE_DISPATCH,
-            attempt=self._calls.redispatches,
-            triggers=list(again.triggers),
+            EventType.RE_DISPATCH, attempt=self._calls.redispatches, triggers=list(again.triggers)
         )
         if again.upgraded:
             self.note(

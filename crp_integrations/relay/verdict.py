@@ -49,13 +49,7 @@ from crp_integrations.vocabulary import (
 )
 
 # Demands that an answer closer to its context may meet; the others have remedies of their own.
-MENDED = (
-    Demand.RISK,
-    Demand.GROUNDING,
-    Demand.ENTAILMENT,
-    Demand.FABRICATION,
-    Demand.QUALITY,
-)
+MENDED = (Demand.RISK, Demand.GROUNDING, Demand.ENTAILMENT, Demand.FABRICATION, Demand.QUALITY)
 # Claims quoted in the words of a re-dispatch.
 MOST_QUOTED = 10
 

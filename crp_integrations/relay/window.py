@@ -360,11 +360,7 @@ class OpenWindow:
         return closed
 
     def _draft(
-        self,
-        envelope: Envelope | None,
-        text: str,
-        report: Report,
-        verdict: AnswerVerdict | None,
+        self, envelope: Envelope | None, text: str, report: Report, verdict: AnswerVerdict | None
     ) -> DraftMaker | None:
         packing = self._packing
         if not self._world.settings.receipts:

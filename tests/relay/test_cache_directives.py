@@ -205,11 +205,7 @@ def test_what_was_asked_for_stands_in_the_report(open_relay: Opener) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cache", "words"),
-    [
-        ("stale-ok", "'stale-ok' is not one of"),
-        (7, "cache is not usable"),
-    ],
+    ("cache", "words"), [("stale-ok", "'stale-ok' is not one of"), (7, "cache is not usable")]
 )
 def test_a_directive_that_does_nothing_is_refused(
     open_relay: Opener, cache: str, words: str

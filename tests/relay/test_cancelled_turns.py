@@ -22,9 +22,7 @@ def reply(text: str) -> Reply:
     return Reply(text=text, model="gpt-4o")
 
 
-def test_a_window_that_began_before_a_stricter_policy_does_not_relax_it(
-    open_relay: Opener,
-) -> None:
+def test_a_window_that_began_before_a_stricter_policy_does_not_relax_it(open_relay: Opener) -> None:
     relay, _ = opened(open_relay, LOW)
     lax = relay.turn(QUESTION, session_id=SESSION, policy="halt-on CRITICAL; block-pii")
     strict = relay.turn(QUESTION, session_id=SESSION, policy="halt-on HIGH; require-flow 0.10")

@@ -63,11 +63,7 @@ def test_what_goes_down_is_what_holds(open_relay: Opener) -> None:
     child = begun(relay, **asked_by(down))
     kept = session(relay, child.session_id)
     assert child.session_id != parent.session_id
-    assert (kept.parent_session, kept.loop_depth, kept.safety_budget) == (
-        parent.session_id,
-        1,
-        0.8,
-    )
+    assert (kept.parent_session, kept.loop_depth, kept.safety_budget) == (parent.session_id, 1, 0.8)
     assert child.headers["CRP-Agent-Loop-Depth"] == "1"
     assert child.headers["CRP-Agent-Session-Parent"] == parent.session_id
     # The mode and the policy hold together, each directive at its strictest.
@@ -243,9 +239,7 @@ def test_a_strategy_of_parts_is_refused_to_an_agent_that_may_not(open_relay: Ope
 
 def test_an_agent_of_parts_may_be_asked_for_parts_alone(open_relay: Opener) -> None:
     relay = made(
-        open_relay,
-        ScriptedModel(COMMISSIONED),
-        **registered(allowed_strategies=["hierarchical"]),
+        open_relay, ScriptedModel(COMMISSIONED), **registered(allowed_strategies=["hierarchical"])
     )
     answer = relay.ask(
         "? ".join(NEEDS) + "?", model=MODEL, agent_id="reader", strategy="hierarchical"
@@ -363,9 +357,7 @@ def test_an_agent_keeps_its_name_within_a_session(open_relay: Opener) -> None:
     assert half_open.headers["CRP-Context-Strategy"] == "push"
 
 
-def test_a_delegation_of_a_spent_session_says_that_its_budget_is_spent(
-    open_relay: Opener,
-) -> None:
+def test_a_delegation_of_a_spent_session_says_that_its_budget_is_spent(open_relay: Opener) -> None:
     relay, _ = opened(open_relay, LOW)
     answered(relay)
     with relay.fabric.begin(write=True) as transaction:

@@ -146,11 +146,7 @@ TOOL: dict[str, Any] = {
         ("gpt-4o", "exact", "tiktoken o200k_base from litellm"),
         ("azure/gpt-4o", "family", "tiktoken o200k_base from litellm"),
         ("claude-2", "exact", "claude-2 from litellm"),
-        (
-            "claude-3-opus",
-            "estimate",
-            "tiktoken o200k_base from litellm × 1.18 for Claude 3 and 4",
-        ),
+        ("claude-3-opus", "estimate", "tiktoken o200k_base from litellm × 1.18 for Claude 3 and 4"),
         (
             "gemini/gemini-2.5-pro",
             "estimate",
@@ -178,10 +174,7 @@ def test_a_count_states_its_exactness_and_source(
 
 @pytest.mark.requirement("003-10.1-4")
 def test_messages_and_tools_count_with_what_stands_around_them() -> None:
-    spoken = [
-        Message(role="system", content="Be brief."),
-        Message(role="user", content=TEXT),
-    ]
+    spoken = [Message(role="system", content="Be brief."), Message(role="user", content=TEXT)]
     shaped = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": TEXT}]
     counter = counter_for("gpt-4o")
     bare = counter.count("Be brief.") + counter.count(TEXT)

@@ -290,11 +290,7 @@ def test_a_plan_whose_model_fails_is_sealed_as_failed(open_relay: Opener) -> Non
     session_id = "crp_sess_7f3a9bc2d4e1f083"
     with pytest.raises(ModelError, match="gone"):
         relay.ask(
-            QUESTION,
-            model=MODEL,
-            strategy="hierarchical",
-            decompose="model",
-            session_id=session_id,
+            QUESTION, model=MODEL, strategy="hierarchical", decompose="model", session_id=session_id
         )
     assert [node.outcome for node in windows(relay, session_id)] == ["failed"]
 

@@ -116,10 +116,7 @@ def test_parametric_claims_are_blocked(open_relay: Opener) -> None:
 
 @pytest.mark.parametrize(
     ("directive", "first", "second"),
-    [
-        ("require-flow 0.50", LOW, FACTS[4]),
-        ("max-repetition MINOR", LOW, LOW),
-    ],
+    [("require-flow 0.50", LOW, FACTS[4]), ("max-repetition MINOR", LOW, LOW)],
 )
 def test_what_is_not_useful_is_unreachable(
     open_relay: Opener, directive: str, first: str, second: str

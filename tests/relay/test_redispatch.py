@@ -47,9 +47,7 @@ TULIPS = FACTS[4]
 
 
 @pytest.mark.requirement("005-19.1-1", "005-19.2-1", "005-19.2-2", "005-2-3")
-def test_a_risk_above_the_threshold_is_asked_again_with_what_was_wrong(
-    open_relay: Opener,
-) -> None:
+def test_a_risk_above_the_threshold_is_asked_again_with_what_was_wrong(open_relay: Opener) -> None:
     relay, model = opened(open_relay, HIGH, LOW, SOUND)
     answer = answered(relay, policy=REFLEXIVE, seed=7, temperature=0.7)
     first, second = answers_asked(model)

@@ -104,11 +104,7 @@ def test_the_caller_gets_one_answer_of_all_windows(open_relay: Opener) -> None:
 @pytest.mark.requirement("005-10.3-1")
 @pytest.mark.parametrize(
     ("settings", "policy", "windows_made"),
-    [
-        ({}, "", 1),
-        ({"continue_partial": True}, "", 2),
-        ({}, "require-completeness 0.10", 2),
-    ],
+    [({}, "", 1), ({"continue_partial": True}, "", 2), ({}, "require-completeness 0.10", 2)],
     ids=["unasked", "setting", "policy"],
 )
 def test_a_partial_answer_is_continued_with_permission(
@@ -460,9 +456,7 @@ def moving(open_relay: Opener) -> tuple[Relay, FixedClock]:
 
 
 @pytest.mark.requirement("009-4.5-7")
-def test_stage_6_is_told_of_a_source_that_changed_since(
-    moving: tuple[Relay, FixedClock],
-) -> None:
+def test_stage_6_is_told_of_a_source_that_changed_since(moving: tuple[Relay, FixedClock]) -> None:
     relay, _ = moving
     first = answered(relay)
     (fact,) = [fact for fact in first.envelope.facts if fact.content == LOW]

@@ -42,10 +42,7 @@ def test_an_answer_does_not_wait_for_who_receives_its_report(open_relay: Opener)
 
     relay, _ = opened(open_relay, LOW, receiver=slow)
     # Handed over within the call, this would never return.
-    asking = threading.Thread(
-        target=lambda: [answered(relay) for _ in range(3)],
-        daemon=True,
-    )
+    asking = threading.Thread(target=lambda: [answered(relay) for _ in range(3)], daemon=True)
     asking.start()
     asking.join(WAIT)
     assert not asking.is_alive()

@@ -156,9 +156,7 @@ def test_several_continuation_ids_join(open_relay: Opener) -> None:
     root = asked(relay, {names.SESSION_ID: SESSION}, k=1)
     ids = [
         asked(
-            relay,
-            {names.SESSION_ID: SESSION, names.CONTINUATION_ID: root.continuation_id},
-            k=2,
+            relay, {names.SESSION_ID: SESSION, names.CONTINUATION_ID: root.continuation_id}, k=2
         ).continuation_id
         for _ in range(2)
     ]

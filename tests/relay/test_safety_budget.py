@@ -41,9 +41,7 @@ def test_low_risk_passes_clean_and_costs_nothing(open_relay: Opener) -> None:
 
 
 @pytest.mark.requirement("005-7.4-4")
-def test_medium_risk_passes_with_its_headers_and_costs_five_hundredths(
-    open_relay: Opener,
-) -> None:
+def test_medium_risk_passes_with_its_headers_and_costs_five_hundredths(open_relay: Opener) -> None:
     relay, _ = opened(open_relay, medium(open_relay))
     headers = answered(relay, policy="warn-on MEDIUM; halt-on CRITICAL").headers
     assert headers[names.RISK] == "MEDIUM"

@@ -338,9 +338,7 @@ def test_pressure_names_the_window_and_the_one_that_may_follow(open_relay: Opene
 
 
 @pytest.mark.requirement("003-11.2-1", "003-11.2-2", "003-11.4-1", "003-15-6")
-def test_a_matching_etag_is_answered_before_anything_is_packed_or_asked(
-    open_relay: Opener,
-) -> None:
+def test_a_matching_etag_is_answered_before_anything_is_packed_or_asked(open_relay: Opener) -> None:
     relay, model = opened(open_relay, LOW)
     first = answered(relay)
     ended = outcome(relay, if_match=first.envelope.etag)

@@ -174,8 +174,7 @@ def test_at_the_floor_of_the_safety_budget_nothing_more_is_tried(open_relay: Ope
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    ["{oops", "[]", '"query"', "{}", '{"query": 7}', '{"query": "  "}', "[" * 100_000],
+    "arguments", ["{oops", "[]", '"query"', "{}", '{"query": 7}', '{"query": "  "}', "[" * 100_000]
 )
 def test_arguments_that_say_nothing_count_and_are_told(open_relay: Opener, arguments: str) -> None:
     call = ToolCall(id="t", name=SEARCH, arguments=arguments)

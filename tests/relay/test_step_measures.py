@@ -48,11 +48,7 @@ def test_every_window_records_the_four_steps(open_relay: Opener) -> None:
 
 def _named(counts: list[int]) -> dict[str, int]:
     return dict(
-        zip(
-            ("items_before", "items_after", "tokens_before", "tokens_after"),
-            counts,
-            strict=True,
-        )
+        zip(("items_before", "items_after", "tokens_before", "tokens_after"), counts, strict=True)
     )
 
 

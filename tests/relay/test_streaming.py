@@ -115,13 +115,7 @@ def test_the_verdict_that_trails_is_the_whole_one(open_relay: Opener) -> None:
     assert len(model.calls) == 1
 
 
-@pytest.mark.parametrize(
-    "asking",
-    [
-        {"policy": "upgrade-on-risk reflexive"},
-        {},
-    ],
-)
+@pytest.mark.parametrize("asking", [{"policy": "upgrade-on-risk reflexive"}, {}])
 def test_what_was_shown_is_not_asked_again(open_relay: Opener, asking: dict[str, Any]) -> None:
     model = ScriptedModel(f"{COMMISSIONED} {INVENTED}", WHOLE, "NONE")
     relay = made(open_relay, model)
@@ -252,9 +246,7 @@ def test_a_tool_call_of_the_callers_ends_a_live_stream(open_relay: Opener) -> No
     assert [call.name for call in answer.reply.tool_calls] == ["book"]
 
 
-def test_parts_of_a_question_are_brought_together_before_they_are_shown(
-    open_relay: Opener,
-) -> None:
+def test_parts_of_a_question_are_brought_together_before_they_are_shown(open_relay: Opener) -> None:
     own = dict(zip(NEEDS, (COMMISSIONED, REVENUE, COOLING), strict=True))
     relay = made(open_relay, ScriptedModel(lambda call: own.get(call.messages[-1].content, WHOLE)))
     *parts, answer = live(relay, QUESTION, strategy="hierarchical")

@@ -140,12 +140,10 @@ class FannedQuestion:
             return outcomes[0]
         self._whole = self._window(
             self._asked(Strategy.HIERARCHICAL).changed(
-                sub_queries=self._needs,
-                instructions=(*self.request.instructions, *self._found()),
+                sub_queries=self._needs, instructions=(*self.request.instructions, *self._found())
             ),
             replace(
-                self._place,
-                parents=tuple(answer.window_id for answer in self._answers.values()),
+                self._place, parents=tuple(answer.window_id for answer in self._answers.values())
             ),
         )
         missing = len(self._parts) - len(self._answers)
@@ -155,10 +153,7 @@ class FannedQuestion:
 
     def _asked(self, strategy: Strategy) -> Request:
         return self.request.changed(
-            strategy=strategy,
-            session_id=self.session_id,
-            if_match="",
-            session_token="",
+            strategy=strategy, session_id=self.session_id, if_match="", session_token=""
         )
 
     def _found(self) -> list[str]:
