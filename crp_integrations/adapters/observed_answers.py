@@ -7,15 +7,12 @@ what was not is said to be not there, and never made up.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from crp_integrations.adapters.arguments import before_question
 from crp_integrations.dpe.dossier import Dossier, PriorWindow
-from crp_integrations.dpe.examination import Engines, Examination
-from crp_integrations.dpe.pipeline import examine
 from crp_integrations.dpe.records import Report
-from crp_integrations.dpe.signals import Live
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import SafetyHalt
 from crp_integrations.fabric.records import Fact
@@ -24,22 +21,13 @@ from crp_integrations.policy.records import Judgement, Policy
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.receipt.told import Asked, Call, Decided, Told
 from crp_integrations.relay.close import close
+from crp_integrations.relay.close_records import draft_maker, settings_in_force
 from crp_integrations.relay.doors import barred_facts, hand_report, judged_answer
-from crp_integrations.relay.examination import (
-    KEPT,
-    VERIFIED,
-    grounding_mode,
-    importances_of,
-    needs_of,
-    passages_of,
-    prior_answers,
-    spoken_language,
-)
+from crp_integrations.relay.examination import KEPT, VERIFIED, caller_dossier, examine_dossier
 from crp_integrations.relay.judge import Judge, OnReport
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.steps import JUDGED
 from crp_integrations.relay.window_end import WindowEnd
-from crp_integrations.relay.window_receipt import draft_maker, settings_in_force
 from crp_integrations.vocabulary import GroundingMode
 
 
@@ -84,32 +72,18 @@ def observe_answer(
     Spec: CRP-SPEC-005 §1.2, §15.4
     """
     world, namespace = relay._world, relay.fabric
-    chosen = grounding_mode(grounding)
-    dossier = Dossier(
-        question=question,
-        answer=answer,
-        passages=tuple(passages_of(context)),
-        grounding=chosen,
-        importances=importances_of(context),
-        sub_queries=needs_of(question or None, (), context, world.settings),
-        prior=prior_answers(prior),
-        windows_left=max(0, world.settings.max_windows - len(prior) - 1),
-        system=world.settings.system.system((*KEPT, VERIFIED) if world.code_verified else KEPT),
+    dossier = caller_dossier(
+        answer,
+        context,
+        question,
+        world.settings,
+        grounding=grounding,
+        kept=(*KEPT, VERIFIED) if world.code_verified else KEPT,
+        prior=prior,
         no_store=not keep,
-        conversation=spoken_language(before_question(messages)) if judge is not None else (),
+        conversation=before_question(messages) if judge is not None else (),
     )
-    signals = Live()
-    report = examine(
-        dossier,
-        embedder=namespace.embedder,
-        verifier=world.verifier,
-        settings=world.settings.dpe,
-        tracer=world.tracer,
-        policy=world.policy,
-        recognisers=world.recognisers,
-        signals=signals,
-    )
-    engines = Engines.of(namespace.embedder, world.verifier, world.policy, world.recognisers)
+    report, examination = examine_dossier(dossier, world, namespace)
     own = len(report.flags)
     report = report.changed(flags=(*report.flags, "context-packed-elsewhere"))
     session = session_id or world.ids.new("crp_sess_")
@@ -126,15 +100,13 @@ def observe_answer(
     calls = (Call("answer", model, tuple(messages)),) if messages else ()
     reason = halt.reason if halt else str((judgement and judgement.halt) or "")
     told = Told(
-        asked=Asked(query=question, grounding=chosen, shaped=False),
+        asked=Asked(query=question, grounding=dossier.grounding, shaped=False),
         report=report,
         settings=settings_in_force(world),
         calls=calls,
         text=answer,
         answered_by=model,
-        examined=Examination(
-            dossier, tuple(signals.entries), engines, judged=report.judge if way else None
-        ),
+        examined=replace(examination, judged=report.judge if way else None),
         flags_before=own,
         decided=Decided(
             policy=policy if policy is not None else Policy(),

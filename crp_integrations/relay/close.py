@@ -19,11 +19,15 @@ from crp_integrations.envelope.evolution import SUMMARY_SOURCE
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Transaction
 from crp_integrations.fabric.search.shelves import Use
-from crp_integrations.relay.close_records import SessionUpdate, update_session, window_events
+from crp_integrations.relay.close_records import (
+    SessionUpdate,
+    issue_receipt,
+    update_session,
+    window_events,
+)
 from crp_integrations.relay.safeguards import EXAMINED, count_findings, count_shared, quarantine
 from crp_integrations.relay.session_admission import Admission
 from crp_integrations.relay.window_end import Note, WindowEnd, observe, pack_columns, trace_of
-from crp_integrations.relay.window_receipt import issue_receipt
 from crp_integrations.relay.world import World
 from crp_integrations.seals import iso, sha256, sha256_hex, window_hmac
 from crp_integrations.session import graph, token

@@ -119,33 +119,21 @@ def take_result(namespace: Namespace, world: World, session_id: str, up: Upward)
             over = safety.ended(left)
             _keep(transaction, world, session.changed(modified_at=now, ended=over))
         last = transaction.journal.last_seal(session_id)
-        append(
-            transaction.journal,
-            journal_key(world.keyring, namespace.subject.tenant),
-            [
-                sub_agent_returned(
-                    session_id,
-                    last.window_id if last else "",
-                    session=up.session_id,
-                    chain_tip=up.hmac,
-                    budget=left if up.safety_budget is None else up.safety_budget,
-                    risk_level=up.risk_level,
-                    integrity=up.chain_integrity,
-                    quality_score=up.quality_score,
-                    cost=round(before - left, BUDGET_DIGITS),
-                ),
-                *(
-                    [
-                        safety_budget_depleted(
-                            session_id, last.window_id if last else "", budget=left
-                        )
-                    ]
-                    if spent
-                    else []
-                ),
-            ],
-            now,
+        window_id = last.window_id if last else ""
+        returned = sub_agent_returned(
+            session_id,
+            window_id,
+            session=up.session_id,
+            chain_tip=up.hmac,
+            budget=left if up.safety_budget is None else up.safety_budget,
+            risk_level=up.risk_level,
+            integrity=up.chain_integrity,
+            quality_score=up.quality_score,
+            cost=round(before - left, BUDGET_DIGITS),
         )
+        depleted = [safety_budget_depleted(session_id, window_id, budget=left)] if spent else []
+        key = journal_key(world.keyring, namespace.subject.tenant)
+        append(transaction.journal, key, [returned, *depleted], now)
     return left
 
 

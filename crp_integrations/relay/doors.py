@@ -38,15 +38,7 @@ from crp_integrations.relay.build import (
     tokenizers,
     verified_engine,
 )
-from crp_integrations.relay.examination import (
-    VERIFIED,
-    grounding_mode,
-    importances_of,
-    needs_of,
-    passages_of,
-    prior_answers,
-    spoken_language,
-)
+from crp_integrations.relay.examination import VERIFIED, caller_dossier
 from crp_integrations.relay.judge import (
     JUDGE_OPTIONS,
     Judge,
@@ -349,19 +341,17 @@ def screened_answer(
         raise RequestError("context is one string; give a list of texts, such as [context]")
     chosen = settings or load()
     kept = (VERIFIED,) if verified_engine() else ()
-    dossier = Dossier(
-        question=question or "",
-        answer=answer,
-        passages=tuple(passages_of(context)),
-        vectors=None,
-        grounding=grounding_mode(grounding),
-        importances=importances_of(context),
-        system=chosen.system.system(kept),
+    dossier = caller_dossier(
+        answer,
+        context,
+        question or "",
+        chosen,
+        grounding=grounding,
+        kept=kept,
+        prior=prior,
+        sub_queries=sub_queries,
         no_store=no_store,
-        sub_queries=needs_of(question, sub_queries, context, chosen),
-        prior=prior_answers(prior),
-        windows_left=max(0, chosen.max_windows - len(prior) - 1),
-        conversation=spoken_language(conversation_of(conversation)),
+        conversation=conversation_of(conversation),
         instructions=system_prompt or "",
     )
     report = run_stages(

@@ -47,7 +47,7 @@ def may_be_forbidden(settings: Settings) -> bool:
     return not set(data["forbidden"]).isdisjoint(found.values())
 
 
-def spoken_language(messages: Sequence[Message]) -> tuple[tuple[str, str], ...]:
+def conversation_turns(messages: Sequence[Message]) -> tuple[tuple[str, str], ...]:
     """Role and text of what user and assistant said; tools' results are evidence, not talk."""
     return tuple(
         (str(message.role), message.content)
@@ -81,7 +81,7 @@ def examination_input(
         system=settings.system.system((*KEPT, VERIFIED) if code_verified else KEPT),
         loop_depth=request.loop_depth,
         no_store=request.cache.no_store,
-        conversation=spoken_language(request.history),
+        conversation=conversation_turns(request.history),
         instructions=request.system_prompt,
     )
 
@@ -114,6 +114,13 @@ def examine_answer(
         windows_left=max(0, world.settings.max_windows - next_window(request.prior)),
         **examination_input(request, world.settings, code_verified=world.code_verified),
     )
+    return examine_dossier(dossier, world, namespace)
+
+
+def examine_dossier(
+    dossier: Dossier, world: World, namespace: Namespace
+) -> tuple[Report, Examination]:
+    """The report of a world's engines on a dossier, and how it came about."""
     signals, embedder = Live(), namespace.embedder
     report = examine(
         dossier,
@@ -127,6 +134,37 @@ def examine_answer(
     )
     engines = Engines.of(embedder, world.verifier, world.policy, world.recognisers)
     return report, Examination(dossier, tuple(signals.entries), engines)
+
+
+def caller_dossier(
+    answer: str,
+    context: Envelope | Sequence[Fact | str],
+    question: str,
+    settings: Settings,
+    *,
+    grounding: GroundingMode | str,
+    kept: Sequence[str],
+    prior: Sequence[str | PriorWindow] = (),
+    sub_queries: Sequence[str] = (),
+    no_store: bool = False,
+    conversation: Sequence[Message] = (),
+    instructions: str = "",
+) -> Dossier:
+    """The dossier of an answer whose context, question and earlier answers a caller has."""
+    return Dossier(
+        question=question,
+        answer=answer,
+        passages=tuple(passages_of(context)),
+        grounding=grounding_mode(grounding),
+        importances=importances_of(context),
+        system=settings.system.system(kept),
+        no_store=no_store,
+        sub_queries=needs_of(question, sub_queries, context, settings),
+        prior=prior_answers(prior),
+        windows_left=max(0, settings.max_windows - len(prior) - 1),
+        conversation=conversation_turns(conversation),
+        instructions=instructions,
+    )
 
 
 def earlier_answers(request: Request, outdated: Collection[str] = ()) -> tuple[PriorWindow, ...]:
@@ -184,7 +222,7 @@ def passages_of(context: Envelope | Sequence[Fact | str]) -> list[tuple[str, str
 
 
 def needs_of(
-    question: str | None,
+    question: str,
     given: Sequence[str],
     context: Envelope | Sequence[Fact | str],
     settings: Settings,
@@ -196,7 +234,7 @@ def needs_of(
         return tuple(given)
     if isinstance(context, Envelope):
         return context.sub_queries
-    if not question or not question.strip():
+    if not question.strip():
         return ()
     rules = settings.envelope.decompose
     return decompose(question, rules) if rules.rules else (question,)

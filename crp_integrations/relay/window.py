@@ -31,6 +31,7 @@ from crp_integrations.messages import Reply
 from crp_integrations.policy.records import Policy
 from crp_integrations.relay import compaction
 from crp_integrations.relay.close import ClosedWindow, close, journal_events
+from crp_integrations.relay.close_records import draft_maker, receipt_contents
 from crp_integrations.relay.examination import examine_answer
 from crp_integrations.relay.judge import Judge
 from crp_integrations.relay.judged_answer import JudgedAnswer
@@ -48,7 +49,6 @@ from crp_integrations.relay.strategies.single_window import AnswerPasses, FactSe
 from crp_integrations.relay.verdict import AnswerVerdict
 from crp_integrations.relay.window_end import DraftMaker, WindowCalls, WindowEnd
 from crp_integrations.relay.window_envelope import WindowEnvelope
-from crp_integrations.relay.window_receipt import draft_maker, receipt_contents
 from crp_integrations.relay.world import World
 from crp_integrations.session.token import claimed
 from crp_integrations.vocabulary import EventType, HaltReason

@@ -13,7 +13,7 @@ from crp_integrations.policy.records import Judgement
 from crp_integrations.receipt import bare
 from crp_integrations.receipt.canonical import dumps
 from crp_integrations.receipt.told import Told
-from crp_integrations.relay import window_receipt
+from crp_integrations.relay import close_records
 from tests.receipt.relayed import ANSWER, MODEL, QUESTION, opened
 
 PERSONAL = "Write to anna@example.org or to 192.168.0.1. It delivers 412 megawatts."
@@ -24,13 +24,13 @@ STRICT = "default-src context; halt-on risk-critical; warn-on fabrication; requi
 def told(monkeypatch: pytest.MonkeyPatch) -> list[Told]:
     """What receipts are made of while the test runs."""
     found: list[Told] = []
-    draft: Callable[..., Any] = window_receipt.draft
+    draft: Callable[..., Any] = close_records.draft
 
     def noted(one: Told, version: str) -> Any:
         found.append(one)
         return draft(one, version)
 
-    monkeypatch.setattr(window_receipt, "draft", noted)
+    monkeypatch.setattr(close_records, "draft", noted)
     return found
 
 

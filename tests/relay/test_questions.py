@@ -287,10 +287,10 @@ MALFORMED_QUESTION = "How high is the fee?"
 
 
 @pytest.fixture(scope="module")
-def relay() -> Relay:
-    relay = Relay.open(model="extractive")
-    relay.add(["The fee is 90 EUR a month for each of the cranes that stand in the harbour."])
-    return relay
+def harbour() -> Relay:
+    harbour = Relay.open(model="extractive")
+    harbour.add(["The fee is 90 EUR a month for each of the cranes that stand in the harbour."])
+    return harbour
 
 
 @pytest.mark.parametrize(
@@ -307,41 +307,41 @@ def relay() -> Relay:
     ],
 )
 def test_a_refusal_names_the_argument_and_what_is_wanted(
-    relay: Relay, asking: dict[str, Any], said: str
+    harbour: Relay, asking: dict[str, Any], said: str
 ) -> None:
-    for door in (relay.ask, relay.preview, relay.turn):
+    for door in (harbour.ask, harbour.preview, harbour.turn):
         with pytest.raises(RequestError) as caught:
             door(MALFORMED_QUESTION, **asking)
         assert str(caught.value).startswith(said)
 
 
-def test_a_text_that_is_no_word_of_a_list_is_not_told(relay: Relay) -> None:
+def test_a_text_that_is_no_word_of_a_list_is_not_told(harbour: Relay) -> None:
     told: Any = ["The patient is John Doe."]
     with pytest.raises(RequestError) as caught:
-        relay.ask(told)
+        harbour.ask(told)
     assert "Doe" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
     "odd", [MALFORMED_QUESTION, None, b"why", 5, {MALFORMED_QUESTION}], ids=type
 )
-def test_one_text_is_no_batch(relay: Relay, odd: Any) -> None:
+def test_one_text_is_no_batch(harbour: Relay, odd: Any) -> None:
     # Each letter of it was a question, and a call of the model.
-    before = relay.verify().windows
-    for ask in (relay.batch, lambda one: asyncio.run(relay.abatch(one))):
+    before = harbour.verify().windows
+    for ask in (harbour.batch, lambda one: asyncio.run(harbour.abatch(one))):
         with pytest.raises(RequestError, match=r"queries is .*; give a list"):
             ask(odd)
-    assert relay.verify().windows == before
-    assert len(relay.batch((MALFORMED_QUESTION,)).answers) == 1
+    assert harbour.verify().windows == before
+    assert len(harbour.batch((MALFORMED_QUESTION,)).answers) == 1
 
 
-def test_a_receipt_is_asked_for_by_a_text(relay: Relay) -> None:
-    answer: Any = relay.ask(MALFORMED_QUESTION)
+def test_a_receipt_is_asked_for_by_a_text(harbour: Relay) -> None:
+    answer: Any = harbour.ask(MALFORMED_QUESTION)
     for odd in (answer, None, 5):
         with pytest.raises(RequestError, match=r"is of type .*; give a text, such as answer\.rec"):
-            relay.receipt(odd)
-    assert relay.receipt(answer.receipt_id) is not None
-    assert relay.receipt("nobody") is None
+            harbour.receipt(odd)
+    assert harbour.receipt(answer.receipt_id) is not None
+    assert harbour.receipt("nobody") is None
 
 
 @pytest.mark.parametrize(
@@ -349,9 +349,9 @@ def test_a_receipt_is_asked_for_by_a_text(relay: Relay) -> None:
     [{"role": "user", "content": "x"}, "x", None, Message(role="user", content="x")],
     ids=type,
 )
-def test_one_message_is_no_conversation(relay: Relay, odd: Any) -> None:
+def test_one_message_is_no_conversation(harbour: Relay, odd: Any) -> None:
     wanted = f"messages is of type {type(odd).__name__}, wanted a list of them"
     with pytest.raises(RequestError, match=wanted):
-        relay.compact(odd)
+        harbour.compact(odd)
     with pytest.raises(RequestError, match=wanted):
         crp_integrations.compact(odd, model="gpt-4o", budget_tokens=100)

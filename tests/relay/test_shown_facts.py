@@ -46,7 +46,7 @@ BUDGET = 85
 
 
 @pytest.fixture
-def relay(open_relay: Opener) -> Relay:
+def parted_relay(open_relay: Opener) -> Relay:
     opened = open_relay(models=ScriptedModel(TIER))
     opened.add([SHORT, LONG])
     return opened
@@ -57,12 +57,12 @@ def parted(envelope: Envelope) -> PackedFact:
     return fact
 
 
-def asked(relay: Relay, **options: Any) -> Any:
-    return relay.ask(QUESTION, model="gpt-4o", budget_tokens=BUDGET, **options)
+def asked(parted_relay: Relay, **options: Any) -> Any:
+    return parted_relay.ask(QUESTION, model="gpt-4o", budget_tokens=BUDGET, **options)
 
 
-def test_the_model_sees_the_parts_and_nothing_else_of_the_fact(relay: Relay) -> None:
-    answer = asked(relay)
+def test_the_model_sees_the_parts_and_nothing_else_of_the_fact(parted_relay: Relay) -> None:
+    answer = asked(parted_relay)
     shown = parted(answer.envelope)
     assert TIER in shown.content
     assert CAT in LONG
@@ -71,8 +71,8 @@ def test_the_model_sees_the_parts_and_nothing_else_of_the_fact(relay: Relay) -> 
     assert shown.content == ELLIPSIS.join(LONG[start:end] for start, end in shown.spans)
 
 
-def test_claims_rest_on_the_fact_at_a_place_in_what_was_shown(relay: Relay) -> None:
-    answer = asked(relay)
+def test_claims_rest_on_the_fact_at_a_place_in_what_was_shown(parted_relay: Relay) -> None:
+    answer = asked(parted_relay)
     shown = parted(answer.envelope)
     (claim,) = answer.report.claims
     assert claim.attribution is Attribution.CONTEXT_GROUNDED
@@ -99,10 +99,12 @@ def test_what_was_not_shown_grounds_nothing(open_relay: Opener) -> None:
     assert np.allclose(rows[whole], HashEmbedder().embed_passages([SHORT])[0])
 
 
-def test_a_langchain_document_holds_what_is_shown_and_says_which_part_it_is(relay: Relay) -> None:
-    retriever = CRPRetriever(relay=relay, model="gpt-4o", budget_tokens=BUDGET)
+def test_a_langchain_document_holds_what_is_shown_and_says_which_part_it_is(
+    parted_relay: Relay,
+) -> None:
+    retriever = CRPRetriever(relay=parted_relay, model="gpt-4o", budget_tokens=BUDGET)
     documents = retriever.invoke(QUESTION)
-    envelope = relay.turn(QUESTION, model="gpt-4o", budget_tokens=BUDGET).preview()
+    envelope = parted_relay.turn(QUESTION, model="gpt-4o", budget_tokens=BUDGET).preview()
     assert envelope_text(documents) == envelope.text
     shown = parted(envelope)
     (document,) = (one for one in documents if one.metadata["crp"]["spans"])
@@ -119,19 +121,21 @@ def test_a_langchain_document_holds_what_is_shown_and_says_which_part_it_is(rela
                 "",
             )
     # With a cap there are whole facts alone, as many as may be.
-    capped = CRPRetriever(relay=relay, model="gpt-4o", budget_tokens=BUDGET, k=2).invoke(QUESTION)
+    capped = CRPRetriever(relay=parted_relay, model="gpt-4o", budget_tokens=BUDGET, k=2).invoke(
+        QUESTION
+    )
     assert {one.page_content for one in capped} <= {SHORT, LONG}
 
 
 def test_the_terminal_says_that_a_fact_is_shown_in_part(
-    relay: Relay, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    parted_relay: Relay, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    answer = asked(relay)
+    answer = asked(parted_relay)
     show.answer(answer)
     said = capsys.readouterr().out
     assert f"{parted(answer.envelope).position} part" in said
-    show.answer(relay.ask(QUESTION, model="gpt-4o", budget_tokens=1_000))
+    show.answer(parted_relay.ask(QUESTION, model="gpt-4o", budget_tokens=1_000))
     assert " part" not in capsys.readouterr().out
 
 
