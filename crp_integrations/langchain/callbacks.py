@@ -10,6 +10,14 @@ from uuid import UUID
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGeneration, Generation, LLMResult
 
+from crp_integrations.adapters.arguments import (
+    before_question,
+    check_callables,
+    check_relay,
+    judge_for,
+    late_report_hook,
+)
+from crp_integrations.adapters.observed_answers import observe_answer
 from crp_integrations.dpe.records import Report
 from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
@@ -19,9 +27,6 @@ from crp_integrations.langchain.listening import Listening
 from crp_integrations.langchain.sent import Sent
 from crp_integrations.messages import Message
 from crp_integrations.receipt.records import Receipt
-from crp_integrations.relay.adapting.judge_arguments import before_question, judge_for, told_later
-from crp_integrations.relay.adapting.taking import check_called, check_relay
-from crp_integrations.relay.adapting.witnessing import witness
 from crp_integrations.relay.doors import examine
 from crp_integrations.relay.judge import JUDGING, JudgeChoices, JudgeSource
 from crp_integrations.relay.relay import Relay
@@ -89,14 +94,18 @@ class DPECallbackHandler(Listening):
         if relay is not None:
             check_relay(relay, "DPECallbackHandler")
         # LangChain swallows what a handler raises: nobody would be told, and see why.
-        check_called(on_report=on_report, on_receipt=on_receipt)
+        check_callables(on_report=on_report, on_receipt=on_receipt)
         self._on_report = on_report
         self._relay = relay
         self._on_receipt = on_receipt
         self._judge = judge_for(
-            "DPECallbackHandler", judge, judge_options, relay=relay, heard=on_report is not None
+            "DPECallbackHandler",
+            judge,
+            judge_options,
+            relay=relay,
+            reports_itself=on_report is not None,
         )
-        self._later = told_later(self._judge, on_report, _attachment)
+        self._later = late_report_hook(self._judge, on_report, _attachment)
         self._sent = Sent()
         # LangChain swallows what a handler raises, unless it says this of itself.
         self.raise_error = on_critical == "raise"
@@ -187,7 +196,7 @@ class DPECallbackHandler(Listening):
                     on_report=self._later,
                 )
                 return report, None, None
-            found = witness(
+            found = observe_answer(
                 self._relay,
                 answer,
                 facts,

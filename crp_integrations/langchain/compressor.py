@@ -20,13 +20,13 @@ from pydantic import (
     model_validator,
 )
 
+from crp_integrations.adapters.arguments import pydantic_errors
 from crp_integrations.envelope.ports import Reranker
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.langchain.documents import documents_of, facts_of
 from crp_integrations.langchain.retriever import EVENT
-from crp_integrations.relay.adapting.taking import own_words
+from crp_integrations.relay.components import check_components
 from crp_integrations.relay.doors import pack
-from crp_integrations.relay.parts import refuse_odd
 from crp_integrations.vocabulary import GroundingMode
 
 
@@ -60,9 +60,9 @@ class CRPDocumentCompressor(BaseDocumentCompressor):
     @model_validator(mode="wrap")
     @classmethod
     def _told(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        with own_words(cls):
+        with pydantic_errors(cls):
             made = handler(given)
-        refuse_odd(reranker=made.reranker)
+        check_components(reranker=made.reranker)
         return made
 
     def compress_documents(

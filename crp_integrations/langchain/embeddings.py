@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from langchain_core.embeddings import Embeddings
 
+from crp_integrations.adapters.arguments import check_embedder
 from crp_integrations.ports import Embedder
-from crp_integrations.relay.adapting.taking import check_embedder
 
 
 class FabricEmbeddings(Embeddings):

@@ -13,9 +13,9 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
+from crp_integrations.adapters.arguments import check_emitter
 from crp_integrations.errors import FactRejected
 from crp_integrations.governance.emitting import Emitter
-from crp_integrations.relay.adapting.taking import check_emitter
 
 log = logging.getLogger("crp_integrations.langchain")
 

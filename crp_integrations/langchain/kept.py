@@ -18,6 +18,7 @@ from urllib.parse import quote, unquote
 
 from pydantic import JsonValue
 
+from crp_integrations.adapters.vector_stores import StoreItem, StoreItems, item_extra, items_of
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.ingest.chunker import cut_blocks
 from crp_integrations.fabric.ingest.fact_upsert import named
@@ -26,7 +27,6 @@ from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Fact, Where, source_id
 from crp_integrations.langchain.values import Kept, Labels, Place, Written
 from crp_integrations.loaders.text import split_paragraphs
-from crp_integrations.relay.adapting.views import Item, Items, extra, items_of
 from crp_integrations.relay.relay import Relay
 from crp_integrations.seals import iso
 from crp_integrations.vocabulary import SourceKind
@@ -74,7 +74,7 @@ class Shelf:
                 raise RequestError(f"a namespace and {sorted(options)[0]} were given; give one")
         else:
             place = Relay.open(place, **options).fabric
-        self._items: Items = items_of(place, kind, labels)
+        self._items: StoreItems = items_of(place, kind, labels)
         self._scheme = scheme
         # Writers of one process wait for each other; those of others may find the store busy.
         self._writing = Lock()
@@ -142,7 +142,7 @@ class Shelf:
 
     def _put(self, written: Sequence[Written], now: datetime) -> None:
         there = self._stored([(one.path, one.key) for one in written])
-        items: list[Item] = []
+        items: list[StoreItem] = []
         left: list[str] = []
         for one in written:
             texts = self._texts(one)
@@ -175,7 +175,7 @@ class Shelf:
             return
         with self._writing:
             now = self.now()
-            items: list[Item] = []
+            items: list[StoreItem] = []
             # As they are now, since another writer may have put another value there.
             for fact in self.namespace.facts(sorted(mortal)):
                 one = self._read(fact)
@@ -261,7 +261,7 @@ class Shelf:
         return heads
 
     def _read(self, fact: Fact) -> Kept | None:
-        told = extra(fact).get(_HEAD)
+        told = item_extra(fact).get(_HEAD)
         if not isinstance(told, dict) or fact.source_id != source_id(
             self._uri(tuple(told["path"]))
         ):
@@ -279,13 +279,13 @@ class Shelf:
             found=told["found"],
         )
 
-    def _written(self, kept: Kept, texts: Sequence[str]) -> list[Item]:
+    def _written(self, kept: Kept, texts: Sequence[str]) -> list[StoreItem]:
         first, *others = texts
         head = self._head(kept, first)
         return [
             head,
             *(
-                Item(
+                StoreItem(
                     id=_id_of_part(head.id, number),
                     content=text,
                     metadata={},
@@ -296,7 +296,7 @@ class Shelf:
             ),
         ]
 
-    def _head(self, kept: Kept, content: str) -> Item:
+    def _head(self, kept: Kept, content: str) -> StoreItem:
         told: dict[str, JsonValue] = {
             "path": list(kept.path),
             "key": kept.key,
@@ -308,7 +308,7 @@ class Shelf:
             "parts": kept.parts,
             "found": kept.found,
         }
-        return Item(
+        return StoreItem(
             id=self._id(kept.place),
             content=content,
             metadata={},
@@ -351,7 +351,7 @@ def _id_of_part(head: str, number: int) -> str:
 
 def _part(fact: Fact) -> tuple[int, str]:
     """A further text's number and its head's fact id; 0 and an empty one for a head."""
-    told = extra(fact).get(_PART)
+    told = item_extra(fact).get(_PART)
     return (int(told[1]), str(told[0])) if isinstance(told, list) else (0, "")
 
 

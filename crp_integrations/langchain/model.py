@@ -10,14 +10,14 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableWithFallbacks
 from langchain_core.runnables.base import RunnableBindingBase
 
+from crp_integrations.adapters.chat_model import FrameworkChatModel
 from crp_integrations.errors import RequestError
 from crp_integrations.langchain.silence import silence, silent, unheard
 from crp_integrations.langchain.wire import langchain_of, reply_of
 from crp_integrations.messages import ModelCall, Reply
-from crp_integrations.relay.adapting.foreign import ForeignModel
 
 
-class LangChainModel(ForeignModel):
+class LangChainModel(FrameworkChatModel):
     """Any `BaseChatModel`, bare or wrapped by LangChain, behind the `Model` port.
 
     No handler that streams sees its calls: an answer that is withheld shows in none of LangChain's
@@ -33,15 +33,15 @@ class LangChainModel(ForeignModel):
         self._chat = chat_model_in(model)
         self._config: RunnableConfig = {"callbacks": unheard(callbacks)}
 
-    def said(self, call: ModelCall) -> Reply:
+    def reply_to(self, call: ModelCall) -> Reply:
         """Answer a call, with whatever LangChain raises."""
         # A wrapper adds the handlers of the run around it to those that it is given.
         with silence():
             said = self._bound(call).invoke(_sent(call), self._config)
         return reply_of(said, call.model)
 
-    async def asaid(self, call: ModelCall) -> Reply:
-        """The asynchronous twin of `said`."""
+    async def areply_to(self, call: ModelCall) -> Reply:
+        """The asynchronous twin of `reply_to`."""
         with silence():
             said = await self._bound(call).ainvoke(_sent(call), self._config)
         return reply_of(said, call.model)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from langchain_core.documents import BaseDocumentCompressor, Document
 
-from crp_integrations.relay.adapting.reranking import Kept, Scale, Wrapped, check_kind
+from crp_integrations.adapters.rerankers import Kept, Scale, WrappedReranker, check_kind
 
 # A number without meaning to anybody else; compressors copy a document's metadata.
 _PLACE = "place"
@@ -15,7 +15,7 @@ _COSINE = "query_similarity_score"
 _SCORES = ("relevance_score", _COSINE, "score")
 
 
-class LangChainReranker(Wrapped):
+class LangChainReranker(WrappedReranker):
     """Any `BaseDocumentCompressor`: what it drops scores 0, what it keeps has its score.
 
     The score is read from the metadata of the documents it gives back, else from their `state`

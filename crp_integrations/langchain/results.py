@@ -7,8 +7,8 @@ from typing import Any
 
 from langchain_core.messages import ToolMessage
 
+from crp_integrations.adapters.evidence import hold_facts, result_facts
 from crp_integrations.loaders.text import split_paragraphs
-from crp_integrations.relay.adapting.holding import hold, result_facts
 from crp_integrations.relay.relay import Relay
 
 
@@ -36,7 +36,7 @@ def held(relay: Relay, session_id: str, call: Mapping[str, Any], result: Any) ->
             str(call.get("id") or ""),
         )
     ]
-    return hold(relay, session_id, facts)
+    return hold_facts(relay, session_id, facts)
 
 
 def _messages(result: Any) -> Iterator[ToolMessage]:

@@ -22,14 +22,14 @@ from pydantic import (
     model_validator,
 )
 
+from crp_integrations.adapters.arguments import check_count, pydantic_errors
 from crp_integrations.envelope.ports import Reranker
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError
 from crp_integrations.langchain.documents import documents_of, facts_of, stored_document
 from crp_integrations.langchain.sessions import named_session
-from crp_integrations.relay.adapting.taking import check_count, own_words
+from crp_integrations.relay.components import check_components
 from crp_integrations.relay.doors import pack
-from crp_integrations.relay.parts import refuse_odd
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import Preset, load
 from crp_integrations.vocabulary import GroundingMode
@@ -77,7 +77,7 @@ class CRPRetriever(BaseRetriever):
     @model_validator(mode="wrap")
     @classmethod
     def _told(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        with own_words(cls):
+        with pydantic_errors(cls):
             return handler(given)
 
     @model_validator(mode="after")
@@ -92,7 +92,7 @@ class CRPRetriever(BaseRetriever):
             raise RequestError("give the preset to Relay.open(…, preset=…), not to CRPRetriever")
         if self.relay is None and self.session_id is not None:
             raise RequestError("a source has no sessions; session_id goes with relay=")
-        refuse_odd(reranker=self.reranker)
+        check_components(reranker=self.reranker)
         return self
 
     @classmethod

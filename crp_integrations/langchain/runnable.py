@@ -15,14 +15,14 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableConfig
 
+from crp_integrations.adapters.arguments import check_relay, check_values
 from crp_integrations.errors import RequestError
 from crp_integrations.langchain.model import LangChainModel, chat_model_in, model_name
 from crp_integrations.langchain.sessions import session_of
 from crp_integrations.langchain.wire import Asked, answered, asked, chunks_of
-from crp_integrations.relay import outcomes
-from crp_integrations.relay.adapting.taking import check_relay, check_values
-from crp_integrations.relay.asking import Asking
+from crp_integrations.relay import steps
 from crp_integrations.relay.drive import adrive, adrive_stream, drive, drive_stream
+from crp_integrations.relay.question_fields import QuestionFields
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.relay import Relay
 
@@ -70,7 +70,7 @@ class CRPRunnable(Runnable[Question, AIMessage]):
         *,
         llm: BaseChatModel | Runnable[Any, Any] | None = None,
         name: str | None = None,
-        **asking: Unpack[Asking],
+        **asking: Unpack[QuestionFields],
     ) -> None:
         _known(asking)
         check_relay(relay, "CRPRunnable")
@@ -140,7 +140,7 @@ class CRPRunnable(Runnable[Question, AIMessage]):
         if self.llm is None:
             return answered(self.relay.ask(question, **asking))
         model = self._model(run_manager.get_child())
-        return answered(outcomes.answer(drive(self.relay.play(question, **asking), model)))
+        return answered(steps.answer_of(drive(self.relay.play(question, **asking), model)))
 
     async def _aask(
         self,
@@ -153,7 +153,7 @@ class CRPRunnable(Runnable[Question, AIMessage]):
         if self.llm is None:
             return answered(await self.relay.aask(question, **asking))
         model = self._model(run_manager.get_child())
-        return answered(outcomes.answer(await adrive(self.relay.play(question, **asking), model)))
+        return answered(steps.answer_of(await adrive(self.relay.play(question, **asking), model)))
 
     def _stream(
         self,
@@ -169,7 +169,7 @@ class CRPRunnable(Runnable[Question, AIMessage]):
             return
         model = self._model(run_manager.get_child())
         for played in drive_stream(self.relay.play(question, **asking), model):
-            yield _chunk(played if isinstance(played, str) else outcomes.answer(played))
+            yield _chunk(played if isinstance(played, str) else steps.answer_of(played))
 
     async def _astream(
         self,
@@ -185,7 +185,7 @@ class CRPRunnable(Runnable[Question, AIMessage]):
             return
         model = self._model(run_manager.get_child())
         async for played in adrive_stream(self.relay.play(question, **asking), model):
-            yield _chunk(played if isinstance(played, str) else outcomes.answer(played))
+            yield _chunk(played if isinstance(played, str) else steps.answer_of(played))
 
     def _model(self, callbacks: Callbacks) -> LangChainModel:
         assert self.llm is not None
@@ -260,7 +260,7 @@ def _said(name: str, given: Any) -> list[Any]:
 
 
 def _known(asking: Mapping[str, Any]) -> None:
-    fields = Asking.__annotations__.keys() - _FILLED
+    fields = QuestionFields.__annotations__.keys() - _FILLED
     for name in asking:
         if name not in fields:
             raise RequestError(

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, Final
 
-from crp_integrations.relay.adapting.naming import PREFIX, session_named
+from crp_integrations.adapters.sessions import PREFIX, session_id_for
 
 _FRAMEWORK: Final = "langchain"
 # LangChain's word, then LangGraph's.
@@ -16,7 +16,7 @@ _KEYS: Final = ("session_id", "thread_id")
 def session_of(config: Mapping[str, Any] | None) -> str:
     """The session that a config names, by `session_id` or else `thread_id`; empty for none.
 
-    An id of ours is taken as it is, and any other name is hashed (`session_named`).
+    An id of ours is taken as it is, and any other name is hashed (`session_id_for`).
 
     Raises:
         RequestError: the id is no text or number.
@@ -26,7 +26,7 @@ def session_of(config: Mapping[str, Any] | None) -> str:
         given = configurable.get(key)
         if given is None or given == "":
             continue
-        return session_named(given, _FRAMEWORK, f"configurable {key}")
+        return session_id_for(given, _FRAMEWORK, f"configurable {key}")
     return ""
 
 
@@ -36,7 +36,7 @@ def named_session(given: object) -> str:
     Raises:
         RequestError: the id is no text or number.
     """
-    return session_named(given, _FRAMEWORK)
+    return session_id_for(given, _FRAMEWORK)
 
 
 def new_session() -> str:

@@ -24,6 +24,7 @@ from langgraph.store.base import (
     tokenize_path,
 )
 
+from crp_integrations.adapters.arguments import check_count
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
@@ -31,7 +32,6 @@ from crp_integrations.langchain.kept import Shelf
 from crp_integrations.langchain.matching import holds, matches
 from crp_integrations.langchain.storing import checked_ttl, labels_of, minutes_of, paths_of
 from crp_integrations.langchain.values import Kept, Labels, Place, Written, json_value
-from crp_integrations.relay.adapting.taking import check_count
 from crp_integrations.vocabulary import SourceKind
 
 # What the URIs of its sources begin with: `langgraph:users/anna`.

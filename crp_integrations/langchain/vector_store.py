@@ -10,6 +10,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import VectorStore
 
+from crp_integrations.adapters.vector_stores import StoreItem, check_k, items_of, own_metadata
 from crp_integrations.engines.embeddings import LangChainEmbedder
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.ingest.fact_fields import plain_metadata
@@ -19,7 +20,6 @@ from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.langchain.documents import stored_document
 from crp_integrations.langchain.embeddings import FabricEmbeddings
 from crp_integrations.ports import Embedder
-from crp_integrations.relay.adapting.views import Item, check_k, items_of, own_metadata
 from crp_integrations.relay.relay import Relay
 from crp_integrations.vocabulary import SourceKind
 
@@ -146,7 +146,7 @@ class CRPVectorStore(VectorStore):
             metadata = own_metadata(metadatas[number - 1] if metadatas else None, number)
             origin = metadata.get("source")
             items.append(
-                Item(
+                StoreItem(
                     id=(ids[number - 1] if ids else None) or "",
                     content=text,
                     metadata=metadata,

@@ -20,6 +20,16 @@ from llama_index.core.llms.callbacks import llm_chat_callback
 from llama_index.core.llms.llm import LLM, ToolSelection
 from llama_index.core.tools import BaseTool
 
+from crp_integrations.adapters.arguments import check_callables, check_count, check_relay
+from crp_integrations.adapters.evidence import hold_facts, result_facts
+from crp_integrations.adapters.sessions import (
+    answer_fields,
+    check_depth,
+    check_fields,
+    delegated_fields,
+    hand_back,
+    merge_fields,
+)
 from crp_integrations.errors import SafetyHalt
 from crp_integrations.llama_index.agent_calls import TOOLS, AgentCalls
 from crp_integrations.llama_index.completing import Chatting
@@ -34,19 +44,9 @@ from crp_integrations.llama_index.spans import Span, run_of, standing
 from crp_integrations.llama_index.wire import asked, receipt_told, tool_results
 from crp_integrations.loaders.text import split_paragraphs
 from crp_integrations.receipt.records import Receipt
-from crp_integrations.relay import outcomes
-from crp_integrations.relay.adapting.agent_runs import (
-    asked_within,
-    check_asking,
-    hand_back,
-    handed_down,
-    refuse_deeper,
-    told_of,
-)
-from crp_integrations.relay.adapting.holding import hold, result_facts
-from crp_integrations.relay.adapting.taking import check_called, check_count, check_relay
-from crp_integrations.relay.asking import Asking
+from crp_integrations.relay import steps
 from crp_integrations.relay.drive import adrive, drive
+from crp_integrations.relay.question_fields import QuestionFields
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.turn import Turn
@@ -129,17 +129,17 @@ class CRPAgentLLM(Chatting):
         max_depth: int | None = None,
         tools_as_facts: bool = True,
         on_receipt: Callable[[Receipt], None] | None = None,
-        **asking: Unpack[Asking],
+        **asking: Unpack[QuestionFields],
     ) -> None:
         check_relay(relay, "CRPAgentLLM")
         check_llm(llm)
         super().__init__(callback_manager=llm.callback_manager)
         most = relay.settings.sessions.agents.max_loop_depth if max_depth is None else max_depth
         # Any name of a session will do; it is hashed where it is used.
-        values = cast(Asking, {n: one for n, one in asking.items() if n != "session_id"})
-        check_asking(values, relay, "CRPAgentLLM", filled="compact")
+        values = cast("QuestionFields", {n: one for n, one in asking.items() if n != "session_id"})
+        check_fields(values, relay, "CRPAgentLLM", filled="compact")
         check_count("max_depth", most, least=0)
-        check_called(on_receipt=on_receipt)
+        check_callables(on_receipt=on_receipt)
         self._relay = relay
         self._llm = llm
         self._most = most
@@ -169,7 +169,7 @@ class CRPAgentLLM(Chatting):
         """
         window = self._window(messages, kwargs)
         try:
-            return self._released(window, outcomes.answer(drive(window.turn, window.calls)))
+            return self._released(window, steps.answer_of(drive(window.turn, window.calls)))
         except SafetyHalt as halt:
             self._withheld(window, halt)
             raise
@@ -181,7 +181,7 @@ class CRPAgentLLM(Chatting):
         """The asynchronous twin of `chat`; packs and examines beside the event loop."""
         window = await asyncio.to_thread(self._window, messages, kwargs)
         try:
-            answer = outcomes.answer(await adrive(window.turn, window.calls))
+            answer = steps.answer_of(await adrive(window.turn, window.calls))
             return await asyncio.to_thread(self._released, window, answer)
         except SafetyHalt as halt:
             await asyncio.to_thread(self._withheld, window, halt)
@@ -257,7 +257,7 @@ class CRPAgentLLM(Chatting):
         model = str(self._asking.get("model") or model_name(self._llm) or "")
         room = self._llm.metadata.num_output if "max_tokens" in type(self._llm).model_fields else 0
         asking: dict[str, Any] = {
-            **asked_within(self._asking, run.handed),
+            **merge_fields(self._asking, run.handed),
             "session_id": run.session_id,
             "loop_depth": run.depth,
             "system_prompt": read.system or None,
@@ -285,11 +285,11 @@ class CRPAgentLLM(Chatting):
         around = [one for one in inside if one.runs and one is not run]
         outer = around[0].own.get(key) if around else None
         depth = len(around)
-        refuse_deeper(depth, self._most)
+        check_depth(depth, self._most)
         named = "" if around else self._named(span)
         made = _Run(named or new_session(), depth=depth, own=not named)
         if outer is not None:
-            made.handed = handed_down(self._relay, outer.session_id)
+            made.handed = delegated_fields(self._relay, outer.session_id)
             made.parent = outer.session_id
         if run is not None:
             with listen().lock:
@@ -316,7 +316,7 @@ class CRPAgentLLM(Chatting):
             facts = list(
                 result_facts(self._relay, split_paragraphs, one.name, one.asked, one.text, one.id)
             )
-            hold(self._relay, run.session_id, facts)
+            hold_facts(self._relay, run.session_id, facts)
             if one.id:
                 run.held.add(one.id)
 
@@ -326,7 +326,7 @@ class CRPAgentLLM(Chatting):
         self._hand_on(window, answer.receipt_id)
         proof = {
             METADATA_KEY: answer.report.model_dump(mode="json"),
-            **told_of(answer),
+            **answer_fields(answer),
             "crp_agent": {
                 **standing(window.span).told(),
                 "session_id": answer.session_id,

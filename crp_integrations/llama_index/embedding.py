@@ -8,9 +8,9 @@ from typing import Any
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import PrivateAttr
 
+from crp_integrations.adapters.arguments import check_embedder
 from crp_integrations.llama_index.given import check_fields
 from crp_integrations.ports import Embedder
-from crp_integrations.relay.adapting.taking import check_embedder
 
 
 class FabricEmbedding(BaseEmbedding):

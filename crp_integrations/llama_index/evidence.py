@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from llama_index.core.schema import NodeWithScore
 
+from crp_integrations.adapters.evidence import OfferedFact, facts_of
 from crp_integrations.fabric.records import Fact
 from crp_integrations.llama_index.packing import offers
 from crp_integrations.llama_index.spans import Found
-from crp_integrations.relay.adapting.offering import Offer, facts_of
 
 
 def facts_in(found: Sequence[Found]) -> list[Fact]:
@@ -21,9 +21,13 @@ def facts_in(found: Sequence[Found]) -> list[Fact]:
     return facts_of(_offers(found), noun="passage")[0]
 
 
-def _offers(found: Sequence[Found]) -> Iterator[Offer[NodeWithScore | None]]:
+def _offers(found: Sequence[Found]) -> Iterator[OfferedFact[NodeWithScore | None]]:
     for number, one in enumerate(found, 1):
         for offer in offers(one.nodes):
-            yield Offer(offer.item, offer.content, fact_id=offer.fact_id, source_id=offer.source_id)
+            yield OfferedFact(
+                offer.item, offer.content, fact_id=offer.fact_id, source_id=offer.source_id
+            )
         if one.text:
-            yield Offer(None, one.text, source_id=f"tool:{one.tool}", source_location=f"#{number}")
+            yield OfferedFact(
+                None, one.text, source_id=f"tool:{one.tool}", source_location=f"#{number}"
+            )

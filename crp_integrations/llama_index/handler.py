@@ -27,6 +27,14 @@ from llama_index.core.instrumentation.events.llm import (
 )
 from llama_index.core.instrumentation.events.span import SpanDropEvent
 
+from crp_integrations.adapters.arguments import (
+    before_question,
+    check_callables,
+    check_relay,
+    judge_for,
+    late_report_hook,
+)
+from crp_integrations.adapters.observed_answers import observe_answer
 from crp_integrations.dpe.records import Report
 from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.llama_index.events import ReportEvent
@@ -39,11 +47,8 @@ from crp_integrations.llama_index.tree import Tree
 from crp_integrations.llama_index.wire import messages_of, receipt_told, tool_results
 from crp_integrations.messages import Message
 from crp_integrations.receipt.records import Receipt
-from crp_integrations.relay.adapting.judge_arguments import before_question, judge_for, told_later
-from crp_integrations.relay.adapting.taking import check_called, check_relay
-from crp_integrations.relay.adapting.witnessing import witness
 from crp_integrations.relay.doors import examine
-from crp_integrations.relay.given import mode_of
+from crp_integrations.relay.examination import grounding_mode
 from crp_integrations.relay.judge import JUDGING, Judge, JudgeChoices, JudgeSource, OnReport
 from crp_integrations.relay.relay import Relay
 from crp_integrations.vocabulary import Checked, GroundingMode, HaltReason, RiskLevel
@@ -158,14 +163,18 @@ class DPEEventHandler(BaseEventHandler):
         if relay is not None:
             check_relay(relay, "DPEEventHandler")
         # LlamaIndex swallows what a handler raises.
-        check_called(on_report=on_report, on_receipt=on_receipt)
-        self._grounding = mode_of(grounding)
+        check_callables(on_report=on_report, on_receipt=on_receipt)
+        self._grounding = grounding_mode(grounding)
         self._on_report = on_report
         self._relay = relay
         self._on_receipt = on_receipt
         self._raises = on_critical == "raise"
         self._judge = judge_for(
-            "DPEEventHandler", judge, judge_options, relay=relay, heard=on_report is not None
+            "DPEEventHandler",
+            judge,
+            judge_options,
+            relay=relay,
+            reports_itself=on_report is not None,
         )
         self._tree = listen()
 
@@ -360,7 +369,7 @@ class DPEEventHandler(BaseEventHandler):
 
     def _told_later(self, call: _Call) -> OnReport | None:
         """Who is told of an answer's report once a judge in the background has spoken."""
-        return told_later(
+        return late_report_hook(
             self._judge,
             self._on_report,
             lambda report: _event(call, report.model_dump(mode="json"), call.standing.told()),
@@ -377,7 +386,7 @@ class DPEEventHandler(BaseEventHandler):
         try:
             facts = facts_in(call.found)
             if self._relay is not None:
-                found = witness(
+                found = observe_answer(
                     self._relay,
                     answer,
                     facts,

@@ -18,6 +18,7 @@ from llama_index.core.llms.callbacks import llm_chat_callback
 from llama_index.core.llms.llm import ToolSelection
 from llama_index.core.tools import BaseTool
 
+from crp_integrations.adapters.arguments import pydantic_errors
 from crp_integrations.engines.litellm import DEFAULT_TIMEOUT_S
 from crp_integrations.engines.litellm_chat import answering, call_of, client_of
 from crp_integrations.engines.litellm_chat import tool_choice as chosen
@@ -34,7 +35,6 @@ from crp_integrations.llama_index.wire import (
 )
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.ports import Model
-from crp_integrations.relay.adapting.taking import own_words
 
 
 class CRPLLM(Chatting):
@@ -81,7 +81,7 @@ class CRPLLM(Chatting):
     _given: bool = PrivateAttr(default=False)
 
     def __init__(self, model: str, *, client: Model | None = None, **fields: Any) -> None:
-        with own_words(type(self)):
+        with pydantic_errors(type(self)):
             super().__init__(model=model, **check_fields(type(self), fields))
         if client is not None and (isinstance(client, type) or not hasattr(client, "call")):
             raise RequestError(

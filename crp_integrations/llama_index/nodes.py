@@ -16,9 +16,14 @@ from llama_index.core.schema import (
 )
 from llama_index.core.vector_stores.utils import metadata_dict_to_node, node_to_metadata_dict
 
+from crp_integrations.adapters.vector_stores import (
+    StoreItem,
+    item_extra,
+    item_metadata,
+    own_metadata,
+)
 from crp_integrations.errors import EngineError, FactRejected
 from crp_integrations.fabric.records import Fact
-from crp_integrations.relay.adapting.views import Item, extra, own_metadata, shown
 from crp_integrations.vectors import FloatRows
 
 # Under our own key of a fact's metadata: the node without text, vector and metadata, and its class.
@@ -27,7 +32,7 @@ NODE, CLASS, DOCUMENT = "node", "class", "document"
 DOCUMENT_KEYS = ("document_id", "doc_id", "ref_doc_id")
 
 
-def items_from(nodes: Iterable[BaseNode]) -> list[Item]:
+def items_from(nodes: Iterable[BaseNode]) -> list[StoreItem]:
     """Nodes as items.
 
     Raises:
@@ -44,7 +49,7 @@ def items_from(nodes: Iterable[BaseNode]) -> list[Item]:
             rest.pop(field, None)
         about = {NODE: rest, CLASS: told["_node_type"], DOCUMENT: node.ref_doc_id}
         made.append(
-            Item(
+            StoreItem(
                 id=node.node_id,
                 content=content,
                 metadata=own_metadata(node.metadata, number),
@@ -80,8 +85,8 @@ def node_of(fact: Fact) -> BaseNode:
 
     One that no view has added is a text node with the fact's id, whose source is the fact's.
     """
-    id_, metadata = shown(fact)
-    about = extra(fact)
+    id_, metadata = item_metadata(fact)
+    about = item_extra(fact)
     if NODE not in about:
         related = {NodeRelationship.SOURCE: RelatedNodeInfo(node_id=fact.source_id)}
         return TextNode(id_=id_, text=fact.content, metadata=metadata, relationships=related)
@@ -97,5 +102,5 @@ def node_of(fact: Fact) -> BaseNode:
 
 def filterable(fact: Fact) -> dict[str, Any]:
     """What filters look at: the metadata, and the document's id under LlamaIndex's names."""
-    document = extra(fact).get(DOCUMENT, fact.source_id)
+    document = item_extra(fact).get(DOCUMENT, fact.source_id)
     return {**fact.metadata, **dict.fromkeys(DOCUMENT_KEYS, document or "None")}

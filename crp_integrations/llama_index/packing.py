@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore
 
+from crp_integrations.adapters.evidence import OfferedFact, fact_metadata
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.fabric.records import Fact
 from crp_integrations.llama_index.nodes import node_of
-from crp_integrations.relay.adapting.offering import Offer, about
 from crp_integrations.relay.relay import Relay
 
 METADATA_KEY: Final = "crp"
@@ -21,10 +21,10 @@ RECEIPT_KEY: Final = "crp_receipt"
 _KEYS: Final = frozenset({METADATA_KEY, "crp_envelope", "crp_headers", "crp_session", "crp_agent"})
 
 
-def offers(nodes: Iterable[NodeWithScore]) -> Iterator[Offer[NodeWithScore]]:
+def offers(nodes: Iterable[NodeWithScore]) -> Iterator[OfferedFact[NodeWithScore]]:
     """Nodes as offers: of each, the text that a synthesiser shows the model."""
     for scored in nodes:
-        yield Offer(
+        yield OfferedFact(
             scored,
             scored.node.get_content(metadata_mode=MetadataMode.LLM),
             fact_id=scored.node.node_id,
@@ -48,7 +48,7 @@ def packed_nodes(envelope: Envelope, originals: Mapping[str, NodeWithScore]) -> 
         node = _copy(scored.node)
         if node.get_content(metadata_mode=MetadataMode.LLM) != fact.content:
             _shows(node, fact.content)
-        node.metadata[METADATA_KEY] = about(envelope, place)
+        node.metadata[METADATA_KEY] = fact_metadata(envelope, place)
         _hide(node, (METADATA_KEY,))
         made.append(NodeWithScore(node=node, score=scored.score))
     return made

@@ -11,13 +11,13 @@ from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRan
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
+from crp_integrations.adapters.arguments import pydantic_errors
+from crp_integrations.adapters.evidence import facts_of
 from crp_integrations.errors import RequestError
 from crp_integrations.llama_index.events import EnvelopeEvent
 from crp_integrations.llama_index.given import check_fields, check_nodes
 from crp_integrations.llama_index.listening import listen
 from crp_integrations.llama_index.packing import offers, packed_nodes
-from crp_integrations.relay.adapting.offering import facts_of
-from crp_integrations.relay.adapting.taking import own_words
 from crp_integrations.relay.doors import pack
 from crp_integrations.vocabulary import GroundingMode
 
@@ -51,7 +51,7 @@ class CRPNodePostprocessor(BaseNodePostprocessor):
     @model_validator(mode="wrap")
     @classmethod
     def _fields_alone(cls, given: Any, handler: Callable[[Any], Self]) -> Self:
-        with own_words(cls):
+        with pydantic_errors(cls):
             return handler(check_fields(cls, given))
 
     @classmethod

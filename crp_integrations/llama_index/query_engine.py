@@ -18,6 +18,7 @@ from llama_index.core.llms.llm import LLM
 from llama_index.core.prompts.mixin import PromptMixinType
 from llama_index.core.schema import QueryBundle
 
+from crp_integrations.adapters.arguments import check_relay, check_values
 from crp_integrations.errors import RequestError
 from crp_integrations.llama_index.events import EnvelopeEvent, ReportEvent
 from crp_integrations.llama_index.given import check_llm
@@ -27,10 +28,9 @@ from crp_integrations.llama_index.packing import METADATA_KEY, stored_nodes
 from crp_integrations.llama_index.sessions import named_session
 from crp_integrations.llama_index.spans import Span, standing
 from crp_integrations.llama_index.wire import proof_of
-from crp_integrations.relay import outcomes
-from crp_integrations.relay.adapting.taking import check_relay, check_values
-from crp_integrations.relay.asking import Asking
+from crp_integrations.relay import steps
 from crp_integrations.relay.drive import adrive_stream, drive_stream
+from crp_integrations.relay.question_fields import QuestionFields
 from crp_integrations.relay.records import Answer
 from crp_integrations.relay.relay import Relay
 
@@ -73,10 +73,10 @@ class CRPQueryEngine(BaseQueryEngine):
         llm: LLM | None = None,
         streaming: bool = False,
         callback_manager: CallbackManager | None = None,
-        **asking: Unpack[Asking],
+        **asking: Unpack[QuestionFields],
     ) -> None:
         super().__init__(callback_manager)
-        known = sorted(Asking.__annotations__.keys() - _FILLED)
+        known = sorted(QuestionFields.__annotations__.keys() - _FILLED)
         for name in asking:
             if name not in known:
                 raise RequestError(
@@ -138,7 +138,7 @@ class CRPQueryEngine(BaseQueryEngine):
             return
         model = LlamaIndexModel(self._llm)
         for part in drive_stream(self._relay.play(question, **asking), model):
-            yield part if isinstance(part, str) else outcomes.answer(part)
+            yield part if isinstance(part, str) else steps.answer_of(part)
 
     async def _aparts(self, question: str, asking: dict[str, Any]) -> AsyncGenerator[str | Answer]:
         if self._llm is None:
@@ -150,7 +150,7 @@ class CRPQueryEngine(BaseQueryEngine):
             return
         model = LlamaIndexModel(self._llm)
         async for played in adrive_stream(self._relay.play(question, **asking), model):
-            yield played if isinstance(played, str) else outcomes.answer(played)
+            yield played if isinstance(played, str) else steps.answer_of(played)
 
     def _fields(self, span: Span | None) -> dict[str, Any]:
         """The question's fields; its model's answers are examined here and nowhere else."""

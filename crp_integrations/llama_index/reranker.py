@@ -5,13 +5,13 @@ from __future__ import annotations
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
+from crp_integrations.adapters.rerankers import Kept, Scale, WrappedReranker, check_kind
 from crp_integrations.ports import Embedder
-from crp_integrations.relay.adapting.reranking import Kept, Scale, Wrapped, check_kind
-from crp_integrations.relay.parts import refuse_odd
+from crp_integrations.relay.components import check_components
 from crp_integrations.vectors import cosine
 
 
-class LlamaIndexReranker(Wrapped):
+class LlamaIndexReranker(WrappedReranker):
     """Any `BaseNodePostprocessor`: what it drops scores 0, what it keeps has its score.
 
     Args:
@@ -36,7 +36,7 @@ class LlamaIndexReranker(Wrapped):
         embedder: Embedder | None = None,
     ) -> None:
         check_kind("postprocessor", postprocessor, BaseNodePostprocessor)
-        refuse_odd(embedder=embedder)
+        check_components(embedder=embedder)
         self._postprocessor = postprocessor
         self._embedder = embedder
         super().__init__("llama_index", identity, self._kept, scale, best)

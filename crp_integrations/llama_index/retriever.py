@@ -10,6 +10,8 @@ from llama_index.core.indices.base import BaseIndex
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
+from crp_integrations.adapters.arguments import check_count, check_packing
+from crp_integrations.adapters.evidence import facts_of
 from crp_integrations.envelope.ports import Reranker
 from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import RequestError
@@ -17,10 +19,8 @@ from crp_integrations.llama_index.events import EnvelopeEvent
 from crp_integrations.llama_index.listening import here, listen, session_in
 from crp_integrations.llama_index.packing import offers, packed_nodes, stored_nodes
 from crp_integrations.llama_index.sessions import named_session
-from crp_integrations.relay.adapting.offering import facts_of
-from crp_integrations.relay.adapting.taking import check_count, check_packing
+from crp_integrations.relay.components import check_components
 from crp_integrations.relay.doors import pack
-from crp_integrations.relay.parts import refuse_odd
 from crp_integrations.relay.relay import Relay
 from crp_integrations.relay.settings import Preset, load
 from crp_integrations.vocabulary import GroundingMode
@@ -86,7 +86,7 @@ class CRPRetriever(BaseRetriever):
             raise RequestError("a source has no sessions; session_id goes with a relay")
         if preset is not None and preset not in get_args(Preset):
             raise RequestError(f"preset {preset!r:.40} is not one of {', '.join(get_args(Preset))}")
-        refuse_odd(reranker=reranker)
+        check_components(reranker=reranker)
         if not isinstance(model, str) or not model:
             raise RequestError(f"model is {model!r:.40}, wanted a model's name")
         check_packing(budget_tokens=budget_tokens, k=k, grounding=grounding)

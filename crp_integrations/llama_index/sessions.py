@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from llama_index.core.instrumentation.dispatcher import active_instrument_tags
 
-from crp_integrations.relay.adapting.naming import PREFIX, session_named
+from crp_integrations.adapters.sessions import PREFIX, session_id_for
 
 TAG: Final = "session_id"
 
@@ -32,7 +32,7 @@ def named_session(given: object) -> str:
     Raises:
         RequestError: the id is no text or number.
     """
-    return session_named(given, "llama_index")
+    return session_id_for(given, "llama_index")
 
 
 def new_session() -> str:

@@ -15,6 +15,8 @@ from llama_index.core.response_synthesizers import BaseSynthesizer
 from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType
 from llama_index.core.types import RESPONSE_TEXT_TYPE
 
+from crp_integrations.adapters.arguments import check_packing
+from crp_integrations.adapters.evidence import facts_of
 from crp_integrations.envelope.prompt import render
 from crp_integrations.errors import RequestError
 from crp_integrations.llama_index.events import EnvelopeEvent
@@ -23,11 +25,9 @@ from crp_integrations.llama_index.model import model_name
 from crp_integrations.llama_index.packing import METADATA_KEY, offers, packed_nodes, texts_of
 from crp_integrations.llama_index.wire import chat_message_of
 from crp_integrations.relay import prompt
-from crp_integrations.relay.adapting.offering import facts_of
-from crp_integrations.relay.adapting.taking import check_packing
-from crp_integrations.relay.admit import admit
 from crp_integrations.relay.build import tokenizers
 from crp_integrations.relay.doors import pack
+from crp_integrations.relay.question_fields import admit
 from crp_integrations.relay.settings import load
 from crp_integrations.vocabulary import GroundingMode
 
@@ -158,7 +158,7 @@ class CRPSynthesizer(BaseSynthesizer):
             grounding=self._grounding,
             **({"system_prompt": self._system} if self._system else {}),
         )
-        return [chat_message_of(one) for one in prompt.messages(request, render(texts))]
+        return [chat_message_of(one) for one in prompt.prompt_messages(request, render(texts))]
 
     def _envelope(self, question: str, nodes: list[NodeWithScore]) -> list[NodeWithScore]:
         whole = self._whole(nodes)

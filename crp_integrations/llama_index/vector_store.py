@@ -19,6 +19,7 @@ from llama_index.core.vector_stores.types import (
     VectorStoreQueryResult,
 )
 
+from crp_integrations.adapters.vector_stores import StoreItems, check_k, items_of
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.ingest.fact_fields import plain_metadata
 from crp_integrations.fabric.namespace import Namespace
@@ -32,7 +33,6 @@ from crp_integrations.llama_index.nodes import (
     node_of,
     vectors_of,
 )
-from crp_integrations.relay.adapting.views import Items, check_k, items_of
 from crp_integrations.relay.relay import Relay
 from crp_integrations.vocabulary import SourceKind
 
@@ -65,7 +65,7 @@ class CRPVectorStore(BasePydanticVectorStore):
     stores_text: bool = True
     is_embedding_query: bool = True
 
-    _items: Items = PrivateAttr()
+    _items: StoreItems = PrivateAttr()
     _relay: Relay | None = PrivateAttr()
 
     def __init__(

@@ -11,7 +11,7 @@ import pytest
 from crp_integrations import Relay
 from crp_integrations.errors import StoreBusy, StoreError
 from crp_integrations.fabric.ports.facts import vector_search_of
-from crp_integrations.relay.facets.batches import ingest_over
+from crp_integrations.relay.batches import ingest_over
 from crp_integrations.stores.postgres import PostgresStore, searching
 from crp_integrations.stores.postgres.schema import schema_of
 from crp_integrations.stores.postgres.session import MOST_PREPARED, Session
