@@ -13,7 +13,7 @@ from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.fabric.settings import FabricSettings
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.language.stems import stems_of
-from crp_integrations.stores.memory.text import TextIndex
+from tests.fabric.bm25 import TextIndex
 from tests.fabric.keeping import ACME, Labelled, fabric, sentence, store
 
 __all__ = ["store"]

@@ -16,7 +16,7 @@ from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.fabric.search.scanning import Hit
 from crp_integrations.fabric.settings import FabricSettings
-from crp_integrations.stores.memory.store import MemoryStore
+from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.stores.postgres.connection import Connection
 from crp_integrations.stores.sqlite.store import SqliteStore

@@ -14,7 +14,7 @@ from crp_integrations.envelope.records import Candidate, Candidates
 from crp_integrations.envelope.weights import Weights, differ_in_age
 from crp_integrations.governance.decay import CURVES, decay, known
 from crp_integrations.scores import SCALE
-from crp_integrations.stores.memory.store import MemoryStore
+from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite.store import SqliteStore
 from tests.doubles import NOON
 from tests.fabric.keeping import fabric

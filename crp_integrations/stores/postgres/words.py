@@ -11,11 +11,14 @@ from typing import Any
 import numpy as np
 
 from crp_integrations.language.stems import stems_of
-from crp_integrations.stores.memory.text import K1, LEAST_IDF, B
 from crp_integrations.stores.postgres.connection import Connection
 from crp_integrations.stores.sqlite.migrations import RETRIEVABLE_SQL
 from crp_integrations.stores.statements import Among
 
+# BM25 as SQLite's FTS5 has it; a term that half of all facts hold or more weighs `LEAST_IDF`.
+K1 = 1.2
+B = 0.75
+LEAST_IDF = 1e-6
 # Bytes of one place in `postings.places`.
 _PLACE = 4
 # BM25 over the retrievable facts; a term's hits come from its stem, or are given for a phrase. The

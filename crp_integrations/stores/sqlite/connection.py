@@ -53,7 +53,10 @@ class Connection:
 
     Attributes:
         inode: device and number of the file that was opened; None in memory.
+        packs_references: that erasure finds a text by rows that are packed, see `packed`.
     """
+
+    packs_references = True
 
     def __init__(self, path: Path, busy_seconds: float) -> None:
         """Open a database, and set up what lasts as long as the connection.
@@ -207,10 +210,29 @@ class Connection:
         finally:
             self.execute(f"PRAGMA busy_timeout = {round(1000 * self._busy_seconds)}")
 
-    def copy(self, other: Connection) -> None:
-        """Take over everything that another database in memory holds."""
+    def copied(self) -> Connection:
+        """Another database in memory with everything that this one holds."""
+        copy = Connection(MEMORY, self._busy_seconds)
         with self._translated():
-            other._raw.backup(self._raw)
+            self._raw.backup(copy._raw)
+        return copy
+
+    def moved(self) -> Connection:
+        """The open transaction of this database in memory, on a copy; here it is undone."""
+        # With a savepoint the text index puts down what it holds back until the commit.
+        self.execute("SAVEPOINT moved")
+        self.execute("RELEASE moved")
+        image = Connection(MEMORY, self._busy_seconds)
+        try:
+            with self._translated():
+                # A backup leaves out what is not committed.
+                image._raw.deserialize(self._raw.serialize())
+            copy = image.copied()
+        finally:
+            image.close()
+        self.rollback()
+        copy.execute("BEGIN")
+        return copy
 
     def rollback(self) -> None:
         """Undo the open transaction, if there is one."""
@@ -281,6 +303,5 @@ def open_empty() -> Connection:
         made = Connection(MEMORY, 0.0)
         made.migrate()
         _OF_THREAD.empty = made
-    connection = Connection(MEMORY, 0.0)
-    connection.copy(_OF_THREAD.empty)
-    return connection
+    empty: Connection = _OF_THREAD.empty
+    return empty.copied()

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from crp_integrations.receipt.texts import texts_as_json
-from crp_integrations.stores.sqlite.connection import Connection
 from crp_integrations.stores.statements import AMONG, Among, Statements
 
 # How many windows, and how many receipts, an erasure puts into the index: some 40,000 entries,
@@ -66,7 +65,7 @@ def keep(connection: Statements, kind: Kind, named: Named, *, packed: bool = Tru
     """
     if not (named.facts or named.sources):
         return
-    if not packed or not _packs(connection):
+    if not packed or not connection.packs_references:
         kind.spread(connection, [named])
         return
     connection.execute(
@@ -78,7 +77,7 @@ def keep(connection: Statements, kind: Kind, named: Named, *, packed: bool = Tru
 
 def spread(connection: Statements, kind: Kind) -> None:
     """Put what was packed longest ago into the index, within the transaction that is open."""
-    if not _packs(connection):
+    if not connection.packs_references:
         return
     good = [one for one in _page(connection, kind, -1) if not one.damaged]
     if not good:
@@ -91,7 +90,7 @@ def spread(connection: Statements, kind: Kind) -> None:
 
 def left(connection: Statements, kind: Kind) -> Iterator[Named]:
     """What is packed still, by number."""
-    if not _packs(connection):
+    if not connection.packs_references:
         return
     page = _page(connection, kind, -1)
     while page:
@@ -101,16 +100,12 @@ def left(connection: Statements, kind: Kind) -> Iterator[Named]:
 
 def of(connection: Statements, kind: Kind, number: int) -> Named | None:
     """What one window or receipt names; None where that is not packed."""
-    if not _packs(connection):
+    if not connection.packs_references:
         return None
     found = connection.rows(
         f"SELECT {kind.key}, facts, sources FROM {kind.table} WHERE {kind.key} = ?", [number]
     )
     return _named(kind, *found[0]) if found else None
-
-
-def _packs(connection: Statements) -> bool:
-    return isinstance(connection, Connection)
 
 
 def _page(connection: Statements, kind: Kind, after: int) -> list[Named]:
