@@ -10,17 +10,17 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.ports.jobs import Claim
-from crp_integrations.stores.locks import WriterLocks
-from crp_integrations.stores.rules import Gate, checked_name
-from crp_integrations.stores.scratch import FileScratch, in_memory
+from crp_integrations.stores.files import FileScratch, memory_scratch
+from crp_integrations.stores.relational.facts import RelationalFacts
+from crp_integrations.stores.relational.transaction import facets
+from crp_integrations.stores.rules import Gate, WriterLocks, checked_name
 from crp_integrations.stores.sqlite.connection import Connection, open_empty
-from crp_integrations.stores.sqlite.facts import SqliteFacts
-from crp_integrations.stores.sqlite.reading import SqliteTransaction
+from crp_integrations.stores.sqlite.store import SqliteTransaction
 from crp_integrations.stores.statements import Done
 
 _Batch = tuple[str, str]
@@ -218,15 +218,15 @@ class MemoryStore:
         if not write:
             kept = self._namespaces.get(namespace)
             reading = _read_empty() if kept is None else kept.reading()
-            with reading as connection:
-                yield from _facets(connection, namespace, write=False)
+            with reading as connection, _facets(connection, namespace, write=False) as found:
+                yield found
             return
         with self._writers.held(namespace):
             with self._lock:
                 self._check(namespace)
                 kept = self._namespaces.setdefault(namespace, _MemoryNamespace())
-            with kept.writing() as connection:
-                yield from _facets(connection, namespace, write=True)
+            with kept.writing() as connection, _facets(connection, namespace, write=True) as found:
+                yield found
 
     def namespaces(self) -> list[str]:
         """Names of the namespaces that were ever written, ascending."""
@@ -240,7 +240,7 @@ class MemoryStore:
     def scratch(self) -> FileScratch:
         """A scratch in memory, for what an ingestion puts down."""
         self._refuse_closed()
-        return in_memory()
+        return memory_scratch()
 
     def scrub(self, namespace: str) -> bool:
         """Do nothing: there are no files."""
@@ -291,10 +291,6 @@ def _read_empty() -> Iterator[Connection]:
 
 def _facets(
     connection: Connection | _SharedConnection, namespace: str, *, write: bool
-) -> Iterator[SqliteTransaction]:
-    """Give out the facets once; they refuse everything afterwards."""
+) -> AbstractContextManager[SqliteTransaction]:
     gate = Gate(write=write)
-    try:
-        yield SqliteTransaction(SqliteFacts(connection, gate, namespace), connection, gate)
-    finally:
-        gate.shut()
+    return facets(RelationalFacts(connection, gate, namespace), connection, gate)

@@ -12,11 +12,11 @@ from crp_integrations.cli.app import app
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.records import Edge
 from crp_integrations.guard.subjects import Subject
-from crp_integrations.stores import moving
+from crp_integrations.stores import transfer
 from crp_integrations.stores.memory import MemoryStore
-from crp_integrations.stores.moving import TABLES, move
 from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.stores.sqlite import SqliteStore
+from crp_integrations.stores.transfer import TABLES, move
 from tests.postgres import postgres_address  # noqa: F401 - a fixture
 from tests.stores.postgres_processes import OPTIONS
 
@@ -167,7 +167,7 @@ def test_a_copy_that_was_cut_off_goes_on(tenants, postgres_address, monkeypatch)
         return move(old, new, name, told)
 
     with monkeypatch.context() as patch:
-        patch.setattr(moving, "move", cut)
+        patch.setattr(transfer, "move", cut)
         assert "gone" in str(migrated(tenants, postgres_address).exception)
     again = migrated(tenants, postgres_address)
     assert again.exit_code == 0, again.exception

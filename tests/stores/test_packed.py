@@ -9,12 +9,12 @@ import pytest
 
 from crp_integrations.receipt.records import LeftOut
 from crp_integrations.session.ports import sessions_of
-from crp_integrations.stores.moving import move
-from crp_integrations.stores.sqlite import SqliteStore, packed
+from crp_integrations.stores.relational import fact_references
+from crp_integrations.stores.sqlite import SqliteStore
+from crp_integrations.stores.transfer import move
 from crp_integrations.testing.conformance_receipts import receipt, receipts_in
 from crp_integrations.testing.conformance_sessions import prior, session, window
 from crp_integrations.testing.records import NAMESPACE, NOON
-from tests.stores.test_migrations import older_version
 
 MANY = 5
 
@@ -75,13 +75,13 @@ def test_a_window_writes_nothing_into_the_index(store: SqliteStore) -> None:
     assert [rows(store.root, name) for name in ("window_packed", "receipt_packed")] == [MANY, MANY]
 
 
-@pytest.mark.parametrize("at_a_time", [1, 2, packed.SPREAD])
+@pytest.mark.parametrize("at_a_time", [1, 2, fact_references.SPREAD])
 @pytest.mark.parametrize("how", ["fact", "source"])
 def test_an_erasure_finds_what_is_packed(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch, at_a_time: int, how: str
 ) -> None:
     """Also what is beyond the part that it puts into the index; the others stay as they are."""
-    monkeypatch.setattr(packed, "SPREAD", at_a_time)
+    monkeypatch.setattr(fact_references, "SPREAD", at_a_time)
     for number in (MANY, 1):
         with store.begin(NAMESPACE) as transaction:
             facts, source = ([f"f-{number}"], "") if how == "fact" else ([], f"doc-{number}")
@@ -93,34 +93,6 @@ def test_an_erasure_finds_what_is_packed(
         sessions_of(transaction).withdraw(["common"], NOON)
     assert kept(store) == [(False, 0), *[(False, 1)] * (MANY - 2), (False, 0)]
     assert store.check(NAMESPACE) == []
-
-
-def test_what_an_older_version_put_into_the_index_is_found(tmp_path: Path) -> None:
-    path = older_version(tmp_path / "kb", 5)
-    connection = sqlite3.connect(path)
-    connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute(
-        "INSERT INTO sessions VALUES ('s1', '', '2026', ?)", [session("s1").model_dump_json()]
-    )
-    node = window(1, "s1")
-    connection.execute(
-        "INSERT INTO windows (window_id, session_id, window_number, continuation_id, closed_at, "
-        "record) VALUES (?, 's1', 1, '', '2026', ?)",
-        [node.window_id, node.model_dump_json()],
-    )
-    connection.execute(
-        "INSERT INTO window_contents VALUES (1, x'00', ?, NULL)",
-        [prior(1, "f-1").model_dump_json()],
-    )
-    connection.execute("INSERT INTO window_facts VALUES (1, 'f-1')")
-    connection.commit()
-    connection.close()
-    store = SqliteStore(tmp_path / "kb")
-    said(store, 2)
-    with store.begin(NAMESPACE) as transaction:
-        assert sessions_of(transaction).withdraw(["f-1"], NOON) == 1
-        assert sessions_of(transaction).priors([node.window_id]) == {}
-    assert kept(store) == [(True, 2)]
 
 
 def test_a_damaged_row_does_not_hold_up_an_erasure(store: SqliteStore) -> None:

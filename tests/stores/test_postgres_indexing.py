@@ -12,7 +12,7 @@ from crp_integrations import Relay
 from crp_integrations.errors import StoreBusy, StoreError
 from crp_integrations.fabric.ports.searching import searching_in
 from crp_integrations.relay.facets.batches import ingest_over
-from crp_integrations.stores.postgres import PostgresStore, searching
+from crp_integrations.stores.postgres import PostgresStore, vector_search
 from crp_integrations.stores.postgres.schema import schema_of
 from crp_integrations.stores.postgres.session import MOST_PREPARED, Session
 from crp_integrations.testing.records import NAMESPACE, fact, rows
@@ -118,13 +118,13 @@ def test_files_over_an_executor_build_the_index_once_at_their_end(
     for page in pages:
         page.write_text(f"This page tells quite a lot about {page.stem} at night.\n")
     sizes = []
-    build = searching.build
+    build = vector_search.build
 
     def built(connection, dimensions):
         sizes.append(connection.one("SELECT count(*) FROM vectors")[0])
         build(connection, dimensions)
 
-    monkeypatch.setattr(searching, "build", built)
+    monkeypatch.setattr(vector_search, "build", built)
 
     def begun() -> Relay:
         return Relay.open(PostgresStore(postgres_address, index_from=3), **OPTIONS)
@@ -152,7 +152,7 @@ def test_what_is_committed_stays_when_its_index_cannot_be_built(
         raise StoreBusy("another one holds the table")
 
     with monkeypatch.context() as patch, caplog.at_level(logging.WARNING):
-        patch.setattr(searching, "build", busy)
+        patch.setattr(vector_search, "build", busy)
         add(stores[0], "a", "b", "c")
     assert "is not built" in caplog.text
     assert not indexed(postgres_address)

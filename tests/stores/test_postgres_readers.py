@@ -17,8 +17,8 @@ from crp_integrations.fabric.records import Fact
 from crp_integrations.guard.subjects import Subject
 from crp_integrations.stores.postgres import PostgresStore
 from crp_integrations.stores.postgres.connection import Connection
-from crp_integrations.stores.postgres.rights import SEALING
 from crp_integrations.stores.postgres.schema import schema_of
+from crp_integrations.stores.postgres.tenants import SEALING
 from crp_integrations.testing.records import NOON
 from crp_integrations.vocabulary import Strategy
 from tests.doubles import ScriptedModel

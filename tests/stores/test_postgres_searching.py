@@ -11,7 +11,7 @@ from crp_integrations import Relay
 from crp_integrations.errors import EngineError, StoreBusy, StoreError
 from crp_integrations.fabric.ports.searching import searching_in
 from crp_integrations.fabric.search.stored import StoredIndex
-from crp_integrations.stores.postgres import PostgresStore, searching
+from crp_integrations.stores.postgres import PostgresStore, vector_search
 from crp_integrations.stores.postgres.connection import Connection
 from crp_integrations.stores.postgres.dialect import vector_sent
 from crp_integrations.stores.postgres.session import Session
@@ -187,13 +187,13 @@ def test_a_search_of_the_fabric_ends_with_its_statement(postgres_address, trips)
 def test_rows_that_are_many_are_sent_one_by_one_and_are_the_same(store, monkeypatch, k):
     with store.begin(NAMESPACE, write=False) as transaction:
         together = searching_in(transaction.facts).nearest(vector(), k)
-    monkeypatch.setattr(searching, "MOST_TOGETHER", 0)
-    searching._statement.cache_clear()
+    monkeypatch.setattr(vector_search, "MOST_TOGETHER", 0)
+    vector_search._statement.cache_clear()
     with store.begin(NAMESPACE, write=False) as transaction:
         alone = searching_in(transaction.facts).nearest(vector(), k)
-    searching._statement.cache_clear()
+    vector_search._statement.cache_clear()
     assert together[0] == alone[0] and np.array_equal(together[1], alone[1])
-    assert len(together[0]) == min(k + searching.SPARE, len(TEXTS))
+    assert len(together[0]) == min(k + vector_search.SPARE, len(TEXTS))
 
 
 def test_nothing_that_is_found_is_no_row(store):
@@ -208,7 +208,7 @@ def sent(*lengths: int) -> bytes:
 
 
 def test_rows_and_ids_come_as_they_were_stored():
-    ids, found = searching._block([(b"a\0\x1a0b\x1a1", sent(3, 3)), (b"c", sent(3))], 3)
+    ids, found = vector_search._block([(b"a\0\x1a0b\x1a1", sent(3, 3)), (b"c", sent(3))], 3)
     assert ids == ["a", "\0b\x1a", "c"]
     assert found.dtype == np.float32 and found.flags.c_contiguous
     assert np.array_equal(found, [[0, 1, 2]] * 3)
@@ -218,4 +218,4 @@ def test_rows_and_ids_come_as_they_were_stored():
 def test_a_row_of_another_length_is_refused_by_its_fact(lengths):
     first = next(place for place, length in enumerate(lengths) if length != 3)
     with pytest.raises(EngineError, match=f"of fact {'abc'[first]} has {lengths[first]} numbers"):
-        searching._block([(b"a\0b\0c", sent(*lengths))], 3)
+        vector_search._block([(b"a\0b\0c", sent(*lengths))], 3)

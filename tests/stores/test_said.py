@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from crp_integrations.errors import StoreError
 from crp_integrations.session.records import WindowNode
-from crp_integrations.stores.said import Said, said
+from crp_integrations.stores.relational.window_contents import WindowContent, content_of
 from crp_integrations.vocabulary import Strategy
 from tests.doubles import NOON
 
@@ -30,7 +30,7 @@ REPORTS = st.recursive(
 )
 
 
-def named(report: str) -> Said | None:
+def named(report: str) -> WindowContent | None:
     node = WindowNode(
         window_id="crp_win_1",
         session_id="crp_sess_0123456789abcdef",
@@ -41,7 +41,7 @@ def named(report: str) -> Said | None:
         timestamp=NOON.now().isoformat(),
         outcome="released",
     )
-    return said(node, None, report, ["shown"], [])
+    return content_of(node, None, report, ["shown"], [])
 
 
 def ids(value: Any) -> Iterator[str]:

@@ -21,9 +21,10 @@ from crp_integrations.errors import (
     StoreError,
     StoreNewer,
 )
-from crp_integrations.stores.sqlite import SqliteStore, pool
+from crp_integrations.stores.sqlite import SqliteStore
+from crp_integrations.stores.sqlite import connection as connections
 from crp_integrations.stores.sqlite.connection import Connection
-from crp_integrations.stores.sqlite.migrations import MIGRATIONS, VERSION
+from crp_integrations.stores.sqlite.schema import STEPS
 from crp_integrations.testing.records import KEY, NAMESPACE, OTHER
 from tests.stores import processes
 
@@ -107,7 +108,7 @@ def test_write_ahead_log_with_every_commit_on_disk(tmp_path: Path) -> None:
     database = made(tmp_path / "kb")
     connection = sqlite3.connect(database)
     assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-    assert connection.execute("PRAGMA user_version").fetchone() == (VERSION,)
+    assert connection.execute("PRAGMA user_version").fetchone() == (len(STEPS),)
     connection.close()
     store = SqliteStore(tmp_path / "kb")
     with store.begin(NAMESPACE) as transaction:
@@ -252,15 +253,11 @@ def test_who_removes_the_triggers_still_breaks_the_chain(tmp_path: Path) -> None
 @pytest.mark.parametrize("write", [READ, WRITE])
 def test_a_newer_store_is_left_alone(tmp_path: Path, write: bool) -> None:
     database = made(tmp_path / "kb")
-    raw(database, f"PRAGMA user_version = {VERSION + 1}")
+    raw(database, f"PRAGMA user_version = {len(STEPS) + 1}")
     store = SqliteStore(tmp_path / "kb")
-    with pytest.raises(StoreNewer, match=str(VERSION + 1)), store.begin(NAMESPACE, write=write):
+    with pytest.raises(StoreNewer, match=str(len(STEPS) + 1)), store.begin(NAMESPACE, write=write):
         raise AssertionError("a transaction was begun")
     store.close()
-
-
-def test_migrations_are_numbered_without_gaps() -> None:
-    assert [one.number for one in MIGRATIONS] == list(range(1, VERSION + 1))
 
 
 def test_a_database_moved_to_another_namespace_is_refused(tmp_path: Path) -> None:
@@ -424,7 +421,7 @@ def test_connections_of_many_namespaces_do_not_pile_up(
             super().close()
             alive.discard(self)
 
-    monkeypatch.setattr(pool, "Connection", Counted)
+    monkeypatch.setattr(connections, "Connection", Counted)
     monkeypatch.setattr("crp_integrations.stores.sqlite.store.KEPT", 3)
     store = SqliteStore(tmp_path / "kb")
     with store.begin("tenant-0") as long:

@@ -19,8 +19,8 @@ from psycopg.types.array import ListBinaryDumper
 from psycopg.types.array import ListDumper as TextListDumper
 from psycopg.types.string import StrBinaryDumper, StrDumper, StrDumperUnknown
 
-from crp_integrations.stores.sqlite.migrations import TOUCHED_SQL as SQLITE_TOUCHED_SQL
 from crp_integrations.stores.statements import AMONG, Among, Packed
+from crp_integrations.stores.statements import TOUCHED_SQL as SQLITE_TOUCHED_SQL
 
 ESCAPE = "\x1a"
 TOUCHED_SQL = SQLITE_TOUCHED_SQL.replace("max(", "greatest(", 1)

@@ -1,7 +1,13 @@
-"""The connections of a store: opened when they are needed, met again when the server was lost."""
+"""The connections of a store: opened when they are needed, met again when the server was lost.
+
+One more listens to what other processes erased, so that memory lets go of it. Every read asks for
+the state that is committed, so nothing erased is ever retrieved; that is about texts which a
+process keeps ready for its next question.
+"""
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import time
@@ -19,13 +25,78 @@ from crp_integrations.stores.postgres.connection import Connection, translated
 from crp_integrations.stores.postgres.dialect import adapt
 from crp_integrations.stores.postgres.session import Session
 
+# The one channel: a note bears the schema of the namespace, a hash, and nothing else.
+CHANNEL = "crp_erased"
+# How long to wait before asking again whether the store was closed, and after a lost connection.
+PAUSE_SECONDS = 0.25
+# And after a refusal, as of a standby, which may be promoted.
+REFUSED_SECONDS = 5.0
+
+_log = logging.getLogger(__name__)
+
+
+class Listener:
+    """Listens on a connection of its own for as long as its store is open."""
+
+    def __init__(self, address: str, forget: Callable[[], None]) -> None:
+        """Do nothing yet.
+
+        Args:
+            forget: called after each note, and whenever one may have been missed.
+        """
+        self._address = address
+        self._forget = forget
+        self._closed = threading.Event()
+        self._listening = threading.Event()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to listen, once."""
+        if self._thread is not None:
+            return
+        with self._lock:
+            if self._thread is None and not self._closed.is_set():
+                self._thread = threading.Thread(target=self._run, name="crp-erased", daemon=True)
+                self._thread.start()
+
+    def listening(self, seconds: float) -> bool:
+        """Wait until the server was told; whether it was."""
+        return self._listening.wait(seconds)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        with self._lock:
+            self._closed.set()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            try:
+                with psycopg.connect(self._address, autocommit=True) as raw:
+                    raw.execute(f"LISTEN {CHANNEL}")
+                    self._listening.set()
+                    # Whatever was told before is not known here.
+                    self._forget()
+                    self._take(raw)
+            except psycopg.Error as error:
+                self._listening.clear()
+                _log.info("the server's notes are not heard: %s", type(error).__name__)
+                lost = isinstance(error, psycopg.OperationalError)
+                self._closed.wait(PAUSE_SECONDS if lost else REFUSED_SECONDS)
+
+    def _take(self, raw: psycopg.Connection) -> None:
+        while not self._closed.is_set():
+            for _ in raw.notifies(timeout=PAUSE_SECONDS, stop_after=1):
+                self._forget()
+
+
 # A connection that was in use so lately is taken without a question to the server.
 TRUSTED_SECONDS = 1.0
 # Until a first connection is made, so often it is asked whether the server refused it.
 _ASK_SECONDS = 0.05
-# The server's glibc returns blocks of 128 kB and more to the system, and takes them anew, page by
-# page, for every search. Once it was given back a larger one, it keeps those of up to that size.
-_KEEP_MEMORY = b"SELECT length(repeat('x', 4000000))"
 # What waiting does not mend. libpq tells no SQLSTATE of a login that fails (classes 28 and 3D),
 # only the server's sentence; one in another language is waited for, and said at the end.
 _REFUSED = re.compile(
@@ -207,7 +278,6 @@ class Pool:
                 schemas.set_up(raw)
                 # How long a statement waits for what another one holds.
                 raw.execute(f"SET lock_timeout = {round(1000 * self._busy_seconds)}".encode())
-                raw.execute(_KEEP_MEMORY)
         except CRPError as error:
             self._failed(error, began)
             raise

@@ -12,8 +12,7 @@ from psycopg.errors import Diagnostic
 from crp_integrations.language.stems import stems_of
 from crp_integrations.seals import sha256
 from crp_integrations.stores.postgres.connection import Connection
-from crp_integrations.stores.sqlite.migrations import RETRIEVABLE_SQL
-from crp_integrations.stores.sqlite.upkeep import FACTS_DUE, SHOWN, SLICE, WINDOWS_DUE
+from crp_integrations.stores.statements import FACTS_DUE, RETRIEVABLE_SQL, SHOWN, WINDOWS_DUE
 
 # Tables that hold content, by what is due. Written anew, they hold only rows that are there.
 CONTENTS = {
@@ -29,6 +28,8 @@ CONTENTS = {
 # The planner notes values of every column, and leaves the old notes in the file of its catalogue.
 # Only who owns the database may write that anew; the server passes over it for a tenant's login.
 FORGET_STATISTICS = "VACUUM (FULL, VERBOSE) pg_catalog.pg_statistic"
+# Facts whose texts are read at a time.
+SLICE = 1_000
 # How the server tells of rows that it had to copy because a transaction may still read them.
 _KEPT = re.compile(r"(\d+) dead row versions? cannot be removed yet")
 

@@ -24,7 +24,7 @@ from crp_integrations.errors import StoreError
 from crp_integrations.fabric.ports import Cached, Found, Transaction
 from crp_integrations.records import Record
 from crp_integrations.seals import sha256_hex
-from crp_integrations.stores.keys import FILE_MODE, make_folder, sync_folder
+from crp_integrations.stores.files import FILE_MODE, make_folder, sync_folder
 
 FOLDER = "cache"
 # A file without a manifest that nobody touched for so long belongs to a process that is gone.

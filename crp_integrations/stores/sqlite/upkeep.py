@@ -7,31 +7,12 @@ from collections.abc import Iterator, Mapping
 
 from crp_integrations.errors import StoreDamaged
 from crp_integrations.seals import sha256
+from crp_integrations.stores.relational.rows import STATUSES, bogus_status, number
 from crp_integrations.stores.sqlite.connection import PAUSE_SECONDS, Connection
-from crp_integrations.stores.sqlite.values import STATUSES, bogus_status, number
-from crp_integrations.stores.statements import AMONG, Statements, among
+from crp_integrations.stores.statements import AMONG, FACTS_DUE, SHOWN, WINDOWS_DUE, among
 
-# Noted in `own` while bytes of removed facts, or of what windows said, may be in the files. For
-# facts the files are rewritten; what windows said is in the log alone.
-FACTS_DUE = "scrub_due"
-WINDOWS_DUE = "scrub_windows_due"
 # Facts whose texts are read at a time.
 SLICE = 1_000
-# How many sentences of one kind are worth reading.
-SHOWN = 20
-
-
-def note_due(connection: Statements, name: str) -> None:
-    """Note in the open transaction that bytes are left which `scrub` has to take off the disk.
-
-    Args:
-        name: `FACTS_DUE` or `WINDOWS_DUE`.
-    """
-    connection.execute(
-        "INSERT INTO own (name, value) VALUES (?, 1) "
-        "ON CONFLICT (name) DO UPDATE SET value = own.value + 1",
-        [name],
-    )
 
 
 def scrub_due(connection: Connection) -> dict[str, int]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from crp_integrations.audit.records import Event, WindowSeal
 from crp_integrations.errors import StoreError
 from crp_integrations.stores import rules
-from crp_integrations.stores.sqlite.rows import columns, insertion, record, row
+from crp_integrations.stores.relational.rows import columns, insertion, record, row
 from crp_integrations.stores.statements import Statements
 
 EVENT_COLUMNS = ", ".join(columns(Event))
@@ -22,7 +22,7 @@ PAGE = 1_000
 FIRST_INTEGER = -(2**63)
 
 
-class SqliteJournal:
+class RelationalJournal:
     """Events and window seals of one namespace. Append-only."""
 
     def __init__(self, connection: Statements, gate: rules.Gate) -> None:

@@ -24,7 +24,7 @@ SPREAD: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class References:
     """What one window or receipt names.
 
     Attributes:
@@ -41,7 +41,7 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ReferenceTable:
     """Windows or receipts.
 
     Attributes:
@@ -53,11 +53,13 @@ class Kind:
 
     table: str
     key: str
-    spread: Callable[[Statements, Sequence[Named]], None]
+    spread: Callable[[Statements, Sequence[References]], None]
     paired: bool = False
 
 
-def keep(connection: Statements, kind: Kind, named: Named, *, packed: bool = True) -> None:
+def keep(
+    connection: Statements, kind: ReferenceTable, named: References, *, packed: bool = True
+) -> None:
     """Keep what a window or receipt names, within the transaction that is open.
 
     Args:
@@ -75,7 +77,7 @@ def keep(connection: Statements, kind: Kind, named: Named, *, packed: bool = Tru
     )
 
 
-def spread(connection: Statements, kind: Kind) -> None:
+def spread(connection: Statements, kind: ReferenceTable) -> None:
     """Put what was packed longest ago into the index, within the transaction that is open."""
     if not connection.packs_references:
         return
@@ -88,7 +90,7 @@ def spread(connection: Statements, kind: Kind) -> None:
     )
 
 
-def left(connection: Statements, kind: Kind) -> Iterator[Named]:
+def left(connection: Statements, kind: ReferenceTable) -> Iterator[References]:
     """What is packed still, by number."""
     if not connection.packs_references:
         return
@@ -98,7 +100,7 @@ def left(connection: Statements, kind: Kind) -> Iterator[Named]:
         page = _page(connection, kind, page[-1].number)
 
 
-def of(connection: Statements, kind: Kind, number: int) -> Named | None:
+def of(connection: Statements, kind: ReferenceTable, number: int) -> References | None:
     """What one window or receipt names; None where that is not packed."""
     if not connection.packs_references:
         return None
@@ -108,7 +110,7 @@ def of(connection: Statements, kind: Kind, number: int) -> Named | None:
     return _named(kind, *found[0]) if found else None
 
 
-def _page(connection: Statements, kind: Kind, after: int) -> list[Named]:
+def _page(connection: Statements, kind: ReferenceTable, after: int) -> list[References]:
     found = connection.rows(
         f"SELECT {kind.key}, facts, sources FROM {kind.table} WHERE {kind.key} > ? "
         f"ORDER BY {kind.key} LIMIT ?",
@@ -117,17 +119,17 @@ def _page(connection: Statements, kind: Kind, after: int) -> list[Named]:
     return [_named(kind, *row) for row in found]
 
 
-def _named(kind: Kind, number: int, facts: str, sources: str) -> Named:
+def _named(kind: ReferenceTable, number: int, facts: str, sources: str) -> References:
     try:
-        found = Named(number, tuple(json.loads(facts)), tuple(json.loads(sources)))
+        found = References(number, tuple(json.loads(facts)), tuple(json.loads(sources)))
     except (ValueError, TypeError):
-        return Named(number, (), (), damaged=True)
+        return References(number, (), (), damaged=True)
     if kind.paired and len(found.facts) != len(found.sources):
-        return Named(number, (), (), damaged=True)
+        return References(number, (), (), damaged=True)
     return found
 
 
-def _windows(connection: Statements, some: Sequence[Named]) -> None:
+def _windows(connection: Statements, some: Sequence[References]) -> None:
     for table, column, pairs in (
         ("window_facts", "fact_id", [(id_, one.number) for one in some for id_ in one.facts]),
         ("window_sources", "source_id", [(id_, one.number) for one in some for id_ in one.sources]),
@@ -139,7 +141,7 @@ def _windows(connection: Statements, some: Sequence[Named]) -> None:
             )
 
 
-def _receipts(connection: Statements, some: Sequence[Named]) -> None:
+def _receipts(connection: Statements, some: Sequence[References]) -> None:
     rows = sorted(
         (fact, one.number, source)
         for one in some
@@ -152,5 +154,5 @@ def _receipts(connection: Statements, some: Sequence[Named]) -> None:
     )
 
 
-WINDOWS: Final = Kind("window_packed", '"window"', _windows)
-RECEIPTS: Final = Kind("receipt_packed", "place", _receipts, paired=True)
+WINDOWS: Final = ReferenceTable("window_packed", '"window"', _windows)
+RECEIPTS: Final = ReferenceTable("receipt_packed", "place", _receipts, paired=True)

@@ -12,9 +12,8 @@ import numpy.typing as npt
 
 from crp_integrations.errors import StoreDamaged, StoreError
 from crp_integrations.stores import rules
-from crp_integrations.stores.sqlite.base import Part
-from crp_integrations.stores.sqlite.migrations import RETRIEVABLE_SQL
-from crp_integrations.stores.statements import AMONG, Packed, among
+from crp_integrations.stores.relational.transaction import FactsPart
+from crp_integrations.stores.statements import AMONG, RETRIEVABLE_SQL, Packed, among
 from crp_integrations.vectors import FloatRows, from_bytes, to_bytes
 
 # From so many ids on, most of a namespace is read in the order of its file.
@@ -27,7 +26,7 @@ _NO_VECTOR = (
 )
 
 
-class Vectors(Part):
+class FactVectors(FactsPart):
     """Vectors of the facts of one namespace."""
 
     def vectors(self, ids: Sequence[str], *, prepared_for: str | None = None) -> FloatRows:

@@ -22,9 +22,15 @@ from crp_integrations.receipt.records import (
 )
 from crp_integrations.receipt.statement import Statement
 from crp_integrations.stores import rules
-from crp_integrations.stores.sqlite import packed
-from crp_integrations.stores.sqlite.upkeep import SHOWN, WINDOWS_DUE, note_due
-from crp_integrations.stores.statements import AMONG, Statements, among
+from crp_integrations.stores.relational import fact_references
+from crp_integrations.stores.statements import (
+    AMONG,
+    SHOWN,
+    WINDOWS_DUE,
+    Statements,
+    among,
+    note_due,
+)
 
 COLUMNS = "place, payload, signature, key, texts"
 READ = f"SELECT {COLUMNS} FROM receipts LEFT JOIN receipt_contents USING (place)"
@@ -40,7 +46,7 @@ ADD = (
 ADD_CONTENT = "INSERT INTO receipt_contents (place, padding, texts) VALUES (?, ?, ?)"
 
 
-class SqliteReceipts:
+class RelationalReceipts:
     """Receipts of one namespace, and their log."""
 
     def __init__(self, connection: Statements, gate: rules.Gate) -> None:
@@ -152,7 +158,7 @@ def erase(
     """
     wanted: dict[int, set[str]] = {}
     touched: set[str] = set()
-    packed.spread(connection, packed.RECEIPTS)
+    fact_references.spread(connection, fact_references.RECEIPTS)
     for place, id_ in connection.rows(
         f"SELECT place, fact_id FROM receipt_facts WHERE fact_id {AMONG} UNION "
         "SELECT place, fact_id FROM receipt_facts WHERE source_id = ? AND source_id <> ''",
@@ -160,7 +166,7 @@ def erase(
     ):
         wanted.setdefault(place, set()).add(id_)
     gone = {*fact_ids}
-    for one in packed.left(connection, packed.RECEIPTS):
+    for one in fact_references.left(connection, fact_references.RECEIPTS):
         if one.damaged:
             touched.add(_silenced(connection, one.number))
             continue
@@ -230,7 +236,7 @@ def _replace(connection: Statements, place: int, old: Receipt, new: Receipt) -> 
     if new.texts == old.texts:
         return set()
     rows = connection.rows("SELECT fact_id, source_id FROM receipt_facts WHERE place = ?", [place])
-    still = packed.of(connection, packed.RECEIPTS, place)
+    still = fact_references.of(connection, fact_references.RECEIPTS, place)
     sources = dict(zip(still.facts, still.sources, strict=True)) if still else dict(rows)
     # Its facts go with it, see the tables.
     connection.execute("DELETE FROM receipt_contents WHERE place = ?", [place])
@@ -259,8 +265,8 @@ def _keep(
             if leaf.fact_id and not isinstance(text, LeftOut)
         ]
     )
-    named = packed.Named(place, facts, tuple([sources.get(id_, "") for id_ in facts]))
-    packed.keep(connection, packed.RECEIPTS, named, packed=in_row)
+    named = fact_references.References(place, facts, tuple([sources.get(id_, "") for id_ in facts]))
+    fact_references.keep(connection, fact_references.RECEIPTS, named, packed=in_row)
 
 
 def _receipt(row: Sequence[Any]) -> tuple[int, Receipt]:

@@ -10,11 +10,10 @@ from datetime import datetime
 from crp_integrations.fabric.records import Fact
 from crp_integrations.seals import iso
 from crp_integrations.stores import rules
-from crp_integrations.stores.sqlite import uses
-from crp_integrations.stores.sqlite.base import Part
-from crp_integrations.stores.sqlite.moments import sortable
-from crp_integrations.stores.sqlite.rows import columns, row
-from crp_integrations.stores.sqlite.shown import empty
+from crp_integrations.stores.relational import usage
+from crp_integrations.stores.relational.rows import columns, row, sortable
+from crp_integrations.stores.relational.transaction import FactsPart
+from crp_integrations.stores.relational.window_contents import empty_windows
 from crp_integrations.stores.statements import AMONG, Among, Packed, among
 from crp_integrations.vectors import FloatRows, to_bytes
 from crp_integrations.vocabulary import FactStatus
@@ -23,7 +22,7 @@ _ASSIGNMENTS = ", ".join(f"{name} = ?" for name in ("expires_at", *columns(Fact)
 REPLACE_FACT = f"UPDATE facts SET {_ASSIGNMENTS} WHERE fact = ?"
 
 
-class Edits(Part):
+class FactEdits(FactsPart):
     """Changes of the facts of one namespace."""
 
     def replace(self, facts: Sequence[Fact], vectors: FloatRows | None = None) -> None:
@@ -60,7 +59,7 @@ class Edits(Part):
             REPLACE_FACT,
             ((sortable(f.expires_at), *row(f), numbers[f.fact_id]) for f in named),
         )
-        uses.forget(self._connection, [numbers[f.fact_id] for f in named])
+        usage.forget(self._connection, [numbers[f.fact_id] for f in named])
         if vectors is not None:
             self._connection.executemany(
                 "UPDATE vectors SET vector = ? WHERE fact = ?",
@@ -83,7 +82,7 @@ class Edits(Part):
             f"(SELECT content_hash FROM facts WHERE fact {AMONG})",
             [numbers],
         )
-        empty(self._connection, list(known))
+        empty_windows(self._connection, list(known))
         # Vectors, counts and edges go with their fact, see the tables.
         self._connection.execute(f"DELETE FROM facts WHERE fact {AMONG}", [numbers])
         self._leave_to_scrub()
@@ -133,4 +132,4 @@ class Edits(Part):
     def touch(self, ids: Sequence[str], at: datetime) -> None:
         """Record that facts were put into an envelope."""
         self._gate.writing()
-        uses.touch(self._connection, ids, at)
+        usage.touch(self._connection, ids, at)

@@ -1,4 +1,4 @@
-"""Records to rows and back. A row that no longer makes its record is damage."""
+"""Records to rows and back; a value that does not read back is damage, and is named."""
 
 from __future__ import annotations
 
@@ -11,12 +11,77 @@ from pydantic import ValidationError
 
 from crp_integrations.errors import StoreDamaged, StoreError
 from crp_integrations.fabric.decay import DECAY_KEY, carried
+from crp_integrations.fabric.kept import WAY_OUT
 from crp_integrations.fabric.ports import Brief
 from crp_integrations.fabric.records import Fact
 from crp_integrations.records import Record
 from crp_integrations.seals import canonical, iso, sha256
-from crp_integrations.stores.sqlite.values import damaged
-from crp_integrations.stores.sqlite.values import status as word_of
+from crp_integrations.vocabulary import FactStatus
+
+_Kind = TypeVar("_Kind")
+STATUSES = {status.value: status for status in FactStatus}
+
+
+def number(value: Any, what: str) -> int:
+    """A number that was stored.
+
+    Args:
+        what: its name for the sentence.
+
+    Raises:
+        StoreDamaged: it is something else.
+    """
+    try:
+        return int(value)
+    except (TypeError, ValueError) as error:
+        raise damaged(f"the stored {what} is {value!r:.40}, wanted a number") from error
+
+
+def status_of(word: Any, fact_id: str) -> FactStatus:
+    """The status of a fact.
+
+    Raises:
+        StoreDamaged: it is no status.
+    """
+    found = STATUSES.get(word)
+    if found is None:
+        raise damaged(bogus_status(word, fact_id))
+    return found
+
+
+def bogus_status(word: Any, fact_id: str) -> str:
+    """What is wrong with a fact whose status is none."""
+    return f"fact {fact_id} has the status {word!r:.40}, wanted one of {', '.join(STATUSES)}"
+
+
+def from_json(text: Any, kind: type[_Kind], what: str) -> _Kind:
+    """What was stored as JSON.
+
+    Args:
+        kind: `list` or `dict`.
+
+    Raises:
+        StoreDamaged: it is no JSON, or of another kind. The text may be a fact's, so it is not
+            shown.
+    """
+    try:
+        found = json.loads(text)
+    except (TypeError, ValueError) as error:
+        raise damaged(f"{what} are not JSON") from error
+    if not isinstance(found, kind):
+        raise damaged(f"{what} are a {type(found).__name__}, wanted a {kind.__name__}")
+    return found
+
+
+def damaged(sentence: str) -> StoreDamaged:
+    """The error with the way out behind the sentence."""
+    return StoreDamaged(f"{sentence}; {WAY_OUT}")
+
+
+def sortable(moment: datetime | None) -> str | None:
+    """ISO 8601 in UTC, always with microseconds."""
+    return None if moment is None else moment.astimezone(UTC).isoformat(timespec="microseconds")
+
 
 Stored = TypeVar("Stored", bound=Record)
 
@@ -29,9 +94,9 @@ BRIEF_COLUMNS = (
 )
 _BRIEF_SCHEMAS = frozenset({"fact/1", "fact/2"})
 
-# Fields whose values are words, numbers and moments, so that a wrong one can be told.
+# Fields whose values are words, numbers and moments, so that a wrong one can be shown.
 _MOMENTS = ("ingested_at", "modified_at", "last_accessed_at", "archived_at")
-_TOLD = ("status", "kind", "importance_weight", "access_count", "fact_count", "ttl", *_MOMENTS)
+_SHOWN = ("status", "kind", "importance_weight", "access_count", "fact_count", "ttl", *_MOMENTS)
 
 # Columns that hold JSON, by the type that they hold.
 JSON_COLUMNS = frozenset({"labels", "metadata", "data"})
@@ -98,7 +163,7 @@ def _unread(kind: type[Record], fields: Mapping[str, Any], error: Exception) -> 
     told = f"a stored record of {kind.SCHEMA} does not read back: {own} {type(error).__name__}"
     if isinstance(error, ValidationError):
         wrong = [one["loc"][0] for one in error.errors(include_input=False) if one["loc"]]
-        shown = [f"its {name} is {fields[name]!r:.40}" for name in _TOLD if name in wrong]
+        shown = [f"its {name} is {fields[name]!r:.40}" for name in _SHOWN if name in wrong]
         told = f"{told}{''.join(f', {one}' for one in shown)}"
     return told
 
@@ -140,7 +205,7 @@ def brief(values: Sequence[Any]) -> Brief:
             importance,
             None if community is None else str(community),
             None if ingested_at is None else _moment(ingested_at),
-            word_of(status, id),
+            status_of(status, id),
             () if labels == "[]" else _labels(labels),
             None if metadata is None else carried(json.loads(metadata)),
         )

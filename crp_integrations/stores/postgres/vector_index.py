@@ -16,9 +16,9 @@ from contextlib import AbstractContextManager, contextmanager
 
 from crp_integrations.errors import StoreError
 from crp_integrations.stores.postgres import schema as schemas
-from crp_integrations.stores.postgres import searching
+from crp_integrations.stores.postgres import vector_search
 from crp_integrations.stores.postgres.connection import Connection
-from crp_integrations.stores.postgres.searching import INDEXED, MOST_DIMENSIONS
+from crp_integrations.stores.postgres.vector_search import INDEXED, MOST_DIMENSIONS
 
 # A load goes with its connection, so one that was killed keeps nobody from building.
 _KEY = "hashtextextended(? || ' loading', 0)"
@@ -33,7 +33,7 @@ DROP_MILLISECONDS = 3_000
 _log = logging.getLogger(__name__)
 
 
-class Indexing:
+class VectorIndexes:
     """The indexes of a store's namespaces, by their schemas."""
 
     def __init__(
@@ -102,7 +102,7 @@ class Indexing:
             connection.script(f"SET LOCAL lock_timeout = {DROP_MILLISECONDS}; {HOLD}")
             # Another process may have built it meanwhile.
             if due(dict(connection.rows(schemas.OWN)), self._index_from):
-                searching.drop(connection)
+                vector_search.drop(connection)
         return True
 
     def _built(self, connection: Connection, schema: str) -> bool:
@@ -113,7 +113,7 @@ class Indexing:
         own = dict(connection.rows(schemas.OWN))
         if not due(own, self._index_from):
             return False
-        searching.build(connection, own["dimensions"])
+        vector_search.build(connection, own["dimensions"])
         return True
 
 

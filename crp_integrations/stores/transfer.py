@@ -1,7 +1,7 @@
 """A namespace moved from one store to another, row by row: everything but what is derived.
 
-SQLite and PostgreSQL keep the same tables. The text index, the postings and the log of changes are
-made anew where the rows arrive.
+All stores keep the same tables. The text index, the postings and the log of changes are made anew
+where the rows arrive.
 """
 
 # ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
@@ -17,9 +17,9 @@ from crp_integrations.errors import StoreError
 from crp_integrations.fabric.ports import FactsFacet, Store
 from crp_integrations.fabric.records import Fact, Source
 from crp_integrations.fabric.search.hashes import Hashes
-from crp_integrations.stores.sqlite import packed
-from crp_integrations.stores.sqlite.facts import SqliteFacts
-from crp_integrations.stores.sqlite.rows import columns
+from crp_integrations.stores.relational import fact_references
+from crp_integrations.stores.relational.facts import RelationalFacts
+from crp_integrations.stores.relational.rows import columns
 from crp_integrations.stores.statements import Packed, Statements
 
 # Rows read and written at a time.
@@ -163,8 +163,8 @@ def _counts(connection: Statements) -> dict[str, int]:
     }
 
 
-def _tables(store: Store, facts: FactsFacet) -> SqliteFacts:
-    if not isinstance(facts, SqliteFacts):
+def _tables(store: Store, facts: FactsFacet) -> RelationalFacts:
+    if not isinstance(facts, RelationalFacts):
         raise StoreError(f"{store.name} keeps no tables; move between a folder and a database")
     return facts
 
@@ -183,15 +183,15 @@ def _pages(connection: Statements, table: Table) -> Iterator[list[tuple[Any, ...
 
 
 def _spread(source: Statements, target: Statements) -> None:
-    """Put into the target's index what the source has packed."""
-    for kind in (packed.WINDOWS, packed.RECEIPTS):
-        for one in packed.left(source, kind):
+    """Put into the target's index what the source has fact_references."""
+    for kind in (fact_references.WINDOWS, fact_references.RECEIPTS):
+        for one in fact_references.left(source, kind):
             if one.damaged:
                 raise StoreError(f"row {one.number} of {kind.table} does not read back")
             kind.spread(target, [one])
 
 
-def _write(facts: SqliteFacts, table: Table, page: list[tuple[Any, ...]]) -> None:
+def _write(facts: RelationalFacts, table: Table, page: list[tuple[Any, ...]]) -> None:
     names = list(table.columns)
     rows: list[Sequence[Any]] = [list(row) for row in page]
     if "padding" in names:

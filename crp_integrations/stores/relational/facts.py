@@ -11,14 +11,21 @@ from pydantic import ValidationError
 
 from crp_integrations.fabric.records import Edge, Fact, Source
 from crp_integrations.stores import rules
-from crp_integrations.stores.sqlite.changes import Changes
-from crp_integrations.stores.sqlite.edits import Edits
-from crp_integrations.stores.sqlite.finding import Finding
-from crp_integrations.stores.sqlite.moments import sortable
-from crp_integrations.stores.sqlite.prepared import Vectors
-from crp_integrations.stores.sqlite.rows import columns, insertion, record, replacing, row
-from crp_integrations.stores.sqlite.uses import FACTS
-from crp_integrations.stores.sqlite.values import damaged, number
+from crp_integrations.stores.relational.fact_edits import FactEdits
+from crp_integrations.stores.relational.fact_queries import FactQueries
+from crp_integrations.stores.relational.rows import (
+    columns,
+    damaged,
+    insertion,
+    number,
+    record,
+    replacing,
+    row,
+    sortable,
+)
+from crp_integrations.stores.relational.transaction import ChangeLog
+from crp_integrations.stores.relational.usage import FACTS
+from crp_integrations.stores.relational.vectors import FactVectors
 from crp_integrations.stores.statements import AMONG, Packed, Statements, among
 from crp_integrations.vectors import FloatRows, to_bytes
 
@@ -38,7 +45,7 @@ ADD_EDGE = replacing(
 )
 
 
-class SqliteFacts(Edits, Vectors, Finding, Changes):
+class RelationalFacts(FactEdits, FactVectors, FactQueries, ChangeLog):
     """Facts, vectors, sources, text index, token counts and edges of one namespace."""
 
     def generation(self) -> int:
@@ -127,7 +134,7 @@ class SqliteFacts(Edits, Vectors, Finding, Changes):
         """Columns and rows of facts that are about to arrive, with what is derived from them."""
         return names, rows
 
-    def settle_numbers(self, other: SqliteFacts) -> None:
+    def settle_numbers(self, other: RelationalFacts) -> None:
         """Take over another store's counters when all rows have arrived."""
         self._gate.writing()
         dimensions = other._dimensions()

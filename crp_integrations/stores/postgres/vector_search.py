@@ -14,13 +14,12 @@ import numpy.typing as npt
 
 from crp_integrations.errors import EngineError
 from crp_integrations.fabric.ports.searching import Labels
-from crp_integrations.stores.postgres import words
+from crp_integrations.stores.postgres import word_search
 from crp_integrations.stores.postgres.connection import Connection
 from crp_integrations.stores.postgres.dialect import ESCAPE, unescaped
-from crp_integrations.stores.postgres.ordering import Turn
-from crp_integrations.stores.postgres.series import SERIES
-from crp_integrations.stores.sqlite.migrations import RETRIEVABLE_SQL
-from crp_integrations.stores.statements import Among, Packed
+from crp_integrations.stores.postgres.tables import SERIES
+from crp_integrations.stores.rules import Gate
+from crp_integrations.stores.statements import RETRIEVABLE_SQL, Among, Packed
 from crp_integrations.vectors import FloatRows, to_bytes
 
 # The length of the vectors that the index is over stands under this name in `own`.
@@ -50,7 +49,7 @@ LABEL_SETS = f"""WITH RECURSIVE sets AS (
 class PostgresSearching:
     """The vector search of one transaction."""
 
-    def __init__(self, connection: Connection, turn: Turn, owned: Mapping[str, int] | None) -> None:
+    def __init__(self, connection: Connection, turn: Gate, owned: Mapping[str, int] | None) -> None:
         """Take the connection.
 
         Args:
@@ -122,14 +121,15 @@ class PostgresSearching:
         A transaction that only reads sees one state, so what it found stays right.
         """
         own = self._own()
-        asked = words.asking(self._connection, terms, k_words)
+        asked = word_search.asking(self._connection, terms, k_words)
         dimensions = own.get("dimensions", 0)
         if self._owned is None or asked is None or len(vector) != dimensions:
             return
         statement, values = self._asked(vector, k, own, label_sets=label_sets, among=None)
         found = self._rows(
             f"SELECT ids, sent, NULL::float8 FROM ({statement}) AS near "
-            f"UNION ALL SELECT textsend(fact_id), NULL, score FROM ({words.SEARCH}) AS worded",
+            "UNION ALL SELECT textsend(fact_id), NULL, score "
+            f"FROM ({word_search.SEARCH}) AS worded",
             [*values, *asked],
         )
         near = [(ids, sent) for ids, sent, score in found if score is None]

@@ -1,4 +1,4 @@
-"""Word search over postings of stems, scored as the other stores score it."""
+"""Word search over postings of stems, scored as SQLite's FTS5 scores it."""
 
 # ruff: noqa: S608 - only names of ours are put into a statement; every value is a parameter.
 
@@ -12,8 +12,7 @@ import numpy as np
 
 from crp_integrations.language.stems import stems_of
 from crp_integrations.stores.postgres.connection import Connection
-from crp_integrations.stores.sqlite.migrations import RETRIEVABLE_SQL
-from crp_integrations.stores.statements import Among
+from crp_integrations.stores.statements import RETRIEVABLE_SQL, Among
 
 # BM25 as SQLite's FTS5 has it; a term that half of all facts hold or more weighs `LEAST_IDF`.
 K1 = 1.2

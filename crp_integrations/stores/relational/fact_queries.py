@@ -15,13 +15,16 @@ from crp_integrations.fabric.ports import Brief, Outline
 from crp_integrations.fabric.records import Where
 from crp_integrations.seals import iso
 from crp_integrations.stores import rules
-from crp_integrations.stores.sqlite.base import Part
-from crp_integrations.stores.sqlite.migrations import ASIDE_SQL, RETRIEVABLE_SQL
-from crp_integrations.stores.sqlite.moments import sortable
-from crp_integrations.stores.sqlite.rows import BRIEF_COLUMNS, brief
-from crp_integrations.stores.sqlite.uses import UNUSED, UNUSED_LIVE
-from crp_integrations.stores.sqlite.values import from_json, status
-from crp_integrations.stores.statements import AMONG, among
+from crp_integrations.stores.relational.rows import (
+    BRIEF_COLUMNS,
+    brief,
+    from_json,
+    sortable,
+    status_of,
+)
+from crp_integrations.stores.relational.transaction import FactsPart
+from crp_integrations.stores.relational.usage import UNUSED, UNUSED_LIVE
+from crp_integrations.stores.statements import AMONG, ASIDE_SQL, RETRIEVABLE_SQL, among
 from crp_integrations.vocabulary import RETRIEVABLE, FactStatus
 
 # Facts listed at once where a list of all of them is walked through.
@@ -32,7 +35,7 @@ _PAGE = 8_192
 _FLOATS = 2**1000
 
 
-class Finding(Part):
+class FactQueries(FactsPart):
     """Searches and lists of the facts of one namespace."""
 
     def retrievable(self, ids: Sequence[str] | None = None) -> list[tuple[str, tuple[str, ...]]]:
@@ -169,7 +172,7 @@ class Finding(Part):
             "SELECT fact_id, content_hash, status FROM facts WHERE source_id = ? ORDER BY fact_id",
             [source_id],
         )
-        return [(id, hash_, status(word, id)) for id, hash_, word in found]
+        return [(id, hash_, status_of(word, id)) for id, hash_, word in found]
 
     def search_text(self, terms: Sequence[str], k: int) -> list[tuple[str, float]]:
         """Best retrievable facts that hold any of the terms: id and BM25 score."""

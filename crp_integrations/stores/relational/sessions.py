@@ -11,14 +11,18 @@ from crp_integrations.envelope.prior import PriorWindow
 from crp_integrations.errors import StoreDamaged
 from crp_integrations.records import Record
 from crp_integrations.session.records import Session, WindowNode
-from crp_integrations.stores import rules, said
-from crp_integrations.stores.sqlite import packed
-from crp_integrations.stores.sqlite.moments import sortable
-from crp_integrations.stores.sqlite.receipts import forget as forget_texts
-from crp_integrations.stores.sqlite.rows import read
-from crp_integrations.stores.sqlite.shown import empty
-from crp_integrations.stores.sqlite.upkeep import SHOWN, WINDOWS_DUE, note_due
-from crp_integrations.stores.statements import AMONG, Statements, among
+from crp_integrations.stores import rules
+from crp_integrations.stores.relational import fact_references, window_contents
+from crp_integrations.stores.relational.receipts import forget as forget_texts
+from crp_integrations.stores.relational.rows import read, sortable
+from crp_integrations.stores.statements import (
+    AMONG,
+    SHOWN,
+    WINDOWS_DUE,
+    Statements,
+    among,
+    note_due,
+)
 
 # Ids read at a time.
 PAGE = 1_000
@@ -31,7 +35,7 @@ ADD_WINDOW = (
 ADD_CONTENT = 'INSERT INTO window_contents ("window", padding, prior, report) VALUES (?, ?, ?, ?)'
 
 
-class SqliteSessions:
+class RelationalSessions:
     """Sessions, windows and what they said, of one namespace."""
 
     def __init__(self, connection: Statements, gate: rules.Gate) -> None:
@@ -49,8 +53,10 @@ class SqliteSessions:
     def keep(self, session: Session) -> None:
         """Keep a session's state; replaces that of the same id."""
         self._gate.writing()
-        said.check_kept(session, self.session(session.session_id))
-        modified_at = said.moment(session.modified_at, f"session {session.session_id!r:.60}")
+        window_contents.check_kept(session, self.session(session.session_id))
+        modified_at = window_contents.moment(
+            session.modified_at, f"session {session.session_id!r:.60}"
+        )
         # Not replaced as a whole: its windows would go with the row.
         self._connection.execute(
             "INSERT INTO sessions (session_id, parent_session, modified_at, record) "
@@ -77,14 +83,14 @@ class SqliteSessions:
     ) -> None:
         """Add a window of a session that is kept."""
         self._gate.writing()
-        said.check_window(
+        window_contents.check_window(
             node,
             kept=self.has(node.session_id),
             known=self._is("windows", "window_id", node.window_id),
             continued=self.continued(node.continuation_id) is not None,
         )
-        closed_at = said.moment(node.timestamp, f"window {node.window_id!r:.60}")
-        made = said.said(node, prior, report, facts, sources)
+        closed_at = window_contents.moment(node.timestamp, f"window {node.window_id!r:.60}")
+        made = window_contents.content_of(node, prior, report, facts, sources)
         window = self._connection.execute(
             ADD_WINDOW,
             [
@@ -106,10 +112,10 @@ class SqliteSessions:
             f"SELECT DISTINCT source_id FROM facts WHERE fact_id {AMONG}", [among(made.facts)]
         )
         named = {id_ for (id_,) in own if id_} | {*made.sources}
-        packed.keep(
+        fact_references.keep(
             self._connection,
-            packed.WINDOWS,
-            packed.Named(window or 0, made.facts, tuple(sorted(named))),
+            fact_references.WINDOWS,
+            fact_references.References(window or 0, made.facts, tuple(sorted(named))),
         )
 
     def windows(self, session_id: str) -> list[WindowNode]:
@@ -168,7 +174,7 @@ class SqliteSessions:
             "ON CONFLICT (fact_id) DO UPDATE SET withdrawn_at = excluded.withdrawn_at",
             ((id_, sortable(at)) for id_ in fact_ids),
         )
-        return empty(self._connection, fact_ids, source_id)
+        return window_contents.empty_windows(self._connection, fact_ids, source_id)
 
     def has(self, session_id: str) -> bool:
         """Whether a session is kept."""
@@ -199,7 +205,9 @@ class SqliteSessions:
         found = self._connection.one(f"SELECT 1 FROM {table} WHERE {column} = ?", [id_])
         return found is not None
 
-    def _is_overtaken(self, made: said.Said, node: WindowNode, given: Sequence[str] | None) -> bool:
+    def _is_overtaken(
+        self, made: window_contents.WindowContent, node: WindowNode, given: Sequence[str] | None
+    ) -> bool:
         """Whether something that the window came from was withdrawn while it was under way."""
         # Mostly nothing was withdrawn within a day, and nothing need be looked for.
         withdrawn = self._connection.one(
@@ -231,7 +239,8 @@ class SqliteSessions:
     def _trim(self, now: datetime) -> None:
         """Forget withdrawals that no window under way can have missed."""
         self._connection.execute(
-            "DELETE FROM withdrawn_facts WHERE withdrawn_at < ?", [sortable(now - said.UNDER_WAY)]
+            "DELETE FROM withdrawn_facts WHERE withdrawn_at < ?",
+            [sortable(now - window_contents.UNDER_WAY)],
         )
 
     def _pages(self) -> Iterator[str]:
