@@ -95,22 +95,17 @@ def test_its_own_index_answers_as_an_exact_search_does(tmp_path, postgres_addres
 def test_vectors_and_words_are_found_in_one_statement(tmp_path, postgres_address, monkeypatch):  # noqa: F811
     store = PostgresStore(postgres_address, index_from=50)
     asked: list[str] = []
-    rows_of, sent_of = Connection.rows, Connection.sent
+    rows_of = Connection.rows
 
     def rows(self, statement, parameters=()):
         asked.append(statement)
         return rows_of(self, statement, parameters)
-
-    def sent(self, statement, parameters, **named):
-        asked.append(statement)
-        return sent_of(self, statement, parameters, **named)
 
     with Relay.open(tmp_path / "kb", **OPTIONS) as ours, searched(store, {}) as theirs:
         for relay in (ours, theirs):
             relay.fabric.add(TEXTS)
         vector = HashEmbedder().embed_query(QUESTION)
         monkeypatch.setattr(Connection, "rows", rows)
-        monkeypatch.setattr(Connection, "sent", sent)
         with theirs.fabric.moment() as view:
             view.foresee(vector, 12, QUESTION, 30)
             searches = [one for one in asked if "FROM postings" in one or "JOIN postings" in one]

@@ -1,4 +1,4 @@
-"""When the vectors of a namespace get their index, and what a connection keeps prepared."""
+"""When the vectors of a namespace get their index."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from crp_integrations.fabric.ports.searching import searching_in
 from crp_integrations.relay.facets.batches import ingest_over
 from crp_integrations.stores.postgres import PostgresStore, vector_search
 from crp_integrations.stores.postgres.schema import schema_of
-from crp_integrations.stores.postgres.session import MOST_PREPARED, Session
 from crp_integrations.testing.records import NAMESPACE, fact, rows
 from tests.postgres import postgres_address  # noqa: F401 - a fixture
 from tests.stores.postgres_processes import OPTIONS
@@ -202,21 +201,3 @@ def test_searches_go_on_when_the_server_forgot_what_was_prepared(stores):
             raise ValueError("undone")
         add(one, "d", namespace="other")
         assert one.drop("other")
-
-
-def test_no_more_than_so_many_statements_stay_prepared(stores):
-    one = stores[0]
-    add(one, *(f"text {number}" for number in range(4)))
-    kept = []
-    for k in range(1, MOST_PREPARED + 10):
-        with one.begin(NAMESPACE, write=False) as transaction:
-            searching_in(transaction.facts).nearest(rows([fact("text 1")])[0], k)
-            connection = transaction.facts._connection
-            assert isinstance(connection.raw, Session)
-            found = connection.rows(
-                "SELECT count(*) FROM pg_prepared_statements WHERE starts_with(name, 'crp_')"
-            )
-            kept.append(found[0][0])
-    # One of them is made before the others are let go, as the next transaction begins.
-    assert MOST_PREPARED < max(kept) <= MOST_PREPARED + 1
-    assert kept[-1] < MOST_PREPARED

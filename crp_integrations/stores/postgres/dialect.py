@@ -49,17 +49,6 @@ def spelled(statement: str) -> str:
     return statement
 
 
-@lru_cache(maxsize=512)
-def numbered(statement: str) -> str:
-    """The same as the server itself reads it.
-
-    >>> numbered("SELECT 1 FROM facts WHERE fact_id = ? AND status = ?")
-    'SELECT 1 FROM facts WHERE fact_id = $1 AND status = $2'
-    """
-    first, *others = (part.replace("%%", "%") for part in spelled(statement).split("%s"))
-    return first + "".join(f"${number}{part}" for number, part in enumerate(others, start=1))
-
-
 def escaped(text: str) -> str:
     """A text without NUL; equal ones stay equal."""
     if "\0" in text or ESCAPE in text:

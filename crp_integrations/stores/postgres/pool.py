@@ -21,9 +21,8 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from crp_integrations.errors import ConfigError, CRPError, StoreBusy, StoreError
 from crp_integrations.stores.postgres import schema as schemas
-from crp_integrations.stores.postgres.connection import Connection, translated
+from crp_integrations.stores.postgres.connection import Connection, Raw, translated
 from crp_integrations.stores.postgres.dialect import adapt
-from crp_integrations.stores.postgres.session import Session
 
 # The one channel: a note bears the schema of the namespace, a hash, and nothing else.
 CHANNEL = "crp_erased"
@@ -106,7 +105,7 @@ _REFUSED = re.compile(
 )
 
 
-class _Telling(Session):
+class _Telling(psycopg.Connection[tuple[Any, ...]]):
     """A connection whose failure to open is told; the pool would only log it."""
 
     @classmethod
@@ -167,7 +166,7 @@ class Pool:
         self._failure: Exception | None = None
         # When a refusal was told last. A try that had begun by then says nothing of what is new.
         self._told_at = 0.0
-        self._pool: ConnectionPool[Session] = ConnectionPool(
+        self._pool: ConnectionPool[Raw] = ConnectionPool(
             address,
             connection_class=_Telling,
             kwargs={
@@ -225,7 +224,7 @@ class Pool:
         """Close them; calling it twice does nothing."""
         self._pool.close()
 
-    def _taken(self) -> Session:
+    def _taken(self) -> Raw:
         """A connection of the pool's. Before the first one, an answer that stands ends the wait."""
         deadline = time.monotonic() + self._busy_seconds
         if self._told_at:
@@ -262,19 +261,18 @@ class Pool:
         if began >= self._told_at:
             self._failure = error
 
-    def _check(self, raw: Session) -> None:
+    def _check(self, raw: Raw) -> None:
         """Meet a server that was started anew with a new connection, not with a lost one."""
         used = self._used.get(id(raw))
         if used is None or time.monotonic() - used > TRUSTED_SECONDS:
             ConnectionPool.check_connection(raw)
 
-    def _configure(self, raw: Session) -> None:
+    def _configure(self, raw: Raw) -> None:
         began = time.monotonic()
         try:
             with translated(self.name):
                 server = self._server or schemas.look(raw, self.name)
                 adapt(raw, server.vector_oid)
-                raw.vector_oid = server.vector_oid
                 schemas.set_up(raw)
                 # How long a statement waits for what another one holds.
                 raw.execute(f"SET lock_timeout = {round(1000 * self._busy_seconds)}".encode())
@@ -284,7 +282,7 @@ class Pool:
         self._server, self._failure = server, None
 
 
-def _undo(raw: Session) -> None:
+def _undo(raw: Raw) -> None:
     """End what an error left half done; a connection that cannot do that is closed."""
     try:
         raw.rollback()

@@ -14,7 +14,7 @@ from crp_integrations.stores.files import FileScratch, temporary_scratch
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.postgres import schema as schemas
 from crp_integrations.stores.postgres import tables, upkeep
-from crp_integrations.stores.postgres.connection import Connection, translated
+from crp_integrations.stores.postgres.connection import Connection
 from crp_integrations.stores.postgres.facts import INDEX_FROM, PostgresFacts, Turn
 from crp_integrations.stores.postgres.pool import Listener, Pool
 from crp_integrations.stores.postgres.schema import schema_of
@@ -349,8 +349,7 @@ class PostgresStore(TenantAdministration):
     def _within(self, connection: Connection, schema: str, begin: str = "BEGIN") -> Iterator[None]:
         connection.script(self._begin(begin, schema))
         yield
-        if connection.within:
-            connection.script("COMMIT")
+        connection.script("COMMIT")
 
     @contextmanager
     def _reading(
@@ -367,17 +366,9 @@ class PostgresStore(TenantAdministration):
             with self._within(connection, schema):
                 schemas.make(connection, namespace, schema)
             self._ready.add(schema)
-        if connection.raw.doubts:
-            with translated(self.name):
-                connection.raw.settle()
         # One round trip; the first read fixes what the whole transaction sees.
         try:
-            if connection.raw.schema == schema:
-                found = connection.together(SNAPSHOT, schemas.OWN)
-            else:
-                connection.raw.schema = schema
-                path = self._path(schema, "SESSION")
-                found = connection.at_once(f"{path}; {SNAPSHOT}; {schemas.OWN}")
+            found = connection.at_once(f"{self._begin(SNAPSHOT, schema)}; {schemas.OWN}")
         except StoreDamaged:
             connection.script("ROLLBACK")
             if schemas.is_there(connection, schema):
@@ -387,14 +378,11 @@ class PostgresStore(TenantAdministration):
             yield None
             return
         yield {name: int(value or 0) for name, value in found}
-        if connection.within:
-            connection.at_once("COMMIT")
+        connection.script("COMMIT")
 
     def _begin(self, begin: str, schema: str) -> str:
-        return f"{begin}; {self._path(schema, 'LOCAL')}"
-
-    def _path(self, schema: str, how: str) -> str:
-        return f'SET {how} search_path = "{schema}", "{self._pool.extension_schema}", pg_temp'
+        path = f'"{schema}", "{self._pool.extension_schema}", pg_temp'
+        return f"{begin}; SET LOCAL search_path = {path}"
 
     def _owned(self, connection: Connection, namespace: str, schema: str) -> dict[str, int] | None:
         """The namespace's own numbers; None for one that was never written.

@@ -30,12 +30,6 @@ MOST_DIMENSIONS = 4_000
 SPARE = 4
 # Ids and rows as bytes, which are turned into texts and numbers all at once.
 SENT = "textsend(fact_id) AS ids, vector_send(vector) AS sent"
-# In one row where they are at most so many numbers, since every eight kilobytes of rows wake
-# whoever waits for them. No id holds a NUL.
-TOGETHER = (
-    r"SELECT string_agg(ids, '\x00'::bytea) AS ids, string_agg(sent, ''::bytea) AS sent FROM "
-)
-MOST_TOGETHER = 1 << 22
 _Asked = tuple[bytes, int, tuple[Labels, ...] | None]
 LABEL_SETS = f"""WITH RECURSIVE sets AS (
     (SELECT labels FROM facts WHERE {RETRIEVABLE_SQL} ORDER BY labels LIMIT 1)
@@ -61,7 +55,6 @@ class PostgresSearching:
         # What was foreseen: by vector, k and labels; by terms and k.
         self._near: dict[_Asked, tuple[list[str], FloatRows]] = {}
         self.worded: dict[tuple[tuple[str, ...], int], list[tuple[str, float]]] = {}
-        self._last = False
 
     def size(self) -> int:
         """How many facts are retrievable; 0 while there is no index."""
@@ -101,11 +94,7 @@ class PostgresSearching:
             if foreseen is not None:
                 return foreseen
         statement, values = self._asked(vector, k, own, label_sets=label_sets, among=among)
-        return _block(self._rows(statement, values), dimensions)
-
-    def last(self) -> None:
-        """Let a transaction that only reads end with the search that comes next."""
-        self._last = self._owned is not None
+        return _block(self._connection.rows(statement, values), dimensions)
 
     def foresee(
         self,
@@ -126,7 +115,7 @@ class PostgresSearching:
         if self._owned is None or asked is None or len(vector) != dimensions:
             return
         statement, values = self._asked(vector, k, own, label_sets=label_sets, among=None)
-        found = self._rows(
+        found = self._connection.rows(
             f"SELECT ids, sent, NULL::float8 FROM ({statement}) AS near "
             "UNION ALL SELECT textsend(fact_id), NULL, score "
             f"FROM ({word_search.SEARCH}) AS worded",
@@ -164,14 +153,6 @@ class PostgresSearching:
         )
         return statement, [*values, Packed(to_bytes(vector))]
 
-    def _rows(self, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        if self._owned is None:
-            return self._connection.rows(statement, values)
-        found = self._connection.sent(statement, values, last=self._last)
-        if self._last:
-            self._turn.shut()
-        return found
-
     def _own(self) -> Mapping[str, int]:
         self._turn.reading()
         if self._owned is not None:
@@ -201,13 +182,10 @@ def _statement(
         order = f"vector::{half} <#> ?::vector::{half}"
         # The index is of one series; a number in the statement tells the planner that.
         conditions.append(f"{SERIES} = {series}")
-    statement = (
+    return (
         f"SELECT {SENT} FROM vectors JOIN facts USING (fact) "
         f"WHERE {' AND '.join(conditions)} ORDER BY {order} LIMIT {most}"
     )
-    if most * dimensions <= MOST_TOGETHER:
-        return f"{TOGETHER} ({statement}) AS near"
-    return statement
 
 
 def _key(vector: npt.NDArray[np.float32], k: int, label_sets: Sequence[Labels] | None) -> _Asked:
