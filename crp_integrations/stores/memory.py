@@ -18,8 +18,8 @@ from crp_integrations.fabric.ports.jobs import Claim
 from crp_integrations.stores.files import FileScratch, memory_scratch
 from crp_integrations.stores.relational.facts import RelationalFacts
 from crp_integrations.stores.relational.transaction import facets
-from crp_integrations.stores.rules import Gate, WriterLocks, checked_name
-from crp_integrations.stores.sqlite.connection import Connection, open_empty
+from crp_integrations.stores.rules import TransactionGate, WriterLocks, checked_name
+from crp_integrations.stores.sqlite.connection import SqliteConnection, open_empty
 from crp_integrations.stores.sqlite.store import SqliteTransaction
 from crp_integrations.stores.statements import Done
 
@@ -35,7 +35,7 @@ class _SharedConnection:
 
     packs_references = True
 
-    def __init__(self, database: Connection, lock: threading.RLock) -> None:
+    def __init__(self, database: SqliteConnection, lock: threading.RLock) -> None:
         self.database = database
         self._lock = lock
 
@@ -71,7 +71,7 @@ class _MemoryNamespace:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._committed = open_empty()
-        self._readers: defaultdict[Connection, int] = defaultdict(int)
+        self._readers: defaultdict[SqliteConnection, int] = defaultdict(int)
         self._writer: _SharedConnection | None = None
         self._closed = False
         # Whether a writer ever committed.
@@ -121,7 +121,7 @@ class _MemoryNamespace:
             if self._writer is None:
                 self._close_unused(self._committed)
 
-    def _close_unused(self, database: Connection) -> None:
+    def _close_unused(self, database: SqliteConnection) -> None:
         if self._readers[database] or (database is self._committed and not self._closed):
             return
         del self._readers[database]
@@ -280,7 +280,7 @@ class MemoryStore:
 
 
 @contextmanager
-def _read_empty() -> Iterator[Connection]:
+def _read_empty() -> Iterator[SqliteConnection]:
     """A namespace that nobody has written."""
     connection = open_empty()
     try:
@@ -290,7 +290,7 @@ def _read_empty() -> Iterator[Connection]:
 
 
 def _facets(
-    connection: Connection | _SharedConnection, namespace: str, *, write: bool
+    connection: SqliteConnection | _SharedConnection, namespace: str, *, write: bool
 ) -> AbstractContextManager[SqliteTransaction]:
-    gate = Gate(write=write)
+    gate = TransactionGate(write=write)
     return facets(RelationalFacts(connection, gate, namespace), connection, gate)

@@ -159,7 +159,7 @@ def unknown(ids: Sequence[str], known: Collection[str]) -> None:
             raise StoreError(f"fact {id!r} is not in the store")
 
 
-class Gate:
+class TransactionGate:
     """Says whether a transaction may still be used, and for writing.
 
     A facet asks before every read and write, so that a transaction kept beyond its block, or a

@@ -34,7 +34,7 @@ class Among(list[Any]):
     __slots__ = ()
 
 
-class Packed(bytes):
+class PackedVector(bytes):
     """A unit row as little-endian float32 bytes; each database keeps it in its own type."""
 
     __slots__ = ()

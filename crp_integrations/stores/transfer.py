@@ -20,14 +20,14 @@ from crp_integrations.fabric.search.hashes import Hashes
 from crp_integrations.stores.relational import fact_references
 from crp_integrations.stores.relational.facts import RelationalFacts
 from crp_integrations.stores.relational.rows import columns
-from crp_integrations.stores.statements import Packed, Statements
+from crp_integrations.stores.statements import PackedVector, Statements
 
 # Rows read and written at a time.
 PAGE = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class MovedTable:
     """A table that is moved.
 
     Attributes:
@@ -40,8 +40,8 @@ class Table:
     columns: tuple[str, ...]
 
 
-def _table(name: str, key: Sequence[str], others: Sequence[str] = ()) -> Table:
-    return Table(name, tuple(key), (*key, *(one for one in others if one not in key)))
+def _table(name: str, key: Sequence[str], others: Sequence[str] = ()) -> MovedTable:
+    return MovedTable(name, tuple(key), (*key, *(one for one in others if one not in key)))
 
 
 _WINDOW = '"window"'
@@ -169,7 +169,7 @@ def _tables(store: Store, facts: FactsFacet) -> RelationalFacts:
     return facts
 
 
-def _pages(connection: Statements, table: Table) -> Iterator[list[tuple[Any, ...]]]:
+def _pages(connection: Statements, table: MovedTable) -> Iterator[list[tuple[Any, ...]]]:
     key = ", ".join(table.key)
     marks = ", ".join("?" * len(table.key))
     what = f"SELECT {', '.join(table.columns)} FROM {table.name}"
@@ -191,7 +191,7 @@ def _spread(source: Statements, target: Statements) -> None:
             kind.spread(target, [one])
 
 
-def _write(facts: RelationalFacts, table: Table, page: list[tuple[Any, ...]]) -> None:
+def _write(facts: RelationalFacts, table: MovedTable, page: list[tuple[Any, ...]]) -> None:
     names = list(table.columns)
     rows: list[Sequence[Any]] = [list(row) for row in page]
     if "padding" in names:
@@ -199,7 +199,7 @@ def _write(facts: RelationalFacts, table: Table, page: list[tuple[Any, ...]]) ->
         rows = [[*row[:at], facts.statements.padding, *row[at + 1 :]] for row in rows]
     if "vector" in names:
         at = names.index("vector")
-        rows = [[*row[:at], Packed(row[at]), *row[at + 1 :]] for row in rows]
+        rows = [[*row[:at], PackedVector(row[at]), *row[at + 1 :]] for row in rows]
     if table.name == "facts":
         names, rows = facts.noted(names, rows)
     marks = ", ".join("?" * len(names))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.ports import Cached, Transaction
 from crp_integrations.stores.sqlite import SqliteStore
-from crp_integrations.stores.sqlite.cache import ABANDONED_SECONDS, FileCache, Manifest
+from crp_integrations.stores.sqlite.cache import ABANDONED_SECONDS, CacheManifest, FileCache
 from crp_integrations.testing.records import NAMESPACE, OTHER, fill
 
 CONTENT = bytes(range(256)) * 40
@@ -147,7 +147,7 @@ def test_a_file_replaced_while_it_is_checked_is_not_taken_for_the_one_found(
     assert Path(whole.path).read_bytes() == CONTENT
 
     class Slow(FileCache):
-        def _whole(self, name: str, manifest: Manifest) -> Cached | None:
+        def _whole(self, name: str, manifest: CacheManifest) -> Cached | None:
             assert cache.save(name, {"rows": 4}, lambda path: _other(path), lambda _: True)
             return super()._whole(name, manifest)
 

@@ -23,7 +23,7 @@ from crp_integrations.errors import (
 )
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.stores.sqlite import connection as connections
-from crp_integrations.stores.sqlite.connection import Connection
+from crp_integrations.stores.sqlite.connection import SqliteConnection
 from crp_integrations.stores.sqlite.schema import STEPS
 from crp_integrations.testing.records import KEY, NAMESPACE, OTHER
 from tests.stores import processes
@@ -79,7 +79,7 @@ def test_opening_and_reading_make_nothing(tmp_path: Path) -> None:
 
 
 def test_a_store_that_cannot_be_written_says_what_to_do(tmp_path: Path) -> None:
-    connection = Connection(made(tmp_path / "kb"), 0.1)
+    connection = SqliteConnection(made(tmp_path / "kb"), 0.1)
     connection.execute("PRAGMA query_only = 1")
     with pytest.raises(StoreError, match="copy the store to where it can be"):
         connection.execute("DELETE FROM facts")
@@ -410,9 +410,9 @@ def test_connections_of_many_namespaces_do_not_pile_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each holds three files open, and a process may have a thousand."""
-    alive: set[Connection] = set()
+    alive: set[SqliteConnection] = set()
 
-    class Counted(Connection):
+    class Counted(SqliteConnection):
         def __init__(self, path: Path, busy_seconds: float) -> None:
             super().__init__(path, busy_seconds)
             alive.add(self)
@@ -421,7 +421,7 @@ def test_connections_of_many_namespaces_do_not_pile_up(
             super().close()
             alive.discard(self)
 
-    monkeypatch.setattr(connections, "Connection", Counted)
+    monkeypatch.setattr(connections, "SqliteConnection", Counted)
     monkeypatch.setattr("crp_integrations.stores.sqlite.store.KEPT", 3)
     store = SqliteStore(tmp_path / "kb")
     with store.begin("tenant-0") as long:
@@ -447,8 +447,8 @@ def test_a_namespace_that_was_never_written_is_read_without_making_its_tables_ea
 ) -> None:
     store = SqliteStore(tmp_path / "kb")
     made = []
-    migrate = Connection.migrate
-    monkeypatch.setattr(Connection, "migrate", lambda self: made.append(migrate(self)))
+    migrate = SqliteConnection.migrate
+    monkeypatch.setattr(SqliteConnection, "migrate", lambda self: made.append(migrate(self)))
 
     def read(name: str) -> None:
         with store.begin(name, write=False) as transaction:

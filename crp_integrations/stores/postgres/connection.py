@@ -55,7 +55,7 @@ class Ran:
         return None if found is None else int(found[0])
 
 
-class Connection:
+class PostgresConnection:
     """A connection within one transaction, for statements spelled as SQLite reads them."""
 
     # An index costs less to write than in SQLite.

@@ -19,7 +19,7 @@ from psycopg.types.array import ListBinaryDumper
 from psycopg.types.array import ListDumper as TextListDumper
 from psycopg.types.string import StrBinaryDumper, StrDumper, StrDumperUnknown
 
-from crp_integrations.stores.statements import AMONG, Among, Packed
+from crp_integrations.stores.statements import AMONG, Among, PackedVector
 from crp_integrations.stores.statements import TOUCHED_SQL as SQLITE_TOUCHED_SQL
 
 ESCAPE = "\x1a"
@@ -119,6 +119,6 @@ def adapt(connection: RawConnection[Any], vector_oid: int) -> None:
     adapters.register_dumper(Among, TextListDumper)
     if vector_oid:
         vectors = type("VectorDumper", (_VectorDumper,), {"oid": vector_oid})
-        adapters.register_dumper(Packed, vectors)
+        adapters.register_dumper(PackedVector, vectors)
         adapters.register_loader(vector_oid, _VectorLoader)
         adapters.types.add(TypeInfo("vector", vector_oid, 0))

@@ -12,7 +12,7 @@ from crp_integrations.errors import StoreError
 from crp_integrations.fabric.records import Fact
 from crp_integrations.stores import rules
 from crp_integrations.stores.postgres import vector_index, word_search
-from crp_integrations.stores.postgres.connection import Connection
+from crp_integrations.stores.postgres.connection import PostgresConnection
 from crp_integrations.stores.postgres.pool import CHANNEL
 from crp_integrations.stores.postgres.schema import OWN
 from crp_integrations.stores.postgres.tables import SERIES
@@ -20,20 +20,20 @@ from crp_integrations.stores.postgres.vector_search import INDEXED, PostgresSear
 from crp_integrations.stores.relational.facts import RelationalFacts
 from crp_integrations.stores.relational.rows import columns, row, sortable
 from crp_integrations.stores.relational.transaction import Snapshot
-from crp_integrations.stores.rules import Gate
-from crp_integrations.stores.statements import AMONG, Among, Packed, among
+from crp_integrations.stores.rules import TransactionGate
+from crp_integrations.stores.statements import AMONG, Among, PackedVector, among
 from crp_integrations.vectors import FloatRows, to_bytes
 from crp_integrations.vocabulary import FactStatus
 
 _LOCK = "SELECT value FROM own WHERE name = 'generation' FOR UPDATE"
 
 
-class Turn(Gate):
+class WriterTurn(TransactionGate):
     """A gate that takes the namespace's lock before the first read or write of a writer."""
 
     __slots__ = ("_connection", "_held")
 
-    def __init__(self, connection: Connection, *, write: bool) -> None:
+    def __init__(self, connection: PostgresConnection, *, write: bool) -> None:
         super().__init__(write=write)
         self._connection = connection
         # A reader sees one state throughout and waits for nobody.
@@ -73,13 +73,13 @@ _FACT_TYPES = ("int8", "int4", *(_TYPES.get(name, "text") for name in _FACT_COLU
 class PostgresFacts(RelationalFacts):
     """Facts, vectors, sources, postings, token counts and edges of one namespace."""
 
-    _connection: Connection
-    _gate: Turn
+    _connection: PostgresConnection
+    _gate: WriterTurn
 
     def __init__(
         self,
-        connection: Connection,
-        gate: Turn,
+        connection: PostgresConnection,
+        gate: WriterTurn,
         namespace: str,
         owned: Mapping[str, Any] | None = None,
         index_from: int = INDEX_FROM,
@@ -128,7 +128,7 @@ class PostgresFacts(RelationalFacts):
             f"vectors (fact, vector, {SERIES})",
             ("int8", "vector", "int4"),
             (
-                (number, Packed(to_bytes(one)), series)
+                (number, PackedVector(to_bytes(one)), series)
                 for number, one in zip(numbers, vectors, strict=True)
             ),
         )

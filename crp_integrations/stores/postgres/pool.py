@@ -21,7 +21,7 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from crp_integrations.errors import ConfigError, CRPError, StoreBusy, StoreError
 from crp_integrations.stores.postgres import schema as schemas
-from crp_integrations.stores.postgres.connection import Connection, Raw, translated
+from crp_integrations.stores.postgres.connection import PostgresConnection, Raw, translated
 from crp_integrations.stores.postgres.dialect import adapt
 
 # The one channel: a note bears the schema of the namespace, a hash, and nothing else.
@@ -125,7 +125,7 @@ class _Telling(psycopg.Connection[tuple[Any, ...]]):
             raise
 
 
-class Pool:
+class PostgresPool:
     """Connections to one database; safe under threads."""
 
     def __init__(
@@ -190,7 +190,7 @@ class Pool:
         return self._server.extension_schema
 
     @contextmanager
-    def connection(self) -> Iterator[Connection]:
+    def connection(self) -> Iterator[PostgresConnection]:
         """A connection for the length of the block, without a transaction before and after.
 
         Raises:
@@ -212,7 +212,7 @@ class Pool:
             raise StoreError(f"store {self.name} is closed") from error
         try:
             self._given()
-            yield Connection(raw, self.name)
+            yield PostgresConnection(raw, self.name)
         except BaseException:
             _undo(raw)
             raise

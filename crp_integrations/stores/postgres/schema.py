@@ -10,7 +10,7 @@ from functools import lru_cache
 from crp_integrations.errors import AccessDenied, ConfigError, StoreDamaged, StoreNewer
 from crp_integrations.seals import sha256_hex
 from crp_integrations.stores.postgres import tables
-from crp_integrations.stores.postgres.connection import Connection, Raw, refused
+from crp_integrations.stores.postgres.connection import PostgresConnection, Raw, refused
 from crp_integrations.stores.rules import checked_name
 
 PREFIX = "crp_"
@@ -97,7 +97,7 @@ def there(schema: str) -> str:
     return f"SELECT 1 FROM pg_namespace WHERE nspname = '{schema}'"
 
 
-def is_there(connection: Connection, schema: str) -> bool:
+def is_there(connection: PostgresConnection, schema: str) -> bool:
     """Whether there is such a schema.
 
     Raises:
@@ -112,7 +112,7 @@ def is_there(connection: Connection, schema: str) -> bool:
     return found is not None
 
 
-def make(connection: Connection, namespace: str, schema: str) -> None:
+def make(connection: PostgresConnection, namespace: str, schema: str) -> None:
     """Bring a schema to today's tables within the transaction that is open.
 
     Raises:
@@ -131,7 +131,7 @@ def make(connection: Connection, namespace: str, schema: str) -> None:
     fill(connection, namespace)
 
 
-def _bring_up(connection: Connection, namespace: str, schema: str) -> None:
+def _bring_up(connection: PostgresConnection, namespace: str, schema: str) -> None:
     """Take the steps that a schema of an older version lacks.
 
     Raises:
@@ -155,12 +155,12 @@ def _bring_up(connection: Connection, namespace: str, schema: str) -> None:
     )
 
 
-def _version(connection: Connection) -> int | None:
+def _version(connection: PostgresConnection) -> int | None:
     found = connection.one("SELECT value FROM own WHERE name = ?", [tables.VERSION_NAME])
     return None if found is None else int(found[0])
 
 
-def fill(connection: Connection, namespace: str) -> None:
+def fill(connection: PostgresConnection, namespace: str) -> None:
     """Make the tables of an empty schema."""
     for step in tables.STEPS:
         connection.script(";\n".join(step))
@@ -171,7 +171,7 @@ def fill(connection: Connection, namespace: str) -> None:
     )
 
 
-def check(connection: Connection, namespace: str, version: int | None) -> None:
+def check(connection: PostgresConnection, namespace: str, version: int | None) -> None:
     """Refuse a schema that cannot be used.
 
     Raises:
@@ -198,7 +198,7 @@ def check(connection: Connection, namespace: str, version: int | None) -> None:
         raise StoreDamaged(f"the schema of namespace {namespace!r} belongs to another namespace")
 
 
-def names(connection: Connection) -> list[str]:
+def names(connection: PostgresConnection) -> list[str]:
     """Names of the namespaces that this login may read, ascending."""
     # Only a plain table is read, whoever made the schema: reading it runs nothing of theirs.
     schemas = connection.rows(

@@ -14,9 +14,9 @@ from crp_integrations.stores.files import FileScratch, temporary_scratch
 from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.postgres import schema as schemas
 from crp_integrations.stores.postgres import tables, upkeep
-from crp_integrations.stores.postgres.connection import Connection
-from crp_integrations.stores.postgres.facts import INDEX_FROM, PostgresFacts, Turn
-from crp_integrations.stores.postgres.pool import Listener, Pool
+from crp_integrations.stores.postgres.connection import PostgresConnection
+from crp_integrations.stores.postgres.facts import INDEX_FROM, PostgresFacts, WriterTurn
+from crp_integrations.stores.postgres.pool import Listener, PostgresPool
 from crp_integrations.stores.postgres.schema import schema_of
 from crp_integrations.stores.postgres.tenants import TenantAdministration, refuse_reader
 from crp_integrations.stores.postgres.vector_index import VectorIndexes, due
@@ -38,7 +38,7 @@ _PUT = (
 class PostgresJobs:
     """The jobs of a store's namespaces."""
 
-    def __init__(self, begin: Callable[[str], AbstractContextManager[Connection]]) -> None:
+    def __init__(self, begin: Callable[[str], AbstractContextManager[PostgresConnection]]) -> None:
         """Take what opens a transaction in the schema of a namespace."""
         self._begin = begin
 
@@ -105,7 +105,7 @@ class PostgresStore(TenantAdministration):
             ConfigError: the address cannot be read.
         """
         self._listener = Listener(address, memo.forget)
-        self._pool = Pool(address, busy_seconds, connections, self._listener.start)
+        self._pool = PostgresPool(address, busy_seconds, connections, self._listener.start)
         self._index_from = index_from
         self._writing: set[tuple[int, str]] = set()
         # Schemas that were seen to have today's tables.
@@ -142,7 +142,7 @@ class PostgresStore(TenantAdministration):
             wanted = threading.Event()
             try:
                 with self._once(namespace), self._changing(namespace) as connection:
-                    turn = Turn(connection, write=True)
+                    turn = WriterTurn(connection, write=True)
                     facts = PostgresFacts(
                         connection, turn, namespace, None, self._index_from, wanted.set
                     )
@@ -160,7 +160,7 @@ class PostgresStore(TenantAdministration):
             self._reading(connection, namespace, schema) as owned,
         ):
             if owned is not None:
-                turn = Turn(connection, write=False)
+                turn = WriterTurn(connection, write=False)
                 facts = PostgresFacts(connection, turn, namespace, owned, self._index_from)
                 with facets(facts, connection, turn) as transaction:
                     yield transaction
@@ -328,12 +328,12 @@ class PostgresStore(TenantAdministration):
         finally:
             self._writing.discard(key)
 
-    def _connection(self) -> AbstractContextManager[Connection]:
+    def _connection(self) -> AbstractContextManager[PostgresConnection]:
         self._refuse_closed()
         return self._pool.connection()
 
     @contextmanager
-    def _changing(self, namespace: str) -> Iterator[Connection]:
+    def _changing(self, namespace: str) -> Iterator[PostgresConnection]:
         """A transaction that may write, in the namespace's schema, which is made if need be."""
         schema = schema_of(namespace)
         with self._connection() as connection:
@@ -346,14 +346,16 @@ class PostgresStore(TenantAdministration):
         self._ready.add(schema)
 
     @contextmanager
-    def _within(self, connection: Connection, schema: str, begin: str = "BEGIN") -> Iterator[None]:
+    def _within(
+        self, connection: PostgresConnection, schema: str, begin: str = "BEGIN"
+    ) -> Iterator[None]:
         connection.script(self._begin(begin, schema))
         yield
         connection.script("COMMIT")
 
     @contextmanager
     def _reading(
-        self, connection: Connection, namespace: str, schema: str
+        self, connection: PostgresConnection, namespace: str, schema: str
     ) -> Iterator[dict[str, int] | None]:
         """A transaction that sees one state; the namespace's own numbers, None for none."""
         if schema not in self._ready:
@@ -384,7 +386,9 @@ class PostgresStore(TenantAdministration):
         path = f'"{schema}", "{self._pool.extension_schema}", pg_temp'
         return f"{begin}; SET LOCAL search_path = {path}"
 
-    def _owned(self, connection: Connection, namespace: str, schema: str) -> dict[str, int] | None:
+    def _owned(
+        self, connection: PostgresConnection, namespace: str, schema: str
+    ) -> dict[str, int] | None:
         """The namespace's own numbers; None for one that was never written.
 
         Its tables may be an older version's, and then it is not ready.

@@ -22,7 +22,7 @@ from crp_integrations.governance.artifacts.ports import ObjectStore
 from crp_integrations.language import memo
 from crp_integrations.stores.postgres import schema as schemas
 from crp_integrations.stores.postgres import upkeep
-from crp_integrations.stores.postgres.connection import Connection, translated
+from crp_integrations.stores.postgres.connection import PostgresConnection, translated
 from crp_integrations.stores.postgres.pool import CHANNEL
 from crp_integrations.stores.postgres.schema import schema_of
 from crp_integrations.stores.postgres.tables import INDEX_VECTORS, SEALED, WRITE_ANEW
@@ -78,7 +78,7 @@ _LACKING = (
 _NAMED = 3
 
 
-def refuse_reader(connection: Connection, namespace: str, schema: str) -> None:
+def refuse_reader(connection: PostgresConnection, namespace: str, schema: str) -> None:
     """Refuse a login that could not seal an answer in a namespace.
 
     Raises:
@@ -102,17 +102,19 @@ def refuse_reader(connection: Connection, namespace: str, schema: str) -> None:
         )
 
 
-def let_write(connection: Connection, schema: str, role: str) -> None:
+def let_write(connection: PostgresConnection, schema: str, role: str) -> None:
     """Let a tenant's role read and write the rows of its schema."""
     _grant(connection, _GRANTS, schema, role)
 
 
-def let_read(connection: Connection, schema: str, role: str) -> None:
+def let_read(connection: PostgresConnection, schema: str, role: str) -> None:
     """Let a role read a schema."""
     _grant(connection, _READING, schema, role)
 
 
-def _grant(connection: Connection, statements: tuple[str, ...], schema: str, role: str) -> None:
+def _grant(
+    connection: PostgresConnection, statements: tuple[str, ...], schema: str, role: str
+) -> None:
     names = {"schema": sql.Identifier(schema), "role": sql.Identifier(role)}
     for statement in statements:
         connection.raw.execute(sql.SQL(statement).format(**names))
@@ -124,7 +126,7 @@ def role_of(namespace: str) -> str:
 
 
 def admit(
-    connection: Connection, namespace: str, password: str, *, reads: Sequence[str] = ()
+    connection: PostgresConnection, namespace: str, password: str, *, reads: Sequence[str] = ()
 ) -> str:
     """Make a tenant's schema and login role, or give the role another password.
 
@@ -166,7 +168,7 @@ def admit(
     return role
 
 
-def dismiss(connection: Connection, namespace: str) -> None:
+def dismiss(connection: PostgresConnection, namespace: str) -> None:
     """Remove a tenant's role with its rights; its schema goes with `PostgresStore.drop`."""
     role = role_of(namespace)
     if connection.one("SELECT 1 FROM pg_roles WHERE rolname = ?", [role]):
@@ -175,7 +177,7 @@ def dismiss(connection: Connection, namespace: str) -> None:
         connection.raw.execute(sql.SQL("DROP ROLE {}").format(name))
 
 
-def refuse_artifacts(connection: Connection, namespace: str, schema: str) -> None:
+def refuse_artifacts(connection: PostgresConnection, namespace: str, schema: str) -> None:
     """Refuse to drop a namespace whose trail names artifacts that would be left behind.
 
     Raises:
@@ -195,7 +197,7 @@ def refuse_artifacts(connection: Connection, namespace: str, schema: str) -> Non
         )
 
 
-def _stop_reading(connection: Connection, role: str) -> None:
+def _stop_reading(connection: PostgresConnection, role: str) -> None:
     """Take a role's rights on every schema but its own away."""
     others = connection.rows(
         "SELECT DISTINCT nspname FROM pg_namespace, aclexplode(nspacl) AS right_of "
@@ -212,7 +214,7 @@ def _stop_reading(connection: Connection, role: str) -> None:
             )
 
 
-def _let_read(connection: Connection, namespace: str, role: str) -> None:
+def _let_read(connection: PostgresConnection, namespace: str, role: str) -> None:
     schema = schema_of(namespace)
     if not schemas.is_there(connection, schema):
         raise StoreError(f"namespace {namespace!r} was never written; ingest into it first")
@@ -222,8 +224,8 @@ def _let_read(connection: Connection, namespace: str, role: str) -> None:
 class TenantAdministration:
     """The part of `PostgresStore` that tenants come and go by; its base."""
 
-    _connection: Callable[[], AbstractContextManager[Connection]]
-    _within: Callable[[Connection, str], AbstractContextManager[None]]
+    _connection: Callable[[], AbstractContextManager[PostgresConnection]]
+    _within: Callable[[PostgresConnection, str], AbstractContextManager[None]]
     _ready: set[str]
 
     @property

@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, contextmanager
 from crp_integrations.errors import StoreError
 from crp_integrations.stores.postgres import schema as schemas
 from crp_integrations.stores.postgres import vector_search
-from crp_integrations.stores.postgres.connection import Connection
+from crp_integrations.stores.postgres.connection import PostgresConnection
 from crp_integrations.stores.postgres.vector_search import INDEXED, MOST_DIMENSIONS
 
 # A load goes with its connection, so one that was killed keeps nobody from building.
@@ -38,8 +38,8 @@ class VectorIndexes:
 
     def __init__(
         self,
-        connection: Callable[[], AbstractContextManager[Connection]],
-        within: Callable[[Connection, str], AbstractContextManager[None]],
+        connection: Callable[[], AbstractContextManager[PostgresConnection]],
+        within: Callable[[PostgresConnection, str], AbstractContextManager[None]],
         index_from: int,
     ) -> None:
         """Take what lends a connection, and what opens a transaction in a schema on it.
@@ -90,7 +90,7 @@ class VectorIndexes:
             _log.warning("the index of %s is not built: %s", schema, error)
             return False
 
-    def _old_dropped(self, connection: Connection, schema: str) -> bool:
+    def _old_dropped(self, connection: PostgresConnection, schema: str) -> bool:
         """Take away an index that is not in use; whether one is to be built."""
         found = connection.one(_NOBODY_LOADS, [schema])
         if found is None or not found[0] or not schemas.is_there(connection, schema):
@@ -105,7 +105,7 @@ class VectorIndexes:
                 vector_search.drop(connection)
         return True
 
-    def _built(self, connection: Connection, schema: str) -> bool:
+    def _built(self, connection: PostgresConnection, schema: str) -> bool:
         found = connection.one(_NOBODY_LOADS, [schema])
         if found is None or not found[0]:
             return False

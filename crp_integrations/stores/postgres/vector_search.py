@@ -15,11 +15,11 @@ import numpy.typing as npt
 from crp_integrations.errors import EngineError
 from crp_integrations.fabric.ports.searching import Labels
 from crp_integrations.stores.postgres import word_search
-from crp_integrations.stores.postgres.connection import Connection
+from crp_integrations.stores.postgres.connection import PostgresConnection
 from crp_integrations.stores.postgres.dialect import ESCAPE, unescaped
 from crp_integrations.stores.postgres.tables import SERIES
-from crp_integrations.stores.rules import Gate
-from crp_integrations.stores.statements import RETRIEVABLE_SQL, Among, Packed
+from crp_integrations.stores.rules import TransactionGate
+from crp_integrations.stores.statements import RETRIEVABLE_SQL, Among, PackedVector
 from crp_integrations.vectors import FloatRows, to_bytes
 
 # The length of the vectors that the index is over stands under this name in `own`.
@@ -43,7 +43,9 @@ LABEL_SETS = f"""WITH RECURSIVE sets AS (
 class PostgresSearching:
     """The vector search of one transaction."""
 
-    def __init__(self, connection: Connection, turn: Gate, owned: Mapping[str, int] | None) -> None:
+    def __init__(
+        self, connection: PostgresConnection, turn: TransactionGate, owned: Mapping[str, int] | None
+    ) -> None:
         """Take the connection.
 
         Args:
@@ -151,7 +153,7 @@ class PostgresSearching:
             labelled=label_sets is not None,
             among=among is not None,
         )
-        return statement, [*values, Packed(to_bytes(vector))]
+        return statement, [*values, PackedVector(to_bytes(vector))]
 
     def _own(self) -> Mapping[str, int]:
         self._turn.reading()
@@ -236,7 +238,7 @@ def _refuse_length(ids: Sequence[str], whole: bytes, dimensions: int) -> None:
         at += 4 * (length + 1)
 
 
-def build(connection: Connection, dimensions: int) -> None:
+def build(connection: PostgresConnection, dimensions: int) -> None:
     """Build the index of the rows that are there, within the transaction that is open."""
     if dimensions > MOST_DIMENSIONS:
         return
@@ -252,7 +254,7 @@ def build(connection: Connection, dimensions: int) -> None:
     )
 
 
-def drop(connection: Connection) -> None:
+def drop(connection: PostgresConnection) -> None:
     """Take away an index that is not in use any more; who reads the rows is waited for."""
     connection.script("SELECT index_vectors(0)")
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from crp_integrations.language.stems import stems_of
-from crp_integrations.stores.postgres.connection import Connection
+from crp_integrations.stores.postgres.connection import PostgresConnection
 from crp_integrations.stores.statements import RETRIEVABLE_SQL, Among
 
 # BM25 as SQLite's FTS5 has it; a term that half of all facts hold or more weighs `LEAST_IDF`.
@@ -51,7 +51,7 @@ SEARCH_EACH = f"""{_HITS}, scored AS (
 SELECT term, fact_id, score FROM placed WHERE place <= ? ORDER BY term, place"""
 
 
-def search(connection: Connection, terms: Sequence[str], k: int) -> list[tuple[str, float]]:
+def search(connection: PostgresConnection, terms: Sequence[str], k: int) -> list[tuple[str, float]]:
     """Best retrievable facts that hold any of the terms: id and BM25 score, ties by id."""
     asked = asking(connection, terms, k)
     if asked is None:
@@ -60,7 +60,7 @@ def search(connection: Connection, terms: Sequence[str], k: int) -> list[tuple[s
 
 
 def search_each(
-    connection: Connection, terms: Sequence[str], k: int
+    connection: PostgresConnection, terms: Sequence[str], k: int
 ) -> list[list[tuple[str, float]]]:
     """What `search` finds for each of some different terms alone, in one statement."""
     found: list[list[tuple[str, float]]] = [[] for _ in terms]
@@ -71,7 +71,7 @@ def search_each(
     return found
 
 
-def asking(connection: Connection, terms: Sequence[str], k: int) -> list[Any] | None:
+def asking(connection: PostgresConnection, terms: Sequence[str], k: int) -> list[Any] | None:
     """The parameters of `SEARCH`; None when nothing can be found."""
     single: list[tuple[int, str]] = []
     phrases: list[tuple[int, int, int]] = []
@@ -88,7 +88,7 @@ def asking(connection: Connection, terms: Sequence[str], k: int) -> list[Any] | 
     return [*columns, *given, k]
 
 
-def _phrase(connection: Connection, stems: Sequence[str]) -> list[tuple[int, int]]:
+def _phrase(connection: PostgresConnection, stems: Sequence[str]) -> list[tuple[int, int]]:
     """Facts that hold the stems one behind the other, and how often."""
     distinct = sorted({*stems})
     found: dict[int, dict[str, set[int]]] = defaultdict(dict)
@@ -110,7 +110,7 @@ def _phrase(connection: Connection, stems: Sequence[str]) -> list[tuple[int, int
     return hits
 
 
-def add(connection: Connection, texts: Sequence[tuple[int, str]]) -> list[int]:
+def add(connection: PostgresConnection, texts: Sequence[tuple[int, str]]) -> list[int]:
     """Note where each stem stands in the texts of some facts; how many stems each text has."""
     lengths: list[int] = []
     rows: list[tuple[str, int, bytes]] = []
@@ -126,7 +126,7 @@ def add(connection: Connection, texts: Sequence[tuple[int, str]]) -> list[int]:
     return lengths
 
 
-def remove(connection: Connection, texts: Sequence[tuple[int, str]]) -> None:
+def remove(connection: PostgresConnection, texts: Sequence[tuple[int, str]]) -> None:
     """Forget where the stems of some facts stand, which have had these texts."""
     pairs = [(stem, fact) for fact, text in texts for stem in sorted({*stems_of(text)})]
     if pairs:

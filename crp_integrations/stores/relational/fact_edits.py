@@ -14,7 +14,7 @@ from crp_integrations.stores.relational import usage
 from crp_integrations.stores.relational.rows import columns, row, sortable
 from crp_integrations.stores.relational.transaction import FactsPart
 from crp_integrations.stores.relational.window_contents import empty_windows
-from crp_integrations.stores.statements import AMONG, Among, Packed, among
+from crp_integrations.stores.statements import AMONG, Among, PackedVector, among
 from crp_integrations.vectors import FloatRows, to_bytes
 from crp_integrations.vocabulary import FactStatus
 
@@ -64,7 +64,7 @@ class FactEdits(FactsPart):
             self._connection.executemany(
                 "UPDATE vectors SET vector = ? WHERE fact = ?",
                 (
-                    (Packed(to_bytes(one)), numbers[id])
+                    (PackedVector(to_bytes(one)), numbers[id])
                     for one, id in zip(vectors, ids, strict=True)
                 ),
             )

@@ -26,7 +26,7 @@ from crp_integrations.stores.relational.rows import (
 from crp_integrations.stores.relational.transaction import ChangeLog
 from crp_integrations.stores.relational.usage import FACTS
 from crp_integrations.stores.relational.vectors import FactVectors
-from crp_integrations.stores.statements import AMONG, Packed, Statements, among
+from crp_integrations.stores.statements import AMONG, PackedVector, Statements, among
 from crp_integrations.vectors import FloatRows, to_bytes
 
 SOURCE_COLUMNS = ", ".join(columns(Source))
@@ -115,7 +115,7 @@ class RelationalFacts(FactEdits, FactVectors, FactQueries, ChangeLog):
         self._connection.executemany(
             "INSERT INTO vectors (fact, vector) VALUES (?, ?)",
             (
-                (number, Packed(to_bytes(vectors[place])))
+                (number, PackedVector(to_bytes(vectors[place])))
                 for place, (number, _) in enumerate(numbered)
             ),
         )

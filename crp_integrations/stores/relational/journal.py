@@ -25,7 +25,7 @@ FIRST_INTEGER = -(2**63)
 class RelationalJournal:
     """Events and window seals of one namespace. Append-only."""
 
-    def __init__(self, connection: Statements, gate: rules.Gate) -> None:
+    def __init__(self, connection: Statements, gate: rules.TransactionGate) -> None:
         self._connection = connection
         self._gate = gate
 

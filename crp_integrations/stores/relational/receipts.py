@@ -49,7 +49,7 @@ ADD_CONTENT = "INSERT INTO receipt_contents (place, padding, texts) VALUES (?, ?
 class RelationalReceipts:
     """Receipts of one namespace, and their log."""
 
-    def __init__(self, connection: Statements, gate: rules.Gate) -> None:
+    def __init__(self, connection: Statements, gate: rules.TransactionGate) -> None:
         self._connection = connection
         self._gate = gate
 

@@ -38,7 +38,7 @@ ADD_CONTENT = 'INSERT INTO window_contents ("window", padding, prior, report) VA
 class RelationalSessions:
     """Sessions, windows and what they said, of one namespace."""
 
-    def __init__(self, connection: Statements, gate: rules.Gate) -> None:
+    def __init__(self, connection: Statements, gate: rules.TransactionGate) -> None:
         self._connection = connection
         self._gate = gate
 

@@ -62,7 +62,7 @@ class FactsPart:
     def __init__(
         self,
         connection: Statements,
-        gate: rules.Gate,
+        gate: rules.TransactionGate,
         namespace: str,
         seen: Snapshot | None = None,
     ) -> None:
@@ -167,7 +167,7 @@ class Facets(Generic[FactsOf]):
         facts: the first of them.
     """
 
-    def __init__(self, facts: FactsOf, connection: Statements, gate: rules.Gate) -> None:
+    def __init__(self, facts: FactsOf, connection: Statements, gate: rules.TransactionGate) -> None:
         """Take the connection, and what says whether it may still be used."""
         self.facts = facts
         self._given = connection, gate
@@ -194,7 +194,9 @@ class Facets(Generic[FactsOf]):
 
 
 @contextmanager
-def facets(facts: FactsOf, connection: Statements, gate: rules.Gate) -> Iterator[Facets[FactsOf]]:
+def facets(
+    facts: FactsOf, connection: Statements, gate: rules.TransactionGate
+) -> Iterator[Facets[FactsOf]]:
     """Give out the facets for the length of the block; they refuse everything afterwards."""
     try:
         yield Facets(facts, connection, gate)

@@ -68,7 +68,7 @@ def forget(connection: Statements, numbers: Sequence[int]) -> None:
 class RelationalFaults:
     """Counts of one namespace."""
 
-    def __init__(self, connection: Statements, gate: rules.Gate) -> None:
+    def __init__(self, connection: Statements, gate: rules.TransactionGate) -> None:
         self._connection = connection
         self._gate = gate
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from crp_integrations.errors import StoreDamaged, StoreError
 from crp_integrations.stores import rules
 from crp_integrations.stores.relational.transaction import FactsPart
-from crp_integrations.stores.statements import AMONG, RETRIEVABLE_SQL, Packed, among
+from crp_integrations.stores.statements import AMONG, RETRIEVABLE_SQL, PackedVector, among
 from crp_integrations.vectors import FloatRows, from_bytes, to_bytes
 
 # From so many ids on, most of a namespace is read in the order of its file.
@@ -101,7 +101,7 @@ class FactVectors(FactsPart):
             "INSERT INTO prepared_vectors (embedder, content_hash, vector) VALUES (?, ?, ?) "
             "ON CONFLICT (embedder, content_hash) DO UPDATE SET vector = excluded.vector",
             (
-                (embedder, hash_, Packed(to_bytes(one)))
+                (embedder, hash_, PackedVector(to_bytes(one)))
                 for hash_, one in zip(hashes, vectors, strict=True)
             ),
         )

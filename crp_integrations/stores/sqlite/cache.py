@@ -35,7 +35,7 @@ _NAME = re.compile(r"[a-z0-9_-]{1,64}")
 _log = logging.getLogger("crp_integrations.stores")
 
 
-class Manifest(Record):
+class CacheManifest(Record):
     """What a derived file must be to be used.
 
     Attributes:
@@ -237,7 +237,7 @@ class FileCache:
 
     # --- checking -----------------------------------------------------------------------
 
-    def _whole(self, name: str, manifest: Manifest) -> Cached | None:
+    def _whole(self, name: str, manifest: CacheManifest) -> Cached | None:
         """The file of a manifest that was checked; what is wrong with it is told by `load`."""
         try:
             return self._measured(manifest)
@@ -256,7 +256,7 @@ class FileCache:
             return None
         return self._measured(self._manifest(name, raw))
 
-    def _measured(self, manifest: Manifest) -> Cached:
+    def _measured(self, manifest: CacheManifest) -> Cached:
         """The file of a manifest.
 
         Raises:
@@ -273,14 +273,14 @@ class FileCache:
             raise _Damaged("its SHA-256 is not that of its manifest")
         return Cached(str(path), manifest.about)
 
-    def _manifest(self, name: str, raw: bytes) -> Manifest:
+    def _manifest(self, name: str, raw: bytes) -> CacheManifest:
         """A manifest that is whole and of this name.
 
         Raises:
             _Damaged: it is not.
         """
         try:
-            manifest = Manifest.model_validate(json.loads(raw))
+            manifest = CacheManifest.model_validate(json.loads(raw))
         except (ValidationError, ValueError, RecursionError):
             raise _Damaged("its manifest cannot be read") from None
         if manifest.name != name or manifest.namespace != self._namespace:
@@ -291,12 +291,12 @@ class FileCache:
             raise _Damaged("what its manifest says of it was changed")
         return manifest
 
-    def _described(self, name: str, about: Mapping[str, JsonValue], data: Path) -> Manifest:
+    def _described(self, name: str, about: Mapping[str, JsonValue], data: Path) -> CacheManifest:
         data.chmod(FILE_MODE)
         with data.open("rb") as file:
             os.fsync(file.fileno())
         length, found = _measured(data)
-        return Manifest(
+        return CacheManifest(
             name=name,
             namespace=self._namespace,
             file=_file_name(name, found),

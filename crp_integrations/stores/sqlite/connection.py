@@ -30,7 +30,7 @@ PAUSE_SECONDS = 0.002
 IDLE = 4
 # Every pool of the process. An open connection must not be taken into a child of fork: the child
 # would believe in locks that only its parent holds. So idle ones are closed before a fork.
-_POOLS: weakref.WeakSet[Pool] = weakref.WeakSet()
+_POOLS: weakref.WeakSet[SqlitePool] = weakref.WeakSet()
 # Each thread's own empty namespace: making the tables takes much longer than copying them, and a
 # lock around a shared one might be held where a process is forked.
 _OF_THREAD = threading.local()
@@ -56,7 +56,7 @@ _SENTENCES = {
 }
 
 
-class Connection:
+class SqliteConnection:
     """A connection in which every transaction is begun by hand.
 
     Attributes:
@@ -202,19 +202,19 @@ class Connection:
         finally:
             self.execute(f"PRAGMA busy_timeout = {round(1000 * self._busy_seconds)}")
 
-    def copied(self) -> Connection:
+    def copied(self) -> SqliteConnection:
         """Another database in memory with everything that this one holds."""
-        copy = Connection(MEMORY, self._busy_seconds)
+        copy = SqliteConnection(MEMORY, self._busy_seconds)
         with self._translated():
             self._raw.backup(copy._raw)
         return copy
 
-    def moved(self) -> Connection:
+    def moved(self) -> SqliteConnection:
         """The open transaction of this database in memory, on a copy; here it is undone."""
         # With a savepoint the text index puts down what it holds back until the commit.
         self.execute("SAVEPOINT moved")
         self.execute("RELEASE moved")
-        image = Connection(MEMORY, self._busy_seconds)
+        image = SqliteConnection(MEMORY, self._busy_seconds)
         try:
             with self._translated():
                 # A backup leaves out what is not committed.
@@ -284,24 +284,24 @@ def inode(path: Path) -> Inode | None:
     return stat.st_dev, stat.st_ino
 
 
-def open_empty() -> Connection:
+def open_empty() -> SqliteConnection:
     """An empty namespace that lives in memory, for reading one that was never written."""
     if not hasattr(_OF_THREAD, "empty"):
-        made = Connection(MEMORY, 0.0)
+        made = SqliteConnection(MEMORY, 0.0)
         made.migrate()
         _OF_THREAD.empty = made
-    empty: Connection = _OF_THREAD.empty
+    empty: SqliteConnection = _OF_THREAD.empty
     return empty.copied()
 
 
-class Pool:
+class SqlitePool:
     """Hands a connection to one transaction at a time."""
 
     def __init__(self, path: Path, busy_seconds: float) -> None:
         self._path = path
         self._busy_seconds = busy_seconds
         self._lock = threading.Lock()
-        self._idle: list[Connection] = []
+        self._idle: list[SqliteConnection] = []
         self._closed = False
         _POOLS.add(self)
 
@@ -311,12 +311,14 @@ class Pool:
         return self._path
 
     @contextmanager
-    def connection(self) -> Iterator[Connection]:
+    def connection(self) -> Iterator[SqliteConnection]:
         """A connection for the length of the block; without a transaction before and after.
 
         What an error left half done ends with the connection, which is closed then.
         """
-        connection = self._idle_of(inode(self._path)) or Connection(self._path, self._busy_seconds)
+        connection = self._idle_of(inode(self._path)) or SqliteConnection(
+            self._path, self._busy_seconds
+        )
         try:
             yield connection
             connection.rollback()
@@ -342,7 +344,7 @@ class Pool:
         for connection in idle:
             connection.close()
 
-    def _idle_of(self, present: Inode | None) -> Connection | None:
+    def _idle_of(self, present: Inode | None) -> SqliteConnection | None:
         while True:
             with self._lock:
                 if not self._idle:

@@ -28,11 +28,17 @@ from crp_integrations.stores.keys import NAMESPACES
 from crp_integrations.stores.relational import receipts, sessions
 from crp_integrations.stores.relational.facts import RelationalFacts
 from crp_integrations.stores.relational.transaction import Facets, Snapshot, facets
-from crp_integrations.stores.rules import Gate, WriterLocks, checked_name
+from crp_integrations.stores.rules import TransactionGate, WriterLocks, checked_name
 from crp_integrations.stores.sqlite import schema, upkeep
 from crp_integrations.stores.sqlite.cache import FOLDER as CACHE
 from crp_integrations.stores.sqlite.cache import FileCache
-from crp_integrations.stores.sqlite.connection import Connection, Inode, Pool, inode, open_empty
+from crp_integrations.stores.sqlite.connection import (
+    Inode,
+    SqliteConnection,
+    SqlitePool,
+    inode,
+    open_empty,
+)
 from crp_integrations.stores.statements import FACTS_DUE
 
 SqliteTransaction = Facets[RelationalFacts]
@@ -73,7 +79,7 @@ class SqliteStore:
         self._busy_seconds = busy_seconds
         self._writers = WriterLocks(busy_seconds)
         self._lock = threading.Lock()
-        self._pools: dict[str, Pool] = {}
+        self._pools: dict[str, SqlitePool] = {}
         self._closed = False
 
     @property
@@ -120,7 +126,7 @@ class SqliteStore:
         self._refuse_closed()
         names = []
         for path in sorted((self._root / NAMESPACES).glob(f"*/{DATABASE}")):
-            connection = Connection(path, self._busy_seconds)
+            connection = SqliteConnection(path, self._busy_seconds)
             try:
                 # Version 0 was made by a writer that never committed.
                 if connection.version():
@@ -206,7 +212,7 @@ class SqliteStore:
             pool.close()
 
     @contextmanager
-    def _reading(self, pool: Pool, namespace: str) -> Iterator[SqliteTransaction]:
+    def _reading(self, pool: SqlitePool, namespace: str) -> Iterator[SqliteTransaction]:
         with ExitStack() as opened:
             snapshot = None
             if self._present(pool.path) is not None:
@@ -214,17 +220,17 @@ class SqliteStore:
                 snapshot = _begin_reading(connection, pool, namespace)
             if snapshot is None:
                 connection = opened.enter_context(closing(open_empty()))
-            gate = Gate(write=False)
+            gate = TransactionGate(write=False)
             facts = RelationalFacts(connection, gate, namespace, snapshot)
             yield opened.enter_context(facets(facts, connection, gate))
 
     @contextmanager
-    def _writing(self, pool: Pool, namespace: str) -> Iterator[SqliteTransaction]:
+    def _writing(self, pool: SqlitePool, namespace: str) -> Iterator[SqliteTransaction]:
         with self._writers.held(namespace):
             self._make(pool)
             with pool.connection() as connection:
                 _begin_writing(connection, pool, namespace)
-                gate = Gate(write=True)
+                gate = TransactionGate(write=True)
                 with facets(
                     RelationalFacts(connection, gate, namespace), connection, gate
                 ) as transaction:
@@ -247,7 +253,7 @@ class SqliteStore:
             yield transaction
 
     @contextmanager
-    def _alone(self, namespace: str) -> Iterator[Connection | None]:
+    def _alone(self, namespace: str) -> Iterator[SqliteConnection | None]:
         """A connection without a transaction, no other thread of ours writing beside it.
 
         None for a namespace that nobody wrote.
@@ -264,7 +270,7 @@ class SqliteStore:
             owner(connection, pool.path, namespace)
             yield connection
 
-    def _scrub(self, connection: Connection, namespace: str, *, always: bool) -> bool:
+    def _scrub(self, connection: SqliteConnection, namespace: str, *, always: bool) -> bool:
         due = upkeep.scrub_due(connection)
         if not due and not always:
             return True
@@ -292,14 +298,14 @@ class SqliteStore:
         )
         return [sentence]
 
-    def _pool(self, namespace: str) -> Pool:
+    def _pool(self, namespace: str) -> SqlitePool:
         cold = None
         with self._lock:
             self._refuse_closed()
             pool = self._pools.pop(namespace, None)
             if pool is None:
                 path = self._root / NAMESPACES / sha256_hex(namespace) / DATABASE
-                pool = Pool(path, self._busy_seconds)
+                pool = SqlitePool(path, self._busy_seconds)
             # Put in again, so that the first is the one that was used longest ago.
             self._pools[namespace] = pool
             if len(self._pools) > KEPT:
@@ -313,7 +319,7 @@ class SqliteStore:
         if self._closed:
             raise StoreError(f"store {self._root} is closed")
 
-    def _make(self, pool: Pool) -> None:
+    def _make(self, pool: SqlitePool) -> None:
         if inode(pool.path) is not None:
             return
         try:
@@ -337,7 +343,7 @@ class SqliteStore:
         return None if stat.S_ISDIR(found.st_mode) else (found.st_dev, found.st_ino)
 
 
-def _bring_up(connection: Connection) -> None:
+def _bring_up(connection: SqliteConnection) -> None:
     """Take the steps that the tables of an older version lack, in a transaction of their own."""
     if connection.version() < len(schema.STEPS):
         connection.in_turn("BEGIN IMMEDIATE")
@@ -345,7 +351,9 @@ def _bring_up(connection: Connection) -> None:
         connection.execute("COMMIT")
 
 
-def _begin_reading(connection: Connection, pool: Pool, namespace: str) -> Snapshot | None:
+def _begin_reading(
+    connection: SqliteConnection, pool: SqlitePool, namespace: str
+) -> Snapshot | None:
     """Begin to read; None where a writer made the file and has not committed yet."""
     if not connection.version():
         return None
@@ -357,7 +365,7 @@ def _begin_reading(connection: Connection, pool: Pool, namespace: str) -> Snapsh
     return snapshot
 
 
-def _begin_writing(connection: Connection, pool: Pool, namespace: str) -> None:
+def _begin_writing(connection: SqliteConnection, pool: SqlitePool, namespace: str) -> None:
     if not connection.is_ours and connection.version() == 0:
         # Lasts, and cannot be done within a transaction.
         connection.in_turn("PRAGMA journal_mode = WAL")
@@ -370,7 +378,7 @@ def _begin_writing(connection: Connection, pool: Pool, namespace: str) -> None:
     owner(connection, pool.path, namespace)
 
 
-def owner(connection: Connection, path: Path, wanted: str | None = None) -> str:
+def owner(connection: SqliteConnection, path: Path, wanted: str | None = None) -> str:
     """The namespace that a database belongs to.
 
     Raises:
