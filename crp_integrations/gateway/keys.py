@@ -30,7 +30,7 @@ from crp_integrations.fabric.shared_namespace import refuse_reserved
 from crp_integrations.guard.decisions import Subject
 from crp_integrations.records import Record
 from crp_integrations.relay.settings import first_problem
-from crp_integrations.stores.locks import file_held
+from crp_integrations.stores.files import file_held
 
 PREFIX: Final = "crp_key_"
 FILE_MODE: Final = 0o600

@@ -28,10 +28,15 @@ from crp_integrations.guard.decisions import Subject
 from crp_integrations.language.claims import segment
 from crp_integrations.loaders.text import read_markdown, read_text, split_paragraphs
 from crp_integrations.seals import sha256
-from crp_integrations.stores import scratch as scratches
+from crp_integrations.stores import files
+from crp_integrations.stores.files import (
+    FileScratch,
+    memory_scratch,
+    scratch_beside,
+    temporary_scratch,
+)
 from crp_integrations.stores.keys import FixedKeyRing
 from crp_integrations.stores.memory import MemoryStore
-from crp_integrations.stores.scratch import FileScratch, anywhere, beside, in_memory
 from crp_integrations.stores.sqlite import SqliteStore
 from crp_integrations.vocabulary import ClaimType
 from tests.doubles import FixedClock, HashEmbedder, WordCounter
@@ -139,7 +144,7 @@ def test_a_disk_without_room_for_it_is_no_error(
 
     class Small(MemoryStore):
         def scratch(self) -> FileScratch:
-            return Full(in_memory()._file)
+            return Full(memory_scratch()._file)
 
     document = Streamed("a", lines())
     made: Fabric = fabric(Small())
@@ -163,7 +168,11 @@ def test_a_store_without_a_scratch_cuts_again() -> None:
 
 
 def test_a_scratch_gives_back_what_was_put(tmp_path: Path) -> None:
-    for made in (beside(tmp_path / "deep" / "not" / "there"), anywhere(), in_memory()):
+    for made in (
+        scratch_beside(tmp_path / "deep" / "not" / "there"),
+        temporary_scratch(),
+        memory_scratch(),
+    ):
         assert made is not None
         with closing(made):
             places = [made.put(data) for data in (b"one", b"", b"three")]
@@ -182,8 +191,8 @@ def test_where_no_file_can_be_made_there_is_no_scratch(
     def refused(**_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(scratches.tempfile, "TemporaryFile", refused)
-    assert beside(tmp_path) is None
+    monkeypatch.setattr(files.tempfile, "TemporaryFile", refused)
+    assert scratch_beside(tmp_path) is None
     with closing(SqliteStore(tmp_path / "kb")) as store:
         namespace = fabric(store).bind(ACME)
         namespace.ingest([Streamed("a", lines()).given()])

@@ -62,16 +62,16 @@ def rewritten(store: SqliteStore, content: bytes, **about: Any) -> None:
 def test_another_process_maps_the_rows_and_asks_the_store_for_none(
     store: SqliteStore, spy: Spy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from crp_integrations.stores.sqlite.prepared import Vectors
+    from crp_integrations.stores.relational.vectors import FactVectors
 
     read: list[int] = []
-    vectors_of = Vectors.vectors
+    vectors_of = FactVectors.vectors
 
     def counted(self: Any, ids: Any, **more: Any) -> Any:
         read.append(len(ids))
         return vectors_of(self, ids, **more)
 
-    monkeypatch.setattr(Vectors, "vectors", counted)
+    monkeypatch.setattr(FactVectors, "vectors", counted)
     index = opened(store, spy)
     assert is_mapped(index)
     assert sum(read) == 0

@@ -22,11 +22,11 @@ from crp_integrations.fabric.search.vector_index import Hit
 from crp_integrations.fabric.settings import FabricSettings
 from crp_integrations.guard.decisions import Subject
 from crp_integrations.language.words import stems_of
-from crp_integrations.stores.memory.store import MemoryStore
-from crp_integrations.stores.memory.text import TextIndex
+from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.postgres import PostgresStore
-from crp_integrations.stores.postgres.connection import Connection
+from crp_integrations.stores.postgres.connection import PostgresConnection
 from crp_integrations.stores.sqlite.store import SqliteStore
+from tests.fabric.bm25 import TextIndex
 from tests.fabric.lifecycle_fixtures import ACME, PARAGRAPHS, Labelled, fabric, sentence, store
 from tests.governance.hidden import LABEL, OFFICER, READER, Blackening, seen_by
 from tests.postgres import postgres_address  # noqa: F401 - a fixture
@@ -295,16 +295,18 @@ def test_a_database_is_asked_once_for_all_words(
     with filled(MemoryStore(), [*FACTS, *many]) as memory:
         wanted = seen_by(memory).search_text(query, 20)
     asked: list[str] = []
-    rows_of = Connection.rows
+    rows_of = PostgresConnection.rows
     store = PostgresStore(postgres_address)
     with filled(store, [*FACTS, *many]) as made:
         reading = seen_by(made)
 
-        def rows(self: Connection, statement: str, parameters: Sequence[object] = ()) -> list:
+        def rows(
+            self: PostgresConnection, statement: str, parameters: Sequence[object] = ()
+        ) -> list:
             asked.append(statement)
             return rows_of(self, statement, parameters)
 
-        monkeypatch.setattr(Connection, "rows", rows)
+        monkeypatch.setattr(PostgresConnection, "rows", rows)
         assert reading.search_text(query, 20) == wanted
     # Asked again only for more hits of the words whose first ones do not all pass.
     assert 1 <= len([one for one in asked if "PARTITION BY term" in one]) <= 2

@@ -13,7 +13,7 @@ from crp_integrations.envelope.candidates import Candidate, Candidates
 from crp_integrations.envelope.rank import RankWeights, differ_in_age, freshness, rank
 from crp_integrations.governance.decay import CURVES, decay, known
 from crp_integrations.scores import SCALE
-from crp_integrations.stores.memory.store import MemoryStore
+from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite.store import SqliteStore
 from tests.doubles import NOON
 from tests.fabric.lifecycle_fixtures import fabric

@@ -18,7 +18,7 @@ from crp_integrations.governance.validity import rebuild, valid_at
 from crp_integrations.governance.writing import MemoryWriter, PolicyContext
 from crp_integrations.guard.decisions import Decision, Subject
 from crp_integrations.seals import sha256
-from crp_integrations.stores.memory.store import MemoryStore
+from crp_integrations.stores.memory import MemoryStore
 from crp_integrations.stores.sqlite.store import SqliteStore
 from crp_integrations.vocabulary import EventType
 from tests.doubles import NOON, CountingIds, FixedClock

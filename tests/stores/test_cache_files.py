@@ -17,7 +17,11 @@ from hypothesis import strategies as st
 from crp_integrations.errors import StoreError
 from crp_integrations.fabric.ports import CachedFile, Transaction
 from crp_integrations.stores.sqlite import SqliteStore
-from crp_integrations.stores.sqlite.cache import ABANDONED_SECONDS, FileCache, Manifest
+from crp_integrations.stores.sqlite.cache import (
+    ABANDONED_SECONDS,
+    CacheManifest,
+    FileCache,
+)
 from crp_integrations.testing.fixtures import NAMESPACE, OTHER, fill
 
 CONTENT = bytes(range(256)) * 40
@@ -147,7 +151,7 @@ def test_a_file_replaced_while_it_is_checked_is_not_taken_for_the_one_found(
     assert Path(whole.path).read_bytes() == CONTENT
 
     class Slow(FileCache):
-        def _whole(self, name: str, manifest: Manifest) -> CachedFile | None:
+        def _whole(self, name: str, manifest: CacheManifest) -> CachedFile | None:
             assert cache.save(name, {"rows": 4}, lambda path: _other(path), lambda _: True)
             return super()._whole(name, manifest)
 

@@ -24,7 +24,7 @@ from crp_integrations.errors import StoreError
 from crp_integrations.fabric.ports import CachedFile, CacheEntry, Transaction
 from crp_integrations.records import Record
 from crp_integrations.seals import sha256_hex
-from crp_integrations.stores.keys import FILE_MODE, make_folder, sync_folder
+from crp_integrations.stores.files import FILE_MODE, make_folder, sync_folder
 
 FOLDER = "cache"
 # A file without a manifest that nobody touched for so long belongs to a process that is gone.
@@ -35,7 +35,7 @@ _NAME = re.compile(r"[a-z0-9_-]{1,64}")
 _log = logging.getLogger("crp_integrations.stores")
 
 
-class Manifest(Record):
+class CacheManifest(Record):
     """What a derived file must be to be used.
 
     Attributes:
@@ -239,7 +239,7 @@ class FileCache:
 
     # --- checking -----------------------------------------------------------------------
 
-    def _whole(self, name: str, manifest: Manifest) -> CachedFile | None:
+    def _whole(self, name: str, manifest: CacheManifest) -> CachedFile | None:
         """The file of a manifest that was checked; what is wrong with it is told by `load`."""
         try:
             return self._measured(manifest)
@@ -258,7 +258,7 @@ class FileCache:
             return None
         return self._measured(self._manifest(name, raw))
 
-    def _measured(self, manifest: Manifest) -> CachedFile:
+    def _measured(self, manifest: CacheManifest) -> CachedFile:
         """The file of a manifest.
 
         Raises:
@@ -275,14 +275,14 @@ class FileCache:
             raise _Damaged("its SHA-256 is not that of its manifest")
         return CachedFile(str(path), manifest.about)
 
-    def _manifest(self, name: str, raw: bytes) -> Manifest:
+    def _manifest(self, name: str, raw: bytes) -> CacheManifest:
         """A manifest that is whole and of this name.
 
         Raises:
             _Damaged: it is not.
         """
         try:
-            manifest = Manifest.model_validate(json.loads(raw))
+            manifest = CacheManifest.model_validate(json.loads(raw))
         except (ValidationError, ValueError, RecursionError):
             raise _Damaged("its manifest cannot be read") from None
         if manifest.name != name or manifest.namespace != self._namespace:
@@ -293,12 +293,12 @@ class FileCache:
             raise _Damaged("what its manifest says of it was changed")
         return manifest
 
-    def _described(self, name: str, about: Mapping[str, JsonValue], data: Path) -> Manifest:
+    def _described(self, name: str, about: Mapping[str, JsonValue], data: Path) -> CacheManifest:
         data.chmod(FILE_MODE)
         with data.open("rb") as file:
             os.fsync(file.fileno())
         length, found = _measured(data)
-        return Manifest(
+        return CacheManifest(
             name=name,
             namespace=self._namespace,
             file=_file_name(name, found),
