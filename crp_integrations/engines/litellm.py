@@ -8,16 +8,71 @@ the headers that an operator listed. A sampling value that a model does not take
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from crp_integrations.engines.litellm_cost import usage_of
 from crp_integrations.engines.litellm_errors import translate, unknown
-from crp_integrations.engines.litellm_headers import refuse_crp
-from crp_integrations.engines.litellm_streams import Assembly, tells_end
+from crp_integrations.engines.litellm_replies import StreamedReply, tells_end, usage_of
 from crp_integrations.engines.litellm_versions import library, plain_tools
 from crp_integrations.errors import ConfigError, CRPError, ModelError
 from crp_integrations.messages import Message, ModelCall, Reply, ToolCall
+
+# LiteLLM's names for headers that a call adds.
+ARGUMENTS: Final = ("headers", "extra_headers")
+
+# Headers that providers document for their callers, and those that join traces.
+PASSED: Final = frozenset(
+    {
+        "anthropic-beta",
+        "anthropic-version",
+        "openai-beta",
+        "openai-organization",
+        "openai-project",
+        "x-goog-user-project",
+        "http-referer",
+        "x-title",
+        "idempotency-key",
+        "x-request-id",
+        "traceparent",
+        "tracestate",
+    }
+)
+PREFIX: Final = "crp-"
+
+
+def refuse_crp(headers: Mapping[str, Any] | None) -> None:
+    """Check that nothing of CRP is among the headers for a provider.
+
+    Raises:
+        ConfigError: a header is named `CRP-…`.
+    """
+    for name in headers or {}:
+        if _plain(name).startswith(PREFIX):
+            raise ConfigError(f"header {name!r:.80} is CRP metadata, which no provider may get")
+
+
+def refuse_unlisted(headers: Mapping[str, Any] | None, listed: Iterable[str] = ()) -> None:
+    """Check that every header of a single call may go to a provider.
+
+    Args:
+        listed: names that an operator added to those of `PASSED`, in any case.
+
+    Raises:
+        ConfigError: a header is named `CRP-…`, or is not on the list.
+    """
+    refuse_crp(headers)
+    allowed = PASSED | {_plain(name) for name in listed}
+    for name in headers or {}:
+        if _plain(name) not in allowed:
+            raise ConfigError(
+                f"header {name!r:.80} is not on the list of those that go to providers; name it "
+                "in allow_headers, or in the deployment's entry, to send it"
+            )
+
+
+def _plain(name: object) -> str:
+    return str(name).strip().lower()
+
 
 DEFAULT_TIMEOUT_S: Final = 60.0
 # What one call decides by itself; an operator's options cannot replace it.
@@ -119,7 +174,7 @@ class LiteLLMModel:
             yield reply.text
             yield reply
             return
-        assembly = Assembly(call.model, litellm)
+        assembly = StreamedReply(call.model, litellm)
         try:
             chunks = litellm.completion(**self._arguments(call, stream=True))
             for chunk in chunks:
@@ -140,7 +195,7 @@ class LiteLLMModel:
             yield reply.text
             yield reply
             return
-        assembly = Assembly(call.model, litellm)
+        assembly = StreamedReply(call.model, litellm)
         try:
             chunks = await litellm.acompletion(**self._arguments(call, stream=True))
             async for chunk in chunks:

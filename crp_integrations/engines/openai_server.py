@@ -15,8 +15,7 @@ from typing import Any, Final
 
 import httpx
 
-from crp_integrations.engines.litellm import message_json
-from crp_integrations.engines.litellm_headers import refuse_crp
+from crp_integrations.engines.litellm import message_json, refuse_crp
 from crp_integrations.errors import (
     ConfigError,
     ModelError,

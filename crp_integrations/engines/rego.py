@@ -3,7 +3,7 @@
 The library is loaded at the first decision. An interpreter holds its input, so one thread uses it
 at a time. Input and output go through the library's C functions themselves: its Python makes a
 buffer of each text and reads each output three times, which takes longer than the policy
-(docs/adr/0229).
+(docs/adr/0229). A policy that regopy 1.5.2 evaluates to something else than it says is refused.
 """
 
 from __future__ import annotations
@@ -13,17 +13,191 @@ import json
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from json.encoder import encode_basestring
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
-from crp_integrations.engines.rego_limits import misread
 from crp_integrations.errors import EngineError
 from crp_integrations.guard.ports import Bundle
+
+# What a source says in neither code nor names: texts, also over lines, and comments, whichever
+# begins first. A sign of one kind within another stands for nothing.
+_ASIDE: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"|`[^`]*`|#[^\n]*')
+# Functions whose answer to equal arguments is another one each time, or comes from outside.
+_CHANGING: Final = re.compile(
+    r"(?<![\w.])(time\s*\.\s*now_ns|rand\s*\.\s*intn|uuid\s*\.\s*rfc4122|opa\s*\.\s*runtime"
+    r"|http\s*\.\s*send|net\s*\.\s*lookup_ip_addr)\b"
+)
+_EVERY: Final = re.compile(r"\bevery\b")
+_IN: Final = re.compile(r"\bin\b")
+_NOT: Final = re.compile(r"\bnot\b")
+# A unification, and what may stand on a side of one without harm.
+_UNIFIES: Final = re.compile(r"(?<![:=!<>])=(?!=)")
+_LITERAL: Final = re.compile(r'(?:true|false|null|""|-?\d[\w.+-]*)')
+# A body of a rule, which is no collection whatever stands in it.
+_OPENS_BODY: Final = re.compile(r"\b(?:if|else)\s*$")
+# A variable: no name of a field, of a function, and no key before a colon of an object's.
+_VARIABLE: Final = re.compile(r"(?<![\w.])[A-Za-z_]\w*(?!\w*\()")
+_BOUND: Final = r"\bsome\b[^\n;]*\b{0}\b|\b{0}\s*:="
+# Names that have a value wherever they are read: of rules and of what is imported.
+_RULE: Final = re.compile(r"^(?:default[ \t]+)?([A-Za-z_]\w*)", re.MULTILINE)
+_IMPORT: Final = re.compile(
+    r"^import[ \t]+[\w.]*?(\w+)(?:[ \t]+as[ \t]+(\w+))?[ \t]*$", re.MULTILINE
+)
+_KNOWN: Final = frozenset({"input", "data", "true", "false", "null", "some", "in", "not"})
+_CLOSES: Final = {"[": "]", "{": "}", "(": ")"}
+
+
+class _Comprehension(NamedTuple):
+    """Where it opens and ends, what it gives, and its body."""
+
+    start: int
+    end: int
+    head: str
+    body: str
+
+
+def misread(source: str) -> str:
+    """Why a source would be misread; empty where nothing is known against it.
+
+    Five things are known. A `not` within an `every` counts as true. A comprehension within an
+    `every` is evaluated before the variable of that has a value. So is one that gives a variable of
+    what is around it and does not name it in its body. What a function says that asks for the time,
+    for chance or for the world outside would be kept as if the policy alone had decided. And a
+    variable that gets its value by `=` within an `every`, from one outside, ends the process.
+
+    >>> misread("x := [label | some role in roles; granted[role]] if some label in labels")[:37]
+    'a comprehension that gives `label` an'
+    >>> misread("x := [role | some role in roles]")
+    ''
+    """
+    plain = _ASIDE.sub(_put_aside, source)
+    changing = _CHANGING.search(plain)
+    if changing:
+        return (
+            f"`{''.join(changing[1].split())}`, whose answer changes while decisions are kept; ask "
+            "a server for what changes, or let a governed exception expire"
+        )
+    given = list(_comprehensions(plain))
+    for start, end in _bodies(plain):
+        if _NOT.search(plain, start, end):
+            return (
+                "a `not` in an `every`, which this interpreter takes for true whatever follows; "
+                "count what does not hold instead"
+            )
+        if any(start <= one.start < end for one in given):
+            return (
+                "a comprehension in an `every`, which this interpreter evaluates before the "
+                "`every` has a value; put it into a function that is called there"
+            )
+        if _unifies(plain[start + 1 : end]):
+            return (
+                "a `=` between what are no values in an `every`, at which this interpreter may end "
+                "the process; say `:=` for a new name and `==` for a comparison"
+            )
+    for name in _unnamed(plain, given):
+        return (
+            f"a comprehension that gives `{name:.60}` and does not name it in its body, which this "
+            f"interpreter evaluates too early; say `given := {name:.60}` there and give that"
+        )
+    return ""
+
+
+def _unifies(body: str) -> bool:
+    """Whether a statement of a body unifies two things of which neither is a plain value.
+
+    >>> _unifies("given := table[label]; given == true; table[label] = true")
+    False
+    >>> _unifies("given = table[label]")
+    True
+    """
+    for statement in re.split(r"[;\n{}]", body):
+        sides = [side.strip() for side in _UNIFIES.split(statement)]
+        if len(sides) > 1 and not any(map(_LITERAL.fullmatch, sides)):
+            return True
+    return False
+
+
+def _put_aside(found: re.Match[str]) -> str:
+    return "" if found[0].startswith("#") else '""'
+
+
+def _bodies(plain: str) -> Iterator[tuple[int, int]]:
+    """Where the body of each `every` begins and ends."""
+    for every in _EVERY.finditer(plain):
+        inside = _IN.search(plain, every.end())
+        if inside is None:
+            continue
+        place = inside.end()
+        while place < len(plain) and plain[place].isspace():
+            place += 1
+        # The collection may be written out, in brackets of its own; the next ones are the body.
+        if plain[place : place + 1] in _CLOSES:
+            place = _closing(plain, place) + 1
+        while place < len(plain) and plain[place] != "{":
+            place = _closing(plain, place) + 1 if plain[place] in _CLOSES else place + 1
+        if place < len(plain):
+            yield place, _closing(plain, place)
+
+
+def _comprehensions(plain: str) -> Iterator[_Comprehension]:
+    """Brackets with a bar of their own, but for bodies of rules and of `every`."""
+    bodies = {start for start, _ in _bodies(plain)}
+    # Brackets that wait to be closed: where each opens, and where its first bar stands.
+    waiting: list[list[int]] = []
+    for place, sign in enumerate(plain):
+        if sign in _CLOSES:
+            waiting.append([place, 0])
+        elif sign == "|" and waiting:
+            waiting[-1][1] = waiting[-1][1] or place
+        elif sign in "]})" and waiting:
+            start, bar = waiting.pop()
+            opens_body = start in bodies or _OPENS_BODY.search(plain, max(0, start - 40), start)
+            if bar and plain[start] != "(" and not opens_body:
+                head, body = plain[start + 1 : bar], plain[bar + 1 : place]
+                yield _Comprehension(start, place, head, body)
+
+
+def _unnamed(plain: str, given: list[_Comprehension]) -> Iterator[str]:
+    """Variables that a comprehension gives, have a value around it and are not named in its body.
+
+    A variable may get its value in many ways, as an argument and in brackets too; the name of a
+    rule has one wherever it is read, unless a variable of that name hides it.
+    """
+    known = _KNOWN | {found[1] for found in _RULE.finditer(plain)}
+    known |= {found[2] or found[1] for found in _IMPORT.finditer(plain)}
+    for one in given:
+        around = _inner(plain[: one.start] + plain[one.end :])
+        for found in _VARIABLE.finditer(one.head):
+            name = found[0]
+            if re.search(rf"\b{name}\b", one.body) or re.search(_BOUND.format(name), one.head):
+                continue
+            if name not in known or re.search(_BOUND.format(name), around):
+                yield name
+
+
+def _inner(source: str) -> str:
+    """A source without the names of its rules, which have a value wherever they are read."""
+    return re.sub(r"(?m)^(?:default\s+)?[A-Za-z_]\w*\s*:?=", "", source)
+
+
+def _closing(plain: str, start: int) -> int:
+    """Where the bracket closes that opens there; the end of the text where none does."""
+    waiting: list[str] = []
+    for place in range(start, len(plain)):
+        sign = plain[place]
+        if sign in _CLOSES:
+            waiting.append(_CLOSES[sign])
+        elif sign == waiting[-1]:
+            waiting.pop()
+            if not waiting:
+                return place
+    return len(plain)
+
 
 LIBRARY: Final = "regopy"
 # How the interpreter writes an error: file and place, and its complaint.

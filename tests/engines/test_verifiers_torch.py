@@ -15,19 +15,23 @@ import torch
 import transformers
 
 from crp_integrations.dpe.settings import DpeSettings
-from crp_integrations.engines.verifiers.alignscore import AlignScoreVerifier
-from crp_integrations.engines.verifiers.hhem import PROMPT, HhemVerifier
-from crp_integrations.engines.verifiers.minicheck import ANSWERS, MiniCheckVerifier
-from crp_integrations.engines.verifiers.nli import NliVerifier
-from crp_integrations.engines.verifiers.pairs import Run
-from crp_integrations.engines.verifiers.pinned import model_hash
+from crp_integrations.engines.verifiers.model_files import model_hash
+from crp_integrations.engines.verifiers.pair_network import NetworkRun
+from crp_integrations.engines.verifiers.pair_verifiers import (
+    ANSWERS,
+    PROMPT,
+    AlignScoreVerifier,
+    HhemVerifier,
+    MiniCheckVerifier,
+    NliVerifier,
+)
 from crp_integrations.errors import ConfigError, EngineError
 from tests.dpe.helpers import check
 from tests.engines import tiny
 
 PREMISE, CLAIM = "the tier is S .", "the tier is D ."
 NLI = ["entailment", "neutral", "contradiction"]
-RUN = Run(max_tokens=96, batch_size=3)
+RUN = NetworkRun(max_tokens=96, batch_size=3)
 Feeds = list[dict[str, Any]]
 
 
@@ -97,14 +101,14 @@ def test_unnamed_outputs_have_to_be_named(tmp_path: Path) -> None:
 def test_the_best_passage_decides_and_batches_change_nothing(tmp_path: Path) -> None:
     folder = tiny.bert(tmp_path / "nli", NLI)
     passages = [PREMISE, "cats sleep long .", "wind farm , budget tokens .", "filler", "a tier"]
-    single = nli(folder, run=Run(max_tokens=96, batch_size=1))
+    single = nli(folder, run=NetworkRun(max_tokens=96, batch_size=1))
     alone = [single.judge(CLAIM, [passage]) for passage in passages]
     best = max(alone, key=lambda one: one.entailment)
     if best.entailment < 0.5:
         opposed = max(alone, key=lambda one: one.contradiction)
         best = opposed if opposed.contradiction >= 0.5 else best
     for size in (1, 2, 5):
-        found = nli(folder, run=Run(max_tokens=96, batch_size=size)).judge(CLAIM, passages)
+        found = nli(folder, run=NetworkRun(max_tokens=96, batch_size=size)).judge(CLAIM, passages)
         assert found.passage == alone.index(best)
         assert found.entailment == pytest.approx(best.entailment, abs=2e-6)
         assert found.contradiction == pytest.approx(best.contradiction, abs=2e-6)
@@ -323,9 +327,9 @@ def test_the_report_names_engine_version_and_thresholds(tmp_path: Path, kind: st
 
 def test_sizes_that_cannot_be_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="batch_size is 0"):
-        Run(batch_size=0)
+        NetworkRun(batch_size=0)
     with pytest.raises(ConfigError, match="max_tokens is 10"):
-        Run(max_tokens=10)
+        NetworkRun(max_tokens=10)
     folder = tiny.bert(tmp_path / "nli", NLI)
     with pytest.raises(EngineError, match="device"):
-        nli(folder, run=Run(device="nowhere"))
+        nli(folder, run=NetworkRun(device="nowhere"))

@@ -9,7 +9,7 @@ import pytest
 
 from crp_integrations import Relay
 from crp_integrations.engines.tokens import counter_for
-from crp_integrations.engines.tokens.counted import Counted
+from crp_integrations.engines.tokens.counters import CounterBase
 from crp_integrations.envelope.gather import gather
 from crp_integrations.envelope.render import SEPARATOR
 from crp_integrations.ports import TokenCounter
@@ -21,7 +21,7 @@ from tests.relay.conftest import FACTS, KEY, Opener
 QUERY = "Who operates the Meridian reactor?"
 
 
-class Noting(Counted):
+class Noting(CounterBase):
     """Counts as another counter does and keeps what it was given."""
 
     def __init__(self, inner: TokenCounter) -> None:

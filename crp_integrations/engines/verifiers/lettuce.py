@@ -19,10 +19,15 @@ from typing import Any, Final
 import numpy as np
 
 from crp_integrations.dpe.ports import Judgement
-from crp_integrations.engines.verifiers.judgements import DECIDED, UNREAD, Seen, judgement
-from crp_integrations.engines.verifiers.pairs import Run
-from crp_integrations.engines.verifiers.pinned import failed, installed, library, pinned
-from crp_integrations.engines.verifiers.scored import UNCHECKED, pieces
+from crp_integrations.engines.verifiers.model_files import failed, installed, library, pinned_files
+from crp_integrations.engines.verifiers.pair_network import (
+    DECIDED,
+    UNREAD,
+    NetworkRun,
+    WindowScore,
+    judgement,
+)
+from crp_integrations.engines.verifiers.pair_verifiers import UNCHECKED, pieces
 from crp_integrations.errors import ConfigError
 
 ALGORITHM: Final = "lettucedetect@1"
@@ -57,9 +62,9 @@ class LettuceVerifier:
 
     def __init__(
         self, model: str | Path | None = None, *, sha256: str = "", revision: str = "",
-        detector: Any = None, identity: str = "", run: Run | None = None,
+        detector: Any = None, identity: str = "", run: NetworkRun | None = None,
     ) -> None:  # fmt: skip
-        self._run = run or Run(max_tokens=4_096)
+        self._run = run or NetworkRun(max_tokens=4_096)
         if self._run.max_tokens <= 2 * FRAME:
             raise ConfigError(
                 f"max_tokens is {self._run.max_tokens}, LettuceDetect wants more than {2 * FRAME}"
@@ -72,7 +77,7 @@ class LettuceVerifier:
             self._detector, named = detector, f"{identity} ({UNCHECKED})"
         else:
             assert model is not None
-            files = pinned(model, sha256, revision)
+            files = pinned_files(model, sha256, revision)
             self._detector, named = _opened(files.folder, self._run), str(files)
         words = getattr(getattr(self._detector, "detector", None), "tokenizer", None)
         self._marks = frozenset(getattr(words, "all_special_tokens", ()))
@@ -132,7 +137,7 @@ class LettuceVerifier:
         doubts = np.array(rows)
         nearest = int(np.argmin(doubts.max(axis=1)))
         doubt = float(doubts.min(axis=0).max())
-        return judgement(Seen(1.0 - doubt, 0.0, groups[nearest][0][0]))
+        return judgement(WindowScore(1.0 - doubt, 0.0, groups[nearest][0][0]))
 
     def _doubts(self, claim: str, context: list[str]) -> list[float]:
         """For each token of the claim the probability that the context does not support it."""
@@ -166,7 +171,7 @@ def _groups(passages: Sequence[str], room: int) -> list[list[tuple[int, str]]]:
     return groups
 
 
-def _opened(folder: Path, run: Run) -> Any:
+def _opened(folder: Path, run: NetworkRun) -> Any:
     given = library(LIBRARY, "the verifier LettuceDetect", extra=LIBRARY)
     torch = library("torch", "the verifier LettuceDetect")
     try:

@@ -1,8 +1,10 @@
-"""How a premise and a claim reach a network: whole, in windows, content kept from control tokens.
+"""How a premise and a claim reach a network, and which window decides.
 
 The token ids are put together here from a frame and the two texts, so that every token of every
 passage is read in some window, and text such as "[SEP]" or "</s>" stays text. A claim that is
 longer than half a run is read in pieces.
+
+Spec: CRP-SPEC-005 §6.2 (decision D6)
 """
 
 from __future__ import annotations
@@ -19,12 +21,73 @@ import tokenizers
 
 from crp_integrations.dpe.ports import Judgement
 from crp_integrations.engines.onnx import windows
-from crp_integrations.engines.verifiers.judgements import UNREAD, Seen, best, weakest
-from crp_integrations.engines.verifiers.pinned import Pinned, failed, installed, library
+from crp_integrations.engines.verifiers.model_files import PinnedFiles, failed, installed, library
 from crp_integrations.errors import ConfigError, EngineError
 
+BEST_WINDOW = "best-window@1"
+# From here on a window entails, or contradicts, a claim.
+DECIDED = 0.5
+PLACES = 6
+# A verifier that read nothing holds nothing for supported.
+UNREAD = Judgement(0.0, 0.0, 1.0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowScore:
+    """What a network says of one window.
+
+    Attributes:
+        entailment, contradiction: probabilities whose sum is at most 1.
+        passage: position of the passage that the window was cut from.
+    """
+
+    entailment: float
+    contradiction: float
+    passage: int
+
+
+def best(windows: Sequence[WindowScore]) -> Judgement:
+    """The window that decides.
+
+    That which entails most surely, if one entails; else that which contradicts most surely, if
+    one contradicts; else the nearest to entailing. Of equals the first.
+
+    >>> best([Seen(0.1, 0.0, 0), Seen(0.1, 0.7, 1)]).passage
+    1
+    """
+    entailing = max(windows, key=lambda seen: seen.entailment)
+    if entailing.entailment >= DECIDED:
+        return judgement(entailing)
+    opposing = max(windows, key=lambda seen: seen.contradiction)
+    return judgement(opposing if opposing.contradiction >= DECIDED else entailing)
+
+
+def weakest(pieces: Sequence[Judgement]) -> Judgement:
+    """The piece of a claim that is entailed least, of equals the more contradicted."""
+    return min(pieces, key=lambda piece: (piece.entailment, -piece.contradiction))
+
+
+def judgement(seen: WindowScore) -> Judgement:
+    """A window's numbers, rounded, with the rest of 1 as neutral.
+
+    Raises:
+        EngineError: a number is no probability.
+    """
+    entailment, contradiction = seen.entailment, seen.contradiction
+    # Written so that a number that is none fails as well.
+    if not (entailment >= 0.0 and contradiction >= 0.0 and entailment + contradiction <= 1.0001):
+        raise EngineError(
+            f"a verifier gave entailment {entailment} and contradiction {contradiction}, wanted "
+            "probabilities"
+        )
+    entailment = min(1.0, round(entailment, PLACES))
+    contradiction = min(round(1.0 - entailment, PLACES), round(contradiction, PLACES))
+    neutral = round(1.0 - entailment - contradiction, PLACES)
+    return Judgement(entailment, contradiction, max(0.0, neutral), seen.passage)
+
+
 # Tokens that neighbouring windows share.
-OVERLAP: Final = 32
+TOKEN_OVERLAP: Final = 32
 LEAST_TOKENS: Final = 96
 # Networks whose first position number is not 0 have that many fewer of them.
 _OFFSET_POSITIONS: Final = frozenset({"roberta", "xlm-roberta", "camembert", "xlm-roberta-xl"})
@@ -32,7 +95,7 @@ Rows = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class NetworkRun:
     """How a network is run.
 
     Attributes:
@@ -56,7 +119,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class PairFrame:
     """The token ids around the two texts of a pair.
 
     Attributes:
@@ -75,10 +138,10 @@ class Frame:
         return len(self.before) + len(self.between) + len(self.after)
 
 
-class Words:
+class PairTokenizer:
     """A folder's tokenizer: texts without, and frames with, control tokens."""
 
-    def __init__(self, files: Pinned) -> None:
+    def __init__(self, files: PinnedFiles) -> None:
         """Read it.
 
         Raises:
@@ -112,21 +175,21 @@ class Words:
         """The tokens of a frame's own words, in which control tokens are such."""
         return tuple(self._framing.encode(text, add_special_tokens=False).ids)
 
-    def pair_frame(self) -> Frame:
+    def pair_frame(self) -> PairFrame:
         """The frame that the tokenizer puts around two texts."""
         seen = self._framing.encode("a", "a")
         second = [place for place, text in enumerate(seen.sequence_ids) if text == 1]
         first = [place for place, text in enumerate(seen.sequence_ids) if text == 0]
         if not first or not second:
             raise EngineError("the tokenizer does not know the letter a", engine="tokenizers")
-        return Frame(
+        return PairFrame(
             tuple(seen.ids[: first[0]]),
             tuple(seen.ids[first[-1] + 1 : second[0]]),
             tuple(seen.ids[second[-1] + 1 :]),
             seen.type_ids[second[0]],
         )
 
-    def joined_frame(self, lead: str, separator: str, between: str = "") -> Frame:
+    def joined_frame(self, lead: str, separator: str, between: str = "") -> PairFrame:
         """The frame of one text that is premise, separator and claim.
 
         Args:
@@ -138,7 +201,7 @@ class Words:
         place = [at for at, text in enumerate(alone.sequence_ids) if text == 0]
         if not place:
             raise EngineError("the tokenizer does not know the letter a", engine="tokenizers")
-        return Frame(
+        return PairFrame(
             (*alone.ids[: place[0]], *self.framing(lead)),
             (*self.framing(separator), *self.framing(between)),
             tuple(alone.ids[place[-1] + 1 :]),
@@ -158,8 +221,8 @@ class PairNetwork:
     """
 
     def __init__(
-        self, files: Pinned, words: Words, frame: Frame, forward: Callable[[dict[str, Any]], Any],
-        run: Run, limit: int | None,
+        self, files: PinnedFiles, words: PairTokenizer, frame: PairFrame,
+        forward: Callable[[dict[str, Any]], Any], run: NetworkRun, limit: int | None,
     ) -> None:  # fmt: skip
         self._files, self._words, self._frame, self._forward = files, words, frame, forward
         self._run = run
@@ -180,7 +243,11 @@ class PairNetwork:
 
     def numbers(self, prefix: str, **thresholds: float) -> Mapping[str, float]:
         """What the judgements are read with, by name."""
-        run = {"max_tokens": self._most, "overlap": OVERLAP, "batch_size": self._run.batch_size}
+        run = {
+            "max_tokens": self._most,
+            "overlap": TOKEN_OVERLAP,
+            "batch_size": self._run.batch_size,
+        }
         return MappingProxyType(
             {f"{prefix}_{name}": float(value) for name, value in {**thresholds, **run}.items()}
         )
@@ -207,7 +274,7 @@ class PairNetwork:
         said = self._words.ids(claim)
         if not said:
             return UNREAD
-        cuts = windows(len(said), self._texts // 2, OVERLAP // 2)
+        cuts = windows(len(said), self._texts // 2, TOKEN_OVERLAP // 2)
         texts = [self._words.ids(passage) for passage in passages]
         pieces: list[Judgement] = []
         for start, end in cuts:
@@ -215,12 +282,15 @@ class PairNetwork:
             places = [
                 (place, ids[a:b])
                 for place, ids in enumerate(texts)
-                for a, b in windows(len(ids), room, min(OVERLAP, room // 4))
+                for a, b in windows(len(ids), room, min(TOKEN_OVERLAP, room // 4))
             ]
             rows = self._rows([ids for _, ids in places], said[start:end])
             pieces.append(
                 best(
-                    [Seen(*read(row), place) for (place, _), row in zip(places, rows, strict=True)]
+                    [
+                        WindowScore(*read(row), place)
+                        for (place, _), row in zip(places, rows, strict=True)
+                    ]
                 )
             )
         return weakest(pieces)
@@ -313,7 +383,7 @@ class PairVerifier:
         return self._network.judge(claim, passages, self._read)
 
 
-def network(files: Pinned, kind: str, run: Run) -> Any:
+def load_network(files: PinnedFiles, kind: str, run: NetworkRun) -> Any:
     """A network of transformers from verified files, in float32, ready to be run.
 
     Args:
@@ -341,7 +411,7 @@ def network(files: Pinned, kind: str, run: Run) -> Any:
     return ready(loaded, run)
 
 
-def ready(loaded: Any, run: Run) -> Any:
+def ready(loaded: Any, run: NetworkRun) -> Any:
     """A network in float32, without training's chance, on its device."""
     try:
         return loaded.float().eval().to(run.device)
