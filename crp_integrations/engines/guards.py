@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from crp_integrations.engines.rego import LIBRARY, RegoEngine
+from crp_integrations.engines.rego import LIBRARY, RegoEngine, load_regopy, new_interpreter
 from crp_integrations.errors import ConfigError, EngineError
 from crp_integrations.guard.access import ENTRYPOINT, access
 from crp_integrations.guard.decisions import AllowAll, Guard
@@ -206,16 +206,12 @@ def _same(found: Any, wanted: Any) -> bool:
 
 
 def _cases(module: str, source: str) -> dict[str, Any]:
-    try:
-        import regopy
-    except ImportError as error:
-        raise EngineError("regopy cannot be loaded", engine=LIBRARY) from error
+    regopy = load_regopy()
     package = next(
         (line.split()[1] for line in source.splitlines() if line.startswith("package ")), ""
     )
     try:
-        interpreter = regopy.Interpreter()
-        interpreter.log_level = regopy.LogLevel.NONE
+        interpreter = new_interpreter()
         interpreter.add_module(module, source)
         told = json.loads(str(interpreter.query(f"found := data.{package}.{CASES}")))
         cases = told["bindings"]["found"]

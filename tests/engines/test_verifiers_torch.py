@@ -46,13 +46,13 @@ def logits(folder: Path, *texts: str) -> Any:
 def watched(verifier: Any) -> Feeds:
     """The tensors that reach the network from now on."""
     seen: Feeds = []
-    over, inner = verifier._network, verifier._network._forward
+    inner = verifier._forward
 
     def forward(feed: dict[str, Any]) -> Any:
         seen.append(feed)
         return inner(feed)
 
-    over._forward = forward
+    verifier._forward = forward
     return seen
 
 
@@ -146,7 +146,7 @@ def test_the_weakest_piece_of_a_long_claim_counts(tmp_path: Path) -> None:
     feeds = watched(verifier)
     found = verifier.judge(claim, [PREMISE])
     with torch.inference_mode():
-        rows = torch.cat([verifier._network._forward(feed) for feed in list(feeds)])
+        rows = torch.cat([verifier._forward(feed) for feed in list(feeds)])
     assert len(rows) > 1
     assert found.entailment == pytest.approx(torch.softmax(rows, -1)[:, 0].min().item(), abs=2e-6)
 
@@ -202,11 +202,11 @@ def test_a_failing_run_names_the_library(tmp_path: Path) -> None:
     def broken(feed: dict[str, Any]) -> Any:
         raise RuntimeError("out of memory")
 
-    verifier._network._forward = broken
+    verifier._forward = broken
     with pytest.raises(EngineError, match="torch") as caught:
         verifier.judge(CLAIM, [PREMISE])
     assert (caught.value.engine, caught.value.version) == ("torch", torch.__version__)
-    verifier._network._forward = lambda feed: torch.full((len(feed["input_ids"]), 3), torch.nan)
+    verifier._forward = lambda feed: torch.full((len(feed["input_ids"]), 3), torch.nan)
     with pytest.raises(EngineError, match="not finite"):
         verifier.judge(CLAIM, [PREMISE])
 

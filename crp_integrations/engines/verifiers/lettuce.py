@@ -54,6 +54,11 @@ class LettuceVerifier:
         identity: with `detector`, a name for model and version.
         run: sizes and device; `max_tokens` is that of the detector.
 
+    Attributes:
+        identity: algorithm, model, commit, hash of the files, and the libraries' versions.
+        thresholds: from where a token counts as unsupported, and the size of a run.
+        passage: longest passage that is wanted, in characters.
+
     Raises:
         ConfigError: an argument has no usable value.
         MissingExtra: lettucedetect is not installed.
@@ -82,34 +87,17 @@ class LettuceVerifier:
         words = getattr(getattr(self._detector, "detector", None), "tokenizer", None)
         self._marks = frozenset(getattr(words, "all_special_tokens", ()))
         by = " ".join(f"{name} {installed(name)}" for name in (LIBRARY, "transformers", "torch"))
-        self._identity = f"{ALGORITHM} with {named} by {by}"
-        self._thresholds = MappingProxyType(
+        self.identity: Final = f"{ALGORITHM} with {named} by {by}"
+        # Bytes of passages and claim that surely fit a run.
+        self._room = self._run.max_tokens - FRAME
+        self.passage: Final = min(self._run.passage, self._room // _BYTES)
+        self.thresholds: Final[Mapping[str, float]] = MappingProxyType(
             {
                 "lettucedetect_unsupported": DECIDED,
                 "lettucedetect_max_tokens": float(self._run.max_tokens),
             }
         )
         self._turn = threading.Lock()
-
-    @property
-    def identity(self) -> str:
-        """Algorithm, model, commit, hash of the files, and the libraries' versions."""
-        return self._identity
-
-    @property
-    def thresholds(self) -> Mapping[str, float]:
-        """From where a token counts as unsupported, and the size of a run."""
-        return self._thresholds
-
-    @property
-    def passage(self) -> int:
-        """Longest passage that is wanted, in characters."""
-        return min(self._run.passage, self._room // _BYTES)
-
-    @property
-    def _room(self) -> int:
-        """Bytes of passages and claim that surely fit a run."""
-        return self._run.max_tokens - FRAME
 
     def judge(self, claim: str, passages: Sequence[str]) -> Judgement:
         """The judgement by the token in most doubt.

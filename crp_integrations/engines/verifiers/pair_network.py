@@ -20,11 +20,11 @@ import numpy.typing as npt
 import tokenizers
 
 from crp_integrations.dpe.ports import Judgement
+from crp_integrations.engines.cross_encoders import probability
 from crp_integrations.engines.onnx import windows
 from crp_integrations.engines.verifiers.model_files import PinnedFiles, failed, installed, library
 from crp_integrations.errors import ConfigError, EngineError
 
-BEST_WINDOW = "best-window@1"
 # From here on a window entails, or contradicts, a claim.
 DECIDED = 0.5
 PLACES = 6
@@ -208,8 +208,8 @@ class PairTokenizer:
         )
 
 
-class PairNetwork:
-    """Runs pairs of premise and claim through a network; safe under threads.
+class PairVerifier:
+    """Judges claims by running pairs of premise and claim through a network; safe under threads.
 
     Args:
         files: where network and tokenizer came from.
@@ -218,82 +218,83 @@ class PairNetwork:
         forward: from tensors by name to a tensor of shape (pairs, outputs).
         run: sizes and device.
         limit: most tokens that the network has positions for, None for any number.
+        algorithm: name and number of the way of reading.
+        outputs: number of outputs, and the places of entailment and contradiction among them; None
+            for a model that does not tell contradiction.
+        thresholds: names of the thresholds, all at `DECIDED`.
+
+    Attributes:
+        identity: algorithm, model, commit, hash of the files, and the libraries' versions.
+        thresholds: where a window entails or contradicts, and the sizes of a run.
+        passage: longest passage that is wanted, in characters.
+
+    Raises:
+        ConfigError: the network leaves too few tokens for the texts.
     """
 
     def __init__(
         self, files: PinnedFiles, words: PairTokenizer, frame: PairFrame,
-        forward: Callable[[dict[str, Any]], Any], run: NetworkRun, limit: int | None,
+        forward: Callable[[dict[str, Any]], Any], run: NetworkRun, limit: int | None, *,
+        algorithm: str, outputs: tuple[int, int, int | None], thresholds: Sequence[str],
     ) -> None:  # fmt: skip
         self._files, self._words, self._frame, self._forward = files, words, frame, forward
-        self._run = run
+        self._run, self._outputs = run, outputs
         self._torch = library("torch", f"the model {files.name}")
-        self._most = min(run.max_tokens, words.limit, limit or run.max_tokens)
-        self._texts = self._most - frame.size
+        most = min(run.max_tokens, words.limit, limit or run.max_tokens)
+        self._texts = most - frame.size
         if self._texts < LEAST_TOKENS // 2:
             raise ConfigError(
                 f"the model {files.name} leaves {self._texts} tokens for premise and claim, wanted "
                 f"at least {LEAST_TOKENS // 2}; raise max_tokens ({run.max_tokens}) or take another"
             )
+        by = " ".join(f"{name} {installed(name)}" for name in ("transformers", "torch"))
+        self.identity: Final = f"{algorithm} with {files} by {by}"
+        numbers = {**dict.fromkeys(thresholds, DECIDED), "max_tokens": most}
+        numbers |= {"overlap": TOKEN_OVERLAP, "batch_size": run.batch_size}
+        prefix = algorithm.partition("@")[0]
+        self.thresholds: Final[Mapping[str, float]] = MappingProxyType(
+            {f"{prefix}_{name}": float(value) for name, value in numbers.items()}
+        )
+        self.passage: Final = run.passage
         self._lock = threading.Lock()
 
-    def identity(self, algorithm: str) -> str:
-        """Algorithm, model, commit and hash, and the versions of the libraries that run it."""
-        by = " ".join(f"{name} {installed(name)}" for name in ("transformers", "torch"))
-        return f"{algorithm} with {self._files} by {by}"
-
-    def numbers(self, prefix: str, **thresholds: float) -> Mapping[str, float]:
-        """What the judgements are read with, by name."""
-        run = {
-            "max_tokens": self._most,
-            "overlap": TOKEN_OVERLAP,
-            "batch_size": self._run.batch_size,
-        }
-        return MappingProxyType(
-            {f"{prefix}_{name}": float(value) for name, value in {**thresholds, **run}.items()}
-        )
-
-    @property
-    def passage(self) -> int:
-        """Longest passage that is wanted, in characters."""
-        return self._run.passage
-
-    def judge(
-        self, claim: str, passages: Sequence[str], read: Callable[[Rows], tuple[float, float]]
-    ) -> Judgement:
+    def judge(self, claim: str, passages: Sequence[str]) -> Judgement:
         """The judgement on the best window of the passages, by the claim's weakest piece.
 
-        Args:
-            read: from the outputs for one window to entailment and contradiction.
+        Spec: CRP-SPEC-005 §6.2
 
         Raises:
             ConfigError: there is no passage.
-            EngineError: a library failed, or gave numbers that are none.
+            EngineError: a library failed, or gave another number of outputs than is wanted.
         """
         if not passages:
             raise ConfigError("a verifier was given no passage, wanted at least one")
-        said = self._words.ids(claim)
-        if not said:
+        tokens = self._words.ids(claim)
+        if not tokens:
             return UNREAD
-        cuts = windows(len(said), self._texts // 2, TOKEN_OVERLAP // 2)
         texts = [self._words.ids(passage) for passage in passages]
         pieces: list[Judgement] = []
-        for start, end in cuts:
+        for start, end in windows(len(tokens), self._texts // 2, TOKEN_OVERLAP // 2):
             room = self._texts - (end - start)
             places = [
                 (place, ids[a:b])
                 for place, ids in enumerate(texts)
                 for a, b in windows(len(ids), room, min(TOKEN_OVERLAP, room // 4))
             ]
-            rows = self._rows([ids for _, ids in places], said[start:end])
+            rows = self._rows([ids for _, ids in places], tokens[start:end])
             pieces.append(
-                best(
-                    [
-                        WindowScore(*read(row), place)
-                        for (place, _), row in zip(places, rows, strict=True)
-                    ]
-                )
+                best([self._score(row, at) for (at, _), row in zip(places, rows, strict=True)])
             )
         return weakest(pieces)
+
+    def _score(self, row: Rows, place: int) -> WindowScore:
+        count, entailing, opposing = self._outputs
+        if len(row) != count:
+            raise EngineError(
+                f"the model gave {len(row)} outputs, wanted {count}", engine="transformers"
+            )
+        opposed = 0.0 if opposing is None else probability(row, opposing)
+        return WindowScore(probability(row, entailing), opposed, place)
 
     def _rows(self, premises: Sequence[list[int]], claim: list[int]) -> Rows:
         size = self._run.batch_size
@@ -336,51 +337,6 @@ class PairNetwork:
         if rows.ndim != 2 or len(rows) != len(runs):
             raise failed(f"the model gave shape {rows.shape} for {len(runs)} pairs", "transformers")
         return rows
-
-
-class PairVerifier:
-    """What the verifiers around a network share; each says how its outputs are read.
-
-    Args:
-        over: the network.
-        algorithm: name and number of the way of reading.
-        read: from the outputs for one window to entailment and contradiction.
-        thresholds: numbers that are read with, by name.
-    """
-
-    def __init__(
-        self, over: PairNetwork, algorithm: str, read: Callable[[Rows], tuple[float, float]],
-        **thresholds: float,
-    ) -> None:  # fmt: skip
-        self._network, self._read = over, read
-        self._identity = over.identity(algorithm)
-        self._thresholds = over.numbers(algorithm.partition("@")[0], **thresholds)
-
-    @property
-    def identity(self) -> str:
-        """Algorithm, model, commit, hash of the files, and the libraries' versions."""
-        return self._identity
-
-    @property
-    def thresholds(self) -> Mapping[str, float]:
-        """Where a window entails or contradicts, and the sizes of a run."""
-        return self._thresholds
-
-    @property
-    def passage(self) -> int:
-        """Longest passage that is wanted, in characters."""
-        return self._network.passage
-
-    def judge(self, claim: str, passages: Sequence[str]) -> Judgement:
-        """The judgement on the best window of the passages.
-
-        Spec: CRP-SPEC-005 §6.2
-
-        Raises:
-            ConfigError: there is no passage.
-            EngineError: a library failed, or gave another number of outputs than is wanted.
-        """
-        return self._network.judge(claim, passages, self._read)
 
 
 def load_network(files: PinnedFiles, kind: str, run: NetworkRun) -> Any:

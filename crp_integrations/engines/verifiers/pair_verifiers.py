@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from crp_integrations.dpe.ports import Judgement
-from crp_integrations.engines.cross_encoders import labels_of, probability
+from crp_integrations.engines.cross_encoders import labels_of
 from crp_integrations.engines.onnx import windows
 from crp_integrations.engines.verifiers.model_files import (
     PinnedFiles,
@@ -28,10 +28,8 @@ from crp_integrations.engines.verifiers.pair_network import (
     DECIDED,
     UNREAD,
     NetworkRun,
-    PairNetwork,
     PairTokenizer,
     PairVerifier,
-    Rows,
     WindowScore,
     best,
     judgement,
@@ -45,23 +43,8 @@ from crp_integrations.language.sentences import split_sentences
 
 NLI: Final = "nli@1"
 # Names that published models give to their outputs.
-ENTAILING: Final = (
-    "entailment",
-    "entail",
-    "entails",
-    "entailed",
-    "aligned",
-    "supported",
-    "supports",
-)
-OPPOSING: Final = (
-    "contradiction",
-    "contradict",
-    "contradicts",
-    "contradicted",
-    "refuted",
-    "refutes",
-)
+ENTAILING: Final = tuple("entailment entail entails entailed aligned supported supports".split())
+OPPOSING: Final = tuple("contradiction contradict contradicts contradicted refuted refutes".split())
 
 
 class NliVerifier(PairVerifier):
@@ -100,19 +83,11 @@ class NliVerifier(PairVerifier):
                 f"the model's labels are {list(names)}; say with labels= which one is 'entailment'"
             )
 
-        def read(row: Rows) -> tuple[float, float]:
-            if len(row) != len(names):
-                raise EngineError(
-                    f"the model gave {len(row)} outputs, wanted {len(names)}", engine="transformers"
-                )
-            opposed = 0.0 if opposing is None else probability(row, opposing)
-            return probability(row, entailing), opposed
-
-        over = PairNetwork(
+        super().__init__(
             files, words, words.pair_frame(), lambda feed: loaded(**feed).logits, run,
-            positions(loaded.config),
+            positions(loaded.config), algorithm=self.algorithm,
+            outputs=(len(names), entailing, opposing), thresholds=("entailed", "contradicted"),
         )  # fmt: skip
-        super().__init__(over, self.algorithm, read, entailed=DECIDED, contradicted=DECIDED)
 
 
 def place_of(names: Sequence[str], known: Sequence[str]) -> int | None:
@@ -144,6 +119,11 @@ class ScoredVerifier:
         identity: the caller's name for model and version.
         passage: longest passage that the object reads whole, in characters.
 
+    Attributes:
+        identity: algorithm and the name given by the caller, whose files nobody checked.
+        thresholds: what its judgements are read with.
+        passage: longest passage that the object reads whole, in characters.
+
     Raises:
         ConfigError: an argument has no usable value.
     """
@@ -156,28 +136,14 @@ class ScoredVerifier:
             raise ConfigError("a verifier's identity is empty, wanted a name for model and version")
         if passage < 1:
             raise ConfigError(f"passage is {passage}, wanted at least 1")
-        self._scores, self._passage, self._name = scores, passage, identity
-        self._identity = f"{algorithm} with {identity} ({UNCHECKED})"
+        self._scores, self._name = scores, identity
+        self.passage: Final = passage
+        self.identity: Final = f"{algorithm} with {identity} ({UNCHECKED})"
         name = algorithm.partition("@")[0]
-        self._thresholds = MappingProxyType(
+        self.thresholds: Final[Mapping[str, float]] = MappingProxyType(
             {f"{name}_supported": DECIDED, f"{name}_passage": float(passage)}
         )
         self._turn = threading.Lock()
-
-    @property
-    def identity(self) -> str:
-        """Algorithm and the name given by the caller, whose files nobody checked."""
-        return self._identity
-
-    @property
-    def thresholds(self) -> Mapping[str, float]:
-        """What its judgements are read with."""
-        return self._thresholds
-
-    @property
-    def passage(self) -> int:
-        """Longest passage that the object reads whole, in characters."""
-        return self._passage
 
     def judge(self, claim: str, passages: Sequence[str]) -> Judgement:
         """The judgement on the best piece of the passages.
@@ -192,7 +158,7 @@ class ScoredVerifier:
             raise ConfigError("a verifier was given no passage, wanted at least one")
         if not claim.strip():
             return UNREAD
-        cut = pieces(passages, self._passage)
+        cut = pieces(passages, self.passage)
         try:
             with self._turn:
                 given = self._scores([(text, claim) for _, text in cut])
@@ -282,51 +248,38 @@ class HhemVerifier(PairVerifier):
             lead, between = _prompt(config)
             frame = words.joined_frame(lead, "", between)
             loaded = _t5(files, base, run)
-            over = PairNetwork(files, words, frame, _first_token(loaded), run, None)
-            algorithm = f"{HHEM} on {base}"
+            limit, outputs, algorithm = None, (2, 1, None), f"{HHEM} on {base}"
         else:
             words = PairTokenizer(files)
+            frame = words.pair_frame()
             loaded = load_network(files, "AutoModelForSequenceClassification", run)
             if loaded.config.num_labels != 1:
                 raise ConfigError(
                     f"the model {files.name} has {loaded.config.num_labels} outputs, wanted 1; "
                     "NliVerifier reads several"
                 )
-            over = PairNetwork(
-                files, words, words.pair_frame(), lambda feed: loaded(**feed).logits, run,
-                positions(loaded.config),
-            )  # fmt: skip
-            algorithm = HHEM
-        super().__init__(over, algorithm, _consistent, consistent=DECIDED)
+            limit, outputs, algorithm = positions(loaded.config), (1, 0, None), HHEM
+
+        def forward(feed: dict[str, Any]) -> Any:
+            logits = loaded(**feed).logits
+            # HHEM-2.1 classifies tokens, of which the first speaks for the pair.
+            return logits if logits.ndim == 2 else logits[:, 0, :]
+
+        super().__init__(
+            files, words, frame, forward, run, limit,
+            algorithm=algorithm, outputs=outputs, thresholds=("consistent",),
+        )  # fmt: skip
 
 
 def around_hhem(model: Any, identity: str, *, passage: int = 4_000) -> ScoredVerifier:
-    """A verifier around an object with HHEM's `predict(pairs)`, loaded by the caller.
-
-    Its files are not checked, and its identity says so.
+    """A verifier around an object with HHEM's `predict(pairs)`; its files are not checked.
 
     Args:
         model: gives one score in [0, 1] for each pair of premise and claim.
         identity: a name for model and version.
         passage: longest passage that it reads whole, in characters.
     """
-
-    def scores(pairs: Pairs) -> Sequence[float]:
-        found: Sequence[float] = model.predict(list(pairs))
-        return found
-
-    return ScoredVerifier(scores, HHEM, identity, passage=passage)
-
-
-def _consistent(row: Rows) -> tuple[float, float]:
-    """The probability of the last of one or two outputs."""
-    if len(row) not in (1, 2):
-        raise EngineError(f"the model gave {len(row)} outputs, wanted 1 or 2", engine="hhem")
-    return probability(row, len(row) - 1), 0.0
-
-
-def _first_token(loaded: Any) -> Callable[[dict[str, Any]], Any]:
-    return lambda feed: loaded(**feed).logits[:, 0, :]
+    return ScoredVerifier(lambda pairs: model.predict(list(pairs)), HHEM, identity, passage=passage)
 
 
 def _prompt(config: Mapping[str, Any]) -> tuple[str, str]:
@@ -412,39 +365,36 @@ class MiniCheckVerifier(PairVerifier):
             config = transformers.AutoConfig.from_pretrained(files.folder, local_files_only=True)
         except Exception as error:  # any class of the library
             raise EngineError(f"config.json of {files.name} cannot be read") from error
-        if config.is_encoder_decoder:
-            writer = load_network(files, "AutoModelForSeq2SeqLM", run)
-            if writer.config.vocab_size <= max(ANSWERS):
-                raise ConfigError(
-                    f"the model {files.name} has {writer.config.vocab_size} tokens, wanted a T5"
-                )
+        written = config.is_encoder_decoder
+        kind = "AutoModelForSeq2SeqLM" if written else "AutoModelForSequenceClassification"
+        loaded = load_network(files, kind, run)
+        if written and loaded.config.vocab_size <= max(ANSWERS):
+            raise ConfigError(
+                f"the model {files.name} has {loaded.config.vocab_size} tokens, wanted a T5"
+            )
+        if not written and loaded.config.num_labels != 2:
+            raise ConfigError(
+                f"the model {files.name} has {loaded.config.num_labels} outputs, wanted 2"
+            )
 
-            def forward(feed: dict[str, Any]) -> Any:
-                start = torch.zeros((len(feed["input_ids"]), 1), dtype=torch.long)
-                first = {"decoder_input_ids": start.to(run.device)}
-                return writer(**feed, **first).logits[:, 0, list(ANSWERS)]
+        def forward(feed: dict[str, Any]) -> Any:
+            if not written:
+                return loaded(**feed).logits
+            start = torch.zeros((len(feed["input_ids"]), 1), dtype=torch.long).to(run.device)
+            return loaded(**feed, decoder_input_ids=start).logits[:, 0, list(ANSWERS)]
 
-            # The space behind the lead belongs to the document's first word.
-            frame = words.joined_frame(LEAD.rstrip(), end)
-            over = PairNetwork(files, words, frame, forward, run, None)
-        else:
-            loaded = load_network(files, "AutoModelForSequenceClassification", run)
-            if loaded.config.num_labels != 2:
-                raise ConfigError(
-                    f"the model {files.name} has {loaded.config.num_labels} outputs, wanted 2"
-                )
-            over = PairNetwork(
-                files, words, words.joined_frame("", end), lambda feed: loaded(**feed).logits, run,
-                positions(config),
-            )  # fmt: skip
-        super().__init__(over, MINICHECK, _supported, supported=DECIDED)
+        # The space behind the lead belongs to the document's first word.
+        frame = words.joined_frame(LEAD.rstrip() if written else "", end)
+        super().__init__(
+            files, words, frame, forward, run, None if written else positions(config),
+            algorithm=MINICHECK, outputs=(2, 1, None), thresholds=("supported",),
+        )  # fmt: skip
 
 
 def around_minicheck(scorer: Any, identity: str, *, passage: int = 4_000) -> ScoredVerifier:
-    """A verifier around an object with MiniCheck's `score(docs=, claims=)`, loaded by the caller.
+    """A verifier around an object with MiniCheck's `score(docs=, claims=)`; files are not checked.
 
-    Its files are not checked, and its identity says so. This is the way to Bespoke-MiniCheck-7B,
-    which runs on vLLM.
+    This is the way to Bespoke-MiniCheck-7B, which runs on vLLM.
 
     Args:
         scorer: gives labels first and probabilities of support second.
@@ -452,18 +402,10 @@ def around_minicheck(scorer: Any, identity: str, *, passage: int = 4_000) -> Sco
         passage: longest passage that is handed over at once, in characters.
     """
 
-    def scores(pairs: Pairs) -> Sequence[float]:
-        given = scorer.score(docs=[doc for doc, _ in pairs], claims=[claim for _, claim in pairs])
-        found: Sequence[float] = given[1]
-        return found
+    def scores(pairs: Pairs) -> Any:
+        return scorer.score(docs=[doc for doc, _ in pairs], claims=[claim for _, claim in pairs])[1]
 
     return ScoredVerifier(scores, MINICHECK, identity, passage=passage)
-
-
-def _supported(row: Rows) -> tuple[float, float]:
-    if len(row) != 2:
-        raise EngineError(f"the model gave {len(row)} outputs, wanted 2", engine="minicheck")
-    return probability(row, 1), 0.0
 
 
 ALIGNSCORE: Final = "alignscore@1"
@@ -499,9 +441,7 @@ class AlignScoreVerifier(NliVerifier):
 
 
 def around_alignscore(scorer: Any, identity: str, *, passage: int = 2_000) -> ScoredVerifier:
-    """A verifier around an object with AlignScore's `score(contexts=, claims=)`.
-
-    Its files are not checked, and its identity says so.
+    """A verifier around an object with AlignScore's `score(contexts=, claims=)`; files unchecked.
 
     Args:
         scorer: gives one score in [0, 1] for each context and claim.
@@ -509,10 +449,9 @@ def around_alignscore(scorer: Any, identity: str, *, passage: int = 2_000) -> Sc
         passage: longest passage that is handed over at once, in characters.
     """
 
-    def scores(pairs: Pairs) -> Sequence[float]:
-        found: Sequence[float] = scorer.score(
+    def scores(pairs: Pairs) -> Any:
+        return scorer.score(
             contexts=[context for context, _ in pairs], claims=[claim for _, claim in pairs]
         )
-        return found
 
     return ScoredVerifier(scores, ALIGNSCORE, identity, passage=passage)

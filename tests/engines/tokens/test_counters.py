@@ -372,7 +372,7 @@ def test_without_sentencepiece_the_extra_is_named_and_names_fall_back(
 ) -> None:
     path = sentencepiece_model(tmp_path)
     monkeypatch.setattr(counter_choice, "_made", {})
-    monkeypatch.setitem(sys.modules, "crp_integrations.engines.tokens.encoders", None)
+    monkeypatch.setitem(sys.modules, "sentencepiece", None)
     with pytest.raises(MissingExtra, match=r"crp-integrations\[tokenizers\]"):
         counter_for("any", tokenizer_file=str(path))
     assert counter_for("mistral-large-2411").exactness is Exactness.ESTIMATE
