@@ -9,6 +9,8 @@ the headers that an operator listed. A sampling value that a model does not take
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import ModuleType
 from typing import Any, Final
 
 from crp_integrations.engines.litellm_errors import translate, unknown
@@ -22,20 +24,9 @@ ARGUMENTS: Final = ("headers", "extra_headers")
 
 # Headers that providers document for their callers, and those that join traces.
 PASSED: Final = frozenset(
-    {
-        "anthropic-beta",
-        "anthropic-version",
-        "openai-beta",
-        "openai-organization",
-        "openai-project",
-        "x-goog-user-project",
-        "http-referer",
-        "x-title",
-        "idempotency-key",
-        "x-request-id",
-        "traceparent",
-        "tracestate",
-    }
+    {"anthropic-beta", "anthropic-version", "openai-beta", "openai-organization"}
+    | {"openai-project", "x-goog-user-project", "http-referer", "x-title"}
+    | {"idempotency-key", "x-request-id", "traceparent", "tracestate"}
 )
 PREFIX: Final = "crp-"
 
@@ -140,24 +131,16 @@ class LiteLLMModel:
             ModelError: the provider did not; one of its subclasses where the cause is known.
         """
         litellm = library()
-        try:
+        with _translated(call.model, litellm):
             response = litellm.completion(**self._arguments(call))
             return reply_of(response, call.model)
-        except CRPError:
-            raise
-        except Exception as error:
-            raise translate(error, call.model, litellm) from error
 
     async def acall(self, call: ModelCall) -> Reply:
         """Answer a call without blocking the event loop."""
         litellm = library()
-        try:
+        with _translated(call.model, litellm):
             response = await litellm.acompletion(**self._arguments(call))
             return reply_of(response, call.model)
-        except CRPError:
-            raise
-        except Exception as error:
-            raise translate(error, call.model, litellm) from error
 
     def stream(self, call: ModelCall) -> Iterator[str | Reply]:
         """Pieces of text as they come, then the whole reply.
@@ -175,16 +158,12 @@ class LiteLLMModel:
             yield reply
             return
         assembly = StreamedReply(call.model, litellm)
-        try:
+        with _translated(call.model, litellm):
             chunks = litellm.completion(**self._arguments(call, stream=True))
             for chunk in chunks:
                 if piece := assembly.add(chunk):
                     yield piece
             reply = assembly.reply(chunks)
-        except CRPError:
-            raise
-        except Exception as error:
-            raise translate(error, call.model, litellm) from error
         yield reply
 
     async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
@@ -196,16 +175,12 @@ class LiteLLMModel:
             yield reply
             return
         assembly = StreamedReply(call.model, litellm)
-        try:
+        with _translated(call.model, litellm):
             chunks = await litellm.acompletion(**self._arguments(call, stream=True))
             async for chunk in chunks:
                 if piece := assembly.add(chunk):
                     yield piece
             reply = assembly.reply(chunks)
-        except CRPError:
-            raise
-        except Exception as error:
-            raise translate(error, call.model, litellm) from error
         yield reply
 
     def _arguments(self, call: ModelCall, *, stream: bool = False) -> dict[str, Any]:
@@ -247,6 +222,17 @@ class LiteLLMModel:
         )
         if taken is not None and "tools" not in taken:
             raise ModelError(f"model {model!r} takes no tools; ask without them or another model")
+
+
+@contextmanager
+def _translated(model: str, litellm: ModuleType) -> Iterator[None]:
+    """Raise what LiteLLM raises as our error; our own pass unchanged."""
+    try:
+        yield
+    except CRPError:
+        raise
+    except Exception as error:
+        raise translate(error, model, litellm) from error
 
 
 def message_json(message: Message) -> dict[str, Any]:

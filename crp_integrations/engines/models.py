@@ -7,7 +7,15 @@ examine its judge's.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from typing import Any, Final, Protocol
 
 from pydantic import ValidationError
@@ -117,7 +125,7 @@ def answerer(client: Model, call: ModelCall) -> Model:
 
     LiteLLM knows that name only where something has taught it.
     """
-    return ExtractiveModel() if call.model.partition("/")[0] == EXTRACTIVE else client
+    return ExtractiveModel() if _is_extractive(call.model) else client
 
 
 def call_of(
@@ -207,16 +215,30 @@ def judge_model(source: object, *, timeout_s: float, options: Mapping[str, Any])
     if options:
         named = ", ".join(sorted(options))
         raise ConfigError(f"{named} go with a judge's name; set them on the model object itself")
-    if callable(getattr(source, "call", None)) and callable(getattr(source, "acall", None)):
-        return source  # type: ignore[return-value]
-    if callable(getattr(source, "invoke", None)) and callable(getattr(source, "ainvoke", None)):
-        return LangChainJudge(source)
-    if callable(getattr(source, "complete", None)) and callable(getattr(source, "acomplete", None)):
-        return LlamaIndexJudge(source)
+    made: Any = source
+    if _can(made, "call", "acall"):
+        return made  # type: ignore[no-any-return]
+    if _can(made, "invoke", "ainvoke"):
+        quiet: Any = {"callbacks": []}
+        return FrameworkJudge(
+            lambda call: made.invoke(_role_pairs(call), config=quiet),
+            lambda call: made.ainvoke(_role_pairs(call), config=quiet),
+            _of_message,
+        )
+    if _can(made, "complete", "acomplete"):
+        return FrameworkJudge(
+            lambda call: made.complete(_text(call)),
+            lambda call: made.acomplete(_text(call)),
+            _of_completion,
+        )
     raise ConfigError(
         f"judge is {type(source).__name__}; give a LiteLLM name such as 'openai/gpt-4o-mini', a "
         "LangChain chat model, a LlamaIndex LLM, or True for the component's own model"
     )
+
+
+def _can(source: object, *verbs: str) -> bool:
+    return all(callable(getattr(source, verb, None)) for verb in verbs)
 
 
 def judge_name(source: object) -> str:
@@ -234,14 +256,37 @@ def judge_name(source: object) -> str:
     return type(source).__name__
 
 
-class _WholeReply:
-    """A model that answers whole."""
+class FrameworkJudge:
+    """Asks a model object of LangChain or LlamaIndex, which answers whole.
+
+    Args:
+        ask, aask: from a call to the framework's answer.
+        read: from the framework's answer and the call to a reply.
+    """
+
+    def __init__(
+        self, ask: Callable[[ModelCall], Any], aask: Callable[[ModelCall], Awaitable[Any]],
+        read: Callable[[Any, ModelCall], Reply],
+    ) -> None:  # fmt: skip
+        self._ask, self._aask, self._read = ask, aask, read
 
     def call(self, call: ModelCall) -> Reply:
-        raise NotImplementedError
+        """Answer a call.
+
+        Raises:
+            ModelError: the model did not.
+        """
+        try:
+            return self._read(self._ask(call), call)
+        except Exception as error:
+            raise _judge_failed(error, call.model) from error
 
     async def acall(self, call: ModelCall) -> Reply:
-        raise NotImplementedError
+        """The asynchronous twin of `call`."""
+        try:
+            return self._read(await self._aask(call), call)
+        except Exception as error:
+            raise _judge_failed(error, call.model) from error
 
     def stream(self, call: ModelCall) -> Iterator[str | Reply]:
         """The text in one piece, then the reply."""
@@ -254,59 +299,6 @@ class _WholeReply:
         reply = await self.acall(call)
         yield reply.text
         yield reply
-
-
-class LangChainJudge(_WholeReply):
-    """Asks a LangChain chat model, or a Runnable around one."""
-
-    def __init__(self, model: Any) -> None:
-        self._model = model
-
-    def call(self, call: ModelCall) -> Reply:
-        """Answer a call.
-
-        Raises:
-            ModelError: the model did not.
-        """
-        try:
-            return _of_message(
-                self._model.invoke(_role_pairs(call), config={"callbacks": []}), call
-            )
-        except Exception as error:
-            raise _judge_failed(error, call.model) from error
-
-    async def acall(self, call: ModelCall) -> Reply:
-        """The asynchronous twin of `call`."""
-        try:
-            message = await self._model.ainvoke(_role_pairs(call), config={"callbacks": []})
-            return _of_message(message, call)
-        except Exception as error:
-            raise _judge_failed(error, call.model) from error
-
-
-class LlamaIndexJudge(_WholeReply):
-    """Asks a LlamaIndex LLM."""
-
-    def __init__(self, model: Any) -> None:
-        self._model = model
-
-    def call(self, call: ModelCall) -> Reply:
-        """Answer a call.
-
-        Raises:
-            ModelError: the model did not.
-        """
-        try:
-            return _of_completion(self._model.complete(_text(call)), call)
-        except Exception as error:
-            raise _judge_failed(error, call.model) from error
-
-    async def acall(self, call: ModelCall) -> Reply:
-        """The asynchronous twin of `call`."""
-        try:
-            return _of_completion(await self._model.acomplete(_text(call)), call)
-        except Exception as error:
-            raise _judge_failed(error, call.model) from error
 
 
 def _role_pairs(call: ModelCall) -> list[tuple[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar, cast
@@ -197,10 +198,7 @@ def _tiktoken(name: str, data: bytes, pattern: str) -> Encoder:
 
 
 class LazyCounter:
-    """Counts as the counter that it makes at first use.
-
-    A vocabulary takes a fifth of a second to load, and a relay that is opened to be searched
-    counts nothing.
+    """Counts as the counter that it makes at first use; loading takes a fifth of a second.
 
     Args:
         make: is called at most once for each thread that comes first.
@@ -208,13 +206,10 @@ class LazyCounter:
 
     def __init__(self, make: Callable[[], TokenCounter]) -> None:
         self._make = make
-        self._made: TokenCounter | None = None
 
-    @property
+    @cached_property
     def _counter(self) -> TokenCounter:
-        if self._made is None:
-            self._made = self._make()
-        return self._made
+        return self._make()
 
     @property
     def identity(self) -> str:

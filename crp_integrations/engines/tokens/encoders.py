@@ -9,16 +9,13 @@ import base64
 import binascii
 import json
 import re
-import threading
 import unicodedata
-import weakref
-from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from crp_integrations.errors import ConfigError, EngineError, MissingExtra
-from crp_integrations.language.memo import forgotten_with
+from crp_integrations.language.memo import Memory
 from crp_integrations.seals import sha256_hex
 
 if TYPE_CHECKING:
@@ -49,67 +46,34 @@ def short_runs(text: str) -> list[str]:
     return [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
 
 
-# Names in `vocabulary_files.PATTERNS`. The others split a run of line breaks by what follows it.
+# Names in `vocabulary_files.PATTERNS` that end a piece on both sides of a marker such as `[3] `
+# behind an empty line or at the beginning, so that a text's count is the sum of its parts'. White
+# space that ends in a line break is taken up to that break, and no other part of a pattern takes a
+# break that something follows; a digit follows `[`, so it begins no word; a space follows `]`, so
+# it neither begins a word nor stands before line breaks. Other patterns split a run of line breaks
+# by what follows it.
 ENDING = frozenset({"cl100k", "o200k", "llama-3", "qwen"})
 # Characters of blocks that are remembered together, and of the longest.
 _KEPT, _LONGEST_KEPT = 2_000_000, 8_000
-_EMPTY_LINE = "\n\n"
 # Digits of a marker, at most; patterns end a number there.
 _DIGITS = 3
 
 
 class BlockCounts:
-    """The counts of the last blocks; safe between threads."""
+    """Counts texts by their numbered blocks, of which the last ones are remembered.
+
+    Args:
+        count: tokens of a text, by a pattern of `ENDING`.
+    """
 
     def __init__(self, count: Callable[[str], int]) -> None:
-        """Remember nothing yet.
-
-        Args:
-            count: tokens of a text, by a pattern of `ENDING`.
-        """
         self._count = count
-        self._kept: OrderedDict[str, int] = OrderedDict()
-        self._lock = threading.Lock()
-        self._used = 0
-        self._forgotten = 0
-        _EVERY.add(self)
+        self._blocks = Memory(count, _KEPT, longest=_LONGEST_KEPT)
 
     def count(self, text: str) -> int:
         """Tokens of a text; a block that was counted lately is not counted again."""
         parts = _parts(text)
-        if len(parts) == 1:
-            return self._count(text)
-        kept = self._kept
-        with self._lock:
-            begun = self._forgotten
-            found = [kept.get(part) for part in parts]
-            for part, tokens in zip(parts, found, strict=True):
-                if tokens is not None:
-                    kept.move_to_end(part)
-        total = 0
-        for part, tokens in zip(parts, found, strict=True):
-            total += self._read(part, begun) if tokens is None else tokens
-        return total
-
-    def clear(self) -> None:
-        """Let go of everything, and of what is being counted meanwhile."""
-        with self._lock:
-            self._kept.clear()
-            self._used = 0
-            self._forgotten += 1
-
-    def _read(self, part: str, begun: int) -> int:
-        tokens = self._count(part)
-        if len(part) > _LONGEST_KEPT:
-            return tokens
-        with self._lock:
-            if part not in self._kept and begun == self._forgotten:
-                self._kept[part] = tokens
-                self._used += len(part)
-            while self._used > _KEPT:
-                gone, _ = self._kept.popitem(last=False)
-                self._used -= len(gone)
-        return tokens
+        return self._count(text) if len(parts) == 1 else sum(self._blocks.of(parts))
 
 
 def _parts(text: str) -> list[str]:
@@ -125,7 +89,7 @@ def _parts(text: str) -> list[str]:
     else:
         found = [first]
     for other in others:
-        found[-1] += _EMPTY_LINE
+        found[-1] += "\n\n"
         end = _marked(other)
         if end:
             found += "[" + other[:end], other[end:]
@@ -139,17 +103,6 @@ def _marked(text: str) -> int:
     end = text.find("] ", 1, _DIGITS + 2)
     digits = text[:end] if end > 0 else ""
     return end + 1 if digits.isascii() and digits.isdigit() else 0
-
-
-_EVERY: weakref.WeakSet[BlockCounts] = weakref.WeakSet()
-
-
-def _forget_all() -> None:
-    for blocks in list(_EVERY):
-        blocks.clear()
-
-
-forgotten_with(_forget_all)
 
 
 _unwrapped = partial(binascii.a2b_base64, strict_mode=True)
@@ -171,7 +124,7 @@ class TiktokenEncoder:
         Args:
             vocabulary_hash: SHA-256 of its file, hexadecimal.
             composed: texts are brought into Unicode's composed form first, as Qwen does.
-            blocks: the pattern ends a piece at markers of facts, as `blocks` says, so that facts
+            blocks: the pattern ends a piece at markers of facts, so that facts
                 which were counted lately are not counted again within a text.
         """
         self._encoding = encoding

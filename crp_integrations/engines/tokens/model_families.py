@@ -138,32 +138,11 @@ FAMILIES: tuple[ModelFamily, ...] = (
 # These pass a model's real name on. With others, such as an Azure deployment, a name that
 # looks familiar may have been given by a user.
 _PLAIN_PROVIDERS = frozenset(
-    {
-        "anthropic",
-        "bedrock",
-        "cerebras",
-        "codestral",
-        "converse",
-        "dashscope",
-        "deepinfra",
-        "deepseek",
-        "deepseek-ai",
-        "fireworks_ai",
-        "github",
-        "groq",
-        "invoke",
-        "meta-llama",
-        "meta_llama",
-        "mistral",
-        "mistralai",
-        "openai",
-        "openrouter",
-        "qwen",
-        "responses",
-        "text-completion-openai",
-        "together_ai",
-        "vertex_ai",
-    }
+    (
+        "anthropic bedrock cerebras codestral converse dashscope deepinfra deepseek deepseek-ai "
+        "fireworks_ai github groq invoke meta-llama meta_llama mistral mistralai openai "
+        "openrouter qwen responses text-completion-openai together_ai vertex_ai"
+    ).split()
 )
 _VENDOR = re.compile(
     r"(?:(?:us|eu|apac|jp|au|global)\.)?(?:anthropic|deepseek|meta|mistral|openai|qwen)\."

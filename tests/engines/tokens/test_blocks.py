@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from crp_integrations.engines.tokens import encoders, vocabulary_files
+from crp_integrations.engines.tokens import vocabulary_files
 from crp_integrations.engines.tokens.encoders import ENDING, BlockCounts, TiktokenEncoder, encoding
 from crp_integrations.engines.tokens.vocabulary_files import PATTERNS
 from crp_integrations.envelope.render import marker_text, render
@@ -61,16 +61,12 @@ def test_a_fact_that_was_counted_is_not_counted_in_the_rendered_text(
     assert read == ["[1]", "[2]", "[3]", " Last."]
 
 
-def test_blocks_are_bounded_and_forgotten(
-    plain: TiktokenEncoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(encoders, "_KEPT", 100)
-    by_blocks = BlockCounts(plain.count)
-    for number in range(50):
-        by_blocks.count(marker_text(f"fact {number}"))
-    assert 0 < by_blocks._used == sum(map(len, by_blocks._kept)) <= 100
-    monkeypatch.setattr(encoders, "_LONGEST_KEPT", 10)
-    by_blocks.count(marker_text("a fact of some length"))
-    assert not any("some length" in text for text in by_blocks._kept)
+def test_an_erasure_lets_go_of_counted_blocks() -> None:
+    read: list[str] = []
+    by_blocks = BlockCounts(lambda text: read.append(text) or 1)  # type: ignore[func-returns-value]
+    for _ in range(2):
+        assert by_blocks.count("[1] One.\n\n[2] Two.") == 4
+    assert len(read) == 4
     forget()
-    assert not by_blocks._kept and not by_blocks._used
+    by_blocks.count("[1] One.\n\n[2] Two.")
+    assert len(read) == 8
