@@ -158,7 +158,7 @@ def export(
     with kept(store, shared, residency, tenant) as namespace, opened(out) as file:
         if form is Form.GRAPHML:
             # Ids, communities, sources and weights; no text.
-            from crp_integrations.engines.graphs import write_graphml
+            from crp_integrations.engines.fact_graphs import write_graphml
 
             write_graphml(namespace.graph(), out)
             return

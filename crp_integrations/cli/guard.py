@@ -16,9 +16,7 @@ from crp_integrations import Relay
 from crp_integrations.cli import options
 from crp_integrations.cli.opening import existing
 from crp_integrations.cli.show import terminal
-from crp_integrations.engines.bundles import read_bundle, tests_of
-from crp_integrations.engines.guards import guard_of
-from crp_integrations.engines.rego_tests import run_tests
+from crp_integrations.engines.guards import guard_of, read_bundle, run_tests, tests_of
 from crp_integrations.errors import RequestError
 from crp_integrations.guard import access as shipped
 from crp_integrations.guard.decisions import LOCAL, Action, Subject

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -49,6 +49,10 @@ class _Adapted:
 
     Objects of the frameworks promise nothing about threads (the tokenizers behind some of them
     refuse to be borrowed twice), so they are called one at a time unless `parallel` is true.
+
+    Attributes:
+        identity: the name given by the caller; change it when the model changes.
+        thresholds: similarity thresholds by name, as given by the caller.
     """
 
     def __init__(
@@ -67,15 +71,10 @@ class _Adapted:
         self._library = library
         self._passages = passages
         self._query = query
-        self._identity = identity
+        self.identity: Final = identity
         self._dimensions = dimensions
-        self._thresholds = MappingProxyType(dict(thresholds or {}))
+        self.thresholds: Final[Mapping[str, float]] = MappingProxyType(dict(thresholds or {}))
         self._turn: AbstractContextManager[Any] = nullcontext() if parallel else threading.Lock()
-
-    @property
-    def identity(self) -> str:
-        """The name given by the caller; change it when the model changes."""
-        return self._identity
 
     @property
     def dimensions(self) -> int:
@@ -88,11 +87,6 @@ class _Adapted:
             self.embed_query("dimensions")
         assert self._dimensions is not None
         return self._dimensions
-
-    @property
-    def thresholds(self) -> Mapping[str, float]:
-        """Similarity thresholds by name, as given by the caller; none are known otherwise."""
-        return self._thresholds
 
     def embed_passages(self, texts: Sequence[str]) -> FloatRows:
         """Embed passages in one call of the library.
@@ -127,10 +121,7 @@ class _Adapted:
         except (EngineError, MissingExtra):
             raise
         except Exception as error:  # any class of any library, or of the service behind it
-            raise EngineError(
-                f"the embedder {self._identity} failed with {type(error).__name__}",
-                engine=self._library,
-            ) from error
+            raise self._failed(f"failed with {type(error).__name__}") from error
 
     def _checked(self, values: Any, count: int) -> FloatRows:
         try:
@@ -138,22 +129,17 @@ class _Adapted:
             with np.errstate(over="ignore"):
                 raw = np.asarray(values, dtype=np.float64).astype(np.float32)
         except (TypeError, ValueError) as error:
-            raise EngineError(
-                f"the embedder {self._identity} gave no rows of numbers of one length",
-                engine=self._library,
-            ) from error
+            raise self._failed("gave no rows of numbers of one length") from error
         if raw.ndim != 2 or raw.shape[0] != count or raw.shape[1] == 0:
-            raise EngineError(
-                f"the embedder {self._identity} gave shape {raw.shape}, wanted ({count}, d)",
-                engine=self._library,
-            )
+            raise self._failed(f"gave shape {raw.shape}, wanted ({count}, d)")
         rows: FloatRows = unit_rows(raw, dimensions=self._dimensions)
         if not rows.any(axis=1).all():
-            raise EngineError(
-                f"the embedder {self._identity} gave a row of zeros", engine=self._library
-            )
+            raise self._failed("gave a row of zeros")
         self._dimensions = rows.shape[1]
         return rows
+
+    def _failed(self, what: str) -> EngineError:
+        return EngineError(f"the embedder {self.identity} {what}", engine=self._library)
 
 
 class LangChainEmbedder(_Adapted):

@@ -1,12 +1,18 @@
-"""The guard that the settings ask for."""
+"""The guard that the settings ask for, policies in folders of `.rego` files, and their tests.
+
+A `*_test.rego` module defines `cases`, an object of `{"input": …, "want": …}` by what each case
+says. The interpreter ends the process at some uses of `with`, so inputs are set from outside.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
 
-from crp_integrations.engines.bundles import read_bundle
-from crp_integrations.engines.rego import RegoEngine
+from crp_integrations.engines.rego import LIBRARY, RegoEngine, load_regopy, new_interpreter
 from crp_integrations.errors import ConfigError, EngineError
 from crp_integrations.guard.access import ENTRYPOINT, access
 from crp_integrations.guard.decisions import AllowAll, Guard
@@ -14,6 +20,68 @@ from crp_integrations.guard.governed_exceptions import GovernedException, grant_
 from crp_integrations.guard.policy_guard import PolicyGuard
 from crp_integrations.guard.ports import Bundle
 from crp_integrations.guard.settings import GuardSettings
+
+DATA_FILE: Final = "data.json"
+TEST_SUFFIX: Final = "_test.rego"
+
+
+def read_bundle(folder: Path, entrypoint: str) -> Bundle:
+    """The policy of a folder: every `.rego` file but the tests, and `data.json` if there is one.
+
+    Its name is the data's `name`, else the folder's.
+
+    Raises:
+        ConfigError: the folder holds no policy, or its data are no JSON object.
+    """
+    modules = {path.name: _text(path) for path in _files(folder) if not _is_test(path)}
+    if not modules:
+        raise ConfigError(f"guard.bundle {str(folder)!r:.120} holds no .rego file")
+    data: Any = {}
+    if (folder / DATA_FILE).is_file():
+        try:
+            data = json.loads(_text(folder / DATA_FILE))
+        except ValueError as error:
+            raise ConfigError(f"{DATA_FILE} of guard.bundle is no JSON: {error}") from error
+        if not isinstance(data, dict):
+            raise ConfigError(
+                f"{DATA_FILE} of guard.bundle is {type(data).__name__}, wanted an object"
+            )
+    first, *others = sorted(modules)
+    name = data.get("name")
+    return Bundle(
+        name=name if isinstance(name, str) and name else folder.name,
+        module=modules[first],
+        data=data,
+        entrypoint=entrypoint,
+        further={one: modules[one] for one in others},
+        file=first,
+    )
+
+
+def tests_of(folder: Path) -> dict[str, str]:
+    """The tests of a folder: sources of its `*_test.rego` files by name.
+
+    Raises:
+        ConfigError: the folder cannot be read.
+    """
+    return {path.name: _text(path) for path in _files(folder) if _is_test(path)}
+
+
+def _files(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        raise ConfigError(f"guard.bundle {str(folder)!r:.120} is no folder")
+    return sorted(folder.glob("*.rego"))
+
+
+def _is_test(path: Path) -> bool:
+    return path.name.endswith(TEST_SUFFIX)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"policy file {path.name!r:.80} cannot be read: {error}") from error
 
 
 def guard_of(settings: GuardSettings) -> Guard:
@@ -73,3 +141,82 @@ def read_exceptions(settings: GuardSettings) -> tuple[GovernedException, ...]:
     if not isinstance(told, list) or not all(isinstance(one, dict) for one in told):
         raise ConfigError(f"guard.exceptions {str(path)!r:.120} is no list of objects")
     return tuple(grant_exception(one) for one in told)
+
+
+CASES: Final = "cases"
+
+
+@dataclass(frozen=True, slots=True)
+class CaseResult:
+    """What became of one case.
+
+    Attributes:
+        module: file that the case stands in.
+        name: what the case says.
+        failure: what was decided instead, or why nothing was; empty when it passed.
+    """
+
+    module: str
+    name: str
+    failure: str
+
+    @property
+    def passed(self) -> bool:
+        """Whether the decision held what was wanted."""
+        return not self.failure
+
+
+def run_tests(bundle: Bundle, tests: Mapping[str, str]) -> Iterator[CaseResult]:
+    """Ask a policy what its tests ask, in their order.
+
+    Spec: Summit §Policy-as-Code Compliance Rules
+
+    Args:
+        tests: sources of test modules by file name.
+
+    Raises:
+        EngineError: a test module cannot be read, or holds no case.
+    """
+    engine = RegoEngine()
+    for module, source in tests.items():
+        for name, case in _cases(module, source).items():
+            yield CaseResult(module, name, _failure(engine, bundle, case))
+
+
+def _failure(engine: RegoEngine, bundle: Bundle, case: Any) -> str:
+    if not isinstance(case, dict) or set(case) != {"input", "want"}:
+        return "the case is no object with `input` and `want`"
+    want = case["want"]
+    if not isinstance(case["input"], dict) or not isinstance(want, dict) or not want:
+        # One that wants nothing would hold whatever is decided.
+        return "`input` must be an object, and `want` one that names what must be decided"
+    try:
+        found = engine.decide(bundle, case["input"])
+    except EngineError as error:
+        return str(error)
+    wrong = {
+        name: found.get(name) for name, value in want.items() if not _same(found.get(name), value)
+    }
+    return f"decided {json.dumps(wrong, sort_keys=True)}" if wrong else ""
+
+
+def _same(found: Any, wanted: Any) -> bool:
+    """Whether two values are one in JSON, where true is not 1."""
+    return bool(found == wanted) and isinstance(found, bool) == isinstance(wanted, bool)
+
+
+def _cases(module: str, source: str) -> dict[str, Any]:
+    regopy = load_regopy()
+    package = next(
+        (line.split()[1] for line in source.splitlines() if line.startswith("package ")), ""
+    )
+    try:
+        interpreter = new_interpreter()
+        interpreter.add_module(module, source)
+        told = json.loads(str(interpreter.query(f"found := data.{package}.{CASES}")))
+        cases = told["bindings"]["found"]
+    except (regopy.RegoError, ValueError, KeyError, TypeError) as error:
+        raise EngineError(f"test module {module} has no `{CASES}`", engine=LIBRARY) from error
+    if not isinstance(cases, dict) or not cases:
+        raise EngineError(f"`{CASES}` of test module {module} is no object", engine=LIBRARY)
+    return cases

@@ -19,7 +19,6 @@ from crp_integrations.fabric.settings import VectorGraphSettings
 from crp_integrations.vectors import FloatRows
 
 LIBRARY = "hnswlib"
-_SPACES = {"cosine": "cosine", "ip": "ip", "l2": "l2"}
 # The head of a saved index: offset of layer 0, room, elements, bytes of an element, offsets of its
 # label and vector, top layer, entry point, connections above layer 0, in it, and as set.
 _HEAD = struct.Struct("<QQQQQQiIQQQ")
@@ -67,10 +66,8 @@ class HnswGraph:
         except (RuntimeError, OSError) as error:
             raise _wrapped("could not write a graph", error, self._version) from error
         if length != wanted:
-            raise EngineError(
-                f"{LIBRARY} wrote {length} bytes of a graph, wanted {wanted}",
-                engine=LIBRARY,
-                version=self._version,
+            raise _failed(
+                f"{LIBRARY} wrote {length} bytes of a graph, wanted {wanted}", self._version
             )
 
 
@@ -105,18 +102,15 @@ class HnswEngine:
             EngineError: a value is not finite, or hnswlib failed.
         """
         if block.ndim != 2 or not block.size:
-            raise EngineError(
+            raise _failed(
                 f"rows have shape {block.shape}, wanted (n, dimensions) of at least one row",
-                engine=LIBRARY,
-                version=self._version,
+                self._version,
             )
         # hnswlib takes what is not a number, and then finds nothing near it.
         if not np.isfinite(block).all():
-            raise EngineError(
-                "a row holds a value that is not finite", engine=LIBRARY, version=self._version
-            )
+            raise _failed("a row holds a value that is not finite", self._version)
         try:
-            index = self._library.Index(space=_SPACES[settings.metric], dim=block.shape[1])
+            index = self._library.Index(space=settings.metric, dim=block.shape[1])
             index.init_index(
                 max_elements=len(block),
                 M=settings.m,
@@ -137,7 +131,7 @@ class HnswEngine:
         """
         self._check_head(path, block, settings)
         try:
-            index = self._library.Index(space=_SPACES[settings.metric], dim=block.shape[1])
+            index = self._library.Index(space=settings.metric, dim=block.shape[1])
             index.load_index(path)
             index.set_ef(settings.ef_search)
         except RuntimeError as error:
@@ -153,20 +147,17 @@ class HnswEngine:
         except OSError as error:
             raise _wrapped("could not read a graph", error, self._version) from error
         if len(head) < _HEAD.size:
-            raise EngineError(
-                f"a graph's file has {len(head)} bytes, wanted at least {_HEAD.size}",
-                engine=LIBRARY,
-                version=self._version,
+            raise _failed(
+                f"a graph's file has {len(head)} bytes, wanted at least {_HEAD.size}", self._version
             )
         _, room, count, element, label, vector, _, entry, upper, lower, m = _HEAD.unpack(head)
         seen = (room, count, label - vector, m, upper, lower, element - label, entry < count)
         fits = (rows, rows, 4 * dimensions, settings.m, settings.m, 2 * settings.m)
         if seen != (*fits, _LABEL_BYTES, True) or length < rows * element:
-            raise EngineError(
+            raise _failed(
                 f"a graph's file holds {count} rows of {(label - vector) // 4} dimensions and "
                 f"{m} connections, wanted {rows}, {dimensions} and {settings.m}",
-                engine=LIBRARY,
-                version=self._version,
+                self._version,
             )
 
 
@@ -179,4 +170,8 @@ def available() -> HnswEngine | None:
 
 
 def _wrapped(what: str, error: Exception, version: str) -> EngineError:
-    return EngineError(f"{LIBRARY} {what}: {error}", engine=LIBRARY, version=version)
+    return _failed(f"{LIBRARY} {what}: {error}", version)
+
+
+def _failed(what: str, version: str) -> EngineError:
+    return EngineError(what, engine=LIBRARY, version=version)

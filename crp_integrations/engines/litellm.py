@@ -8,16 +8,62 @@ the headers that an operator listed. A sampling value that a model does not take
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import ModuleType
 from typing import Any, Final
 
-from crp_integrations.engines.litellm_cost import usage_of
 from crp_integrations.engines.litellm_errors import translate, unknown
-from crp_integrations.engines.litellm_headers import refuse_crp
-from crp_integrations.engines.litellm_streams import Assembly, tells_end
+from crp_integrations.engines.litellm_replies import StreamedReply, tells_end, usage_of
 from crp_integrations.engines.litellm_versions import library, plain_tools
 from crp_integrations.errors import ConfigError, CRPError, ModelError
 from crp_integrations.messages import Message, ModelCall, Reply, ToolCall
+
+# LiteLLM's names for headers that a call adds.
+ARGUMENTS: Final = ("headers", "extra_headers")
+
+# Headers that providers document for their callers, and those that join traces.
+PASSED: Final = frozenset(
+    {"anthropic-beta", "anthropic-version", "openai-beta", "openai-organization"}
+    | {"openai-project", "x-goog-user-project", "http-referer", "x-title"}
+    | {"idempotency-key", "x-request-id", "traceparent", "tracestate"}
+)
+PREFIX: Final = "crp-"
+
+
+def refuse_crp(headers: Mapping[str, Any] | None) -> None:
+    """Check that nothing of CRP is among the headers for a provider.
+
+    Raises:
+        ConfigError: a header is named `CRP-…`.
+    """
+    for name in headers or {}:
+        if _plain(name).startswith(PREFIX):
+            raise ConfigError(f"header {name!r:.80} is CRP metadata, which no provider may get")
+
+
+def refuse_unlisted(headers: Mapping[str, Any] | None, listed: Iterable[str] = ()) -> None:
+    """Check that every header of a single call may go to a provider.
+
+    Args:
+        listed: names that an operator added to those of `PASSED`, in any case.
+
+    Raises:
+        ConfigError: a header is named `CRP-…`, or is not on the list.
+    """
+    refuse_crp(headers)
+    allowed = PASSED | {_plain(name) for name in listed}
+    for name in headers or {}:
+        if _plain(name) not in allowed:
+            raise ConfigError(
+                f"header {name!r:.80} is not on the list of those that go to providers; name it "
+                "in allow_headers, or in the deployment's entry, to send it"
+            )
+
+
+def _plain(name: object) -> str:
+    return str(name).strip().lower()
+
 
 DEFAULT_TIMEOUT_S: Final = 60.0
 # What one call decides by itself; an operator's options cannot replace it.
@@ -85,24 +131,16 @@ class LiteLLMModel:
             ModelError: the provider did not; one of its subclasses where the cause is known.
         """
         litellm = library()
-        try:
+        with _translated(call.model, litellm):
             response = litellm.completion(**self._arguments(call))
             return reply_of(response, call.model)
-        except CRPError:
-            raise
-        except Exception as error:
-            raise translate(error, call.model, litellm) from error
 
     async def acall(self, call: ModelCall) -> Reply:
         """Answer a call without blocking the event loop."""
         litellm = library()
-        try:
+        with _translated(call.model, litellm):
             response = await litellm.acompletion(**self._arguments(call))
             return reply_of(response, call.model)
-        except CRPError:
-            raise
-        except Exception as error:
-            raise translate(error, call.model, litellm) from error
 
     def stream(self, call: ModelCall) -> Iterator[str | Reply]:
         """Pieces of text as they come, then the whole reply.
@@ -119,17 +157,13 @@ class LiteLLMModel:
             yield reply.text
             yield reply
             return
-        assembly = Assembly(call.model, litellm)
-        try:
+        assembly = StreamedReply(call.model, litellm)
+        with _translated(call.model, litellm):
             chunks = litellm.completion(**self._arguments(call, stream=True))
             for chunk in chunks:
                 if piece := assembly.add(chunk):
                     yield piece
             reply = assembly.reply(chunks)
-        except CRPError:
-            raise
-        except Exception as error:
-            raise translate(error, call.model, litellm) from error
         yield reply
 
     async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
@@ -140,17 +174,13 @@ class LiteLLMModel:
             yield reply.text
             yield reply
             return
-        assembly = Assembly(call.model, litellm)
-        try:
+        assembly = StreamedReply(call.model, litellm)
+        with _translated(call.model, litellm):
             chunks = await litellm.acompletion(**self._arguments(call, stream=True))
             async for chunk in chunks:
                 if piece := assembly.add(chunk):
                     yield piece
             reply = assembly.reply(chunks)
-        except CRPError:
-            raise
-        except Exception as error:
-            raise translate(error, call.model, litellm) from error
         yield reply
 
     def _arguments(self, call: ModelCall, *, stream: bool = False) -> dict[str, Any]:
@@ -192,6 +222,17 @@ class LiteLLMModel:
         )
         if taken is not None and "tools" not in taken:
             raise ModelError(f"model {model!r} takes no tools; ask without them or another model")
+
+
+@contextmanager
+def _translated(model: str, litellm: ModuleType) -> Iterator[None]:
+    """Raise what LiteLLM raises as our error; our own pass unchanged."""
+    try:
+        yield
+    except CRPError:
+        raise
+    except Exception as error:
+        raise translate(error, model, litellm) from error
 
 
 def message_json(message: Message) -> dict[str, Any]:

@@ -1,12 +1,29 @@
-"""Which engine answers for which model name."""
+"""Models by name or object: the relay's own, those of the frameworks' chat models, and a judge's.
+
+Objects of LangChain and LlamaIndex are known by what they can do, so neither is imported here. A
+judge's call is made without the callbacks around it: a handler that examines answers must not
+examine its judge's.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from typing import Any, Final, Protocol
+
+from pydantic import ValidationError
 
 from crp_integrations.engines.extractive import EXTRACTIVE, ExtractiveModel
 from crp_integrations.engines.litellm import LiteLLMModel
-from crp_integrations.messages import ModelCall, Reply
+from crp_integrations.errors import ConfigError, CRPError, ModelError, RequestError, provider_error
+from crp_integrations.messages import Message, ModelCall, Reply, Usage
 from crp_integrations.ports import Model
 
 
@@ -24,7 +41,7 @@ class Models:
             ModelNotFound: LiteLLM knows no provider for the name.
             MissingExtra: LiteLLM is needed for the name and not installed.
         """
-        if not _extractive(model):
+        if not _is_extractive(model):
             self._litellm.known(model)
 
     def call(self, call: ModelCall) -> Reply:
@@ -44,8 +61,294 @@ class Models:
         return self._engine(call).astream(call)
 
     def _engine(self, call: ModelCall) -> Model:
-        return self._extractive if _extractive(call.model) else self._litellm
+        return self._extractive if _is_extractive(call.model) else self._litellm
 
 
-def _extractive(model: str) -> bool:
+def _is_extractive(model: str) -> bool:
     return model.partition("/")[0] == EXTRACTIVE
+
+
+# Of a call, and not of LiteLLM's arguments.
+_OF_CALL: Final = ("model", "temperature", "max_tokens", "seed", "tools")
+_CHOICES: Final = ("auto", "none")
+_ANY: Final = ("any", "required", True)
+
+
+class SecretText(Protocol):
+    """A value that does not show itself."""
+
+    def get_secret_value(self) -> str:
+        """The value."""
+        ...
+
+
+class ChatFields(Protocol):
+    """The fields of a chat model that are the same in every framework."""
+
+    stop: list[str] | None
+    timeout: float
+    max_retries: int
+    api_base: str | None
+    headers: dict[str, str]
+    options: dict[str, Any]
+
+    @property
+    def api_key(self) -> SecretText | None:
+        """The provider's key."""
+        ...
+
+
+def client_of(fields: ChatFields, further: Mapping[str, Any]) -> LiteLLMModel:
+    """The client that calls with a chat model's fields.
+
+    Args:
+        further: LiteLLM's arguments of one call, which win over the fields' own.
+
+    Raises:
+        ConfigError: a header is named `CRP-…`, or an option belongs to the single call.
+    """
+    reached = {
+        "api_base": fields.api_base,
+        "api_key": fields.api_key.get_secret_value() if fields.api_key else None,
+    }
+    known = {name: value for name, value in reached.items() if value}
+    return LiteLLMModel(
+        timeout_s=fields.timeout,
+        retries=fields.max_retries,
+        headers=fields.headers,
+        options={**fields.options, **known, **further},
+    )
+
+
+def answerer(client: Model, call: ModelCall) -> Model:
+    """Who answers a call: the extractive model by its name, the client every other one.
+
+    LiteLLM knows that name only where something has taught it.
+    """
+    return ExtractiveModel() if _is_extractive(call.model) else client
+
+
+def call_of(
+    fields: ChatFields,
+    messages: Iterable[Message],
+    given: Mapping[str, Any],
+    *,
+    aside: Sequence[str] = (),
+) -> tuple[ModelCall, dict[str, Any]]:
+    """A call, and LiteLLM's further arguments for it.
+
+    Args:
+        given: arguments of this call, which win over the fields.
+        aside: names that the framework hands over and nobody else has a use for.
+
+    Raises:
+        RequestError: a value of the call has no use; names it.
+    """
+    of_call = {
+        name: given[name] if given.get(name) is not None else getattr(fields, name, None)
+        for name in _OF_CALL
+    }
+    further = {
+        name: value
+        for name, value in given.items()
+        if name not in (*_OF_CALL, *aside) and value is not None
+    }
+    if fields.stop:
+        further.setdefault("stop", fields.stop)
+    tools = of_call["tools"] or ()
+    if isinstance(tools, str | Mapping) or not isinstance(tools, Iterable):
+        raise RequestError(f"tools is {type(tools).__name__}, wanted a list of definitions")
+    said = tuple(messages)
+    try:
+        call = ModelCall(**{**of_call, "tools": tuple(tools)}, messages=said)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        name = ".".join(map(str, first["loc"]))
+        raise RequestError(f"{name} of the call is not usable: {first['msg']}") from None
+    return call, further
+
+
+def tool_choice(given: Any, tools: Sequence[Mapping[str, Any]]) -> Any:
+    """Which tool must be called, in the provider's form.
+
+    Args:
+        given: `auto`, `none`, `any` (or `required`, True) for one of them, a tool's name, or the
+            provider's own form; None for nothing said.
+        tools: in the OpenAI shape.
+
+    Raises:
+        RequestError: no tool has the name.
+    """
+    if given is None or isinstance(given, dict) or given in _CHOICES:
+        return given
+    if given in _ANY:
+        return "required"
+    names = [tool.get("function", {}).get("name") for tool in tools]
+    if given not in names:
+        raise RequestError(
+            f"tool_choice {str(given)!r:.60} is no tool's name; wanted auto, none, any or one of "
+            f"{', '.join(str(name) for name in names)}"
+        )
+    return {"type": "function", "function": {"name": given}}
+
+
+# Where frameworks keep a model's name.
+_NAMES: Final = ("model_name", "model", "model_id", "deployment_name")
+_ROLES: Final = {"system": "system", "user": "human", "assistant": "ai"}
+
+
+def judge_model(source: object, *, timeout_s: float, options: Mapping[str, Any]) -> Model:
+    """The model that a judge asks.
+
+    Args:
+        source: a LiteLLM name, a `Model`, or a model of LangChain or LlamaIndex.
+        options: LiteLLM's arguments for reaching a provider.
+
+    Raises:
+        ConfigError: what is given is no model, or an option has no use.
+        ModelNotFound: no provider follows from the name.
+    """
+    if isinstance(source, str):
+        model = LiteLLMModel(timeout_s=timeout_s, options=options)
+        model.known(source)
+        return model
+    if options:
+        named = ", ".join(sorted(options))
+        raise ConfigError(f"{named} go with a judge's name; set them on the model object itself")
+    made: Any = source
+    if _can(made, "call", "acall"):
+        return made  # type: ignore[no-any-return]
+    if _can(made, "invoke", "ainvoke"):
+        quiet: Any = {"callbacks": []}
+        return FrameworkJudge(
+            lambda call: made.invoke(_role_pairs(call), config=quiet),
+            lambda call: made.ainvoke(_role_pairs(call), config=quiet),
+            _of_message,
+        )
+    if _can(made, "complete", "acomplete"):
+        return FrameworkJudge(
+            lambda call: made.complete(_text(call)),
+            lambda call: made.acomplete(_text(call)),
+            _of_completion,
+        )
+    raise ConfigError(
+        f"judge is {type(source).__name__}; give a LiteLLM name such as 'openai/gpt-4o-mini', a "
+        "LangChain chat model, a LlamaIndex LLM, or True for the component's own model"
+    )
+
+
+def _can(source: object, *verbs: str) -> bool:
+    return all(callable(getattr(source, verb, None)) for verb in verbs)
+
+
+def judge_name(source: object) -> str:
+    """A judge's name as reports show it."""
+    if isinstance(source, str):
+        return source
+    inner = getattr(source, "bound", None)
+    inner = inner if callable(getattr(inner, "invoke", None)) else source
+    metadata = getattr(inner, "metadata", None)
+    for holder, names in ((inner, _NAMES), (metadata, ("model_name",))):
+        for name in names:
+            found = getattr(holder, name, None)
+            if isinstance(found, str) and found:
+                return found
+    return type(source).__name__
+
+
+class FrameworkJudge:
+    """Asks a model object of LangChain or LlamaIndex, which answers whole.
+
+    Args:
+        ask, aask: from a call to the framework's answer.
+        read: from the framework's answer and the call to a reply.
+    """
+
+    def __init__(
+        self, ask: Callable[[ModelCall], Any], aask: Callable[[ModelCall], Awaitable[Any]],
+        read: Callable[[Any, ModelCall], Reply],
+    ) -> None:  # fmt: skip
+        self._ask, self._aask, self._read = ask, aask, read
+
+    def call(self, call: ModelCall) -> Reply:
+        """Answer a call.
+
+        Raises:
+            ModelError: the model did not.
+        """
+        try:
+            return self._read(self._ask(call), call)
+        except Exception as error:
+            raise _judge_failed(error, call.model) from error
+
+    async def acall(self, call: ModelCall) -> Reply:
+        """The asynchronous twin of `call`."""
+        try:
+            return self._read(await self._aask(call), call)
+        except Exception as error:
+            raise _judge_failed(error, call.model) from error
+
+    def stream(self, call: ModelCall) -> Iterator[str | Reply]:
+        """The text in one piece, then the reply."""
+        reply = self.call(call)
+        yield reply.text
+        yield reply
+
+    async def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
+        """The asynchronous twin of `stream`."""
+        reply = await self.acall(call)
+        yield reply.text
+        yield reply
+
+
+def _role_pairs(call: ModelCall) -> list[tuple[str, str]]:
+    return [(_ROLES[str(message.role)], message.content) for message in call.messages]
+
+
+def _text(call: ModelCall) -> str:
+    return "\n\n".join(message.content for message in call.messages)
+
+
+def _of_message(message: Any, call: ModelCall) -> Reply:
+    if isinstance(message, str):
+        return Reply(text=message, model=call.model)
+    text = message.text if isinstance(getattr(message, "text", None), str) else message.content
+    told = getattr(message, "response_metadata", None) or {}
+    used = getattr(message, "usage_metadata", None) or {}
+    return Reply(
+        text=str(text),
+        model=str(told.get("model_name") or told.get("model") or call.model),
+        usage=Usage(
+            prompt_tokens=int(used.get("input_tokens") or 0),
+            completion_tokens=int(used.get("output_tokens") or 0),
+        ),
+    )
+
+
+def _of_completion(completion: Any, call: ModelCall) -> Reply:
+    raw = getattr(completion, "raw", None)
+    used = raw.get("usage") if isinstance(raw, Mapping) else getattr(raw, "usage", None)
+
+    def tokens(name: str) -> int:
+        value = used.get(name) if isinstance(used, Mapping) else getattr(used, name, 0)
+        return value if isinstance(value, int) else 0
+
+    return Reply(
+        text=str(completion.text),
+        model=call.model,
+        usage=Usage(
+            prompt_tokens=tokens("prompt_tokens"), completion_tokens=tokens("completion_tokens")
+        ),
+    )
+
+
+def _judge_failed(error: Exception, model: str) -> CRPError:
+    """Our error of a framework's; its own words may quote the prompt, so they are not copied."""
+    if isinstance(error, CRPError):
+        return error
+    status = getattr(error, "status_code", None)
+    own: ModelError = provider_error(status)(
+        f"the call to judge {model!r:.80} failed ({type(error).__name__})"
+    )
+    own.provider_status = status if isinstance(status, int) else None
+    return own

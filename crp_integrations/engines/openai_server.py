@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from copy import copy
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, Final
 
 import httpx
 
-from crp_integrations.engines.litellm import message_json
-from crp_integrations.engines.litellm_headers import refuse_crp
+from crp_integrations.engines.litellm import message_json, refuse_crp
 from crp_integrations.errors import (
     ConfigError,
     ModelError,
@@ -61,111 +61,29 @@ class OpenAIServer:
         refuse_crp(headers)
         if not base_url.startswith(("http://", "https://")):
             raise ConfigError(f"upstream {base_url!r:.80} is not an http or https address")
-        self._url = base_url.rstrip("/") + "/chat/completions"
-        self._headers = {**(headers or {})}
+        sent = {**(headers or {})}
         if api_key:
-            self._headers["Authorization"] = f"Bearer {api_key}"
-        self._options: dict[str, Any] = {
-            "timeout": timeout_s,
-            "limits": httpx.Limits(
-                max_connections=connections, max_keepalive_connections=connections
-            ),
-            "follow_redirects": False,
-        }
-        self._most = most_bytes
-        self._async: httpx.AsyncClient | None = None
-        self._sync: httpx.Client | None = None
+            sent["Authorization"] = f"Bearer {api_key}"
+        limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
+        self._server = _Connections(
+            base_url.rstrip("/") + "/chat/completions",
+            most_bytes,
+            {"timeout": timeout_s, "limits": limits, "follow_redirects": False, "headers": sent},
+        )
+        self._arguments: dict[str, Any] = {}
 
     def known(self, model: str) -> None:
         """Check nothing: the server alone knows its models."""
 
-    def shaped(self, arguments: Mapping[str, Any]) -> ShapedServer:
-        """The server with further fields of the request, such as `top_p`, for one question."""
-        return ShapedServer(self, arguments)
-
-    def call(self, call: ModelCall) -> Reply:
-        """Answer a call.
-
-        Raises:
-            ModelError: the server did not; one of its subclasses where the cause is known.
-        """
-        return ShapedServer(self, {}).call(call)
-
-    async def acall(self, call: ModelCall) -> Reply:
-        """Answer a call without blocking the event loop."""
-        return await ShapedServer(self, {}).acall(call)
-
-    def stream(self, call: ModelCall) -> Iterator[str | Reply]:
-        """Pieces of text as they come, then the whole reply."""
-        return ShapedServer(self, {}).stream(call)
-
-    def astream(self, call: ModelCall) -> AsyncIterator[str | Reply]:
-        """The asynchronous twin of `stream`."""
-        return ShapedServer(self, {}).astream(call)
+    def shaped(self, arguments: Mapping[str, Any]) -> OpenAIServer:
+        """The same server with further fields of the request, such as `top_p`, for one question."""
+        shaped = copy(self)
+        shaped._arguments = dict(arguments)
+        return shaped
 
     async def aclose(self) -> None:
         """Close the connections; the next call opens new ones."""
-        if self._async is not None:
-            await self._async.aclose()
-            self._async = None
-        if self._sync is not None:
-            self._sync.close()
-            self._sync = None
-
-    @contextmanager
-    def posted(self, body: Mapping[str, Any], model: str) -> Iterator[Iterator[bytes]]:
-        """The bytes of an answer, as they come."""
-        if self._sync is None:
-            self._sync = httpx.Client(cookies=_no_cookies(), **self._options)
-        with (
-            _translated(model),
-            self._sync.stream("POST", self._url, json=body, headers=self._headers) as response,
-        ):
-            if response.status_code != OK:
-                raise _refused(response.status_code, b"".join(self._some(response)), model)
-            yield self._some(response)
-
-    @asynccontextmanager
-    async def aposted(
-        self, body: Mapping[str, Any], model: str
-    ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The asynchronous twin of `posted`."""
-        if self._async is None:
-            self._async = httpx.AsyncClient(cookies=_no_cookies(), **self._options)
-        with _translated(model):
-            async with self._async.stream(
-                "POST", self._url, json=body, headers=self._headers
-            ) as response:
-                if response.status_code != OK:
-                    said = b"".join([piece async for piece in self._asome(response)])
-                    raise _refused(response.status_code, said, model)
-                yield self._asome(response)
-
-    def _some(self, response: httpx.Response) -> Iterator[bytes]:
-        read = 0
-        for piece in response.iter_bytes():
-            read += len(piece)
-            self._check(read)
-            yield piece
-
-    async def _asome(self, response: httpx.Response) -> AsyncIterator[bytes]:
-        read = 0
-        async for piece in response.aiter_bytes():
-            read += len(piece)
-            self._check(read)
-            yield piece
-
-    def _check(self, read: int) -> None:
-        if read > self._most:
-            raise ModelError(f"the upstream answered with more than {self._most} bytes")
-
-
-class ShapedServer:
-    """A server with the fields that one question adds to each of its calls; a `Model`."""
-
-    def __init__(self, server: OpenAIServer, arguments: Mapping[str, Any]) -> None:
-        self._server = server
-        self._arguments = dict(arguments)
+        await self._server.aclose()
 
     def call(self, call: ModelCall) -> Reply:
         """Answer a call."""
@@ -215,6 +133,69 @@ class ShapedServer:
         if stream:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         return body
+
+
+class _Connections:
+    """The connections to a server, which all its shapes share."""
+
+    def __init__(self, url: str, most_bytes: int, options: Mapping[str, Any]) -> None:
+        self._url, self._most, self._options = url, most_bytes, options
+        self._async: httpx.AsyncClient | None = None
+        self._sync: httpx.Client | None = None
+
+    async def aclose(self) -> None:
+        """Close what is open."""
+        if self._async is not None:
+            await self._async.aclose()
+            self._async = None
+        if self._sync is not None:
+            self._sync.close()
+            self._sync = None
+
+    @contextmanager
+    def posted(self, body: Mapping[str, Any], model: str) -> Iterator[Iterator[bytes]]:
+        """The bytes of an answer, as they come."""
+        if self._sync is None:
+            self._sync = httpx.Client(cookies=_no_cookies(), **self._options)
+        with (
+            _translated(model),
+            self._sync.stream("POST", self._url, json=body) as response,
+        ):
+            if response.status_code != OK:
+                raise _refused(response.status_code, b"".join(self._some(response)), model)
+            yield self._some(response)
+
+    @asynccontextmanager
+    async def aposted(
+        self, body: Mapping[str, Any], model: str
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The asynchronous twin of `posted`."""
+        if self._async is None:
+            self._async = httpx.AsyncClient(cookies=_no_cookies(), **self._options)
+        with _translated(model):
+            async with self._async.stream("POST", self._url, json=body) as response:
+                if response.status_code != OK:
+                    said = b"".join([piece async for piece in self._asome(response)])
+                    raise _refused(response.status_code, said, model)
+                yield self._asome(response)
+
+    def _some(self, response: httpx.Response) -> Iterator[bytes]:
+        read = 0
+        for piece in response.iter_bytes():
+            read += len(piece)
+            self._check(read)
+            yield piece
+
+    async def _asome(self, response: httpx.Response) -> AsyncIterator[bytes]:
+        read = 0
+        async for piece in response.aiter_bytes():
+            read += len(piece)
+            self._check(read)
+            yield piece
+
+    def _check(self, read: int) -> None:
+        if read > self._most:
+            raise ModelError(f"the upstream answered with more than {self._most} bytes")
 
 
 class _Events:

@@ -81,11 +81,7 @@ class PresidioRecogniser:
                 raise ConfigError("a spaCy pipeline needs its pin; give the SHA-256 of its bytes")
             model = sha256_hex(pipeline.to_bytes())
             if model != pin:
-                raise EngineError(
-                    f"the spaCy pipeline has SHA-256 {model}, wanted {pin}",
-                    engine="spacy",
-                    version=version("spacy"),
-                )
+                raise _failed(f"the spaCy pipeline has SHA-256 {model}, wanted {pin}", "spacy")
         # Presidio's e-mail recogniser asks this library, which would fetch a list at first use.
         offline = tldextract.TLDExtract(suffix_list_urls=(), cache_dir=None)
         try:
@@ -93,11 +89,7 @@ class PresidioRecogniser:
                 presidio_analyzer, pipeline or spacy.blank(language), language, offline
             )
         except (ValueError, OSError, TypeError, KeyError) as error:
-            raise EngineError(
-                "Presidio could not be set up",
-                engine="presidio-analyzer",
-                version=version("presidio-analyzer"),
-            ) from error
+            raise _failed("Presidio could not be set up", "presidio-analyzer") from error
         self._identity = f"presidio-analyzer {version('presidio-analyzer')} with {model[:23]}"
 
     @property
@@ -126,10 +118,8 @@ class PresidioRecogniser:
             try:
                 results = self._engine.analyze(text=text, language=self._language)
             except Exception as error:
-                raise EngineError(
-                    f"Presidio ended with {type(error).__name__}",
-                    engine="presidio-analyzer",
-                    version=version("presidio-analyzer"),
+                raise _failed(
+                    f"Presidio ended with {type(error).__name__}", "presidio-analyzer"
                 ) from error
         return [
             PersonalSpan(
@@ -165,3 +155,7 @@ def _analyzer(presidio: Any, pipeline: Any, language: str, offline: Any) -> Any:
     return presidio.AnalyzerEngine(
         nlp_engine=engine, registry=registry, supported_languages=[language]
     )
+
+
+def _failed(what: str, library: str) -> EngineError:
+    return EngineError(what, engine=library, version=version(library))

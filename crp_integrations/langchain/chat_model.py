@@ -30,8 +30,8 @@ from pydantic import (
 
 from crp_integrations.adapters.arguments import pydantic_errors
 from crp_integrations.engines.litellm import DEFAULT_TIMEOUT_S, LiteLLMModel
-from crp_integrations.engines.litellm_chat import answering, call_of, client_of
-from crp_integrations.engines.litellm_chat import tool_choice as chosen
+from crp_integrations.engines.models import answerer, call_of, client_of
+from crp_integrations.engines.models import tool_choice as chosen
 from crp_integrations.errors import RequestError
 from crp_integrations.langchain.wire import calls_of, chunks_of, message_of, text_alone, usage_of
 from crp_integrations.messages import ModelCall, Reply
@@ -234,7 +234,7 @@ class CRPChatModel(BaseChatModel):
         sent = map(message_of, messages)
         call, further = call_of(self, sent, {**given, **ends}, aside=_ASIDE)
         client = client_of(self, further) if further else self._client
-        return answering(client, call), call
+        return answerer(client, call), call
 
 
 def _told(reply: Reply) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from weakref import ref
 
 from crp_integrations.engines.litellm import reply_of
 from crp_integrations.engines.litellm_errors import translate
-from crp_integrations.engines.litellm_streams import Assembly, as_chunk
+from crp_integrations.engines.litellm_replies import StreamedReply, as_chunk
 from crp_integrations.engines.litellm_versions import (
     checks_before_calls,
     entries_of,
@@ -291,7 +291,7 @@ async def streamed(chunks: Any, running: Attempts) -> tuple[list[Any], Reply, st
         response, reply, deployment = await whole(chunks, running)
         return [as_chunk(response)], reply, deployment
     tried, deployment = len(running.tried), _deployment(chunks)
-    assembly = Assembly(running.model, litellm, (deployment, running.model))
+    assembly = StreamedReply(running.model, litellm, (deployment, running.model))
     kept = []
     async for chunk in chunks:
         assembly.add(chunk)

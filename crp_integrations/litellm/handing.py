@@ -12,7 +12,7 @@ import copy
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, Final
 
-from crp_integrations.engines.litellm_streams import as_chunk
+from crp_integrations.engines.litellm_replies import as_chunk
 from crp_integrations.errors import EngineError
 from crp_integrations.litellm.attach import PROVEN, CRPStream, attached
 from crp_integrations.litellm.deployments import Deployments, Spent, streamed, whole

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 from weakref import ReferenceType
 
-from crp_integrations.engines.litellm_headers import ARGUMENTS, refuse_crp
-from crp_integrations.engines.litellm_streams import tells_end
+from crp_integrations.engines.litellm import ARGUMENTS, refuse_crp
+from crp_integrations.engines.litellm_replies import tells_end
 from crp_integrations.engines.litellm_versions import library
 from crp_integrations.litellm.wire import answers, sent
 from crp_integrations.relay.steps import Dispatch, FittedDispatch

@@ -11,7 +11,7 @@ from typing import Any, Final, Unpack
 from fastapi import HTTPException
 
 from crp_integrations.adapters.arguments import check_values
-from crp_integrations.engines.litellm_headers import ARGUMENTS, PREFIX, refuse_crp
+from crp_integrations.engines.litellm import ARGUMENTS, PREFIX, refuse_crp
 from crp_integrations.engines.litellm_provider import register_extractive
 from crp_integrations.engines.litellm_versions import library, proxy_router
 from crp_integrations.errors import ConfigError, CRPError, EngineError, RequestError

@@ -7,7 +7,7 @@ from typing import Any
 
 from crp_integrations.adapters.arguments import check_relay, check_values
 from crp_integrations.engines.extractive import EXTRACTIVE
-from crp_integrations.engines.litellm_headers import ARGUMENTS, refuse_crp, refuse_unlisted
+from crp_integrations.engines.litellm import ARGUMENTS, refuse_crp, refuse_unlisted
 from crp_integrations.engines.litellm_provider import register_extractive
 from crp_integrations.engines.litellm_versions import library, plain_tools
 from crp_integrations.errors import RequestError
@@ -63,7 +63,7 @@ class CRPRouter:
             model_list: LiteLLM's list of deployments; headers in an entry go to its provider.
             relay: where the facts come from and the windows are sealed.
             allow_headers: names of headers that a call may hand on to providers, beside those of
-                `crp_integrations.engines.litellm_headers.PASSED`; none named `CRP-…`.
+                `crp_integrations.engines.litellm.PASSED`; none named `CRP-…`.
             judge: is asked whether each answer holds, as for `Relay.open`; True for the group that
                 answers. None for the relay's judge. Calls may name another one.
             judge_when, judge_budget, judge_mode, judge_failure, on_report: see `JudgeOptions`.

@@ -19,10 +19,10 @@ from llama_index.core.llms.llm import ToolSelection
 from llama_index.core.tools import BaseTool
 
 from crp_integrations.adapters.arguments import pydantic_errors
+from crp_integrations.engines.context_limits import context_limit
 from crp_integrations.engines.litellm import DEFAULT_TIMEOUT_S
-from crp_integrations.engines.litellm_chat import answering, call_of, client_of
-from crp_integrations.engines.litellm_chat import tool_choice as chosen
-from crp_integrations.engines.windows import context_limit
+from crp_integrations.engines.models import answerer, call_of, client_of
+from crp_integrations.engines.models import tool_choice as chosen
 from crp_integrations.errors import RequestError
 from crp_integrations.llama_index.completing import Chatting
 from crp_integrations.llama_index.given import check_fields
@@ -214,7 +214,7 @@ class CRPLLM(Chatting):
         call, further = call_of(self, map(message_of, messages), given)
         own = bool(further) and not self._given
         client = client_of(self, further) if own else self._client
-        return (client if self._given else answering(client, call)), call
+        return (client if self._given else answerer(client, call)), call
 
 
 def _response(reply: Reply, delta: str | None = None) -> ChatResponse:

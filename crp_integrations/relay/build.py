@@ -14,19 +14,18 @@ from crp_integrations.dpe.ports import Recogniser, Verifier
 from crp_integrations.dpe.verifier.alignment_verifier import AlignmentVerifier
 from crp_integrations.dpe.verifier.features_verifier import FeaturesVerifier
 from crp_integrations.engines import hnsw
+from crp_integrations.engines.context_limits import context_limit
 from crp_integrations.engines.extractive import EXTRACTIVE
+from crp_integrations.engines.fact_graphs import NetworkxWalker
 from crp_integrations.engines.guards import guard_of, read_exceptions
-from crp_integrations.engines.judge_models import judge_model, judge_name
 from crp_integrations.engines.leiden import engine_for
-from crp_integrations.engines.models import Models
+from crp_integrations.engines.models import Models, judge_model, judge_name
 from crp_integrations.engines.onnx import OnnxEmbedder
 from crp_integrations.engines.rego import RegoEngine
-from crp_integrations.engines.reporting import HttpReports
 from crp_integrations.engines.system import RandomIds, clock_of
 from crp_integrations.engines.tantivy import lexical_for
-from crp_integrations.engines.tokens import LaterCounter, counter_for
-from crp_integrations.engines.walks import NetworkxWalker
-from crp_integrations.engines.windows import context_limit
+from crp_integrations.engines.tokens import LazyCounter, counter_for
+from crp_integrations.engines.violation_reports import HttpReports
 from crp_integrations.envelope.ports import Reranker
 from crp_integrations.envelope.reuse import KnownEnvelopes
 from crp_integrations.errors import ConfigError
@@ -392,7 +391,7 @@ def tokenizers(settings: Settings) -> Callable[[str], TokenCounter]:
 
 
 def _fact_counter(count: Callable[[str], TokenCounter]) -> TokenCounter:
-    return LaterCounter(lambda: count(FACT_TOKENIZER_MODEL))
+    return LazyCounter(lambda: count(FACT_TOKENIZER_MODEL))
 
 
 def limits(settings: Settings) -> Callable[[str], tuple[int, str]]:

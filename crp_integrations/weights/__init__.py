@@ -75,17 +75,14 @@ class Weights:
         wanted = self.card.files.get(file)
         if wanted is None:
             raise EngineError(f"{file!r} is not a file of {self.card.name}", engine="weights")
+        named = f"{file} of {self.card.name}"
         try:
             content = (self.path / file).read_bytes()
         except OSError as error:
-            raise EngineError(
-                f"{file} of {self.card.name} cannot be read", engine="weights"
-            ) from error
+            raise EngineError(f"{named} cannot be read", engine="weights") from error
         seen = sha256_hex(content)
         if seen != wanted:
-            raise EngineError(
-                f"{file} of {self.card.name} has SHA-256 {seen}, wanted {wanted}", engine="weights"
-            )
+            raise EngineError(f"{named} has SHA-256 {seen}, wanted {wanted}", engine="weights")
         return content
 
     def verify(self) -> None:

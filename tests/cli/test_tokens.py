@@ -90,9 +90,9 @@ def test_json_that_is_no_conversation_is_a_text(text: str, here: Here, tmp_path:
 
 
 def test_the_environments_tokenizer_file_is_used(here: Here, tmp_path: Path) -> None:
-    from crp_integrations.engines.tokens import offline
+    from crp_integrations.engines.tokens import vocabulary_files
 
-    found = offline.find(offline.CL100K)
+    found = vocabulary_files.find_vocabulary(vocabulary_files.CL100K)
     assert found is not None
     (tmp_path / "own.tiktoken").write_bytes(found.data)
     (tmp_path / "note.txt").write_text(TEXT, encoding="utf-8")

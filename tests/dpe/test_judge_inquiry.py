@@ -25,7 +25,7 @@ from crp_integrations.dpe.judge.prompt import (
     STATUSES,
     JudgePrompt,
 )
-from crp_integrations.engines.tokens.choose import counter_for
+from crp_integrations.engines.tokens.counter_choice import counter_for
 from crp_integrations.messages import ModelCall
 from crp_integrations.vocabulary import Purpose
 from tests.dpe.judging import Case, Rule, asked, claims_of, quoted, statuses, supported, unsupported

@@ -19,11 +19,13 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 
-from crp_integrations.engines.rerank.cross_encoder import (
+from crp_integrations.engines.cross_encoders import (
     OnnxCrossEncoder,
     SentenceTransformersReranker,
+    fitting,
+    labels_of,
+    probability,
 )
-from crp_integrations.engines.rerank.labels import fitting, labels_of, probability
 from crp_integrations.envelope.ports import Reranker
 from crp_integrations.errors import ConfigError, EngineError
 

@@ -11,7 +11,7 @@ import pytest
 
 from crp_integrations.engines.litellm import LiteLLMModel
 from crp_integrations.engines.litellm_provider import register_extractive
-from crp_integrations.engines.litellm_streams import tells_end
+from crp_integrations.engines.litellm_replies import tells_end
 from crp_integrations.engines.litellm_versions import library
 from crp_integrations.errors import (
     ConfigError,

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from crp_integrations.engines import reporting
-from crp_integrations.engines.reporting import HttpReports, is_public
+from crp_integrations.engines import violation_reports
+from crp_integrations.engines.violation_reports import HttpReports, is_public
 from crp_integrations.errors import ConfigError
 from crp_integrations.policy.directives import ViolationType
 from crp_integrations.policy.ports import ViolationSink
@@ -244,7 +244,7 @@ def test_a_connection_is_not_kept_for_another_name(monkeypatch: pytest.MonkeyPat
     async def resolved(host: str, port: int) -> str:
         return "127.0.0.1"
 
-    monkeypatch.setattr(reporting, "_public", resolved)
+    monkeypatch.setattr(violation_reports, "_public", resolved)
     with receiver() as double, sink(hosts=()) as reports:
         for name in ("one.example", "two.example"):
             uri = double.url.replace("127.0.0.1", name)
@@ -291,7 +291,7 @@ def test_a_name_is_connected_to_by_the_address_that_was_looked_at(
         assert host == "collector.example"
         return "127.0.0.1"
 
-    monkeypatch.setattr(reporting, "_public", resolved)
+    monkeypatch.setattr(violation_reports, "_public", resolved)
     with receiver() as double, sink(hosts=()) as reports:
         uri = double.url.replace("127.0.0.1", "collector.example")
         reports.take(REPORT, Policy(report_uri=(uri,)))

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crp_integrations.engines.verifiers.lettuce import LettuceVerifier, _groups
-from crp_integrations.engines.verifiers.pairs import Run
-from crp_integrations.engines.verifiers.pinned import model_hash
+from crp_integrations.engines.verifiers.model_files import model_hash
+from crp_integrations.engines.verifiers.pair_network import NetworkRun
 from crp_integrations.errors import ConfigError, EngineError
 
 CLAIM = "the tier is S ."
@@ -49,7 +49,7 @@ def test_the_token_in_most_doubt_speaks_for_the_claim() -> None:
 
 def test_evidence_may_lie_in_several_groups_and_an_unrelated_one_spoils_nothing() -> None:
     detector = Words()
-    verifier = around(detector, run=Run(max_tokens=400))
+    verifier = around(detector, run=NetworkRun(max_tokens=400))
     filler = ["cats " * 12, "wind " * 12, "farm " * 12, "sleep " * 12]
     found = verifier.judge(CLAIM, [*filler, "the tier", *filler, "is S ."])
     assert len(detector.contexts) > 2
@@ -72,7 +72,7 @@ def test_groups_fit_and_leave_nothing_out(passages: list[str], room: int) -> Non
 
 
 def test_what_cannot_be_read_is_an_error() -> None:
-    verifier = around(Words(), run=Run(max_tokens=400))
+    verifier = around(Words(), run=NetworkRun(max_tokens=400))
     with pytest.raises(ConfigError, match="a claim has"):
         verifier.judge("tier " * 60, ["a"])
     with pytest.raises(ConfigError, match="no passage"):
@@ -99,7 +99,7 @@ def test_arguments_that_cannot_be_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="identity is empty"):
         LettuceVerifier(detector=Words())
     with pytest.raises(ConfigError, match="max_tokens is 128"):
-        around(Words(), run=Run(max_tokens=128))
+        around(Words(), run=NetworkRun(max_tokens=128))
     assert "files not checked" in around(Words()).identity
 
 
@@ -117,7 +117,7 @@ def folder(tmp_path: Path) -> Path:
 def test_the_library_over_a_tiny_network(folder: Path) -> None:
     import lettucedetect
 
-    verifier = LettuceVerifier(folder, sha256=model_hash(folder), run=Run(max_tokens=400))
+    verifier = LettuceVerifier(folder, sha256=model_hash(folder), run=NetworkRun(max_tokens=400))
     passages = ["the tier is S .", "cats sleep long ."]
     own = lettucedetect.HallucinationDetector(
         method="transformer", model_path=str(folder), max_length=400, device="cpu"
@@ -142,7 +142,7 @@ def test_the_library_over_a_tiny_network(folder: Path) -> None:
 
 
 def test_control_tokens_in_a_text_are_text_to_the_library(folder: Path) -> None:
-    verifier = LettuceVerifier(folder, sha256=model_hash(folder), run=Run(max_tokens=400))
+    verifier = LettuceVerifier(folder, sha256=model_hash(folder), run=NetworkRun(max_tokens=400))
     inner = verifier._detector.detector
     seen: list[list[int]] = []
     inner.model.register_forward_pre_hook(

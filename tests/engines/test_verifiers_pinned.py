@@ -11,14 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.engines.verifiers.alignscore import around_alignscore
-from crp_integrations.engines.verifiers.hhem import HhemVerifier, around_hhem
-from crp_integrations.engines.verifiers.judgements import Seen, best, judgement, weakest
 from crp_integrations.engines.verifiers.lettuce import LettuceVerifier
-from crp_integrations.engines.verifiers.minicheck import MiniCheckVerifier, around_minicheck
-from crp_integrations.engines.verifiers.nli import NliVerifier
-from crp_integrations.engines.verifiers.pinned import model_hash, pinned
-from crp_integrations.engines.verifiers.scored import pieces
+from crp_integrations.engines.verifiers.model_files import model_hash, pinned_files
+from crp_integrations.engines.verifiers.pair_network import WindowScore, best, judgement, weakest
+from crp_integrations.engines.verifiers.pair_verifiers import (
+    HhemVerifier,
+    MiniCheckVerifier,
+    NliVerifier,
+    around_alignscore,
+    around_hhem,
+    around_minicheck,
+    pieces,
+)
 from crp_integrations.errors import ConfigError, EngineError, MissingExtra
 
 NOTHING = "sha256:" + "0" * 64
@@ -56,28 +60,28 @@ def test_the_hash_is_of_the_files_that_decide(tmp_path: Path) -> None:
 @pytest.mark.requirement("005-21.1-3")
 def test_only_the_wanted_files_are_accepted(tmp_path: Path) -> None:
     made = folder(tmp_path)
-    found = pinned(made, model_hash(made), "v1")
+    found = pinned_files(made, model_hash(made), "v1")
     assert str(found) == f"model@v1+{model_hash(made)}"
     with pytest.raises(ConfigError, match=model_hash(made)):
-        pinned(made, "")
+        pinned_files(made, "")
     with pytest.raises(EngineError, match=f"have {model_hash(made)}, wanted {NOTHING}"):
-        pinned(made, NOTHING)
+        pinned_files(made, NOTHING)
     with pytest.raises(ConfigError, match="64 hexadecimal digits"):
-        pinned(made, "abc")
+        pinned_files(made, "abc")
     empty = tmp_path / "empty"
     empty.mkdir()
     with pytest.raises(EngineError, match="no file of a model"):
-        pinned(empty, NOTHING)
+        pinned_files(empty, NOTHING)
     with pytest.raises(ConfigError, match="no model folder"):
-        pinned(tmp_path / "absent", NOTHING)
+        pinned_files(tmp_path / "absent", NOTHING)
 
 
 @pytest.mark.parametrize("revision", ["", "main", "v1.0", COMMIT[:12], COMMIT.upper()])
 def test_an_id_without_a_commit_is_refused(revision: str) -> None:
     with pytest.raises(ConfigError, match="40 hexadecimal digits"):
-        pinned("owner/name", NOTHING, revision)
+        pinned_files("owner/name", NOTHING, revision)
     with pytest.raises(ConfigError, match="no sha256"):
-        pinned("owner/name", "", COMMIT)
+        pinned_files("owner/name", "", COMMIT)
 
 
 class Hub:
@@ -106,15 +110,15 @@ def test_a_commit_is_fetched_only_when_it_is_not_there(
     for cached, calls in ((whole, 1), (part, 2), (None, 2)):
         hub = Hub(cached, whole)
         monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
-        found = pinned("owner/name", model_hash(whole), COMMIT)
+        found = pinned_files("owner/name", model_hash(whole), COMMIT)
         assert str(found) == f"owner/name@{COMMIT}+{model_hash(whole)}"
         assert hub.asked == [("owner/name", COMMIT, True), ("owner/name", COMMIT, False)][:calls]
     monkeypatch.setitem(sys.modules, "huggingface_hub", Hub(None, None))
     with pytest.raises(EngineError, match=r"huggingface_hub .*cannot be fetched"):
-        pinned("owner/name", model_hash(whole), COMMIT)
+        pinned_files("owner/name", model_hash(whole), COMMIT)
     monkeypatch.setitem(sys.modules, "huggingface_hub", Hub(None, part))
     with pytest.raises(EngineError, match="wanted"):
-        pinned("owner/name", model_hash(whole), COMMIT)
+        pinned_files("owner/name", model_hash(whole), COMMIT)
 
 
 @pytest.mark.parametrize("kind", [NliVerifier, MiniCheckVerifier, HhemVerifier, LettuceVerifier])
@@ -222,7 +226,7 @@ def test_pieces_hold_every_character(passages: list[str], longest: int) -> None:
 
 @given(st.lists(st.tuples(SHARES, SHARES), min_size=1, max_size=6))
 def test_the_window_that_decides(rows: list[tuple[float, float]]) -> None:
-    seen = [Seen(e, (1.0 - e) * c, place) for place, (e, c) in enumerate(rows)]
+    seen = [WindowScore(e, (1.0 - e) * c, place) for place, (e, c) in enumerate(rows)]
     found = best(seen)
     assert found.entailment + found.contradiction + found.neutral == pytest.approx(1.0, abs=2e-6)
     chosen = seen[found.passage]
@@ -240,4 +244,4 @@ def test_the_window_that_decides(rows: list[tuple[float, float]]) -> None:
 @pytest.mark.parametrize("row", [(0.7, 0.6), (-0.1, 0.0), (float("nan"), 0.0), (0.0, float("nan"))])
 def test_numbers_that_are_no_probabilities_are_refused(row: tuple[float, float]) -> None:
     with pytest.raises(EngineError, match="probabilities"):
-        judgement(Seen(*row, 0))
+        judgement(WindowScore(*row, 0))

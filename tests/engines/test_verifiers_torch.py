@@ -15,19 +15,23 @@ import torch
 import transformers
 
 from crp_integrations.dpe.settings import DpeSettings
-from crp_integrations.engines.verifiers.alignscore import AlignScoreVerifier
-from crp_integrations.engines.verifiers.hhem import PROMPT, HhemVerifier
-from crp_integrations.engines.verifiers.minicheck import ANSWERS, MiniCheckVerifier
-from crp_integrations.engines.verifiers.nli import NliVerifier
-from crp_integrations.engines.verifiers.pairs import Run
-from crp_integrations.engines.verifiers.pinned import model_hash
+from crp_integrations.engines.verifiers.model_files import model_hash
+from crp_integrations.engines.verifiers.pair_network import NetworkRun
+from crp_integrations.engines.verifiers.pair_verifiers import (
+    ANSWERS,
+    PROMPT,
+    AlignScoreVerifier,
+    HhemVerifier,
+    MiniCheckVerifier,
+    NliVerifier,
+)
 from crp_integrations.errors import ConfigError, EngineError
 from tests.dpe.helpers import check
 from tests.engines import tiny
 
 PREMISE, CLAIM = "the tier is S .", "the tier is D ."
 NLI = ["entailment", "neutral", "contradiction"]
-RUN = Run(max_tokens=96, batch_size=3)
+RUN = NetworkRun(max_tokens=96, batch_size=3)
 Feeds = list[dict[str, Any]]
 
 
@@ -42,13 +46,13 @@ def logits(folder: Path, *texts: str) -> Any:
 def watched(verifier: Any) -> Feeds:
     """The tensors that reach the network from now on."""
     seen: Feeds = []
-    over, inner = verifier._network, verifier._network._forward
+    inner = verifier._forward
 
     def forward(feed: dict[str, Any]) -> Any:
         seen.append(feed)
         return inner(feed)
 
-    over._forward = forward
+    verifier._forward = forward
     return seen
 
 
@@ -97,14 +101,14 @@ def test_unnamed_outputs_have_to_be_named(tmp_path: Path) -> None:
 def test_the_best_passage_decides_and_batches_change_nothing(tmp_path: Path) -> None:
     folder = tiny.bert(tmp_path / "nli", NLI)
     passages = [PREMISE, "cats sleep long .", "wind farm , budget tokens .", "filler", "a tier"]
-    single = nli(folder, run=Run(max_tokens=96, batch_size=1))
+    single = nli(folder, run=NetworkRun(max_tokens=96, batch_size=1))
     alone = [single.judge(CLAIM, [passage]) for passage in passages]
     best = max(alone, key=lambda one: one.entailment)
     if best.entailment < 0.5:
         opposed = max(alone, key=lambda one: one.contradiction)
         best = opposed if opposed.contradiction >= 0.5 else best
     for size in (1, 2, 5):
-        found = nli(folder, run=Run(max_tokens=96, batch_size=size)).judge(CLAIM, passages)
+        found = nli(folder, run=NetworkRun(max_tokens=96, batch_size=size)).judge(CLAIM, passages)
         assert found.passage == alone.index(best)
         assert found.entailment == pytest.approx(best.entailment, abs=2e-6)
         assert found.contradiction == pytest.approx(best.contradiction, abs=2e-6)
@@ -142,7 +146,7 @@ def test_the_weakest_piece_of_a_long_claim_counts(tmp_path: Path) -> None:
     feeds = watched(verifier)
     found = verifier.judge(claim, [PREMISE])
     with torch.inference_mode():
-        rows = torch.cat([verifier._network._forward(feed) for feed in list(feeds)])
+        rows = torch.cat([verifier._forward(feed) for feed in list(feeds)])
     assert len(rows) > 1
     assert found.entailment == pytest.approx(torch.softmax(rows, -1)[:, 0].min().item(), abs=2e-6)
 
@@ -198,11 +202,11 @@ def test_a_failing_run_names_the_library(tmp_path: Path) -> None:
     def broken(feed: dict[str, Any]) -> Any:
         raise RuntimeError("out of memory")
 
-    verifier._network._forward = broken
+    verifier._forward = broken
     with pytest.raises(EngineError, match="torch") as caught:
         verifier.judge(CLAIM, [PREMISE])
     assert (caught.value.engine, caught.value.version) == ("torch", torch.__version__)
-    verifier._network._forward = lambda feed: torch.full((len(feed["input_ids"]), 3), torch.nan)
+    verifier._forward = lambda feed: torch.full((len(feed["input_ids"]), 3), torch.nan)
     with pytest.raises(EngineError, match="not finite"):
         verifier.judge(CLAIM, [PREMISE])
 
@@ -323,9 +327,9 @@ def test_the_report_names_engine_version_and_thresholds(tmp_path: Path, kind: st
 
 def test_sizes_that_cannot_be_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="batch_size is 0"):
-        Run(batch_size=0)
+        NetworkRun(batch_size=0)
     with pytest.raises(ConfigError, match="max_tokens is 10"):
-        Run(max_tokens=10)
+        NetworkRun(max_tokens=10)
     folder = tiny.bert(tmp_path / "nli", NLI)
     with pytest.raises(EngineError, match="device"):
-        nli(folder, run=Run(device="nowhere"))
+        nli(folder, run=NetworkRun(device="nowhere"))

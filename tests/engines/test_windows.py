@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crp_integrations.engines import windows
-from crp_integrations.engines.windows import DEFAULT_LIMIT, FAMILIES, context_limit
+from crp_integrations.engines import context_limits
+from crp_integrations.engines.context_limits import DEFAULT_LIMIT, FAMILIES, context_limit
 from crp_integrations.errors import ConfigError
 
 
 @pytest.fixture
 def no_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(windows, "_litellm_table", dict)
+    monkeypatch.setattr(context_limits, "_litellm_table", dict)
 
 
 def test_the_callers_number_wins() -> None:
@@ -83,17 +83,17 @@ def test_any_name_has_a_limit_above_zero(name: str) -> None:
 
 
 def test_a_missing_table_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(windows, "LITELLM_TABLE", "no-such-file.json")
-    windows._litellm_table.cache_clear()
+    monkeypatch.setattr(context_limits, "LITELLM_TABLE", "no-such-file.json")
+    context_limits._litellm_table.cache_clear()
     try:
         assert context_limit("gpt-4o", {}) == (128_000, "family gpt-4o")
     finally:
-        windows._litellm_table.cache_clear()
+        context_limits._litellm_table.cache_clear()
 
 
 def test_litellm_is_not_imported() -> None:
     code = (
-        "import sys; from crp_integrations.engines.windows import context_limit;"
+        "import sys; from crp_integrations.engines.context_limits import context_limit;"
         "print(context_limit('gpt-4o', {})); sys.exit('litellm' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 import crp_integrations
 from crp_integrations.dpe.catalogue import catalogue
+from crp_integrations.engines.guards import run_tests
 from crp_integrations.engines.rego import RegoEngine
-from crp_integrations.engines.rego_tests import run_tests
 from crp_integrations.errors import AccessDenied, EngineError
 from crp_integrations.guard.access import access
 from crp_integrations.guard.decisions import PolicyDecisionRef, Resource, Subject, require

@@ -196,9 +196,9 @@ def test_a_relay_counts_for_its_own_model_unless_another_is_named(relay: Relay) 
 
 
 def test_a_file_of_the_settings_is_counted_with(tmp_path: Path) -> None:
-    from crp_integrations.engines.tokens import offline
+    from crp_integrations.engines.tokens import vocabulary_files
 
-    found = offline.find(offline.O200K)
+    found = vocabulary_files.find_vocabulary(vocabulary_files.O200K)
     assert found is not None
     (tmp_path / "own.tiktoken").write_bytes(found.data)
     own = Settings(tokenizer_files={"our/model": tmp_path / "own.tiktoken"})

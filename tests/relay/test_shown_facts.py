@@ -18,7 +18,7 @@ import pytest
 from crp_integrations import Relay, examine, pack
 from crp_integrations.cli import show
 from crp_integrations.engines.tokens import counter_for
-from crp_integrations.engines.tokens.counted import Counted
+from crp_integrations.engines.tokens.counters import CounterBase
 from crp_integrations.envelope.prompt import ELLIPSIS, SEPARATOR
 from crp_integrations.envelope.records import Envelope, PackedFact
 from crp_integrations.envelope.retrieval import gather
@@ -247,7 +247,7 @@ def test_a_relay_asks_the_model_that_it_was_given(screening: Any) -> None:
 QUERY = "Who operates the Meridian reactor?"
 
 
-class Noting(Counted):
+class Noting(CounterBase):
     """Counts as another counter does and keeps what it was given."""
 
     def __init__(self, inner: TokenCounter) -> None:

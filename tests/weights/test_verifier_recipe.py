@@ -12,9 +12,13 @@ import pytest
 from crp_integrations.dpe.verifier.boosted_trees import Trees
 from crp_integrations.dpe.verifier.fitted_model import Fitted
 from crp_integrations.recipes.verifier.__main__ import card, main
-from crp_integrations.recipes.verifier.fit import COMMON, arrays, balanced, fold_of
-from crp_integrations.recipes.verifier.made import made
-from crp_integrations.recipes.verifier.rows import Answer, measured, read
+from crp_integrations.recipes.verifier.labelled_answers import (
+    Answer,
+    changed_answers,
+    measured,
+    read,
+)
+from crp_integrations.recipes.verifier.layers import COMMON, arrays, balanced, fold_of
 from crp_integrations.seals import sha256_hex
 
 lightgbm = pytest.importorskip("lightgbm")
@@ -40,7 +44,9 @@ def test_trees_as_arrays_say_what_lightgbm_says() -> None:
 
 def test_changed_answers_hold_their_change_and_right_ones_their_context() -> None:
     contexts = [TEXT, TEXT.replace("Ostrava", "Medina").replace("1951", "1931") + " It is long."]
-    found = made([Answer("g", "", context, "x", False, ()) for context in contexts], most=20)
+    found = changed_answers(
+        [Answer("g", "", context, "x", False, ()) for context in contexts], most=20
+    )
     assert len(found) >= 4
     assert {answer.wrong for answer in found} == {True, False}
     for right, wrong in zip(found[::2], found[1::2], strict=True):
@@ -48,7 +54,7 @@ def test_changed_answers_hold_their_change_and_right_ones_their_context() -> Non
         (span,) = wrong.spans or ()
         assert 0 <= span[0] < span[1] <= len(wrong.text)
         assert wrong.text not in wrong.context
-    assert found == made([Answer("g", "", c, "x", False, ()) for c in contexts], most=20)
+    assert found == changed_answers([Answer("g", "", c, "x", False, ()) for c in contexts], most=20)
 
 
 def test_both_classes_weigh_the_same_within_each_group() -> None:

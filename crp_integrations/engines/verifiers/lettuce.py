@@ -19,10 +19,15 @@ from typing import Any, Final
 import numpy as np
 
 from crp_integrations.dpe.ports import Judgement
-from crp_integrations.engines.verifiers.judgements import DECIDED, UNREAD, Seen, judgement
-from crp_integrations.engines.verifiers.pairs import Run
-from crp_integrations.engines.verifiers.pinned import failed, installed, library, pinned
-from crp_integrations.engines.verifiers.scored import UNCHECKED, pieces
+from crp_integrations.engines.verifiers.model_files import failed, installed, library, pinned_files
+from crp_integrations.engines.verifiers.pair_network import (
+    DECIDED,
+    UNREAD,
+    NetworkRun,
+    WindowScore,
+    judgement,
+)
+from crp_integrations.engines.verifiers.pair_verifiers import UNCHECKED, pieces
 from crp_integrations.errors import ConfigError
 
 ALGORITHM: Final = "lettucedetect@1"
@@ -49,6 +54,11 @@ class LettuceVerifier:
         identity: with `detector`, a name for model and version.
         run: sizes and device; `max_tokens` is that of the detector.
 
+    Attributes:
+        identity: algorithm, model, commit, hash of the files, and the libraries' versions.
+        thresholds: from where a token counts as unsupported, and the size of a run.
+        passage: longest passage that is wanted, in characters.
+
     Raises:
         ConfigError: an argument has no usable value.
         MissingExtra: lettucedetect is not installed.
@@ -57,9 +67,9 @@ class LettuceVerifier:
 
     def __init__(
         self, model: str | Path | None = None, *, sha256: str = "", revision: str = "",
-        detector: Any = None, identity: str = "", run: Run | None = None,
+        detector: Any = None, identity: str = "", run: NetworkRun | None = None,
     ) -> None:  # fmt: skip
-        self._run = run or Run(max_tokens=4_096)
+        self._run = run or NetworkRun(max_tokens=4_096)
         if self._run.max_tokens <= 2 * FRAME:
             raise ConfigError(
                 f"max_tokens is {self._run.max_tokens}, LettuceDetect wants more than {2 * FRAME}"
@@ -72,39 +82,22 @@ class LettuceVerifier:
             self._detector, named = detector, f"{identity} ({UNCHECKED})"
         else:
             assert model is not None
-            files = pinned(model, sha256, revision)
+            files = pinned_files(model, sha256, revision)
             self._detector, named = _opened(files.folder, self._run), str(files)
         words = getattr(getattr(self._detector, "detector", None), "tokenizer", None)
         self._marks = frozenset(getattr(words, "all_special_tokens", ()))
         by = " ".join(f"{name} {installed(name)}" for name in (LIBRARY, "transformers", "torch"))
-        self._identity = f"{ALGORITHM} with {named} by {by}"
-        self._thresholds = MappingProxyType(
+        self.identity: Final = f"{ALGORITHM} with {named} by {by}"
+        # Bytes of passages and claim that surely fit a run.
+        self._room = self._run.max_tokens - FRAME
+        self.passage: Final = min(self._run.passage, self._room // _BYTES)
+        self.thresholds: Final[Mapping[str, float]] = MappingProxyType(
             {
                 "lettucedetect_unsupported": DECIDED,
                 "lettucedetect_max_tokens": float(self._run.max_tokens),
             }
         )
         self._turn = threading.Lock()
-
-    @property
-    def identity(self) -> str:
-        """Algorithm, model, commit, hash of the files, and the libraries' versions."""
-        return self._identity
-
-    @property
-    def thresholds(self) -> Mapping[str, float]:
-        """From where a token counts as unsupported, and the size of a run."""
-        return self._thresholds
-
-    @property
-    def passage(self) -> int:
-        """Longest passage that is wanted, in characters."""
-        return min(self._run.passage, self._room // _BYTES)
-
-    @property
-    def _room(self) -> int:
-        """Bytes of passages and claim that surely fit a run."""
-        return self._run.max_tokens - FRAME
 
     def judge(self, claim: str, passages: Sequence[str]) -> Judgement:
         """The judgement by the token in most doubt.
@@ -132,7 +125,7 @@ class LettuceVerifier:
         doubts = np.array(rows)
         nearest = int(np.argmin(doubts.max(axis=1)))
         doubt = float(doubts.min(axis=0).max())
-        return judgement(Seen(1.0 - doubt, 0.0, groups[nearest][0][0]))
+        return judgement(WindowScore(1.0 - doubt, 0.0, groups[nearest][0][0]))
 
     def _doubts(self, claim: str, context: list[str]) -> list[float]:
         """For each token of the claim the probability that the context does not support it."""
@@ -166,7 +159,7 @@ def _groups(passages: Sequence[str], room: int) -> list[list[tuple[int, str]]]:
     return groups
 
 
-def _opened(folder: Path, run: Run) -> Any:
+def _opened(folder: Path, run: NetworkRun) -> Any:
     given = library(LIBRARY, "the verifier LettuceDetect", extra=LIBRARY)
     torch = library("torch", "the verifier LettuceDetect")
     try:

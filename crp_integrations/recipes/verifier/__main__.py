@@ -15,10 +15,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from crp_integrations.dpe.verifier.fitted_model import SCHEMA, Fitted
-from crp_integrations.recipes.verifier.fit import as_json, fold_of, layers
-from crp_integrations.recipes.verifier.made import made
-from crp_integrations.recipes.verifier.maps import maps
-from crp_integrations.recipes.verifier.rows import Answer, Row, measured, read
+from crp_integrations.recipes.verifier.calibration import maps
+from crp_integrations.recipes.verifier.labelled_answers import (
+    Answer,
+    Row,
+    changed_answers,
+    measured,
+    read,
+)
+from crp_integrations.recipes.verifier.layers import as_json, fold_of, layers
 from crp_integrations.seals import sha256_hex
 from crp_integrations.weights import Card
 
@@ -50,7 +55,7 @@ def gather(data: Path, sets: Sequence[str], cache: Path | None) -> list[Row]:
             open_ += answers
         found += _kept(name, answers, cache)
         _say(f"{name}: {len(answers)} answers measured")
-    extra = made(open_)
+    extra = changed_answers(open_)
     return found + _kept("made", extra, cache)
 
 

@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crp_integrations.engines.leiden import engine_for
-from crp_integrations.engines.leiden.network import LeidenEngine, numbered
+from crp_integrations.engines.leiden import LeidenEngine, engine_for, numbered
 from crp_integrations.errors import EngineError
 from crp_integrations.fabric.communities.similarity_graph import modularity
 from crp_integrations.fabric.ports import CommunityEngine

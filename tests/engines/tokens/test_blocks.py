@@ -6,10 +6,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from crp_integrations.engines.tokens import blocks, offline
-from crp_integrations.engines.tokens.blocks import ENDING, Blocks
-from crp_integrations.engines.tokens.patterns import PATTERNS
-from crp_integrations.engines.tokens.tiktoken import TiktokenEncoder, encoding
+from crp_integrations.engines.tokens import vocabulary_files
+from crp_integrations.engines.tokens.encoders import ENDING, BlockCounts, TiktokenEncoder, encoding
+from crp_integrations.engines.tokens.vocabulary_files import PATTERNS
 from crp_integrations.envelope.prompt import marker_text, render
 from crp_integrations.language.memo import forget
 
@@ -25,7 +24,11 @@ CONTENTS = st.lists(st.lists(PIECES, max_size=8).map("".join), max_size=5)
 @pytest.fixture(scope="module", params=sorted(ENDING))
 def plain(request: pytest.FixtureRequest) -> TiktokenEncoder:
     """An encoder that counts whole texts; merges of one vocabulary serve every pattern."""
-    found = next(hit for one in offline.WITH_PATTERN if (hit := offline.find(one)) is not None)
+    found = next(
+        hit
+        for one in vocabulary_files.WITH_PATTERN
+        if (hit := vocabulary_files.find_vocabulary(one)) is not None
+    )
     made = encoding(request.param, found.data, PATTERNS[request.param])
     return TiktokenEncoder(made, vocabulary_hash="")
 
@@ -35,7 +38,7 @@ def plain(request: pytest.FixtureRequest) -> TiktokenEncoder:
 @example([".\n", " \n", "]\n\n[2] ", "'"])
 @example(["", "", ""])
 def test_blocks_add_up_to_the_whole(plain: TiktokenEncoder, contents: list[str]) -> None:
-    by_blocks = Blocks(plain.count)
+    by_blocks = BlockCounts(plain.count)
     texts = [render(contents), "".join(contents), *map(marker_text, contents)]
     for text in [*texts, *texts]:
         assert by_blocks.count(text) == plain.count(text)
@@ -50,7 +53,7 @@ def test_a_fact_that_was_counted_is_not_counted_in_the_rendered_text(
         read.append(text)
         return plain.count(text)
 
-    by_blocks = Blocks(count)
+    by_blocks = BlockCounts(count)
     for content in ("Mills grind.", "Rivers rise."):
         by_blocks.count(marker_text(content))
     read.clear()
@@ -58,16 +61,12 @@ def test_a_fact_that_was_counted_is_not_counted_in_the_rendered_text(
     assert read == ["[1]", "[2]", "[3]", " Last."]
 
 
-def test_blocks_are_bounded_and_forgotten(
-    plain: TiktokenEncoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(blocks, "_KEPT", 100)
-    by_blocks = Blocks(plain.count)
-    for number in range(50):
-        by_blocks.count(marker_text(f"fact {number}"))
-    assert 0 < by_blocks._used == sum(map(len, by_blocks._kept)) <= 100
-    monkeypatch.setattr(blocks, "_LONGEST_KEPT", 10)
-    by_blocks.count(marker_text("a fact of some length"))
-    assert not any("some length" in text for text in by_blocks._kept)
+def test_an_erasure_lets_go_of_counted_blocks() -> None:
+    read: list[str] = []
+    by_blocks = BlockCounts(lambda text: read.append(text) or 1)  # type: ignore[func-returns-value]
+    for _ in range(2):
+        assert by_blocks.count("[1] One.\n\n[2] Two.") == 4
+    assert len(read) == 4
     forget()
-    assert not by_blocks._kept and not by_blocks._used
+    by_blocks.count("[1] One.\n\n[2] Two.")
+    assert len(read) == 8

@@ -20,11 +20,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiktoken_ext import openai_public  # type: ignore[import-untyped]
 
-from crp_integrations.engines.tokens import LaterCounter, choose, counter_for, offline
-from crp_integrations.engines.tokens.estimate import CharacterCounter
-from crp_integrations.engines.tokens.families import family_of
-from crp_integrations.engines.tokens.offline import DEEPSEEK, find
-from crp_integrations.engines.tokens.text import pieces
+from crp_integrations.engines.tokens import (
+    LazyCounter,
+    counter_choice,
+    counter_for,
+    vocabulary_files,
+)
+from crp_integrations.engines.tokens.counters import CharacterCounter
+from crp_integrations.engines.tokens.encoders import short_runs
+from crp_integrations.engines.tokens.model_families import family_of
+from crp_integrations.engines.tokens.vocabulary_files import DEEPSEEK, find_vocabulary
 from crp_integrations.errors import ConfigError, MissingExtra
 from crp_integrations.messages import Message, ToolCall
 from crp_integrations.ports import TokenCounter
@@ -48,8 +53,8 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tiktoken.Encodin
     """Tiktoken's own encodings, with their files read from an installed wheel."""
 
     def read(url: str, expected_hash: str | None = None) -> dict[bytes, int]:
-        vocabulary = next(one for one in offline.WITH_PATTERN if f"/{one.name}." in url)
-        found = offline.find(vocabulary)
+        vocabulary = next(one for one in vocabulary_files.WITH_PATTERN if f"/{one.name}." in url)
+        found = vocabulary_files.find_vocabulary(vocabulary)
         assert found is not None and vocabulary.sha256 == expected_hash
         monkeypatch.setattr(tiktoken.load, "read_file_cached", lambda *_: found.data)
         return tiktoken.load.load_tiktoken_bpe(url, expected_hash)
@@ -157,8 +162,8 @@ def test_estimates_are_the_base_count_times_the_factor_rounded_up() -> None:
 def test_without_any_vocabulary_counts_are_an_estimate_and_say_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(choose, "_made", {})
-    monkeypatch.setattr(offline, "find_spec", lambda name: None)
+    monkeypatch.setattr(counter_choice, "_made", {})
+    monkeypatch.setattr(vocabulary_files, "find_spec", lambda name: None)
     for model in ("gpt-4o", "claude-3-opus", "mistral-large-2411", "extractive", "unheard-of"):
         counter = counter_for(model)
         assert counter.exactness is Exactness.ESTIMATE
@@ -175,16 +180,18 @@ def test_the_character_estimate_errs_upwards() -> None:
 def test_a_vocabulary_that_was_altered_is_not_used(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    found = offline.find(offline.CL100K)
+    found = vocabulary_files.find_vocabulary(vocabulary_files.CL100K)
     assert found is not None
     bad, good = tmp_path / "bad", tmp_path / "good"
     for folder, data in ((bad, found.data[:-1] + b"1"), (good, found.data)):
         folder.mkdir()
-        (folder / offline.CL100K.cached).write_bytes(data)
-    monkeypatch.setattr(offline, "find_spec", lambda name: None)
-    assert offline.find(offline.CL100K, [bad]) is None
-    assert offline.find(offline.CL100K, [bad, good]) == offline.Found(found.data, "a cache folder")
-    monkeypatch.setattr(choose, "_made", {})
+        (folder / vocabulary_files.CL100K.cached).write_bytes(data)
+    monkeypatch.setattr(vocabulary_files, "find_spec", lambda name: None)
+    assert vocabulary_files.find_vocabulary(vocabulary_files.CL100K, [bad]) is None
+    assert vocabulary_files.find_vocabulary(
+        vocabulary_files.CL100K, [bad, good]
+    ) == vocabulary_files.FoundVocabulary(found.data, "a cache folder")
+    monkeypatch.setattr(counter_choice, "_made", {})
     assert counter_for("gpt-4", folders=[good]).exactness is Exactness.EXACT
     assert counter_for("gpt-4", folders=[bad]).exactness is Exactness.ESTIMATE
 
@@ -295,7 +302,7 @@ def test_mistral_models_count_as_mistrals_own_library_does(model: str, file: str
     from mistral_common.tokens.tokenizers.sentencepiece import SentencePieceTokenizer
     from mistral_common.tokens.tokenizers.tekken import Tekkenizer
 
-    path = offline._roots("mistral_common")[0] / "data" / file
+    path = vocabulary_files._roots("mistral_common")[0] / "data" / file
     library: Any = (
         Tekkenizer.from_file(path) if file.endswith("json") else SentencePieceTokenizer(path)
     )
@@ -307,7 +314,7 @@ def test_mistral_models_count_as_mistrals_own_library_does(model: str, file: str
 
 @pytest.mark.requirement("CARD-12")
 def test_claude_2_counts_with_its_published_tokenizer() -> None:
-    found = offline.find(offline.CLAUDE_2)
+    found = vocabulary_files.find_vocabulary(vocabulary_files.CLAUDE_2)
     assert found is not None
     library = tokenizers.Tokenizer.from_buffer(found.data)
     counter = counter_for("claude-2")
@@ -318,7 +325,7 @@ def test_claude_2_counts_with_its_published_tokenizer() -> None:
 
 
 def test_a_tiktoken_file_is_exact_when_its_pattern_is_known(tmp_path: Path) -> None:
-    found = offline.find(offline.O200K)
+    found = vocabulary_files.find_vocabulary(vocabulary_files.O200K)
     assert found is not None
     path = tmp_path / "o200k.tiktoken"
     path.write_bytes(found.data)
@@ -364,8 +371,8 @@ def test_without_sentencepiece_the_extra_is_named_and_names_fall_back(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     path = sentencepiece_model(tmp_path)
-    monkeypatch.setattr(choose, "_made", {})
-    monkeypatch.setitem(sys.modules, "crp_integrations.engines.tokens.sentencepiece", None)
+    monkeypatch.setattr(counter_choice, "_made", {})
+    monkeypatch.setitem(sys.modules, "sentencepiece", None)
     with pytest.raises(MissingExtra, match=r"crp-integrations\[tokenizers\]"):
         counter_for("any", tokenizer_file=str(path))
     assert counter_for("mistral-large-2411").exactness is Exactness.ESTIMATE
@@ -392,14 +399,14 @@ def test_endless_runs_are_counted_whole(model: str, character: str) -> None:
 @given(st.lists(st.tuples(st.sampled_from(" \n\u00a0ab"), st.integers(1, 60_000)), max_size=6))
 def test_cutting_a_text_loses_nothing(runs: list[tuple[str, int]]) -> None:
     text = "".join(character * count for character, count in runs)
-    parts = pieces(text)
+    parts = short_runs(text)
     assert "".join(parts) == text
     assert not any(re.search(r"\s{20001}", part) for part in parts)
 
 
 def test_ordinary_texts_are_never_cut() -> None:
     text = ("word " * 30_000) + " " * 19_998
-    assert pieces(text) == [text]
+    assert short_runs(text) == [text]
 
 
 # --- conversations -------------------------------------------------------------------------
@@ -453,7 +460,7 @@ def test_deepseek_is_counted_with_its_vocabulary_where_litellm_carries_it(
     assert family is not None
     assert (family.name, family.exactness.value) == ("DeepSeek", exactness)
     counter = counter_for(model)
-    if find(DEEPSEEK) is None:
+    if find_vocabulary(DEEPSEEK) is None:
         assert (counter.exactness.value, "for DeepSeek" in counter.source) == ("estimate", True)
     else:
         assert counter.exactness.value == exactness
@@ -467,7 +474,7 @@ def test_a_later_counter_counts_as_the_one_that_it_makes_and_makes_it_once() -> 
         made.append(counter_for("gpt-4"))
         return made[-1]
 
-    later = LaterCounter(make)
+    later = LazyCounter(make)
     assert made == []
     now = counter_for("gpt-4")
     assert [later.count(text) for text in TEXTS] == [now.count(text) for text in TEXTS]

@@ -12,10 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crp_integrations.engines.tokens import counter_for
-from crp_integrations.engines.tokens.counted import Counted
-from crp_integrations.engines.tokens.formats import CHATML, HARMONY, LLAMA
-from crp_integrations.engines.tokens.overhead import ChatFormat, messages_tokens, tools_tokens
-from crp_integrations.engines.tokens.schemas import as_typescript
+from crp_integrations.engines.tokens.chat_formats import (
+    CHATML,
+    HARMONY,
+    LLAMA,
+    ChatFormat,
+    as_typescript,
+    messages_tokens,
+    tools_tokens,
+)
+from crp_integrations.engines.tokens.counters import CounterBase
 from crp_integrations.messages import Message, ToolCall
 from tests.laws.samples import NASTY, SAMPLES
 
@@ -161,7 +167,7 @@ def test_every_word_of_a_definition_is_counted_under_every_format() -> None:
         "extractive",
     ):
         counter = counter_for(model)
-        assert isinstance(counter, Counted)
+        assert isinstance(counter, CounterBase)
         text = counter.chat.definitions([WEATHER])
         for word in ("get_current_weather", "given location", "San Francisco", "fahrenheit"):
             assert word in text

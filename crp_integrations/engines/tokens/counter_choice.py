@@ -1,26 +1,40 @@
-"""The one door: a token counter for a model's name, or for a tokenizer file."""
+"""The choice of a token counter by a model's name or a tokenizer file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
-from crp_integrations.engines.tokens.counted import Encoder, VocabularyCounter
-from crp_integrations.engines.tokens.estimate import CharacterCounter, ScaledCounter
-from crp_integrations.engines.tokens.families import UNKNOWN_PER_MILLE, Family, family_of
-from crp_integrations.engines.tokens.formats import GENERIC, OPENAI
-from crp_integrations.engines.tokens.offline import (
-    CL100K,
-    WITH_PATTERN,
-    Found,
-    Vocabulary,
-    find,
+from crp_integrations.engines.tokens.chat_formats import GENERIC, OPENAI, ChatFormat
+from crp_integrations.engines.tokens.counters import (
+    CharacterCounter,
+    Encoder,
+    ScaledCounter,
+    VocabularyCounter,
 )
-from crp_integrations.engines.tokens.overhead import ChatFormat
-from crp_integrations.engines.tokens.patterns import COMPOSED, PATTERNS
+from crp_integrations.engines.tokens.encoders import (
+    ENDING,
+    HuggingFaceEncoder,
+    SentencePieceEncoder,
+    TiktokenEncoder,
+    encoding,
+    tekken,
+)
+from crp_integrations.engines.tokens.model_families import UNKNOWN_PER_MILLE, ModelFamily, family_of
+from crp_integrations.engines.tokens.vocabulary_files import (
+    CL100K,
+    COMPOSED,
+    PATTERNS,
+    WITH_PATTERN,
+    FoundVocabulary,
+    Vocabulary,
+    find_vocabulary,
+)
 from crp_integrations.errors import ConfigError, MissingExtra
+from crp_integrations.messages import Message
 from crp_integrations.ports import TokenCounter
 from crp_integrations.seals import sha256_hex
 from crp_integrations.vocabulary import Exactness
@@ -74,7 +88,9 @@ def counter_for(
     return _estimated(family, chat, folders)
 
 
-def _estimated(family: Family | None, chat: ChatFormat, folders: Sequence[Path]) -> TokenCounter:
+def _estimated(
+    family: ModelFamily | None, chat: ChatFormat, folders: Sequence[Path]
+) -> TokenCounter:
     if family is not None and family.exactness is Exactness.ESTIMATE:
         base = _counter(family.vocabulary, Exactness.ESTIMATE, chat, folders)
         if base is not None:
@@ -92,7 +108,7 @@ def _counter(
     """A counter with a known vocabulary, loaded once a process; None when it is not here."""
 
     def load() -> tuple[Encoder, str] | None:
-        found = find(vocabulary, folders)
+        found = find_vocabulary(vocabulary, folders)
         if found is None:
             return None
         try:
@@ -116,17 +132,17 @@ def _once(key: tuple[str, ...], make: Callable[[], _Made]) -> _Made:
     with _lock:
         if key not in _made:
             _made[key] = make()
-        return cast(_Made, _made[key])
+        return cast("_Made", _made[key])
 
 
-def _load(vocabulary: Vocabulary, found: Found) -> tuple[Encoder, str]:
+def _load(vocabulary: Vocabulary, found: FoundVocabulary) -> tuple[Encoder, str]:
     source = f"{vocabulary.name} from {found.where}"
     if vocabulary.pattern:
         encoder = _tiktoken(vocabulary.name, found.data, vocabulary.pattern)
         return encoder, f"tiktoken {source}"
     if found.data[:1] == b"{":
         return _json(found.data, vocabulary.name), source
-    return _sentencepiece(found.data, vocabulary.name), source
+    return SentencePieceEncoder(found.data, name=vocabulary.name), source
 
 
 def _from_file(path: Path, chat: ChatFormat) -> TokenCounter:
@@ -151,7 +167,7 @@ def _of_kind(path: Path, data: bytes) -> tuple[Encoder, Exactness, str]:
     if len(first) == 2 and first[1].isdigit():
         return _ranks(path.name, data, source)
     if ".model" in path.suffixes:
-        return _sentencepiece(data, path.name), Exactness.EXACT, source
+        return SentencePieceEncoder(data, name=path.name), Exactness.EXACT, source
     raise ConfigError(
         f"the tokenizer file {path.name} is of no known kind, wanted a SentencePiece .model, a "
         "tokenizer.json, a tekken.json or a .tiktoken file"
@@ -169,30 +185,59 @@ def _ranks(name: str, data: bytes, source: str) -> tuple[Encoder, Exactness, str
 
 
 def _json(data: bytes, name: str) -> Encoder:
-    if b'"token_bytes"' in data[:65_536]:
-        from crp_integrations.engines.tokens.mistral import tekken
-
-        return tekken(data, name=name)
-    from crp_integrations.engines.tokens.huggingface import HuggingFaceEncoder
-
-    return HuggingFaceEncoder(data, name=name)
-
-
-def _sentencepiece(data: bytes, name: str) -> Encoder:
-    try:
-        from crp_integrations.engines.tokens.sentencepiece import SentencePieceEncoder
-    except ImportError as error:
-        raise MissingExtra("tokenizers", f"the tokenizer file {name}") from error
-    return SentencePieceEncoder(data, name=name)
+    return (tekken if b'"token_bytes"' in data[:65_536] else HuggingFaceEncoder)(data, name=name)
 
 
 def _tiktoken(name: str, data: bytes, pattern: str) -> Encoder:
-    from crp_integrations.engines.tokens.blocks import ENDING
-    from crp_integrations.engines.tokens.tiktoken import TiktokenEncoder, encoding
-
     return TiktokenEncoder(
         encoding(name, data, PATTERNS[pattern]),
         vocabulary_hash=sha256_hex(data),
         composed=pattern in COMPOSED,
         blocks=pattern in ENDING,
     )
+
+
+class LazyCounter:
+    """Counts as the counter that it makes at first use; loading takes a fifth of a second.
+
+    Args:
+        make: is called at most once for each thread that comes first.
+    """
+
+    def __init__(self, make: Callable[[], TokenCounter]) -> None:
+        self._make = make
+
+    @cached_property
+    def _counter(self) -> TokenCounter:
+        return self._make()
+
+    @property
+    def identity(self) -> str:
+        """The tokenizer's name."""
+        return self._counter.identity
+
+    @property
+    def exactness(self) -> Exactness:
+        """How far to trust it."""
+        return self._counter.exactness
+
+    @property
+    def source(self) -> str:
+        """Where the vocabulary is from."""
+        return self._counter.source
+
+    def count(self, text: str) -> int:
+        """Tokens of a text."""
+        return self._counter.count(text)
+
+    def count_many(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text."""
+        return self._counter.count_many(texts)
+
+    def count_messages(self, messages: Sequence[Message]) -> int:
+        """Tokens of a conversation with the family's overhead."""
+        return self._counter.count_messages(messages)
+
+    def count_tools(self, tools: Sequence[Mapping[str, Any]]) -> int:
+        """Tokens of tool definitions."""
+        return self._counter.count_tools(tools)

@@ -11,7 +11,7 @@ import numpy as np
 
 from crp_integrations.dpe.verifier.boosted_trees import Floats, Trees, table
 from crp_integrations.dpe.verifier.fitted_model import answer_columns, joined_columns
-from crp_integrations.recipes.verifier.rows import Row
+from crp_integrations.recipes.verifier.labelled_answers import Row
 
 INNER: Final = 4
 # How much a group weighs beside the others; what is not named weighs as many rows as it has.
@@ -56,7 +56,7 @@ DIGITS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Layers:
+class FittedLayers:
     """The layers, and what they say of the rows they were fitted on, out of their fold.
 
     Attributes:
@@ -77,7 +77,7 @@ def fold_of(source: str, folds: int) -> int:
     return int(source, 16) % folds
 
 
-def layers(rows: Sequence[Row], say: Callable[[str], None]) -> Layers:
+def layers(rows: Sequence[Row], say: Callable[[str], None]) -> FittedLayers:
     """Fit all layers on rows."""
     inner = np.array([fold_of(row.answer.source[::-1], INNER) for row in rows])
     claim_names = tuple(rows[0].measured.claims)
@@ -116,7 +116,7 @@ def layers(rows: Sequence[Row], say: Callable[[str], None]) -> Layers:
     weight = balanced([row.answer.group for row in rows], np.arange(len(rows)), ya)
     answers, answer = out_of_fold(xa, ya, weight, inner, names, "answer")
     say("answers fitted")
-    return Layers(claim, word, answer, claims, words, answers)
+    return FittedLayers(claim, word, answer, claims, words, answers)
 
 
 def _spanned(row: Row) -> bool:

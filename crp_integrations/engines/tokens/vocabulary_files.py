@@ -1,4 +1,4 @@
-"""Where vocabularies lie on this machine: inside installed wheels and given folders.
+"""Where vocabularies lie on this machine, and the patterns that `.tiktoken` files do not name.
 
 Packages are located without being imported, files are believed only when their hash is the
 published one, and nothing is ever fetched.
@@ -6,7 +6,7 @@ published one, and nothing is ever fetched.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -34,7 +34,7 @@ class Vocabulary:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundVocabulary:
     """A vocabulary's bytes, hash checked, and the package or folder they were in."""
 
     data: bytes
@@ -139,7 +139,7 @@ TEKKEN_0911 = _mistral(
 WITH_PATTERN = (P50K, CL100K, O200K, LLAMA_3, LLAMA_4, QWEN)
 
 
-def find(vocabulary: Vocabulary, folders: Sequence[Path] = ()) -> Found | None:
+def find_vocabulary(vocabulary: Vocabulary, folders: Sequence[Path] = ()) -> FoundVocabulary | None:
     """Read a vocabulary from wherever it lies; None when it is nowhere, or was altered.
 
     Args:
@@ -151,7 +151,7 @@ def find(vocabulary: Vocabulary, folders: Sequence[Path] = ()) -> Found | None:
         except OSError:
             continue
         if sha256_hex(data) == vocabulary.sha256:
-            return Found(data, where)
+            return FoundVocabulary(data, where)
     return None
 
 
@@ -170,3 +170,47 @@ def _roots(package: str) -> list[Path]:
     except (ImportError, ValueError):
         return []
     return [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
+
+
+# The first three are the patterns of tiktoken's own `tiktoken_ext.openai_public`, whose functions
+# cannot be called without a download; a test compares their counts.
+_P50K = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"""
+_CL100K = (
+    r"""'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"""
+    r"""|\s++$|\s*[\r\n]|\s+(?!\S)|\s"""
+)
+_SUFFIX = r"""(?i:'s|'t|'re|'ve|'m|'ll|'d)?"""
+_O200K = "|".join(
+    (
+        r"""[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"""
+        + _SUFFIX,
+        r"""[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"""
+        + _SUFFIX,
+        r"""\p{N}{1,3}""",
+        r""" ?[^\s\p{L}\p{N}]+[\r\n/]*""",
+        r"""\s*[\r\n]+""",
+        r"""\s+(?!\S)""",
+        r"""\s+""",
+    )
+)
+
+
+def _word_pattern(digits: str) -> str:
+    """The pattern that Meta's `llama_models` and Alibaba's `dashscope` share but for digits."""
+    return (
+        r"""(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"""
+        + digits
+        + r"""| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"""
+    )
+
+
+PATTERNS: Mapping[str, str] = {
+    "p50k": _P50K,
+    "cl100k": _CL100K,
+    "o200k": _O200K,
+    "llama-3": _word_pattern(r"\p{N}{1,3}"),
+    "qwen": _word_pattern(r"\p{N}"),
+}
+
+# Vocabularies whose texts are brought into Unicode's composed form first.
+COMPOSED = frozenset({"qwen"})

@@ -1,14 +1,21 @@
-"""What every counter shares: its identity, and sums over texts, messages and tools."""
+"""Token counters: with a vocabulary, scaled from another one, and by characters."""
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from crp_integrations.engines.tokens.formats import GENERIC
-from crp_integrations.engines.tokens.overhead import ChatFormat, messages_tokens, tools_tokens
+from crp_integrations.engines.tokens.chat_formats import (
+    GENERIC,
+    ChatFormat,
+    messages_tokens,
+    tools_tokens,
+)
+from crp_integrations.engines.tokens.encoders import encodable
 from crp_integrations.messages import Message
+from crp_integrations.ports import TokenCounter
 from crp_integrations.vocabulary import Exactness
 
 
@@ -25,7 +32,7 @@ class Encoder(Protocol):
         ...
 
 
-class Counted(ABC):
+class CounterBase(ABC):
     """A token counter that only has to say how it counts one text.
 
     Attributes:
@@ -60,7 +67,7 @@ class Counted(ABC):
         return tools_tokens(tools, self.count, self.chat)
 
 
-class VocabularyCounter(Counted):
+class VocabularyCounter(CounterBase):
     """Counts with a vocabulary, as far as that is the model's own."""
 
     def __init__(
@@ -72,3 +79,50 @@ class VocabularyCounter(Counted):
     def count(self, text: str) -> int:
         """Tokens of a text."""
         return self._encoder.count(text)
+
+
+_LETTERS = re.compile(r"[A-Za-z ]")
+
+
+class ScaledCounter(CounterBase):
+    """Another vocabulary's count times a factor, rounded up.
+
+    Attributes:
+        per_mille: the factor in thousandths, so that counts stay integers.
+    """
+
+    def __init__(
+        self, base: TokenCounter, *, per_mille: int, family: str, chat: ChatFormat
+    ) -> None:
+        super().__init__(
+            f"estimate:{per_mille}:{base.identity}",
+            Exactness.ESTIMATE,
+            f"{base.source} × {per_mille / 1000:.2f} for {family}",
+            chat,
+        )
+        self._base = base
+        self.per_mille: Final = per_mille
+
+    def count(self, text: str) -> int:
+        """Estimated tokens of a text."""
+        return -(-self._base.count(text) * self.per_mille // 1000)
+
+
+class CharacterCounter(CounterBase):
+    """The estimate without any vocabulary (`characters@1`), meant to err upwards.
+
+    A third of a token for each ASCII letter or space, two thirds for every other ASCII
+    character, half a token for each UTF-8 byte of the rest.
+    """
+
+    def __init__(self, chat: ChatFormat = GENERIC) -> None:
+        source = "characters, since no vocabulary was found"
+        super().__init__("characters@1", Exactness.ESTIMATE, source, chat)
+
+    def count(self, text: str) -> int:
+        """Estimated tokens of a text."""
+        data = encodable(text).encode()
+        ascii_characters = sum(byte < 128 for byte in data)
+        letters = len(_LETTERS.findall(text))
+        sixths = 2 * letters + 4 * (ascii_characters - letters) + 3 * (len(data) - ascii_characters)
+        return -(-sixths // 6)

@@ -52,7 +52,7 @@ class HttpReports:
             settings: None for the defaults, under which no private host is listed.
         """
         self._settings = settings or ReportSettings()
-        hosts = [_host(uri) for uri in self._settings.receivers.values()]
+        hosts = [_host_of(uri) for uri in self._settings.receivers.values()]
         self._listed = frozenset(
             host.lower().strip("[]") for host in (*self._settings.hosts, *hosts)
         )
@@ -232,7 +232,7 @@ class HttpReports:
         _LOG.warning("violation report of window %s was not delivered: %s", window_id, reason)
 
 
-def _host(uri: str) -> str:
+def _host_of(uri: str) -> str:
     authority = uri.partition("://")[2].partition("/")[0].partition("?")[0]
     return authority if authority.endswith("]") else authority.rpartition(":")[0] or authority
 

@@ -30,7 +30,7 @@ _SHA256: Final = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
-class Pinned:
+class PinnedFiles:
     """Files that were compared with their hash.
 
     Attributes:
@@ -75,7 +75,7 @@ def model_hash(folder: str | Path) -> str:
     return seals.digest(decisive)
 
 
-def pinned(model: str | Path, sha256: str, revision: str = "") -> Pinned:
+def pinned_files(model: str | Path, sha256: str, revision: str = "") -> PinnedFiles:
     """The files of a model, compared with their hash.
 
     A folder is read where it lies. For a hub's id the commit is looked for in the hub's local
@@ -145,16 +145,16 @@ def failed(what: str, name: str) -> EngineError:
     return EngineError(f"{name} {known}: {what}", engine=name, version=known)
 
 
-def _compared(folder: Path, name: str, revision: str, sha256: str) -> Pinned:
+def _compared(folder: Path, name: str, revision: str, sha256: str) -> PinnedFiles:
     found = model_hash(folder)
     if not sha256:
         raise ConfigError(f"model {name!r} has no sha256; its files have {found}")
     if found != sha256:
         raise EngineError(f"the files of model {name!r} have {found}, wanted {sha256}")
-    return Pinned(folder, name, revision, found)
+    return PinnedFiles(folder, name, revision, found)
 
 
-def _from_hub(name: str, revision: str, sha256: str) -> Pinned:
+def _from_hub(name: str, revision: str, sha256: str) -> PinnedFiles:
     hub = library("huggingface_hub", f"fetching {name}")
     known = None
     try:

@@ -15,8 +15,8 @@ from crp_integrations.dpe.settings import DpeSettings
 from crp_integrations.dpe.stages.attribution import by_model, classify
 from crp_integrations.dpe.verifier.boosted_trees import Floats, probability
 from crp_integrations.dpe.verifier.fitted_model import CONFLICT, SIGNALS, Curve, conflict_odds
-from crp_integrations.recipes.verifier.fit import Layers, balanced
-from crp_integrations.recipes.verifier.rows import Row
+from crp_integrations.recipes.verifier.labelled_answers import Row
+from crp_integrations.recipes.verifier.layers import FittedLayers, balanced
 from crp_integrations.vocabulary import Attribution
 
 # Columns that tell the kind of the context, and so how often such answers are wrong.
@@ -36,7 +36,7 @@ HIGH, CRITICAL = 0.80, 0.93
 CUTS: Final = (0.20, 0.45, 0.70)
 
 
-def maps(rows: Sequence[Row], found: Layers) -> dict[str, Any]:
+def maps(rows: Sequence[Row], found: FittedLayers) -> dict[str, Any]:
     """Everything in a fitted file besides the trees."""
     least = [conflict_odds(row.measured, [True] * len(row.claims)) for row in rows]
     found = replace(found, answers=np.maximum(found.answers, least))
@@ -60,7 +60,7 @@ def maps(rows: Sequence[Row], found: Layers) -> dict[str, Any]:
     }
 
 
-def _claim_map(rows: Sequence[Row], found: Layers, natural: Floats) -> list[list[float]]:
+def _claim_map(rows: Sequence[Row], found: FittedLayers, natural: Floats) -> list[list[float]]:
     sizes = [len(row.claims) for row in rows]
     weight = np.repeat(natural, sizes)
     y = np.concatenate([row.claims for row in rows])
@@ -68,7 +68,9 @@ def _claim_map(rows: Sequence[Row], found: Layers, natural: Floats) -> list[list
     return _isotonic(np.concatenate(found.claims)[known], y[known], weight[known], low=-12.0)
 
 
-def _rate(rows: Sequence[Row], found: Layers, wrong: Floats, natural: Floats) -> dict[str, float]:
+def _rate(
+    rows: Sequence[Row], found: FittedLayers, wrong: Floats, natural: Floats
+) -> dict[str, float]:
     kinds = np.column_stack(
         [[float(row.measured.claims[name][0]) for row in rows] for name in KIND]
     )
@@ -81,7 +83,9 @@ def _rate(rows: Sequence[Row], found: Layers, wrong: Floats, natural: Floats) ->
     }
 
 
-def _printed(rows: Sequence[Row], found: Layers, claim_map: list[list[float]]) -> dict[str, Floats]:
+def _printed(
+    rows: Sequence[Row], found: FittedLayers, claim_map: list[list[float]]
+) -> dict[str, Floats]:
     """The printed signals of each row, as the engine would print them."""
     curve, settings = Curve.of(claim_map), DpeSettings()
     made: dict[str, list[float]] = {name: [] for name in SIGNALS}
@@ -166,7 +170,7 @@ def _through(points: list[list[float]], risk: list[list[float]]) -> list[list[fl
     return [[x, scale(y)] for x, y in points]
 
 
-def _word_cut(rows: Sequence[Row], found: Layers) -> float:
+def _word_cut(rows: Sequence[Row], found: FittedLayers) -> float:
     """The probability of a word from which marking agrees best with the marks of people."""
     places = [
         n for n, row in enumerate(rows)

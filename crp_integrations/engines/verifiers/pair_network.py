@@ -1,8 +1,10 @@
-"""How a premise and a claim reach a network: whole, in windows, content kept from control tokens.
+"""How a premise and a claim reach a network, and which window decides.
 
 The token ids are put together here from a frame and the two texts, so that every token of every
 passage is read in some window, and text such as "[SEP]" or "</s>" stays text. A claim that is
 longer than half a run is read in pieces.
+
+Spec: CRP-SPEC-005 §6.2 (decision D6)
 """
 
 from __future__ import annotations
@@ -18,13 +20,74 @@ import numpy.typing as npt
 import tokenizers
 
 from crp_integrations.dpe.ports import Judgement
+from crp_integrations.engines.cross_encoders import probability
 from crp_integrations.engines.onnx import windows
-from crp_integrations.engines.verifiers.judgements import UNREAD, Seen, best, weakest
-from crp_integrations.engines.verifiers.pinned import Pinned, failed, installed, library
+from crp_integrations.engines.verifiers.model_files import PinnedFiles, failed, installed, library
 from crp_integrations.errors import ConfigError, EngineError
 
+# From here on a window entails, or contradicts, a claim.
+DECIDED = 0.5
+PLACES = 6
+# A verifier that read nothing holds nothing for supported.
+UNREAD = Judgement(0.0, 0.0, 1.0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowScore:
+    """What a network says of one window.
+
+    Attributes:
+        entailment, contradiction: probabilities whose sum is at most 1.
+        passage: position of the passage that the window was cut from.
+    """
+
+    entailment: float
+    contradiction: float
+    passage: int
+
+
+def best(windows: Sequence[WindowScore]) -> Judgement:
+    """The window that decides.
+
+    That which entails most surely, if one entails; else that which contradicts most surely, if
+    one contradicts; else the nearest to entailing. Of equals the first.
+
+    >>> best([Seen(0.1, 0.0, 0), Seen(0.1, 0.7, 1)]).passage
+    1
+    """
+    entailing = max(windows, key=lambda seen: seen.entailment)
+    if entailing.entailment >= DECIDED:
+        return judgement(entailing)
+    opposing = max(windows, key=lambda seen: seen.contradiction)
+    return judgement(opposing if opposing.contradiction >= DECIDED else entailing)
+
+
+def weakest(pieces: Sequence[Judgement]) -> Judgement:
+    """The piece of a claim that is entailed least, of equals the more contradicted."""
+    return min(pieces, key=lambda piece: (piece.entailment, -piece.contradiction))
+
+
+def judgement(seen: WindowScore) -> Judgement:
+    """A window's numbers, rounded, with the rest of 1 as neutral.
+
+    Raises:
+        EngineError: a number is no probability.
+    """
+    entailment, contradiction = seen.entailment, seen.contradiction
+    # Written so that a number that is none fails as well.
+    if not (entailment >= 0.0 and contradiction >= 0.0 and entailment + contradiction <= 1.0001):
+        raise EngineError(
+            f"a verifier gave entailment {entailment} and contradiction {contradiction}, wanted "
+            "probabilities"
+        )
+    entailment = min(1.0, round(entailment, PLACES))
+    contradiction = min(round(1.0 - entailment, PLACES), round(contradiction, PLACES))
+    neutral = round(1.0 - entailment - contradiction, PLACES)
+    return Judgement(entailment, contradiction, max(0.0, neutral), seen.passage)
+
+
 # Tokens that neighbouring windows share.
-OVERLAP: Final = 32
+TOKEN_OVERLAP: Final = 32
 LEAST_TOKENS: Final = 96
 # Networks whose first position number is not 0 have that many fewer of them.
 _OFFSET_POSITIONS: Final = frozenset({"roberta", "xlm-roberta", "camembert", "xlm-roberta-xl"})
@@ -32,7 +95,7 @@ Rows = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class NetworkRun:
     """How a network is run.
 
     Attributes:
@@ -56,7 +119,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class PairFrame:
     """The token ids around the two texts of a pair.
 
     Attributes:
@@ -75,10 +138,10 @@ class Frame:
         return len(self.before) + len(self.between) + len(self.after)
 
 
-class Words:
+class PairTokenizer:
     """A folder's tokenizer: texts without, and frames with, control tokens."""
 
-    def __init__(self, files: Pinned) -> None:
+    def __init__(self, files: PinnedFiles) -> None:
         """Read it.
 
         Raises:
@@ -112,21 +175,21 @@ class Words:
         """The tokens of a frame's own words, in which control tokens are such."""
         return tuple(self._framing.encode(text, add_special_tokens=False).ids)
 
-    def pair_frame(self) -> Frame:
+    def pair_frame(self) -> PairFrame:
         """The frame that the tokenizer puts around two texts."""
         seen = self._framing.encode("a", "a")
         second = [place for place, text in enumerate(seen.sequence_ids) if text == 1]
         first = [place for place, text in enumerate(seen.sequence_ids) if text == 0]
         if not first or not second:
             raise EngineError("the tokenizer does not know the letter a", engine="tokenizers")
-        return Frame(
+        return PairFrame(
             tuple(seen.ids[: first[0]]),
             tuple(seen.ids[first[-1] + 1 : second[0]]),
             tuple(seen.ids[second[-1] + 1 :]),
             seen.type_ids[second[0]],
         )
 
-    def joined_frame(self, lead: str, separator: str, between: str = "") -> Frame:
+    def joined_frame(self, lead: str, separator: str, between: str = "") -> PairFrame:
         """The frame of one text that is premise, separator and claim.
 
         Args:
@@ -138,15 +201,15 @@ class Words:
         place = [at for at, text in enumerate(alone.sequence_ids) if text == 0]
         if not place:
             raise EngineError("the tokenizer does not know the letter a", engine="tokenizers")
-        return Frame(
+        return PairFrame(
             (*alone.ids[: place[0]], *self.framing(lead)),
             (*self.framing(separator), *self.framing(between)),
             tuple(alone.ids[place[-1] + 1 :]),
         )
 
 
-class PairNetwork:
-    """Runs pairs of premise and claim through a network; safe under threads.
+class PairVerifier:
+    """Judges claims by running pairs of premise and claim through a network; safe under threads.
 
     Args:
         files: where network and tokenizer came from.
@@ -155,75 +218,83 @@ class PairNetwork:
         forward: from tensors by name to a tensor of shape (pairs, outputs).
         run: sizes and device.
         limit: most tokens that the network has positions for, None for any number.
+        algorithm: name and number of the way of reading.
+        outputs: number of outputs, and the places of entailment and contradiction among them; None
+            for a model that does not tell contradiction.
+        thresholds: names of the thresholds, all at `DECIDED`.
+
+    Attributes:
+        identity: algorithm, model, commit, hash of the files, and the libraries' versions.
+        thresholds: where a window entails or contradicts, and the sizes of a run.
+        passage: longest passage that is wanted, in characters.
+
+    Raises:
+        ConfigError: the network leaves too few tokens for the texts.
     """
 
     def __init__(
-        self, files: Pinned, words: Words, frame: Frame, forward: Callable[[dict[str, Any]], Any],
-        run: Run, limit: int | None,
+        self, files: PinnedFiles, words: PairTokenizer, frame: PairFrame,
+        forward: Callable[[dict[str, Any]], Any], run: NetworkRun, limit: int | None, *,
+        algorithm: str, outputs: tuple[int, int, int | None], thresholds: Sequence[str],
     ) -> None:  # fmt: skip
         self._files, self._words, self._frame, self._forward = files, words, frame, forward
-        self._run = run
+        self._run, self._outputs = run, outputs
         self._torch = library("torch", f"the model {files.name}")
-        self._most = min(run.max_tokens, words.limit, limit or run.max_tokens)
-        self._texts = self._most - frame.size
+        most = min(run.max_tokens, words.limit, limit or run.max_tokens)
+        self._texts = most - frame.size
         if self._texts < LEAST_TOKENS // 2:
             raise ConfigError(
                 f"the model {files.name} leaves {self._texts} tokens for premise and claim, wanted "
                 f"at least {LEAST_TOKENS // 2}; raise max_tokens ({run.max_tokens}) or take another"
             )
+        by = " ".join(f"{name} {installed(name)}" for name in ("transformers", "torch"))
+        self.identity: Final = f"{algorithm} with {files} by {by}"
+        numbers = {**dict.fromkeys(thresholds, DECIDED), "max_tokens": most}
+        numbers |= {"overlap": TOKEN_OVERLAP, "batch_size": run.batch_size}
+        prefix = algorithm.partition("@")[0]
+        self.thresholds: Final[Mapping[str, float]] = MappingProxyType(
+            {f"{prefix}_{name}": float(value) for name, value in numbers.items()}
+        )
+        self.passage: Final = run.passage
         self._lock = threading.Lock()
 
-    def identity(self, algorithm: str) -> str:
-        """Algorithm, model, commit and hash, and the versions of the libraries that run it."""
-        by = " ".join(f"{name} {installed(name)}" for name in ("transformers", "torch"))
-        return f"{algorithm} with {self._files} by {by}"
-
-    def numbers(self, prefix: str, **thresholds: float) -> Mapping[str, float]:
-        """What the judgements are read with, by name."""
-        run = {"max_tokens": self._most, "overlap": OVERLAP, "batch_size": self._run.batch_size}
-        return MappingProxyType(
-            {f"{prefix}_{name}": float(value) for name, value in {**thresholds, **run}.items()}
-        )
-
-    @property
-    def passage(self) -> int:
-        """Longest passage that is wanted, in characters."""
-        return self._run.passage
-
-    def judge(
-        self, claim: str, passages: Sequence[str], read: Callable[[Rows], tuple[float, float]]
-    ) -> Judgement:
+    def judge(self, claim: str, passages: Sequence[str]) -> Judgement:
         """The judgement on the best window of the passages, by the claim's weakest piece.
 
-        Args:
-            read: from the outputs for one window to entailment and contradiction.
+        Spec: CRP-SPEC-005 §6.2
 
         Raises:
             ConfigError: there is no passage.
-            EngineError: a library failed, or gave numbers that are none.
+            EngineError: a library failed, or gave another number of outputs than is wanted.
         """
         if not passages:
             raise ConfigError("a verifier was given no passage, wanted at least one")
-        said = self._words.ids(claim)
-        if not said:
+        tokens = self._words.ids(claim)
+        if not tokens:
             return UNREAD
-        cuts = windows(len(said), self._texts // 2, OVERLAP // 2)
         texts = [self._words.ids(passage) for passage in passages]
         pieces: list[Judgement] = []
-        for start, end in cuts:
+        for start, end in windows(len(tokens), self._texts // 2, TOKEN_OVERLAP // 2):
             room = self._texts - (end - start)
             places = [
                 (place, ids[a:b])
                 for place, ids in enumerate(texts)
-                for a, b in windows(len(ids), room, min(OVERLAP, room // 4))
+                for a, b in windows(len(ids), room, min(TOKEN_OVERLAP, room // 4))
             ]
-            rows = self._rows([ids for _, ids in places], said[start:end])
+            rows = self._rows([ids for _, ids in places], tokens[start:end])
             pieces.append(
-                best(
-                    [Seen(*read(row), place) for (place, _), row in zip(places, rows, strict=True)]
-                )
+                best([self._score(row, at) for (at, _), row in zip(places, rows, strict=True)])
             )
         return weakest(pieces)
+
+    def _score(self, row: Rows, place: int) -> WindowScore:
+        count, entailing, opposing = self._outputs
+        if len(row) != count:
+            raise EngineError(
+                f"the model gave {len(row)} outputs, wanted {count}", engine="transformers"
+            )
+        opposed = 0.0 if opposing is None else probability(row, opposing)
+        return WindowScore(probability(row, entailing), opposed, place)
 
     def _rows(self, premises: Sequence[list[int]], claim: list[int]) -> Rows:
         size = self._run.batch_size
@@ -268,52 +339,7 @@ class PairNetwork:
         return rows
 
 
-class PairVerifier:
-    """What the verifiers around a network share; each says how its outputs are read.
-
-    Args:
-        over: the network.
-        algorithm: name and number of the way of reading.
-        read: from the outputs for one window to entailment and contradiction.
-        thresholds: numbers that are read with, by name.
-    """
-
-    def __init__(
-        self, over: PairNetwork, algorithm: str, read: Callable[[Rows], tuple[float, float]],
-        **thresholds: float,
-    ) -> None:  # fmt: skip
-        self._network, self._read = over, read
-        self._identity = over.identity(algorithm)
-        self._thresholds = over.numbers(algorithm.partition("@")[0], **thresholds)
-
-    @property
-    def identity(self) -> str:
-        """Algorithm, model, commit, hash of the files, and the libraries' versions."""
-        return self._identity
-
-    @property
-    def thresholds(self) -> Mapping[str, float]:
-        """Where a window entails or contradicts, and the sizes of a run."""
-        return self._thresholds
-
-    @property
-    def passage(self) -> int:
-        """Longest passage that is wanted, in characters."""
-        return self._network.passage
-
-    def judge(self, claim: str, passages: Sequence[str]) -> Judgement:
-        """The judgement on the best window of the passages.
-
-        Spec: CRP-SPEC-005 §6.2
-
-        Raises:
-            ConfigError: there is no passage.
-            EngineError: a library failed, or gave another number of outputs than is wanted.
-        """
-        return self._network.judge(claim, passages, self._read)
-
-
-def network(files: Pinned, kind: str, run: Run) -> Any:
+def load_network(files: PinnedFiles, kind: str, run: NetworkRun) -> Any:
     """A network of transformers from verified files, in float32, ready to be run.
 
     Args:
@@ -341,7 +367,7 @@ def network(files: Pinned, kind: str, run: Run) -> Any:
     return ready(loaded, run)
 
 
-def ready(loaded: Any, run: Run) -> Any:
+def ready(loaded: Any, run: NetworkRun) -> Any:
     """A network in float32, without training's chance, on its device."""
     try:
         return loaded.float().eval().to(run.device)
