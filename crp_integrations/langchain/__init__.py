@@ -23,27 +23,27 @@ except ImportError as error:
 
 from crp_integrations.langchain.callbacks import DPECallbackHandler
 from crp_integrations.langchain.chat_model import CRPChatModel
-from crp_integrations.langchain.compressor import CRPDocumentCompressor
 from crp_integrations.langchain.document_store import CRPDocumentStore
 from crp_integrations.langchain.documents import envelope_text
-from crp_integrations.langchain.embeddings import FabricEmbeddings
 from crp_integrations.langchain.evaluator import crp_evaluator
 from crp_integrations.langchain.gate import CRPGate
-from crp_integrations.langchain.reranker import LangChainReranker
-from crp_integrations.langchain.retriever import CRPRetriever
+from crp_integrations.langchain.retrieval import (
+    CRPDocumentCompressor,
+    CRPRetriever,
+    LangChainReranker,
+)
 from crp_integrations.langchain.runnable import CRPRunnable
-from crp_integrations.langchain.vector_store import CRPVectorStore
+from crp_integrations.langchain.vector_store import CRPVectorStore, FabricEmbeddings
 
 if TYPE_CHECKING:
-    from crp_integrations.langchain.emitting import EmittingMiddleware
-    from crp_integrations.langchain.middleware import CRPMiddleware
+    from crp_integrations.langchain.middleware import CRPMiddleware, EmittingMiddleware
     from crp_integrations.langchain.store import CRPStore
 
 # What needs more than langchain-core, and seconds to import.
 _LATER = {
     "CRPMiddleware": ("crp_integrations.langchain.middleware", "langgraph"),
     "CRPStore": ("crp_integrations.langchain.store", "langgraph"),
-    "EmittingMiddleware": ("crp_integrations.langchain.emitting", "langgraph"),
+    "EmittingMiddleware": ("crp_integrations.langchain.middleware", "langgraph"),
 }
 
 __all__ = [

@@ -13,10 +13,8 @@ from langchain_core.outputs import ChatGeneration, Generation, LLMResult
 from crp_integrations.dpe.records import Report
 from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
-from crp_integrations.langchain.ancestry import Retrieved
 from crp_integrations.langchain.documents import METADATA_KEY, RECEIPT_KEY, facts_of
-from crp_integrations.langchain.listening import Listening
-from crp_integrations.langchain.sent import Sent
+from crp_integrations.langchain.run_tree import Listening, Retrieved, Sent
 from crp_integrations.messages import Message
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.relay.adapting.judge_arguments import before_question, judge_for, told_later

@@ -32,7 +32,13 @@ from crp_integrations.engines.litellm import DEFAULT_TIMEOUT_S, LiteLLMModel
 from crp_integrations.engines.litellm_chat import answering, call_of, client_of
 from crp_integrations.engines.litellm_chat import tool_choice as chosen
 from crp_integrations.errors import RequestError
-from crp_integrations.langchain.wire import calls_of, chunks_of, message_of, text_alone, usage_of
+from crp_integrations.langchain.messages import (
+    calls_of,
+    chunks_of,
+    message_of,
+    text_alone,
+    usage_of,
+)
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.ports import Model
 from crp_integrations.relay.adapting.taking import own_words

@@ -12,8 +12,7 @@ from langchain_core.stores import BaseStore
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
-from crp_integrations.langchain.kept import Shelf
-from crp_integrations.langchain.values import Written, json_value
+from crp_integrations.langchain.stored_values import Shelf, Written, json_value
 from crp_integrations.vocabulary import SourceKind
 
 # What the URIs of its sources begin with: `documents:reports`.

@@ -24,8 +24,8 @@ from crp_integrations.envelope.records import Envelope
 from crp_integrations.errors import QualityUnreachable, RequestError, SafetyHalt
 from crp_integrations.fabric.records import Fact
 from crp_integrations.langchain.documents import METADATA_KEY, facts_of
-from crp_integrations.langchain.listening import Listening
-from crp_integrations.langchain.silence import silence, unheard
+from crp_integrations.langchain.model import silence, unheard
+from crp_integrations.langchain.run_tree import Listening
 from crp_integrations.policy.policy_text import parse_policy
 from crp_integrations.policy.records import PolicyJudgement
 from crp_integrations.policy.verdict import judge_answer

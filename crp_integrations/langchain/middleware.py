@@ -1,34 +1,47 @@
-"""The middleware of an agent: an envelope for every model call, a verdict on every answer."""
+"""The middleware of an agent: an envelope for every model call, a verdict on every answer.
+
+A middleware that writes down what an agent was told, did, and could do.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, NotRequired, Unpack
 
 from langchain.agents import AgentState
-from langchain.agents.middleware import (
-    AgentMiddleware,
-    ModelRequest,
-    ModelResponse,
-)
+from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
 from langchain.agents.middleware.types import PrivateStateAttr
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.runnables.config import ensure_config
+from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
-from crp_integrations.errors import LimitReached, SafetyHalt
+from crp_integrations.errors import FactRejected, LimitReached, SafetyHalt
+from crp_integrations.governance.emitting import Emitter
 from crp_integrations.headers.records import CacheDirectives
-from crp_integrations.langchain.agents import Outer, depth_of, outer, within
-from crp_integrations.langchain.compacting import COMPACTION_KEY, Compacted, compacted
 from crp_integrations.langchain.documents import METADATA_KEY, RECEIPT_KEY
+from crp_integrations.langchain.messages import asked
 from crp_integrations.langchain.model import model_name
-from crp_integrations.langchain.model_calls import ModelCalls, tools_of
-from crp_integrations.langchain.results import held
-from crp_integrations.langchain.sessions import new_session, session_of
-from crp_integrations.langchain.wire import asked
+from crp_integrations.langchain.model_calls import (
+    COMPACTION_KEY,
+    Compacted,
+    ModelCalls,
+    compacted,
+    held,
+    tools_of,
+)
+from crp_integrations.langchain.sessions import (
+    Outer,
+    depth_of,
+    new_session,
+    outer,
+    session_of,
+    within,
+)
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.relay import outcomes
 from crp_integrations.relay.adapting.agent_runs import (
@@ -39,7 +52,12 @@ from crp_integrations.relay.adapting.agent_runs import (
     refuse_deeper,
     told_of,
 )
-from crp_integrations.relay.adapting.taking import check_called, check_count, check_relay
+from crp_integrations.relay.adapting.taking import (
+    check_called,
+    check_count,
+    check_emitter,
+    check_relay,
+)
 from crp_integrations.relay.asking import Asking
 from crp_integrations.relay.drive import adrive, drive
 from crp_integrations.relay.records import Answer
@@ -347,3 +365,98 @@ class CRPMiddleware(AgentMiddleware[CRPState, Any]):
     def _hold(self, around: Outer, request: ToolCallRequest, result: Any) -> None:
         if self._facts and around.session_id:
             held(self.relay, around.session_id, request.tool_call, result)
+
+
+log = logging.getLogger("crp_integrations.langchain")
+
+
+class EmittingMiddleware(AgentMiddleware[AgentState[Any], Any]):
+    """Memory items from the four hooks of a run.
+
+    The question is `episodic` (user-action) before the run, the answer (transcript) after it; what
+    a tool gives is `episodic` (tool-output), and how it was called `procedural` (tool-recipe); what
+    the model is offered is `semantic` (tool-spec). What the fabric refuses, such as a text of two
+    words, is logged and left out; the run goes on.
+
+    Spec: Summit §Backlog Write 3
+
+    Args:
+        emitter: makes the items and hands them on.
+
+    Raises:
+        RequestError: it is none.
+    """
+
+    def __init__(self, emitter: Emitter) -> None:
+        super().__init__()
+        check_emitter(emitter, "EmittingMiddleware")
+        self.tools = []
+        self._emitter = emitter
+
+    def before_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
+        """Write down what the user asks."""
+        asked = [one for one in state["messages"] if isinstance(one, HumanMessage)]
+        if asked:
+            self._keep(self._emitter.episodic, asked[-1].text, "user-action")
+
+    def after_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
+        """Write down what the agent answers."""
+        last = state["messages"][-1] if state["messages"] else None
+        if isinstance(last, AIMessage):
+            self._keep(self._emitter.episodic, last.text, "transcript")
+
+    def wrap_model_call(
+        self, request: ModelRequest, handler: Callable[[ModelRequest], ModelResponse]
+    ) -> ModelResponse:
+        """Write down the tools that the model is offered, at its first call."""
+        self._offered(request)
+        return handler(request)
+
+    async def awrap_model_call(
+        self, request: ModelRequest, handler: Callable[[ModelRequest], Awaitable[ModelResponse]]
+    ) -> ModelResponse:
+        """The same, in a loop."""
+        self._offered(request)
+        return await handler(request)
+
+    def wrap_tool_call(
+        self,
+        request: ToolCallRequest,
+        handler: Callable[[ToolCallRequest], ToolMessage | Command[Any]],
+    ) -> ToolMessage | Command[Any]:
+        """Write down how a tool is called and what it gives."""
+        result = handler(request)
+        self._called(request, result)
+        return result
+
+    async def awrap_tool_call(
+        self,
+        request: ToolCallRequest,
+        handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]],
+    ) -> ToolMessage | Command[Any]:
+        """The same, in a loop."""
+        result = await handler(request)
+        self._called(request, result)
+        return result
+
+    # --- within ------------------------------------------------------------------------
+
+    def _offered(self, request: ModelRequest) -> None:
+        if any(isinstance(one, AIMessage) for one in request.messages):
+            return
+        for tool in request.tools:
+            spec = tool if isinstance(tool, dict) else convert_to_openai_tool(tool)
+            self._keep(self._emitter.semantic, spec, "tool-spec")
+
+    def _called(self, request: ToolCallRequest, result: ToolMessage | Command[Any]) -> None:
+        call = request.tool_call
+        recipe = {"tool": call["name"], "arguments": dict(call["args"])}
+        self._keep(self._emitter.procedural, recipe, "tool-recipe")
+        if isinstance(result, ToolMessage):
+            self._keep(self._emitter.episodic, result.text, "tool-output")
+
+    def _keep(self, emit: Callable[..., Any], content: Any, category: str) -> None:
+        try:
+            emit(content, category)
+        except FactRejected as error:
+            log.info("a memory of category %s was not kept: %s", category, type(error).__name__)

@@ -1,22 +1,32 @@
-"""An agent's model call as a window: packed before it, examined and sealed after it."""
+"""An agent's model call as a window: packed before it, examined and sealed after it.
+
+An agent's messages, shortened before its model is asked.
+
+What tools answered, as facts that one session holds in memory.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from langchain.agents.middleware import ModelRequest, ModelResponse
-from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from crp_integrations.errors import ModelError
-from crp_integrations.langchain.model import sampling
-from crp_integrations.langchain.silence import silence, silent
-from crp_integrations.langchain.wire import Asked, langchain_of, message_of, plain, reply_of
+from crp_integrations.governance.compaction.history import ids_of
+from crp_integrations.governance.compaction.records import Account
+from crp_integrations.langchain.messages import Asked, langchain_of, message_of, plain, reply_of
+from crp_integrations.langchain.model import sampling, silence, silent
+from crp_integrations.loaders.text import split_paragraphs
 from crp_integrations.messages import Message, ModelCall, Reply
+from crp_integrations.relay.adapting.holding import hold, result_facts
 from crp_integrations.relay.records import Answer
+from crp_integrations.relay.relay import Relay
 from crp_integrations.vocabulary import Purpose
 
 if TYPE_CHECKING:  # in older versions they take no parameter
@@ -173,3 +183,144 @@ def tools_of(request: ModelRequest[Any]) -> list[dict[str, Any]]:
 
 def _plain_system(text: str) -> SystemMessage | None:
     return SystemMessage(text) if text else None
+
+
+COMPACTION_KEY: Final = "crp_compaction"
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What a model is sent of an agent's messages.
+
+    Attributes:
+        told: for the answer's metadata, plain JSON: the account, and by `shown` what stands for
+            the messages so far; empty where nothing has changed since it was last told.
+    """
+
+    messages: list[BaseMessage]
+    account: Account
+    told: dict[str, Any]
+
+
+def compacted(
+    relay: Relay,
+    messages: Sequence[BaseMessage],
+    *,
+    system: BaseMessage | None,
+    tools: Sequence[Mapping[str, Any]],
+    model: str | None,
+    session_id: str,
+) -> Compacted:
+    """The messages of a call, shortened if a trigger fires.
+
+    Args:
+        system: sent before them; it counts and stays.
+        session_id: whose artifacts large results become, where the settings say so; empty keeps
+            none.
+
+    Raises:
+        RequestError: a call has no result, or a result no call.
+    """
+    read = [message_of(message) for message in messages]
+    given = dict(zip(ids_of(read), zip(messages, read, strict=True), strict=True))
+    names, sent = _going_on(messages, given)
+    own = [message_of(message) for message in ([system] if system is not None else []) + sent]
+    ids = ("system", *names) if system is not None else names
+    compact = relay.compact(
+        own,
+        model=model,
+        tools=tools,
+        ids=ids,
+        pinned=[name for name, one in zip(names, sent, strict=True) if not _text_alone(one)],
+        session_id=session_id,
+    )
+    if compact.messages == tuple(own):
+        return Compacted(sent, compact.account, {})
+    current = dict(zip(names, sent, strict=True))
+    left: list[BaseMessage] = []
+    shown: list[list[str | None]] = []
+    for name, message in zip(compact.ids, compact.messages, strict=True):
+        if system is not None and name == "system":
+            continue
+        left.append(_with(current.get(name), message))
+        same = name in given and given[name][1].content == message.content
+        shown.append([name, None if same else message.content])
+    account = compact.account
+    return Compacted(left, account, {"account": account.model_dump(mode="json"), "shown": shown})
+
+
+def _going_on(
+    messages: Sequence[BaseMessage], given: Mapping[str, tuple[BaseMessage, Message]]
+) -> tuple[tuple[str, ...], list[BaseMessage]]:
+    """The messages with what the last compaction showed in the place of those before it."""
+    names = tuple(given)
+    places = [
+        place
+        for place, message in enumerate(messages)
+        if isinstance(message, AIMessage) and COMPACTION_KEY in message.response_metadata
+    ]
+    if not places:
+        return names, list(messages)
+    place = places[-1]
+    shown = messages[place].response_metadata[COMPACTION_KEY]["shown"]
+    before = frozenset(names[:place])
+    # An application may have taken messages out since; then everything is looked at anew.
+    if any(text is None and name not in before for name, text in shown):
+        return names, list(messages)
+    told = [
+        given[name][0] if text is None else _spoken(given.get(name), text) for name, text in shown
+    ]
+    return (*(name for name, _ in shown), *names[place:]), [*told, *messages[place:]]
+
+
+def _spoken(source: tuple[BaseMessage, Message] | None, text: str) -> BaseMessage:
+    return HumanMessage(text) if source is None else source[0].model_copy(update={"content": text})
+
+
+def _with(source: BaseMessage | None, message: Message) -> BaseMessage:
+    """A message as LangChain's; its own one, with another text where that has changed."""
+    if source is None:
+        return HumanMessage(message.content)
+    if str(source.text) == message.content:
+        return source
+    return source.model_copy(update={"content": message.content})
+
+
+def _text_alone(message: BaseMessage) -> bool:
+    blocks = message.content if isinstance(message.content, list) else ()
+    return all(isinstance(block, str) or block.get("type") == "text" for block in blocks)
+
+
+def held(relay: Relay, session_id: str, call: Mapping[str, Any], result: Any) -> int:
+    """Hold a tool's result as facts of a session; nothing of it is stored.
+
+    Errors of tools, and what is no text, are no facts.
+
+    Args:
+        call: name and args of the tool call.
+        result: what the tool node got: a `ToolMessage`, or a `Command` that holds some.
+
+    Returns:
+        How many facts the session holds more, or held already.
+    """
+    facts = [
+        fact
+        for message in _messages(result)
+        for fact in result_facts(
+            relay,
+            split_paragraphs,
+            str(call.get("name") or message.name or "tool"),
+            call.get("args") or {},
+            str(message.text),
+            str(call.get("id") or ""),
+        )
+    ]
+    return hold(relay, session_id, facts)
+
+
+def _messages(result: Any) -> Iterator[ToolMessage]:
+    update = getattr(result, "update", None)
+    given = update.get("messages", ()) if isinstance(update, Mapping) else (result,)
+    for message in given if isinstance(given, list | tuple) else (given,):
+        if isinstance(message, ToolMessage) and message.status != "error":
+            yield message

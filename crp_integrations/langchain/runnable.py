@@ -16,9 +16,9 @@ from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from crp_integrations.errors import RequestError
+from crp_integrations.langchain.messages import Asked, answered, asked, chunks_of
 from crp_integrations.langchain.model import LangChainModel, chat_model_in, model_name
 from crp_integrations.langchain.sessions import session_of
-from crp_integrations.langchain.wire import Asked, answered, asked, chunks_of
 from crp_integrations.relay import outcomes
 from crp_integrations.relay.adapting.taking import check_relay, check_values
 from crp_integrations.relay.asking import Asking

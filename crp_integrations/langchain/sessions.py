@@ -1,12 +1,21 @@
-"""Which session a call of LangChain or LangGraph belongs to."""
+"""Which session a call of LangChain or LangGraph belongs to.
+
+Where an agent stands: within which other agent, how deep, in which session.
+"""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, Final
 
+from langchain_core.runnables.config import ensure_config
+
 from crp_integrations.relay.adapting.naming import PREFIX, session_named
+from crp_integrations.relay.relay import Relay
 
 _FRAMEWORK: Final = "langchain"
 # LangChain's word, then LangGraph's.
@@ -42,3 +51,58 @@ def named_session(given: object) -> str:
 def new_session() -> str:
     """A session of its own, for a run that names none."""
     return PREFIX + uuid.uuid4().hex
+
+
+# Of LangGraph's namespace: a graph within a node within a graph.
+_BETWEEN: Final = "|"
+_BEHIND_NAME: Final = ":"
+# The node in which an agent of LangChain runs its tools.
+_TOOLS: Final = "tools"
+
+
+@dataclass(frozen=True, slots=True)
+class Outer:
+    """The agent whose tool call is running.
+
+    Attributes:
+        depth: agents around that agent, 0 for the root.
+    """
+
+    relay: Relay
+    session_id: str
+    depth: int
+
+
+_OUTER: Final[ContextVar[Outer | None]] = ContextVar("crp_langchain_outer", default=None)
+
+
+def outer() -> Outer | None:
+    """The agent around this one; None for the root."""
+    return _OUTER.get()
+
+
+@contextmanager
+def within(agent: Outer) -> Iterator[None]:
+    """What runs inside runs in a tool call of this agent."""
+    token = _OUTER.set(agent)
+    try:
+        yield
+    finally:
+        _OUTER.reset(token)
+
+
+def depth_of(config: Mapping[str, Any] | None = None) -> int:
+    """How many agents are around the one that runs here, 0 for the root.
+
+    Agents without the middleware count too, by the tool nodes of LangGraph's namespace.
+
+    Args:
+        config: None for the one in force.
+    """
+    around = outer()
+    known = 0 if around is None else around.depth + 1
+    said = (ensure_config() if config is None else config).get("configurable") or {}
+    namespace = str(said.get("checkpoint_ns") or "")
+    above = namespace.split(_BETWEEN)[:-1]
+    named = sum(one.partition(_BEHIND_NAME)[0] == _TOOLS for one in above)
+    return max(known, named)

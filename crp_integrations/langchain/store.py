@@ -1,19 +1,27 @@
-"""LangGraph's store over the fabric: what agents and graphs remember beyond a thread."""
+"""LangGraph's store over the fabric: what agents and graphs remember beyond a thread.
+
+Which values and which namespaces a search of LangGraph's store means.
+
+What LangGraph's store is given, looked at: names, paths and times to live.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from numbers import Real
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from langgraph.store.base import (
     BaseStore,
     GetOp,
     Item,
     ListNamespacesOp,
+    MatchCondition,
     Op,
     PutOp,
     Result,
@@ -27,12 +35,161 @@ from langgraph.store.base import (
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
-from crp_integrations.langchain.kept import Shelf
-from crp_integrations.langchain.matching import holds, matches
-from crp_integrations.langchain.storing import checked_ttl, labels_of, minutes_of, paths_of
-from crp_integrations.langchain.values import Kept, Labels, Place, Written, json_value
+from crp_integrations.langchain.stored_values import Kept, Labels, Place, Shelf, Written, json_value
 from crp_integrations.relay.adapting.taking import check_count
 from crp_integrations.vocabulary import SourceKind
+
+_ANY: Final = "*"
+_SIGN: Final = "$"
+_ORDERS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
+    "$gt": operator.gt,
+    "$gte": operator.ge,
+    "$lt": operator.lt,
+    "$lte": operator.le,
+}
+
+
+def holds(value: Mapping[str, Any], wanted: Mapping[str, Any] | None) -> bool:
+    """Whether every condition of a filter holds for a value.
+
+    Args:
+        wanted: keys with the values wanted, or with operators: `$eq`, `$ne`, `$gt`, `$gte`, `$lt`,
+            `$lte`. None means all.
+
+    Raises:
+        RequestError: there is no such operator, or the filter is no dict.
+    """
+    if wanted is not None and not isinstance(wanted, Mapping):
+        raise RequestError(f"filter is {type(wanted).__name__}, wanted a dict of keys and values")
+    return all(_same(value.get(key), one) for key, one in (wanted or {}).items())
+
+
+def matches(path: Sequence[str], conditions: Sequence[MatchCondition] | None) -> bool:
+    """Whether a namespace begins and ends as it is wanted; `*` stands for any one label.
+
+    Raises:
+        RequestError: a condition is neither a prefix nor a suffix.
+    """
+    return all(_fits(path, condition) for condition in conditions or ())
+
+
+def _fits(path: Sequence[str], condition: MatchCondition) -> bool:
+    wanted = tuple(condition.path)
+    if condition.match_type not in ("prefix", "suffix"):
+        raise RequestError(
+            f"match type {str(condition.match_type)!r:.40} is neither prefix nor suffix"
+        )
+    if len(path) < len(wanted):
+        return False
+    begin = 0 if condition.match_type == "prefix" else len(path) - len(wanted)
+    part = path[begin : begin + len(wanted)]
+    return all(one in (_ANY, label) for one, label in zip(wanted, part, strict=True))
+
+
+def _same(value: Any, wanted: Any) -> bool:
+    """Equality as of JSON documents; an object wanted may leave keys out."""
+    if isinstance(wanted, Mapping):
+        if any(str(key).startswith(_SIGN) for key in wanted):
+            return all(_compared(value, str(sign), bound) for sign, bound in wanted.items())
+        return isinstance(value, Mapping) and all(
+            _same(value.get(key), one) for key, one in wanted.items()
+        )
+    if isinstance(wanted, list | tuple):
+        return (
+            isinstance(value, list | tuple)
+            and len(value) == len(wanted)
+            and all(_same(one, other) for one, other in zip(value, wanted, strict=True))
+        )
+    return bool(value == wanted)
+
+
+def _compared(value: Any, sign: str, bound: Any) -> bool:
+    if sign == "$eq":
+        return _same(value, bound)
+    if sign == "$ne":
+        return not _same(value, bound)
+    order = _ORDERS.get(sign)
+    if order is None:
+        wanted = ", ".join(("$eq", "$ne", *_ORDERS))
+        raise RequestError(f"operator {sign!r:.40} is not one of {wanted}")
+    try:
+        # Numbers in words are numbers, as in the stores of LangGraph.
+        return order(float(value), float(bound))
+    except (TypeError, ValueError):
+        return isinstance(value, str) and isinstance(bound, str) and order(value, bound)
+
+
+def labels_of(path: Any) -> Labels:
+    """A namespace or a prefix of one; a text in its place would be read letter by letter.
+
+    Raises:
+        RequestError: it is no list of texts.
+    """
+    if isinstance(path, str):
+        raise RequestError(f"namespace is the text {path!r:.60}; give a tuple, as ({path!r:.60},)")
+    if not isinstance(path, Iterable):
+        raise RequestError(f"namespace is {type(path).__name__}, wanted a tuple of names")
+    labels = tuple(path)
+    for label in labels:
+        if not isinstance(label, str):
+            raise RequestError(f"namespace {labels!r:.80} holds {label!r:.40}, wanted names alone")
+    return labels
+
+
+def paths_of(name: str, given: Any) -> tuple[str, ...]:
+    """Paths of a value by which a query finds it; none where nothing is given.
+
+    Args:
+        name: of the argument.
+
+    Raises:
+        RequestError: it is no list of texts.
+    """
+    if given is None and name == "index":
+        return ()
+    if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
+        shown = f"the text {given!r:.40}" if isinstance(given, str) else type(given).__name__
+        rest = ", or False for a value that no query finds" if name == "index" else ""
+        raise RequestError(f"{name} is {shown}; give a list of paths, as {name}=['text']{rest}")
+    paths = tuple(given)
+    for path in paths:
+        if not isinstance(path, str):
+            raise RequestError(f"{name} holds {path!r:.40}, wanted paths as texts")
+    return paths
+
+
+def minutes_of(ttl: Any) -> float | None:
+    """How long an item lives; None for ever.
+
+    Raises:
+        RequestError: it is no number.
+    """
+    if ttl is None:
+        return None
+    if isinstance(ttl, bool) or not isinstance(ttl, Real):
+        raise RequestError(f"ttl is {ttl!r:.40}, wanted a number of minutes")
+    return float(ttl)
+
+
+def checked_ttl(given: Any) -> TTLConfig | None:
+    """How long items live where `put` does not say it.
+
+    Raises:
+        RequestError: it is no such dict; a misspelt key would let items live for ever.
+    """
+    if given is None:
+        return None
+    known = sorted(TTLConfig.__annotations__)
+    if not isinstance(given, Mapping):
+        raise RequestError(
+            f"ttl is {type(given).__name__}; give a dict, as ttl={{'default_ttl': 60}}, in minutes"
+        )
+    for name in given:
+        if name not in known:
+            raise RequestError(f"ttl has no key {name!r:.40}; it takes {', '.join(known)}")
+    minutes_of(given.get("default_ttl"))
+    return cast("TTLConfig", dict(given))
+
 
 # What the URIs of its sources begin with: `langgraph:users/anna`.
 SCHEME: Final = "langgraph"

@@ -1,4 +1,7 @@
-"""A namespace of the fabric as a LangChain vector store."""
+"""A namespace of the fabric as a LangChain vector store.
+
+A fabric's embedder as LangChain's `Embeddings`.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,37 @@ from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Fact, Where
 from crp_integrations.langchain.documents import stored_document
-from crp_integrations.langchain.embeddings import FabricEmbeddings
 from crp_integrations.ports import Embedder
+from crp_integrations.relay.adapting.taking import check_embedder
 from crp_integrations.relay.adapting.views import Item, check_k, items_of, own_metadata
 from crp_integrations.relay.relay import Relay
 from crp_integrations.vocabulary import SourceKind
+
+
+class FabricEmbeddings(Embeddings):
+    """The embedder whose vectors a fabric stores, for chains that embed for themselves.
+
+    Args:
+        embedder: a fabric's; `namespace.embedder`.
+
+    Raises:
+        RequestError: it is no embedder.
+    """
+
+    def __init__(self, embedder: Embedder) -> None:
+        check_embedder(embedder)
+        self.embedder = embedder
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Unit vectors of passages."""
+        rows: list[list[float]] = self.embedder.embed_passages(texts).tolist()
+        return rows
+
+    def embed_query(self, text: str) -> list[float]:
+        """The unit vector of a query."""
+        row: list[float] = self.embedder.embed_query(text).tolist()
+        return row
+
 
 Filter = Mapping[str, Any] | Where | None
 

@@ -19,20 +19,19 @@ except ImportError as error:
     raise MissingExtra("llama-index", "crp_integrations.llama_index") from error
 
 from crp_integrations.llama_index.agent_llm import CRPAgentLLM
-from crp_integrations.llama_index.embedding import FabricEmbedding
-from crp_integrations.llama_index.emitting import EmittingHandler
 from crp_integrations.llama_index.evaluator import CRPEvaluator
-from crp_integrations.llama_index.events import EnvelopeEvent, ReportEvent
+from crp_integrations.llama_index.events import EmittingHandler, EnvelopeEvent, ReportEvent
 from crp_integrations.llama_index.handler import DPEEventHandler
-from crp_integrations.llama_index.listening import DPESpanHandler
 from crp_integrations.llama_index.llm import CRPLLM
 from crp_integrations.llama_index.memory import CRPMemoryBlock
-from crp_integrations.llama_index.postprocessor import CRPNodePostprocessor
-from crp_integrations.llama_index.query_engine import CRPQueryEngine
-from crp_integrations.llama_index.reranker import LlamaIndexReranker
-from crp_integrations.llama_index.retriever import CRPRetriever
-from crp_integrations.llama_index.synthesizer import CRPSynthesizer
-from crp_integrations.llama_index.vector_store import CRPVectorStore
+from crp_integrations.llama_index.query_engine import CRPQueryEngine, CRPSynthesizer
+from crp_integrations.llama_index.retrieval import (
+    CRPNodePostprocessor,
+    CRPRetriever,
+    LlamaIndexReranker,
+)
+from crp_integrations.llama_index.span_tree import DPESpanHandler
+from crp_integrations.llama_index.vector_store import CRPVectorStore, FabricEmbedding
 
 __all__ = [
     "CRPLLM",

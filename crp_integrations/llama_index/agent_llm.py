@@ -21,17 +21,14 @@ from llama_index.core.llms.llm import LLM, ToolSelection
 from llama_index.core.tools import BaseTool
 
 from crp_integrations.errors import SafetyHalt
-from crp_integrations.llama_index.agent_calls import TOOLS, AgentCalls
-from crp_integrations.llama_index.completing import Chatting
 from crp_integrations.llama_index.events import ReportEvent
-from crp_integrations.llama_index.given import check_llm
-from crp_integrations.llama_index.listening import here, listen, session_in
-from crp_integrations.llama_index.model import calling, model_name
-from crp_integrations.llama_index.packing import METADATA_KEY
-from crp_integrations.llama_index.reasoning import NUMBERED
-from crp_integrations.llama_index.sessions import named_session, new_session
-from crp_integrations.llama_index.spans import Span, run_of, standing
-from crp_integrations.llama_index.wire import asked, receipt_told, tool_results
+from crp_integrations.llama_index.llm import Chatting
+from crp_integrations.llama_index.messages import NUMBERED, asked, receipt_told, tool_results
+from crp_integrations.llama_index.model import TOOLS, AgentCalls, calling, model_name
+from crp_integrations.llama_index.nodes import METADATA_KEY
+from crp_integrations.llama_index.span_tree import here, listen, session_in
+from crp_integrations.llama_index.spans import Span, named_session, new_session, run_of, standing
+from crp_integrations.llama_index.validation import check_llm
 from crp_integrations.loaders.text import split_paragraphs
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.relay import outcomes
@@ -136,7 +133,7 @@ class CRPAgentLLM(Chatting):
         super().__init__(callback_manager=llm.callback_manager)
         most = relay.settings.sessions.agents.max_loop_depth if max_depth is None else max_depth
         # Any name of a session will do; it is hashed where it is used.
-        values = cast(Asking, {n: one for n, one in asking.items() if n != "session_id"})
+        values = cast("Asking", {n: one for n, one in asking.items() if n != "session_id"})
         check_asking(values, relay, "CRPAgentLLM", filled="compact")
         check_count("max_depth", most, least=0)
         check_called(on_receipt=on_receipt)

@@ -1,10 +1,27 @@
-"""The event with which an envelope is published on LlamaIndex's dispatcher."""
+"""The event with which an envelope is published on LlamaIndex's dispatcher.
+
+An event handler that writes down what was asked, found, called and answered.
+"""
 
 from __future__ import annotations
 
+import json
+import logging
+from collections.abc import Callable
 from typing import Any
 
+from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.instrumentation.events import BaseEvent
+from llama_index.core.instrumentation.events.agent import AgentToolCallEvent
+from llama_index.core.instrumentation.events.llm import LLMChatEndEvent
+from llama_index.core.instrumentation.events.query import QueryStartEvent
+from llama_index.core.instrumentation.events.retrieval import RetrievalEndEvent
+from llama_index.core.schema import MetadataMode
+
+from crp_integrations.errors import FactRejected
+from crp_integrations.governance.emitting import Emitter
+from crp_integrations.relay.adapting.taking import check_emitter
 
 
 class EnvelopeEvent(BaseEvent):
@@ -41,3 +58,62 @@ class ReportEvent(BaseEvent):
     def class_name(cls) -> str:
         """The event's name."""
         return "ReportEvent"
+
+
+log = logging.getLogger("crp_integrations.llama_index")
+
+
+class EmittingHandler(BaseEventHandler):
+    """Memory items from LlamaIndex's events; add it to a dispatcher.
+
+    A question is `episodic` (user-action), a model's answer (transcript) too; a tool's call is
+    `procedural` (tool-recipe), a passage that was found `semantic` (document). What the fabric
+    refuses, such as a text of two words, is logged and left out.
+
+    Spec: Summit §Backlog Write 3
+
+    Args:
+        emitter: makes the items and hands them on.
+
+    Raises:
+        RequestError: it is none.
+    """
+
+    _emitter: Emitter = PrivateAttr()
+
+    def __init__(self, emitter: Emitter) -> None:
+        check_emitter(emitter, "EmittingHandler")
+        super().__init__()
+        self._emitter = emitter
+
+    @classmethod
+    def class_name(cls) -> str:
+        """The handler's name."""
+        return "EmittingHandler"
+
+    def handle(self, event: BaseEvent, **kwargs: Any) -> None:
+        """Write down one event."""
+        emitter = self._emitter
+        if isinstance(event, QueryStartEvent):
+            asked = event.query if isinstance(event.query, str) else event.query.query_str
+            self._keep(emitter.episodic, asked, "user-action")
+        elif isinstance(event, LLMChatEndEvent):
+            if event.response is not None:
+                self._keep(emitter.episodic, event.response.message.content or "", "transcript")
+        elif isinstance(event, AgentToolCallEvent):
+            try:
+                arguments = json.loads(event.arguments)
+            except ValueError:
+                arguments = event.arguments
+            recipe = {"tool": event.tool.name or "", "arguments": arguments}
+            self._keep(emitter.procedural, recipe, "tool-recipe")
+        elif isinstance(event, RetrievalEndEvent):
+            for found in event.nodes:
+                text = found.node.get_content(metadata_mode=MetadataMode.NONE)
+                self._keep(emitter.semantic, text, "document")
+
+    def _keep(self, emit: Callable[..., Any], content: Any, category: str) -> None:
+        try:
+            emit(content, category)
+        except FactRejected as error:
+            log.info("a memory of category %s was not kept: %s", category, type(error).__name__)

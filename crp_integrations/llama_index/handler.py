@@ -30,13 +30,10 @@ from llama_index.core.instrumentation.events.span import SpanDropEvent
 from crp_integrations.dpe.records import Report
 from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.llama_index.events import ReportEvent
-from crp_integrations.llama_index.evidence import facts_in
-from crp_integrations.llama_index.listening import listen
-from crp_integrations.llama_index.packing import METADATA_KEY
-from crp_integrations.llama_index.reasoning import reasoned
+from crp_integrations.llama_index.messages import messages_of, reasoned, receipt_told, tool_results
+from crp_integrations.llama_index.nodes import METADATA_KEY, facts_in
+from crp_integrations.llama_index.span_tree import Tree, listen
 from crp_integrations.llama_index.spans import Found, Span, Standing, run_of, standing
-from crp_integrations.llama_index.tree import Tree
-from crp_integrations.llama_index.wire import messages_of, receipt_told, tool_results
 from crp_integrations.messages import Message
 from crp_integrations.receipt.records import Receipt
 from crp_integrations.relay.adapting.judge_arguments import before_question, judge_for, told_later

@@ -1,4 +1,7 @@
-"""An LLM of LlamaIndex over LiteLLM: any provider string, and nothing of CRP on the wire."""
+"""An LLM of LlamaIndex over LiteLLM: any provider string, and nothing of CRP on the wire.
+
+Completions by way of chat, for LLMs that chat.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,15 @@ from llama_index.core.base.llms.types import (
     ChatResponse,
     ChatResponseAsyncGen,
     ChatResponseGen,
+    CompletionResponse,
+    CompletionResponseAsyncGen,
+    CompletionResponseGen,
     LLMMetadata,
     MessageRole,
 )
 from llama_index.core.bridge.pydantic import ConfigDict, Field, PrivateAttr, SecretStr
-from llama_index.core.llms.callbacks import llm_chat_callback
+from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_callback
+from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import ToolSelection
 from llama_index.core.tools import BaseTool
 
@@ -23,18 +30,72 @@ from crp_integrations.engines.litellm_chat import answering, call_of, client_of
 from crp_integrations.engines.litellm_chat import tool_choice as chosen
 from crp_integrations.engines.windows import context_limit
 from crp_integrations.errors import RequestError
-from crp_integrations.llama_index.completing import Chatting
-from crp_integrations.llama_index.given import check_fields
-from crp_integrations.llama_index.wire import (
+from crp_integrations.llama_index.messages import (
     calls_in,
     calls_json,
     message_of,
     selections,
     text_alone,
 )
+from crp_integrations.llama_index.validation import check_fields
 from crp_integrations.messages import ModelCall, Reply
 from crp_integrations.ports import Model
 from crp_integrations.relay.adapting.taking import own_words
+
+
+class Chatting(FunctionCallingLLM):
+    """An LLM whose completions are answers to one message of a user."""
+
+    @llm_completion_callback()
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        """Answer a prompt."""
+        return _completion(self.chat(_said(prompt), **kwargs))
+
+    @llm_completion_callback()
+    async def acomplete(
+        self, prompt: str, formatted: bool = False, **kwargs: Any
+    ) -> CompletionResponse:
+        """The asynchronous twin of `complete`."""
+        return _completion(await self.achat(_said(prompt), **kwargs))
+
+    @llm_completion_callback()
+    def stream_complete(
+        self, prompt: str, formatted: bool = False, **kwargs: Any
+    ) -> CompletionResponseGen:
+        """Answer a prompt in pieces."""
+        parts = self.stream_chat(_said(prompt), **kwargs)
+
+        def pieces() -> CompletionResponseGen:
+            for part in parts:
+                yield _completion(part)
+
+        return pieces()
+
+    @llm_completion_callback()
+    async def astream_complete(
+        self, prompt: str, formatted: bool = False, **kwargs: Any
+    ) -> CompletionResponseAsyncGen:
+        """The asynchronous twin of `stream_complete`."""
+        parts = await self.astream_chat(_said(prompt), **kwargs)
+
+        async def pieces() -> CompletionResponseAsyncGen:
+            async for part in parts:
+                yield _completion(part)
+
+        return pieces()
+
+
+def _said(prompt: str) -> list[ChatMessage]:
+    return [ChatMessage(role="user", content=prompt)]
+
+
+def _completion(response: ChatResponse) -> CompletionResponse:
+    return CompletionResponse(
+        text=response.message.content or "",
+        additional_kwargs=response.additional_kwargs,
+        raw=response.raw,
+        delta=response.delta,
+    )
 
 
 class CRPLLM(Chatting):

@@ -13,9 +13,9 @@ from llama_index.core.memory import BaseMemoryBlock
 from crp_integrations.envelope.render import SEPARATOR
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.records import Fact
-from crp_integrations.llama_index.given import check_fields
-from crp_integrations.llama_index.sessions import named_session, session_of
-from crp_integrations.llama_index.wire import message_of
+from crp_integrations.llama_index.messages import message_of
+from crp_integrations.llama_index.spans import named_session, session_of
+from crp_integrations.llama_index.validation import check_fields
 from crp_integrations.loaders.text import split_paragraphs
 from crp_integrations.relay.adapting.holding import hold, passages
 from crp_integrations.relay.adapting.taking import check_relay, own_words

@@ -1,13 +1,25 @@
-"""Spans of LlamaIndex as the tree keeps them, and where a model call stands among them."""
+"""Spans of LlamaIndex as the tree keeps them, and where a model call stands among them.
+
+Streams of engines, whose model is often called when they are read, read in their own span.
+
+Which session a call of LlamaIndex belongs to.
+"""
 
 from __future__ import annotations
 
+import uuid
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
+from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
+from llama_index.core.chat_engine.types import StreamingAgentChatResponse
+from llama_index.core.instrumentation.dispatcher import active_instrument_tags
+from llama_index.core.instrumentation.span import active_span_id
 from llama_index.core.schema import NodeWithScore
+
+from crp_integrations.relay.adapting.naming import PREFIX, session_named
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,3 +158,86 @@ def run_of(span: Span | None) -> Span | None:
 def attach(response: Any, told: Mapping[str, Any]) -> None:
     """Put what was found about an answer into a response's metadata."""
     response.metadata = {**(getattr(response, "metadata", None) or {}), **told}
+
+
+STREAMS: Final = (StreamingResponse, AsyncStreamingResponse, StreamingAgentChatResponse)
+
+
+def read_within(response: Any, span_id: str, done: Callable[[], None]) -> None:
+    """Let a response be read in a span that has ended, however late.
+
+    Chat engines read theirs in threads and tasks of their own, which have the span by themselves.
+
+    Args:
+        done: called when it is read to its end, or given up.
+    """
+    if isinstance(response, StreamingResponse):
+        response.response_gen = _read(response.response_gen, span_id, done)
+    elif isinstance(response, AsyncStreamingResponse):
+        response.response_gen = _aread(response.response_gen, span_id, done)
+
+
+def _read(given: Any, span_id: str, done: Callable[[], None]) -> Generator[str, None, None]:
+    pieces = iter(given)
+    try:
+        while True:
+            token = active_span_id.set(span_id)
+            try:
+                piece = next(pieces)
+            except StopIteration:
+                return
+            finally:
+                active_span_id.reset(token)
+            yield piece
+    finally:
+        if isinstance(pieces, Generator):
+            pieces.close()
+        done()
+
+
+async def _aread(given: Any, span_id: str, done: Callable[[], None]) -> AsyncGenerator[str, None]:
+    pieces = aiter(given)
+    try:
+        while True:
+            token = active_span_id.set(span_id)
+            try:
+                piece = await anext(pieces)
+            except StopAsyncIteration:
+                return
+            finally:
+                active_span_id.reset(token)
+            yield piece
+    finally:
+        if isinstance(pieces, AsyncGenerator):
+            await pieces.aclose()
+        done()
+
+
+TAG: Final = "session_id"
+
+
+def session_of(tags: Mapping[str, Any] | None = None) -> str:
+    """The session that LlamaIndex's `instrument_tags` name by `session_id`; empty for none.
+
+    Args:
+        tags: None for those in force.
+
+    Raises:
+        RequestError: the id is no text or number.
+    """
+    given = (active_instrument_tags.get() if tags is None else tags).get(TAG)
+    return "" if given is None or given == "" else named_session(given)
+
+
+def named_session(given: object) -> str:
+    """The session for whatever names a conversation.
+
+    Raises:
+        RequestError: the id is no text or number.
+    """
+    return session_named(given, "llama_index")
+
+
+def new_session() -> str:
+    """A session of its own, for a run that names none."""
+    return PREFIX + uuid.uuid4().hex

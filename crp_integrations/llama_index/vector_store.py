@@ -1,4 +1,7 @@
-"""A namespace of the fabric as a LlamaIndex vector store."""
+"""A namespace of the fabric as a LlamaIndex vector store.
+
+A fabric's embedder as LlamaIndex's embedding model.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.schema import BaseNode
 from llama_index.core.vector_stores.types import (
@@ -23,18 +27,63 @@ from crp_integrations.errors import RequestError
 from crp_integrations.fabric.ingest.metadata import plain
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.records import Fact, Where, source_id
-from crp_integrations.llama_index.embedding import FabricEmbedding
-from crp_integrations.llama_index.filters import holds
 from crp_integrations.llama_index.nodes import (
     DOCUMENT_KEYS,
     filterable,
+    holds,
     items_from,
     node_of,
     vectors_of,
 )
+from crp_integrations.llama_index.validation import check_fields
+from crp_integrations.ports import Embedder
+from crp_integrations.relay.adapting.taking import check_embedder
 from crp_integrations.relay.adapting.views import Items, check_k, items_of
 from crp_integrations.relay.relay import Relay
 from crp_integrations.vocabulary import SourceKind
+
+
+class FabricEmbedding(BaseEmbedding):
+    """The embedder whose vectors a fabric stores: the `embed_model` of an index over it.
+
+    Args:
+        embedder: a fabric's; `namespace.embedder`.
+
+    Raises:
+        RequestError: it is no embedder, or there is no such field.
+    """
+
+    _embedder: Embedder = PrivateAttr()
+
+    def __init__(self, embedder: Embedder, **fields: Any) -> None:
+        check_embedder(embedder)
+        given = check_fields(type(self), fields)
+        super().__init__(**{"model_name": embedder.identity, **given})
+        self._embedder = embedder
+
+    @classmethod
+    def class_name(cls) -> str:
+        """The component's name."""
+        return "FabricEmbedding"
+
+    def _get_query_embedding(self, query: str) -> list[float]:
+        row: list[float] = self._embedder.embed_query(query).tolist()
+        return row
+
+    def _get_text_embedding(self, text: str) -> list[float]:
+        return self._get_text_embeddings([text])[0]
+
+    def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
+        rows: list[list[float]] = self._embedder.embed_passages(texts).tolist()
+        return rows
+
+    async def _aget_query_embedding(self, query: str) -> list[float]:
+        # Embedding is computing, not waiting: it runs beside the event loop, not on it.
+        return await asyncio.to_thread(self._get_query_embedding, query)
+
+    async def _aget_text_embedding(self, text: str) -> list[float]:
+        return await asyncio.to_thread(self._get_text_embedding, text)
+
 
 _VECTOR_MODES = (VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.MMR)
 _TEXT_MODES = (VectorStoreQueryMode.TEXT_SEARCH, VectorStoreQueryMode.SPARSE)

@@ -13,7 +13,7 @@ from llama_index.core.llms.callbacks import llm_chat_callback
 from llama_index.core.llms.llm import ToolSelection
 
 from crp_integrations import Relay
-from crp_integrations.llama_index.completing import Chatting
+from crp_integrations.llama_index.llm import Chatting
 from crp_integrations.stores.memory import MemoryStore
 from tests.doubles import NOON, HashEmbedder
 from tests.relay.conftest import FACTS, KEY

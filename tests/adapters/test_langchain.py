@@ -19,7 +19,7 @@ from crp_integrations import Relay
 from crp_integrations.engines.tokens import counter_for
 from crp_integrations.errors import RequestError
 from crp_integrations.langchain import CRPRetriever, DPECallbackHandler, envelope_text
-from crp_integrations.langchain.ancestry import Ancestry
+from crp_integrations.langchain.run_tree import Ancestry
 from crp_integrations.vocabulary import RiskLevel
 from tests.relay.conftest import FACTS
 

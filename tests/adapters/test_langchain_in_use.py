@@ -23,7 +23,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from crp_integrations.errors import FactRejected, RequestError
 from crp_integrations.langchain import CRPRetriever, DPECallbackHandler, envelope_text
-from crp_integrations.langchain import ancestry as trees
+from crp_integrations.langchain import run_tree as trees
 from crp_integrations.langchain.documents import facts_of
 from tests.adapters.test_langchain import QUESTION, Chat, Listed, rag
 from tests.relay.conftest import FACTS

@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from crp_integrations.errors import RequestError, SafetyHalt
 from crp_integrations.llama_index import CRPAgentLLM, DPEEventHandler, ReportEvent
 from crp_integrations.llama_index import handler as handler_module
-from crp_integrations.llama_index.listening import listen
+from crp_integrations.llama_index.span_tree import listen
 from crp_integrations.seals import sha256
 from crp_integrations.vocabulary import RiskLevel
 from tests.adapters.llama_index_doubles import (

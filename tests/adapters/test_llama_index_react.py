@@ -7,8 +7,7 @@ from llama_index.core.agent.workflow import ReActAgent
 from llama_index.core.base.llms.types import ChatMessage
 
 from crp_integrations.llama_index import CRPAgentLLM, DPEEventHandler
-from crp_integrations.llama_index.reasoning import reasoned
-from crp_integrations.llama_index.wire import asked, tool_results
+from crp_integrations.llama_index.messages import asked, reasoned, tool_results
 from tests.adapters.llama_index_doubles import FACTS, QUESTION, heard, opened, outputs, scripted
 
 SAID = "At this moment the Meridian reactor delivers 388 megawatts to the northern grid."

@@ -20,7 +20,7 @@ from crp_integrations.llama_index import (
     DPEEventHandler,
     ReportEvent,
 )
-from crp_integrations.llama_index.packing import hide
+from crp_integrations.llama_index.nodes import hide
 from crp_integrations.receipt.records import Receipt, read, write
 from crp_integrations.receipt.replay import replay
 from crp_integrations.receipt.replay_records import EQUAL

@@ -40,7 +40,7 @@ from crp_integrations.llama_index import (
     EnvelopeEvent,
     ReportEvent,
 )
-from crp_integrations.llama_index.listening import listen
+from crp_integrations.llama_index.span_tree import listen
 from crp_integrations.seals import sha256
 from tests.adapters.llama_index_doubles import (
     FACTS,

@@ -3,13 +3,15 @@
 A value is one fact, its head, that holds it whole, and one more for every further text by which it
 is found. The head names how many those are, so a text that a half-done write left behind is passed
 over.
+
+Values under paths and keys, as stores keep them and give them out.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from threading import Lock
@@ -20,16 +22,78 @@ from pydantic import JsonValue
 
 from crp_integrations.errors import RequestError
 from crp_integrations.fabric.ingest.chunking import cut
+from crp_integrations.fabric.ingest.metadata import plain
 from crp_integrations.fabric.ingest.putting import named
 from crp_integrations.fabric.namespace import Namespace
 from crp_integrations.fabric.ports import Store
 from crp_integrations.fabric.records import Fact, Where, source_id
-from crp_integrations.langchain.values import Kept, Labels, Place, Written
 from crp_integrations.loaders.text import split_paragraphs
 from crp_integrations.relay.adapting.views import Item, Items, extra, items_of
 from crp_integrations.relay.relay import Relay
 from crp_integrations.seals import iso
 from crp_integrations.vocabulary import SourceKind
+
+Labels = tuple[str, ...]
+Place = tuple[Labels, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A value with where it stands.
+
+    Attributes:
+        path: the labels above its key.
+        value: plain JSON.
+        ttl_minutes: how long it lives after it was last read or written; None for ever.
+        expires_at: when it is gone; None for never.
+        parts: how many facts beside its head say its texts.
+        found: whether a query may find it.
+    """
+
+    path: Labels
+    key: str
+    value: dict[str, JsonValue]
+    created_at: datetime
+    updated_at: datetime
+    ttl_minutes: float | None = None
+    expires_at: datetime | None = None
+    parts: int = 0
+    found: bool = True
+
+    @property
+    def place(self) -> Place:
+        """Where it stands."""
+        return self.path, self.key
+
+    def alive(self, now: datetime) -> bool:
+        """Whether its time has not run out."""
+        return self.expires_at is None or self.expires_at > now
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A value to be kept, under a path and a key.
+
+    Attributes:
+        value: plain JSON.
+        texts: what a query finds it by; none for a value that no query finds.
+    """
+
+    path: Labels
+    key: str
+    value: dict[str, JsonValue]
+    texts: tuple[str, ...] = ()
+    ttl_minutes: float | None = None
+
+
+def json_value(key: str, value: Mapping[Any, Any]) -> dict[str, JsonValue]:
+    """A value as plain JSON that shares nothing with what was given.
+
+    Raises:
+        RequestError: it is none; names the key of it.
+    """
+    return plain(value, name=f"the value of {key!r:.40}", refusal=RequestError)
+
 
 # In a fact's extra data: the value of a head, or the head that a further text is of.
 _HEAD: Final = "kept"
